@@ -1,0 +1,6 @@
+"""The scikit-learn face of skdgp."""
+
+from .classifier import DeepGPClassifier
+from .regressor import DeepGPRegressor
+
+__all__ = ["DeepGPClassifier", "DeepGPRegressor"]

@@ -1,0 +1,121 @@
+"""Training data: where numpy ends and torch begins."""
+
+import numpy as np
+import torch
+
+from ..inference.base import Batch
+from .scaling import InputScaler, TargetScaler
+
+_PRELOAD = 20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
+_MERGE = 20_000_000  #: numbers up to which repeated rows are merged
+
+
+class Data:
+    """Rows in the user's units, and how they are scaled.
+
+    Parameters
+    ----------
+    X : array of shape (n_rows, n_features)
+        May be a memory map.
+    y : array of shape (n_rows, k)
+    weights : ndarray of shape (n_rows,)
+        How often each row counts.
+    """
+
+    def __init__(self, X, y, weights):
+        self.X, self.y, self.weights = X, y, weights
+
+    def __len__(self):
+        return len(self.X)
+
+    def scale(self, standardize, scale_target, rng):
+        """Learn the scaling from these rows."""
+        self.x_scaler = InputScaler(standardize).fit(self.X, self.weights, rng)
+        self.y_scaler = TargetScaler(standardize and scale_target).fit(self.y, self.weights)
+        return self
+
+    def scale_as(self, x_scaler, y_scaler):
+        """Take the scaling from elsewhere."""
+        self.x_scaler, self.y_scaler = x_scaler, y_scaler
+        return self
+
+    def take(self, rows):
+        """Scaled inputs, scaled targets and weights of some rows, as float64 arrays."""
+        return self.x_scaler.transform(self.X[rows]), self.y_scaler.transform(self.y[rows]), self.weights[rows]
+
+    def sample(self, n, rng):
+        """What :meth:`take` gives for at most `n` random rows."""
+        return self.take(slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False)))
+
+    def merged(self):
+        """Distinct rows with summed weights, in an order that depends on their values alone.
+
+        A weight of two and a repeated row become the same problem, to the last bit. Very large data stay as
+        they are.
+        """
+        if self.X.size + self.y.size > _MERGE:
+            return self
+        table = np.column_stack([self.X, self.y]).astype(np.float64) + 0.0  # which turns -0.0 into 0.0
+        keys = np.ascontiguousarray(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
+        _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        weights = np.bincount(inverse.ravel(), weights=self.weights)
+        return Data(self.X[first], self.y[first], weights)
+
+    def split(self, fraction, rng):
+        """Two parts, the second with about this fraction of the rows."""
+        order = rng.permutation(len(self))
+        n_held = min(max(1, round(fraction * len(self))), len(self) - 1)
+        held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
+        return tuple(Data(self.X[rows], self.y[rows], self.weights[rows]) for rows in (kept, held))
+
+
+class Minibatches:
+    """Minibatches of scaled rows, as tensors.
+
+    The batch of a step depends on the seed and the number of the step alone, so that training can be
+    resumed anywhere. Each epoch visits the rows in a new random order.
+
+    Parameters
+    ----------
+    data : Data
+    batch_size : int
+    seed : int
+    dtype : torch.dtype
+        Of the inputs; targets and weights are float64.
+    device : torch.device
+    total : float, optional
+        Number of rows that the bound counts, if not the sum of their weights.
+    """
+
+    def __init__(self, data, batch_size, seed, dtype, device, total=None):
+        self._data, self._seed, self._dtype, self._device = data, seed, dtype, device
+        self.n_rows = len(data)
+        self.batch_size = min(batch_size, self.n_rows)
+        self.n_batches = self.n_rows // self.batch_size  #: in one pass; an incomplete last one is left out
+        weight = float(data.weights.sum())
+        self.total = weight if total is None else float(total)
+        self._scale = self.total / weight * self.n_rows / self.batch_size
+        self._epoch = None
+        self._tensors = self._to_torch(slice(None)) if data.X.size <= _PRELOAD else None
+
+    def _to_torch(self, rows):
+        X, y, weights = self._data.take(rows)
+        return (torch.as_tensor(X).to(self._device, self._dtype), torch.as_tensor(y).to(self._device),
+                torch.as_tensor(weights).to(self._device))
+
+    def batch(self, step):
+        """The rows of a step."""
+        if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
+            return Batch(*self._tensors, self._scale, self.total)
+        epoch, position = divmod(step, self.n_batches)
+        if epoch != self._epoch:
+            rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
+            self._order = np.random.default_rng([self._seed, epoch]).permutation(rows)
+            self._epoch = epoch
+        rows = self._order[position * self.batch_size:(position + 1) * self.batch_size]
+        if self._tensors is None:
+            tensors = self._to_torch(np.sort(rows))
+        else:
+            index = torch.as_tensor(rows, device=self._device)
+            tensors = (tensor[index] for tensor in self._tensors)
+        return Batch(*tensors, self._scale, self.total)

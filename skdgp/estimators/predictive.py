@@ -1,0 +1,156 @@
+"""The mixture over members and draws, for a few rows at a time."""
+
+import math
+
+import numpy as np
+import torch
+
+_BUDGET = 4_000_000  #: numbers that one chunk of rows may need at once
+
+
+class Predictive:
+    """Predictive distribution of some rows, in the units of the standardized target.
+
+    Parameters
+    ----------
+    members : list of Member
+    X : ndarray of shape (n_rows, n_features)
+        Scaled.
+    device : str
+    """
+
+    def __init__(self, members, X, device):
+        self._parts = []
+        X = torch.as_tensor(X, device=device)
+        for member in members:
+            model = member.model(device)
+            mean, var = model.predictive(X, torch.as_tensor(member.draws, device=device))
+            log_weight = math.log(member.weight) - math.log(len(mean))
+            with torch.no_grad():
+                self._parts.append((log_weight, model.likelihood(), mean, var))
+
+    def _mix_moments(self, moments):
+        """Mean and variance of the mixture of parts with the given moments, by the law of total variance."""
+        mean = second = 0.0
+        for (log_weight, *_), (m, v) in zip(self._parts, moments):
+            mean = mean + math.exp(log_weight) * m.sum(0)
+        for (log_weight, *_), (m, v) in zip(self._parts, moments):
+            second = second + math.exp(log_weight) * (v + (m - mean).square()).sum(0)
+        return mean.cpu().numpy(), second.cpu().numpy()
+
+    def moments(self):
+        """Mean and variance of y, arrays of shape (n, k)."""
+        return self._mix_moments([likelihood.moments(m, v) for _, likelihood, m, v in self._parts])
+
+    def latent_moments(self, k):
+        """Mean and variance of the first `k` latent functions."""
+        return self._mix_moments([(m[..., :k], v[..., :k]) for _, _, m, v in self._parts])
+
+    def log_density(self, y):
+        """Log-density of each row of `y` (n, k), all outputs together."""
+        logs = []
+        for log_weight, likelihood, m, v in self._parts:
+            y_ = torch.as_tensor(y, device=m.device)
+            logs.append(log_weight + torch.logsumexp(likelihood.log_partition(y_, m, v), 0))
+        return torch.logsumexp(torch.stack(logs), 0).cpu().numpy()
+
+    def expected_log_prob(self, y):
+        """Expected log-likelihood of each row of `y`, averaged over draws and members."""
+        total = 0.0
+        for log_weight, likelihood, m, v in self._parts:
+            y_ = torch.as_tensor(y, device=m.device)
+            total = total + math.exp(log_weight) * likelihood.expected_log_prob(y_, m, v).sum(0)
+        return total.cpu().numpy()
+
+    def log_probabilities(self):
+        """Logarithms of class probabilities, (n, n_classes)."""
+        logs = [log_weight + torch.logsumexp(likelihood.log_probabilities(m, v), 0)
+                for log_weight, likelihood, m, v in self._parts]
+        logp = torch.logsumexp(torch.stack(logs), 0)
+        return (logp - torch.logsumexp(logp, -1, keepdim=True)).cpu().numpy()
+
+    def cdf(self, y):
+        """Distribution function at `y` (n, k), output by output."""
+        total = 0.0
+        for log_weight, likelihood, m, v in self._parts:
+            y_ = torch.as_tensor(y, device=m.device)
+            total = total + math.exp(log_weight) * likelihood.cdf(y_, m, v).sum(0)
+        return total.cpu().numpy()
+
+    def quantiles(self, alpha):
+        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed distribution function."""
+        return np.stack([self._quantile(p) for p in alpha], -1)
+
+    def _quantile(self, p):
+        mean, var = self.moments()
+        std = np.sqrt(var)
+        # Cantelli's inequality brackets every quantile
+        low = mean - std * (math.sqrt((1.0 - p) / p) * 1.001 + 1e-6)
+        high = mean + std * (math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6)
+        discrete = self._parts[0][1].discrete
+        if discrete:
+            low, high = np.full_like(low, -1.0), np.ceil(np.maximum(high, 0.0)) + 1.0
+        q = invert(lambda x: self.cdf(x) - p, low, high)
+        return np.ceil(q - 1e-6) + 0.0 if discrete else q
+
+    def components(self):
+        """The distribution of y as one mixture of Gaussians, or None if it is none.
+
+        Returns
+        -------
+        weights : ndarray of shape (c, n, k) or that broadcasts to it
+        means, variances : ndarrays of shape (c, n, k)
+        """
+        if not all(hasattr(likelihood, "components") for _, likelihood, _, _ in self._parts):
+            return None
+        columns = [], [], []
+        for log_weight, likelihood, m, v in self._parts:
+            log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+            weights = torch.exp(log_w + log_weight).expand_as(means)
+            for column, values in zip(columns, (weights, means, variances)):
+                column.append(values.expand_as(means).flatten(0, 1))
+        return tuple(torch.cat(column).cpu().numpy() for column in columns)
+
+
+def rows_at_once(members):
+    """How many rows a :class:`Predictive` should have."""
+    largest = 1
+    for member in members:
+        a = member.architecture
+        width = max((*a.widths, a.n_latents))
+        largest = max(largest, len(member.draws) * max(a.n_inducing * (1 + width), 40 * a.n_latents))
+    return max(1, _BUDGET // largest)
+
+
+def invert(g, a, b, n_iter=80):
+    """Roots of increasing functions, elementwise, by Chandrupatla's method.
+
+    Parameters
+    ----------
+    g : callable
+        Elementwise, on arrays.
+    a, b : ndarrays
+        ``g(a) <= 0 <= g(b)``.
+    """
+    ga, gb = g(a), g(b)
+    c, gc = a.copy(), ga.copy()
+    t = np.full_like(a, 0.5)
+    for _ in range(n_iter):
+        x = a + t * (b - a)
+        gx = g(x)
+        same = np.sign(gx) == np.sign(ga)
+        c, gc = np.where(same, a, b), np.where(same, ga, gb)
+        b, gb = np.where(same, b, a), np.where(same, gb, ga)
+        a, ga = x, gx
+        best = np.where(np.abs(ga) < np.abs(gb), a, b)
+        width = np.abs(b - a)
+        tolerance = 1e-12 * (1.0 + np.abs(best))
+        if np.all((width < 2.0 * tolerance) | (gx == 0.0)):
+            return best
+        with np.errstate(divide="ignore", invalid="ignore"):
+            xi, phi = (a - b) / (c - b), (ga - gb) / (gc - gb)
+            quadratic = (ga / (gb - ga)) * (gc / (gb - gc)) + ((c - a) / (b - a)) * (ga / (gc - ga)) * (gb / (gc - gb))
+        t = np.where((phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi), quadratic, 0.5)
+        margin = np.minimum(0.5, tolerance / np.maximum(width, 1e-300))
+        t = np.clip(np.nan_to_num(t, nan=0.5), margin, 1.0 - margin)
+    return best

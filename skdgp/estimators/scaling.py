@@ -1,0 +1,103 @@
+"""Standardization of inputs and targets."""
+
+import numpy as np
+
+_CHUNK = 65536
+_SAMPLE = 100_000
+_LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
+
+
+def pieces(n_rows):
+    """Slices that cover the rows."""
+    return [slice(i, min(i + _CHUNK, n_rows)) for i in range(0, n_rows, _CHUNK)]
+
+
+class InputScaler:
+    """Centers and scales columns, safe against outliers.
+
+    Mean and standard deviation are those of the columns clipped to three times the range between their
+    first and last percentile. Values farther than five standard deviations from the mean grow only
+    logarithmically. Constant columns are dropped.
+
+    Parameters
+    ----------
+    standardize : bool
+        If False, columns pass as they are.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        Columns that vary.
+    center, scale : ndarray of shape (n_columns,)
+    """
+
+    def __init__(self, standardize=True):
+        self.standardize = standardize
+
+    def fit(self, X, weights, rng):
+        """Learn center and scale from rows and their weights, in pieces."""
+        n = len(X)
+        if not self.standardize:
+            self.columns = np.arange(X.shape[1])
+            self.center, self.scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            return self
+        rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
+        sample = np.asarray(X[rows], dtype=np.float64)
+        low, high = np.quantile(sample, [0.01, 0.99], axis=0, weights=weights[rows], method="inverted_cdf")
+        margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
+        mean, var = weighted_moments(X, weights, low - margin, high + margin)
+        # as StandardScaler: a variance that rounding explains is none
+        eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
+        constant = np.sqrt(var) <= 10.0 * eps * np.abs(mean)
+        self.columns = np.flatnonzero(~constant) if not constant.all() else np.arange(1)
+        self.center = mean[self.columns]
+        self.scale = np.where(constant, 1.0, np.sqrt(var))[self.columns]
+        return self
+
+    def transform(self, X):
+        """Scaled rows, in float64."""
+        X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
+        if not self.standardize:
+            return X
+        size = np.abs(X)
+        if size.max(initial=0.0) > _LINEAR:
+            excess = np.maximum(size - _LINEAR, 0.0)
+            X = np.sign(X) * (np.minimum(size, _LINEAR) + np.log1p(excess))
+        return X
+
+
+class TargetScaler:
+    """Centers and scales each target, or does nothing.
+
+    Attributes
+    ----------
+    center, scale : ndarray of shape (n_outputs,)
+    """
+
+    def __init__(self, standardize=True):
+        self.standardize = standardize
+
+    def fit(self, y, weights):
+        k = y.shape[1]
+        self.center, self.scale = np.zeros(k), np.ones(k)
+        if self.standardize:
+            self.center, var = weighted_moments(y, weights)
+            scale = np.sqrt(var)
+            self.scale = np.where(scale > 1e-14 * np.abs(self.center), scale, 1.0)
+        return self
+
+    def transform(self, y):
+        return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
+
+
+def weighted_moments(X, weights, low=-np.inf, high=np.inf):
+    """Mean and variance of the columns of `X`, clipped to a range; two passes, in pieces."""
+    total = weights.sum()
+    mean = np.zeros(X.shape[1])
+    for rows in pieces(len(X)):
+        mean += weights[rows] @ np.clip(np.asarray(X[rows], dtype=np.float64), low, high)
+    mean /= total
+    var = np.zeros(X.shape[1])
+    for rows in pieces(len(X)):
+        var += weights[rows] @ np.square(np.clip(np.asarray(X[rows], dtype=np.float64), low, high) - mean)
+    return mean, var / total

@@ -1,0 +1,93 @@
+"""Kernels and likelihoods as objects: the numbers that a user sets, and their trainable counterparts."""
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+
+class Component(BaseEstimator):
+    """Base class of kernels and likelihoods.
+
+    An object holds numbers, and formulas in these numbers. The formulas work for floats, numpy arrays and
+    tensors alike; :class:`Trainable` hands out copies of the object in which every positive number is a
+    tensor of the computational graph.
+
+    Attributes
+    ----------
+    _positive : dict
+        For each trainable constructor argument, the value that it always exceeds.
+    _parts : tuple of str
+        Constructor arguments that are components themselves.
+    """
+
+    _positive = {}
+    _parts = ()
+
+    def with_values(self, **values):
+        """A shallow copy with some attributes replaced."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.__dict__.update(values)
+        return new
+
+
+class Trainable(nn.Module):
+    """The trainable numbers of a component, positive by a shifted exponential.
+
+    Calling the module returns the component with tensors in the place of numbers.
+
+    Parameters
+    ----------
+    component : Component
+        With every number given. Numbers of a component with ``trainable=False``, and zeros, stay fixed.
+    """
+
+    def __init__(self, component):
+        super().__init__()
+        self.component = component
+        for name in component._parts:
+            self.add_module(name, Trainable(getattr(component, name)))
+        self._floors = {}
+        for name, floor in component._positive.items():
+            value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
+            if not component.trainable or not value.any():
+                self.register_buffer(name, value)
+                continue
+            if not (torch.isfinite(value) & (value > floor)).all():
+                raise ValueError(f"{name} of {type(component).__name__} must be larger than {floor}; got "
+                                 f"{getattr(component, name)}.")
+            self._floors[name] = floor
+            self.register_parameter(f"log_{name}", nn.Parameter(torch.log(value - floor)))
+
+    def forward(self):
+        values = {name: module() for name, module in self.named_children()}
+        values.update(self.named_buffers(recurse=False))
+        for name, floor in self._floors.items():
+            values[name] = floor + torch.exp(getattr(self, f"log_{name}"))
+        return self.component.with_values(**values)
+
+    def numbers(self):
+        """The component with its present numbers, as floats and numpy arrays."""
+        with torch.no_grad():
+            return _to_numpy(self())
+
+    def assign(self, **values):
+        """Overwrite numbers, for instance by starting values found from data."""
+        with torch.no_grad():
+            for name, value in values.items():
+                if name in self._floors:
+                    value = torch.as_tensor(value, dtype=torch.float64) - self._floors[name]
+                    raw = getattr(self, f"log_{name}")
+                    raw.copy_(torch.log(value.clamp_min(1e-12)).expand_as(raw))
+
+
+def _to_numpy(component):
+    values = {}
+    for name, value in component.__dict__.items():
+        if isinstance(value, torch.Tensor):
+            value = value.cpu().numpy().copy()
+            values[name] = float(value) if value.ndim == 0 else value
+        elif name in component._parts:
+            values[name] = _to_numpy(value)
+    return component.with_values(**values)

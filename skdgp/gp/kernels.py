@@ -1,0 +1,401 @@
+"""Covariance functions.
+
+A kernel object holds plain numbers. ``kernel(X, Z)`` is the matrix of covariances, ``kernel.diag(X)`` its
+diagonal, ``kernel.features(n, ...)`` a random feature map whose inner products estimate it.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+from ..random import gamma, normal
+from .component import Component
+
+
+class _SquaredDistance(torch.autograd.Function):
+    """Squared Euclidean distances, by products of matrices in both directions."""
+
+    @staticmethod
+    def forward(ctx, X, Z):
+        center = Z.mean(0)  # rounding errors scale with the norms, so make them small
+        X, Z = X - center, Z - center
+        ctx.save_for_backward(X, Z)
+        norms = (X * X).sum(1)[:, None] + (Z * Z).sum(1)
+        return torch.addmm(norms, X, Z.T, alpha=-2.0).clamp_min_(0.0)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        X, Z = ctx.saved_tensors
+        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0).mul_(2.0)
+        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0).mul_(2.0)
+        return dX, dZ
+
+
+class _Matern(torch.autograd.Function):
+    """Matern profile as a function of the squared distance; its slope is finite at zero."""
+
+    @staticmethod
+    def forward(ctx, r2, nu):
+        r = (2.0 * nu * r2).sqrt()
+        decay = torch.exp(-r)
+        if nu == 1.5:
+            slope, value = -1.5 * decay, (1.0 + r) * decay
+        else:
+            slope, value = (-5.0 / 6.0) * (1.0 + r) * decay, (1.0 + r + r * r / 3.0) * decay
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0], None
+
+
+class _ArcCosine(torch.autograd.Function):
+    """``sin(t) + (pi - t) cos(t)`` as a function of ``c = cos(t)``; its slope is ``pi - t``."""
+
+    @staticmethod
+    def forward(ctx, c):
+        c = c.clamp(-1.0, 1.0)
+        complement = math.pi - torch.arccos(c)
+        ctx.save_for_backward(complement)
+        return torch.sqrt(1.0 - c * c) + complement * c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+class Kernel(Component):
+    """Base class of the kernels; ``+`` and ``*`` combine them."""
+
+    def __add__(self, other):
+        return Sum(self, other)
+
+    def __mul__(self, other):
+        return Product(self, other)
+
+    def bind(self, n_features):
+        """This kernel with one number for each input where numbers differ between inputs."""
+        raise NotImplementedError
+
+    def _per_feature(self, value, default, n_features, name):
+        if value is None:
+            value = default
+        value = np.asarray(value, dtype=np.float64)
+        if value.ndim == 0 and self.ard:
+            value = np.full(n_features, float(value))
+        if value.shape not in ((), (n_features,)):
+            raise ValueError(f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
+                             f"{n_features} inputs; give one number or one for each input.")
+        return value
+
+
+class Stationary(Kernel):
+    """Base class of kernels of the scaled distance ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
+
+    _positive = {"lengthscale": 0.0, "variance": 0.0}
+
+    def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        self.lengthscale = lengthscale
+        self.variance = variance
+        self.ard = ard
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        lengthscale = self._per_feature(
+            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale")
+        return self.with_values(lengthscale=lengthscale)
+
+    def __call__(self, X, Z):
+        lengthscale = _like(self.lengthscale, X)
+        r2 = _SquaredDistance.apply(X / lengthscale, Z / lengthscale)
+        return _like(self.variance, X) * self.profile(r2)
+
+    def diag(self, X):
+        return _like(self.variance, X).expand(X.shape[:-1])
+
+    def features(self, n, n_features, generator, like):
+        """Random sine and cosine features (Rahimi and Recht, 2008).
+
+        Parameters
+        ----------
+        n : tuple of int
+            ``(..., R)``: numbers of independent maps and of draws in each.
+        n_features : int
+            Number of inputs.
+        generator : torch.Generator
+        like : tensor
+            Gives dtype and device.
+
+        Returns
+        -------
+        phi : callable
+            Maps (..., P, n_features) to (..., P, R, c); the covariance of two rows is the mean over R of
+            the inner products over c.
+        """
+        omega = normal((*n[:-1], n_features, n[-1]), generator, like)
+        omega = omega * self._frequency_scale(n, generator, like) / _like(self.lengthscale, like)[..., None]
+        root = _like(self.variance, like).sqrt()
+
+        def phi(X):
+            angle = X @ omega
+            return root * torch.stack([angle.cos(), angle.sin()], -1)
+
+        return phi
+
+    def _frequency_scale(self, n, generator, like):
+        return 1.0
+
+
+class SquaredExponential(Stationary):
+    r"""Squared exponential kernel, :math:`\sigma^2 \exp(-r^2 / 2)`.
+
+    Parameters
+    ----------
+    lengthscale : float, array of shape (n_features,) or None
+        None stands for the square root of the number of inputs.
+    variance : float
+    ard : bool
+        One lengthscale for each input (automatic relevance determination) or a common one.
+    trainable : bool
+        Whether training changes the numbers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.kernels import SquaredExponential
+    >>> kernel = SquaredExponential(lengthscale=0.5, variance=2.0)
+    >>> X = torch.tensor([[0.0], [0.5]])
+    >>> kernel(X, X).numpy().round(3)
+    array([[2.   , 1.213],
+           [1.213, 2.   ]], dtype=float32)
+    """
+
+    def profile(self, r2):
+        return torch.exp(-0.5 * r2)
+
+
+class Matern(Stationary):
+    r"""Matern kernel with smoothness 3/2 or 5/2.
+
+    :math:`\sigma^2 (1 + s) e^{-s}` with :math:`s = \sqrt 3 r`, or
+    :math:`\sigma^2 (1 + s + s^2/3) e^{-s}` with :math:`s = \sqrt 5 r`.
+
+    Parameters
+    ----------
+    nu : {1.5, 2.5}
+    lengthscale, variance, ard, trainable
+        As for :class:`SquaredExponential`.
+    """
+
+    def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        super().__init__(lengthscale, variance, ard, trainable)
+        self.nu = nu
+
+    def bind(self, n_features):
+        if self.nu not in (1.5, 2.5):
+            raise ValueError(f"nu of Matern must be 1.5 or 2.5; got {self.nu!r}.")
+        return super().bind(n_features)
+
+    def profile(self, r2):
+        return _Matern.apply(r2, self.nu)
+
+    def _frequency_scale(self, n, generator, like):
+        # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
+        chi2 = 2.0 * gamma(self.nu, (*n[:-1], 1, n[-1]), generator, like)
+        return (2.0 * self.nu / chi2).sqrt()
+
+
+class RationalQuadratic(Stationary):
+    r"""Rational quadratic kernel, :math:`\sigma^2 (1 + r^2 / (2 \alpha))^{-\alpha}`.
+
+    Parameters
+    ----------
+    alpha : float
+        Small values mix many lengthscales; the limit of large ones is the squared exponential.
+    lengthscale, variance, ard, trainable
+        As for :class:`SquaredExponential`.
+    """
+
+    _positive = {**Stationary._positive, "alpha": 0.0}
+
+    def __init__(self, alpha=1.0, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        super().__init__(lengthscale, variance, ard, trainable)
+        self.alpha = alpha
+
+    def profile(self, r2):
+        alpha = _like(self.alpha, r2)
+        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+
+    def _frequency_scale(self, n, generator, like):
+        alpha = _like(self.alpha, like)
+        return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt()
+
+
+class ArcCosine(Kernel):
+    r"""Arc-cosine kernel of order 1, the limit of a wide layer of rectified linear units (Cho and Saul, 2009).
+
+    With :math:`u = (x / \ell, b)`, :math:`k = \frac{\sigma^2}{\pi} |u| |u'| (\sin t + (\pi - t) \cos t)`
+    where :math:`t` is the angle between :math:`u` and :math:`u'`. The diagonal is
+    :math:`\sigma^2 |u|^2`.
+
+    Parameters
+    ----------
+    lengthscale, variance, ard, trainable
+        As for :class:`SquaredExponential`.
+    bias : float
+        The constant input :math:`b`; 0 for none.
+    """
+
+    _positive = {"lengthscale": 0.0, "variance": 0.0, "bias": 0.0}
+
+    def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True):
+        self.lengthscale = lengthscale
+        self.variance = variance
+        self.bias = bias
+        self.ard = ard
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        lengthscale = self._per_feature(
+            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale")
+        return self.with_values(lengthscale=lengthscale)
+
+    def _scaled(self, X):
+        X = X / _like(self.lengthscale, X)
+        bias2 = _like(self.bias, X).square()
+        return X, bias2, ((X * X).sum(-1) + bias2).clamp_min(1e-12)
+
+    def __call__(self, X, Z):
+        X, bias2, norm_x = self._scaled(X)
+        Z, _, norm_z = self._scaled(Z)
+        norms = (norm_x[:, None] * norm_z).sqrt()
+        angle = _ArcCosine.apply((X @ Z.T + bias2) / norms)
+        return _like(self.variance, X) / math.pi * norms * angle
+
+    def diag(self, X):
+        return _like(self.variance, X) * self._scaled(X)[2]
+
+    def features(self, n, n_features, generator, like):
+        omega = normal((*n[:-1], n_features, n[-1]), generator, like)
+        omega = omega / _like(self.lengthscale, like)[..., None]
+        shift = _like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
+        root = (2.0 * _like(self.variance, like)).sqrt()
+        return lambda X: root * (X @ omega + shift).clamp_min(0.0)[..., None]
+
+
+class Linear(Kernel):
+    r"""Linear kernel, :math:`b^2 + \sum_q \sigma_q^2 x_q x'_q`.
+
+    Parameters
+    ----------
+    variance : float, array of shape (n_features,) or None
+        None stands for one over the number of inputs.
+    bias : float
+        Standard deviation of the constant; 0 for none.
+    ard, trainable
+        As for :class:`SquaredExponential`.
+    """
+
+    _positive = {"variance": 0.0, "bias": 0.0}
+
+    def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
+        self.variance = variance
+        self.bias = bias
+        self.ard = ard
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        variance = self._per_feature(self.variance, 1.0 / n_features, n_features, "variance")
+        return self.with_values(variance=variance)
+
+    def __call__(self, X, Z):
+        return (X * _like(self.variance, X)) @ Z.T + _like(self.bias, X).square()
+
+    def diag(self, X):
+        return (X.square() * _like(self.variance, X)).sum(-1) + _like(self.bias, X).square()
+
+    def features(self, n, n_features, generator, like):
+        omega = normal((*n[:-1], n_features, n[-1]), generator, like)
+        omega = omega * _like(self.variance, like).sqrt()[..., None]
+        shift = _like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
+        return lambda X: (X @ omega + shift)[..., None]
+
+
+class _Pair(Kernel):
+    _parts = ("left", "right")
+    trainable = True
+
+    def __init__(self, left, right):
+        self.left = left
+        self.right = right
+
+    def bind(self, n_features):
+        return self.with_values(left=self.left.bind(n_features), right=self.right.bind(n_features))
+
+
+class Sum(_Pair):
+    """Sum of two kernels; written ``left + right``."""
+
+    def __call__(self, X, Z):
+        return self.left(X, Z) + self.right(X, Z)
+
+    def diag(self, X):
+        return self.left.diag(X) + self.right.diag(X)
+
+    def features(self, n, n_features, generator, like):
+        left, right = (part.features(n, n_features, generator, like) for part in (self.left, self.right))
+        return lambda X: torch.cat([left(X), right(X)], -1)
+
+
+class Product(_Pair):
+    """Product of two kernels; written ``left * right``."""
+
+    def __call__(self, X, Z):
+        return self.left(X, Z) * self.right(X, Z)
+
+    def diag(self, X):
+        return self.left.diag(X) * self.right.diag(X)
+
+    def features(self, n, n_features, generator, like):
+        left, right = (part.features(n, n_features, generator, like) for part in (self.left, self.right))
+        return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
+
+
+def _like(value, tensor):
+    return torch.as_tensor(value, dtype=tensor.dtype, device=tensor.device)
+
+
+_BY_NAME = {
+    "squared_exponential": SquaredExponential,
+    "rbf": SquaredExponential,
+    "matern32": lambda: Matern(nu=1.5),
+    "matern52": lambda: Matern(nu=2.5),
+    "rational_quadratic": RationalQuadratic,
+    "arc_cosine": ArcCosine,
+    "linear": Linear,
+}
+
+
+def as_kernel(kernel):
+    """A kernel object from its name; objects pass through.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    TypeError
+        If `kernel` is neither a string nor a kernel.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        if kernel not in _BY_NAME:
+            raise ValueError(f"Unknown kernel {kernel!r}; the names are {sorted(_BY_NAME)}.")
+        return _BY_NAME[kernel]()
+    raise TypeError(f"kernel must be a string or an object of skdgp.gp.kernels; got {kernel!r}.")

@@ -1,0 +1,152 @@
+"""One layer of sparse Gaussian processes that share a kernel and inducing inputs."""
+
+import math
+
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from ..linalg import cholesky, inverse_triangular
+from ..random import normal
+from .component import Trainable
+from .gaussian import GaussianBlock
+
+
+class _SparseMoments(torch.autograd.Function):
+    r"""Mean and variance of the outputs from the kernel matrices and q(v).
+
+    With :math:`A = L^{-1} K_{uf}` and :math:`Q_d = S_d - I`,
+    :math:`m_d = A^T \mu_d` and :math:`v_d = k_{ff} + \mathrm{diag}(A^T Q_d A)`.
+
+    The products :math:`Q_d A` are kept: two large products per output serve value and gradient. Everything
+    of size M x M is in the dtype of `K_uu`, everything with rows in the dtype of `K_uf`.
+    """
+
+    @staticmethod
+    def forward(ctx, K_uu, K_uf, k_ff, q_mean, q_cov, jitter):
+        D, M, _ = q_cov.shape
+        L_inv = inverse_triangular(cholesky(K_uu, jitter))
+        A = L_inv.to(K_uf.dtype) @ K_uf  # M, P
+        Q = q_cov.clone()
+        Q.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+        QA = (Q.to(A.dtype).reshape(D * M, M) @ A).view(D, M, -1)
+        mean = q_mean.to(A.dtype).T @ A  # D, P
+        var = torch.sum(QA * A, 1) + k_ff
+        ctx.save_for_backward(L_inv, A, Q, QA, q_mean)
+        return mean.T, var.T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        L_inv, A, Q, QA, q_mean = ctx.saved_tensors
+        D, M, P = QA.shape
+        dtype = L_inv.dtype
+        g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
+        dA = torch.addmm(torch.sum(QA * g_var[:, None], 0), q_mean.to(A.dtype), g_mean, alpha=1.0, beta=2.0)
+        d_mean = (A @ g_mean.T).to(dtype)
+        d_cov = ((A * g_var[:, None]).view(D * M, P) @ A.T).view(D, M, M).to(dtype)
+        dK_uf = L_inv.to(A.dtype).T @ dA
+        G = (dA @ A.T).to(dtype) if D * M > P else q_mean @ d_mean.T + 2.0 * (Q @ d_cov).sum(0)
+        lower = G.tril()
+        lower.diagonal().mul_(0.5)
+        dK_uu = -0.5 * L_inv.T @ (lower + lower.T) @ L_inv  # through A = L^{-1} K_uf and L = chol(K_uu)
+        return dK_uu, dK_uf, g_var.sum(0), d_mean, d_cov, None
+
+
+class SparseLayer(nn.Module):
+    """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Bound to the number of inputs.
+    n_inputs, n_outputs, n_inducing : int
+    linear_mean : bool
+        Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
+    noise : float
+        Start of the variance that is added to each output, and not to the inducing outputs; 0 for none.
+    scale : float
+        Start of the roots of q(v), as a multiple of the identity.
+    natural : bool
+        Whether q(v) takes natural-gradient steps.
+    jitter : float
+        Added to the diagonal of the kernel matrix of the inducing inputs.
+    """
+
+    def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean=False, noise=0.0, scale=1.0,
+                 natural=False, jitter=1e-6):
+        super().__init__()
+        self.n_outputs = n_outputs
+        self.jitter = jitter
+        self.kernel = Trainable(kernel)
+        self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
+        self.q = GaussianBlock(n_inducing, n_outputs, scale, natural)
+        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
+        self.register_buffer("W", W)
+        if noise > 0.0:
+            self.log_noise = nn.Parameter(torch.tensor(math.log(noise), dtype=torch.float64))
+        else:
+            self.log_noise = None
+
+    def noise(self):
+        return 0.0 if self.log_noise is None else torch.exp(self.log_noise)
+
+    def mean_function(self, H):
+        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
+
+    def moments(self, H):
+        """Mean and variance of the outputs at given inputs (report, equations 3.6 and 3.7, whitened).
+
+        Parameters
+        ----------
+        H : tensor of shape (P, n_inputs)
+            Its dtype is that of the large products; matrices of inducing variables stay in float64.
+
+        Returns
+        -------
+        mean, var : tensors of shape (P, n_outputs)
+        """
+        kernel, Z = self.kernel(), self.Z
+        q_mean, q_cov = self.q.moments()
+        mean, var = _SparseMoments.apply(
+            kernel(Z, Z), kernel(Z.to(H.dtype), H), kernel.diag(H), q_mean, q_cov, self.jitter)
+        return mean + self.mean_function(H), var + self.noise()
+
+    def function(self, n_functions, n_features, generator):
+        """Draws of functions by pathwise conditioning (Wilson et al., 2020).
+
+        A random-feature draw of the prior is corrected by its residual at the inducing inputs.
+
+        Parameters
+        ----------
+        n_functions : int
+        n_features : int
+            Random features of each function.
+        generator : torch.Generator
+
+        Returns
+        -------
+        f : callable
+            Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs); layer noise is left out.
+        """
+        kernel, Z = self.kernel(), self.Z
+        M, n_inputs = Z.shape
+        D = self.n_outputs
+        phi = kernel.features((n_functions, n_features), n_inputs, generator, Z)
+        basis = phi(Z.expand(n_functions, M, n_inputs)) / math.sqrt(n_features)  # F, M, R, c
+        w = normal((n_functions, *basis.shape[2:], D), generator, Z)
+        L = cholesky(kernel(Z, Z), self.jitter)
+        root = self.q.root.tril()
+        v = self.q.mean + torch.einsum("dmk,fkd->fmd", root, normal((n_functions, M, D), generator, Z))
+        nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
+        prior = torch.einsum("fmrc,frcd->fmd", basis, w) + nugget
+        update = torch.linalg.solve_triangular(L, prior, upper=False)
+        update = torch.linalg.solve_triangular(L.T, v - update, upper=True)  # F, M, D
+
+        def f(H):
+            F, P, _ = H.shape
+            out = torch.einsum("fprc,frcd->fpd", phi(H) / math.sqrt(n_features), w)
+            out = out + kernel(H.reshape(F * P, -1), Z).view(F, P, M) @ update
+            return out + self.mean_function(H)
+
+        return f

@@ -1,0 +1,40 @@
+"""Likelihoods: what is observed, given latent function values."""
+
+from .base import Likelihood
+from .classification import Bernoulli, RobustMax, Softmax
+from .regression import Gaussian, HeteroscedasticGaussian, Poisson, StudentT
+
+REGRESSION = {
+    "gaussian": Gaussian,
+    "heteroscedastic": HeteroscedasticGaussian,
+    "student_t": StudentT,
+    "poisson": Poisson,
+}
+CLASSIFICATION = {
+    "probit": Bernoulli,
+    "logit": lambda: Bernoulli(link="logit"),
+    "softmax": Softmax,
+    "robustmax": RobustMax,
+}
+
+__all__ = ["Bernoulli", "Gaussian", "HeteroscedasticGaussian", "Likelihood", "Poisson", "RobustMax", "Softmax",
+           "StudentT", "CLASSIFICATION", "REGRESSION", "as_likelihood"]
+
+
+def as_likelihood(likelihood, by_name):
+    """A likelihood object from its name; objects pass through.
+
+    Parameters
+    ----------
+    likelihood : str or Likelihood
+    by_name : dict
+        `REGRESSION` or `CLASSIFICATION`.
+    """
+    if isinstance(likelihood, str):
+        if likelihood not in by_name:
+            raise ValueError(f"Unknown likelihood {likelihood!r}; the names are {sorted(by_name)} and 'auto'.")
+        return by_name[likelihood]()
+    kinds = tuple(kind for kind in by_name.values() if isinstance(kind, type))
+    if not isinstance(likelihood, kinds):
+        raise ValueError(f"{likelihood!r} is not a likelihood for this estimator; the names are {sorted(by_name)}.")
+    return likelihood

@@ -1,0 +1,116 @@
+"""What a likelihood offers to the inference schemes and to prediction."""
+
+import numpy as np
+import torch
+
+from ...quadrature import gauss_hermite
+from ..component import Component
+
+
+class Likelihood(Component):
+    """Base class of the likelihoods.
+
+    Targets `y` have shape (n, k), or (n, 1) with class indices. Latent moments `m` and `v`, and latent
+    values `f`, have shape (..., n, n_latents(k)). What concerns whole rows is summed over the k outputs and
+    has shape (..., n); what concerns single outputs has shape (..., n, k).
+    """
+
+    #: whether the estimator standardizes the target
+    scales_target = False
+    #: whether the target takes values on the integers only
+    discrete = False
+    #: for each number, the power of the target's unit in which it is measured
+    _units = {}
+    #: for each number, its value for a standardized target if the user gives None
+    _defaults = {}
+
+    def n_latents(self, n_outputs):
+        """Number of latent functions for `n_outputs` targets."""
+        return n_outputs
+
+    def check_target(self, y):
+        """Raise ValueError if some values of `y` have no probability."""
+
+    def bind(self, y, weights, scale):
+        """This likelihood with one number for each output.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n, k)
+            Training targets as the scheme sees them.
+        weights : ndarray of shape (n,)
+        scale : ndarray of shape (k,)
+            Units of the user's target in one unit of `y`.
+        """
+        k, numbers = y.shape[1], {}
+        for name in self._positive:
+            value = getattr(self, name)
+            if value is None:
+                value = self._default(name, y, weights)
+            else:
+                value = np.asarray(value, dtype=np.float64)
+                if value.shape not in ((), (k,)):
+                    raise ValueError(f"{name} of {type(self).__name__} has shape {value.shape}, but there are {k} "
+                                     "outputs; give one number or one for each output.")
+                value = value / scale ** self._units.get(name, 0)
+            numbers[name] = np.broadcast_to(value, (k,)).copy()
+        return self.with_values(**numbers)
+
+    def in_units(self, scale):
+        """The fitted numbers in the user's units; the inverse of what :meth:`bind` does."""
+        return self.with_values(**{
+            name: getattr(self, name) * scale**power for name, power in self._units.items()})
+
+    def _default(self, name, y, weights):
+        return self._defaults[name]
+
+    def log_prob(self, y, f):
+        """``log p(y | f)``, shape (..., n)."""
+        raise NotImplementedError
+
+    def expected_log_prob(self, y, m, v):
+        """``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
+        raise NotImplementedError
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        """``log E p(y | f)^alpha`` for ``f ~ N(m, v)``, shape (..., n); the predictive density at alpha = 1."""
+        raise NotImplementedError
+
+    def sample(self, f, generator):
+        """A draw of `y` given latent values, shape (..., n, k)."""
+        raise NotImplementedError
+
+
+class OneLatent(Likelihood):
+    """Likelihoods that factorize over outputs with one latent each; integrals by Gauss-Hermite.
+
+    A subclass gives the elementwise :meth:`log_density` and closed forms where it has them.
+    """
+
+    n_nodes = 20
+
+    def log_density(self, y, f):
+        """``log p(y | f)`` element by element."""
+        raise NotImplementedError
+
+    def _nodes(self, m, v):
+        nodes, log_weights = gauss_hermite(self.n_nodes, m)
+        shape = (-1,) + (1,) * m.ndim
+        return m + v.sqrt() * nodes.view(shape), log_weights.view(shape)
+
+    def log_prob(self, y, f):
+        return self.log_density(y, f).sum(-1)
+
+    def expected_log_prob(self, y, m, v):
+        f, log_weights = self._nodes(m, v)
+        return (log_weights.exp() * self.log_density(y, f)).sum(0).sum(-1)
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        f, log_weights = self._nodes(m, v)
+        return torch.logsumexp(log_weights + alpha * self.log_density(y, f), 0).sum(-1)
+
+
+def split(latents):
+    """The two halves of the last axis."""
+    k = latents.shape[-1] // 2
+    return latents[..., :k], latents[..., k:]

@@ -1,0 +1,165 @@
+"""Likelihoods of classes; targets are class indices of shape (n, 1)."""
+
+import math
+
+import torch
+
+from ...quadrature import gauss_hermite, normal_nodes
+from .base import Likelihood, OneLatent
+
+_TINY = 1e-12
+
+
+class _Classification(Likelihood):
+    def check_n_classes(self, n_classes):
+        """Raise ValueError if the likelihood cannot serve so many classes."""
+
+    def log_probabilities(self, m, v):
+        """Logarithms of the class probabilities given latent moments, shape (..., n, n_classes)."""
+        raise NotImplementedError
+
+    def bind(self, y, weights, scale):
+        return self.with_values()
+
+    def sample(self, f, generator):
+        logp = self.log_probabilities(f, torch.zeros_like(f))
+        cumulative = logp.exp().cumsum(-1)
+        u = torch.rand(f.shape[:-1], generator=generator, dtype=f.dtype, device=generator.device).to(f.device)
+        return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
+
+
+class Bernoulli(_Classification, OneLatent):
+    r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
+
+    Parameters
+    ----------
+    link : {"probit", "logit"}
+    """
+
+    def __init__(self, link="probit"):
+        self.link = link
+
+    def check_n_classes(self, n_classes):
+        if self.link not in ("probit", "logit"):
+            raise ValueError(f"link of Bernoulli must be 'probit' or 'logit'; got {self.link!r}.")
+        if n_classes != 2:
+            raise ValueError(f"The Bernoulli likelihood is for two classes, but y has {n_classes}; use 'softmax' or "
+                             "'robustmax'.")
+
+    def n_latents(self, n_classes):
+        return 1
+
+    def log_density(self, y, f):
+        f = (2.0 * y - 1.0) * f
+        return torch.special.log_ndtr(f) if self.link == "probit" else torch.nn.functional.logsigmoid(f)
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        if self.link == "probit" and alpha == 1.0:
+            return torch.special.log_ndtr((2.0 * y - 1.0) * m / torch.sqrt(1.0 + v)).sum(-1)
+        return super().log_partition(y, m, v, alpha)
+
+    def log_probabilities(self, m, v):
+        return torch.stack([self.log_partition(torch.full_like(m, c), m, v) for c in (0.0, 1.0)], -1)
+
+
+class Softmax(_Classification):
+    r"""Several classes with probabilities :math:`e^{f_c} / \sum_j e^{f_j}`.
+
+    Parameters
+    ----------
+    n_nodes : int
+        Points of the integration over the latent values: a Gauss-Hermite grid for few classes, a fixed Sobol
+        sequence for many.
+    """
+
+    def __init__(self, n_nodes=32):
+        self.n_nodes = n_nodes
+
+    def check_n_classes(self, n_classes):
+        if self.n_nodes < 1:
+            raise ValueError(f"n_nodes of Softmax must be at least 1; got {self.n_nodes}.")
+
+    def n_latents(self, n_classes):
+        return n_classes
+
+    def _nodes(self, m, v):
+        nodes, log_weights = normal_nodes(m.shape[-1], self.n_nodes, m)
+        shape = (len(nodes),) + (1,) * (m.ndim - 1)
+        return m + v.sqrt() * nodes.view(*shape, m.shape[-1]), log_weights.view(shape)
+
+    def log_prob(self, y, f):
+        return _pick(torch.log_softmax(f, -1), y)
+
+    def expected_log_prob(self, y, m, v):
+        f, log_weights = self._nodes(m, v)
+        return _pick(m, y) - (log_weights.exp() * torch.logsumexp(f, -1)).sum(0)
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        f, log_weights = self._nodes(m, v)
+        return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
+
+    def log_probabilities(self, m, v):
+        f, log_weights = self._nodes(m, v)
+        return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
+
+
+class RobustMax(_Classification):
+    r"""Several classes: the largest latent value wins, but for a share :math:`\varepsilon` of wrong labels.
+
+    Parameters
+    ----------
+    epsilon : float
+        Probability that a label is not that of the largest latent value.
+    n_nodes : int
+        Gauss-Hermite nodes of the integration.
+    """
+
+    def __init__(self, epsilon=1e-3, n_nodes=20):
+        self.epsilon = epsilon
+        self.n_nodes = n_nodes
+
+    def check_n_classes(self, n_classes):
+        if not 0.0 < self.epsilon < 1.0:
+            raise ValueError(f"epsilon of RobustMax must lie between 0 and 1; got {self.epsilon}.")
+
+    def n_latents(self, n_classes):
+        return n_classes
+
+    def _log_win(self, y, m, v):
+        """``log P(f_y > f_c for all other c)``, shape (..., n)."""
+        nodes, log_weights = gauss_hermite(self.n_nodes, m)
+        shape = (-1,) + (1,) * (m.ndim - 1)
+        x = _pick(m, y) + _pick(v, y).clamp_min(_TINY).sqrt() * nodes.view(shape)  # nodes, ..., n
+        log_cdf = torch.special.log_ndtr((x[..., None] - m) / v.clamp_min(_TINY).sqrt())
+        own = torch.nn.functional.one_hot(y[..., 0].long(), m.shape[-1]).bool()
+        return torch.logsumexp(log_weights.view(shape) + log_cdf.masked_fill(own, 0.0).sum(-1), 0).clamp_max(0.0)
+
+    def _levels(self, m):
+        return math.log1p(-self.epsilon), math.log(self.epsilon / (m.shape[-1] - 1))
+
+    def log_prob(self, y, f):
+        right, wrong = self._levels(f)
+        return torch.where(f.argmax(-1) == y[..., 0].long(), right, wrong).to(f.dtype)
+
+    def expected_log_prob(self, y, m, v):
+        right, wrong = self._levels(m)
+        return wrong + (right - wrong) * self._log_win(y, m, v).exp()
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        right, wrong = self._levels(m)
+        win = self._log_win(y, m, v).exp()
+        return torch.log(win * math.exp(alpha * right) + (1.0 - win) * math.exp(alpha * wrong))
+
+    def log_probabilities(self, m, v):
+        right, wrong = self._levels(m)
+        like = m[..., :1]
+        win = torch.stack([
+            self._log_win(torch.full_like(like, c), m, v).exp() for c in range(m.shape[-1])], -1)
+        win = win / win.sum(-1, keepdim=True)
+        return torch.log(math.exp(wrong) + win * (math.exp(right) - math.exp(wrong)))
+
+
+def _pick(values, y):
+    """The entries of the last axis that belong to the classes `y`, shape (..., n)."""
+    index = y.long().expand(*values.shape[:-1], 1)
+    return values.gather(-1, index)[..., 0]

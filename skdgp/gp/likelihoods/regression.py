@@ -1,0 +1,259 @@
+"""Likelihoods of real numbers and counts."""
+
+import math
+
+import numpy as np
+import torch
+
+from ...quadrature import gauss_hermite
+from ...random import gamma, normal
+from ..kernels import _like
+from .base import Likelihood, OneLatent, split
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+def _log_normal(y, mean, var):
+    return -0.5 * (_LOG_2PI + var.log() + (y - mean).square() / var)
+
+
+class GaussianMixture(Likelihood):
+    """Likelihoods under which `y`, given latent moments, is a finite mixture of Gaussians.
+
+    A subclass gives :meth:`components`.
+    """
+
+    scales_target = True
+
+    def components(self, m, v):
+        """The mixture that `y` follows given latent moments.
+
+        Returns
+        -------
+        log_weights : tensor that broadcasts against `means`
+        means, variances : tensors of shape (c, ..., n, k)
+        """
+        raise NotImplementedError
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        if alpha != 1.0:
+            return super().log_partition(y, m, v, alpha)
+        log_weights, means, variances = self.components(m, v)
+        return torch.logsumexp(log_weights + _log_normal(y, means, variances), 0).sum(-1)
+
+    def moments(self, m, v):
+        """Mean and variance of `y`, shape (..., n, k)."""
+        log_weights, means, variances = self.components(m, v)
+        weights = log_weights.exp()
+        mean = (weights * means).sum(0)
+        return mean, (weights * (variances + (means - mean).square())).sum(0)
+
+    def cdf(self, y, m, v):
+        """Distribution function of `y`, shape (..., n, k)."""
+        log_weights, means, variances = self.components(m, v)
+        return (log_weights.exp() * torch.special.ndtr((y - means) / variances.sqrt())).sum(0)
+
+
+class Gaussian(GaussianMixture, OneLatent):
+    r"""Gaussian noise of constant variance.
+
+    Parameters
+    ----------
+    variance : float, array of shape (n_outputs,) or None
+        Starting value, in squared units of the target. None stands for a twentieth of the target's variance.
+    trainable : bool
+        Whether training changes the variance.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.likelihoods import Gaussian
+    >>> y, m, v = torch.tensor([[1.0]]), torch.tensor([[0.5]]), torch.tensor([[0.2]])
+    >>> Gaussian(variance=0.1).expected_log_prob(y, m, v).numpy().round(4)
+    array([-2.0176], dtype=float32)
+    """
+
+    _positive = {"variance": 1e-6}
+    _units = {"variance": 2}
+    _defaults = {"variance": 0.05}
+
+    def __init__(self, variance=None, trainable=True):
+        self.variance = variance
+        self.trainable = trainable
+
+    def log_density(self, y, f):
+        return _log_normal(y, f, _like(self.variance, f))
+
+    def expected_log_prob(self, y, m, v):
+        variance = _like(self.variance, m)
+        return (-0.5 * (_LOG_2PI + variance.log() + ((y - m).square() + v) / variance)).sum(-1)
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        variance = _like(self.variance, m)
+        spread = alpha * v / variance
+        log_z = -0.5 * (alpha * (_LOG_2PI + variance.log()) + torch.log1p(spread)
+                        + alpha * (y - m).square() / (variance * (1.0 + spread)))
+        return log_z.sum(-1)
+
+    def components(self, m, v):
+        return m.new_zeros(()), m[None], (v + _like(self.variance, m))[None]
+
+    def sample(self, f, generator):
+        return f + _like(self.variance, f).sqrt() * normal(f.shape, generator, f)
+
+
+class HeteroscedasticGaussian(GaussianMixture):
+    r"""Gaussian noise whose variance is a function of the input: :math:`y \sim N(f, \sigma^2 e^g)`.
+
+    Each output has two latent functions; all :math:`f` come first, then all :math:`g`.
+
+    Parameters
+    ----------
+    variance : float, array of shape (n_outputs,) or None
+        Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a twentieth of the
+        target's variance.
+    trainable : bool
+        Whether training changes :math:`\sigma^2`.
+    """
+
+    n_nodes = 20
+    _positive = {"variance": 1e-6}
+    _units = {"variance": 2}
+    _defaults = {"variance": 0.05}
+
+    def __init__(self, variance=None, trainable=True):
+        self.variance = variance
+        self.trainable = trainable
+
+    def n_latents(self, n_outputs):
+        return 2 * n_outputs
+
+    def log_prob(self, y, f):
+        f, g = split(f)
+        return _log_normal(y, f, _like(self.variance, f) * g.exp()).sum(-1)
+
+    def expected_log_prob(self, y, m, v):
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        variance = _like(self.variance, m)
+        precision = torch.exp(-m_g + 0.5 * v_g) / variance
+        return (-0.5 * (_LOG_2PI + variance.log() + m_g + precision * ((y - m_f).square() + v_f))).sum(-1)
+
+    def _noise_nodes(self, m_g, v_g):
+        nodes, log_weights = gauss_hermite(self.n_nodes, m_g)
+        shape = (-1,) + (1,) * m_g.ndim
+        noise = _like(self.variance, m_g) * torch.exp(m_g + v_g.sqrt() * nodes.view(shape))
+        return log_weights.view(shape), noise
+
+    def components(self, m, v):
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        log_weights, noise = self._noise_nodes(m_g, v_g)
+        return log_weights, m_f.expand_as(noise), v_f + noise
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        log_weights, noise = self._noise_nodes(m_g, v_g)
+        # N(y; f, s)^alpha is N(y; f, s / alpha) up to a factor
+        log_factor = 0.5 * ((1.0 - alpha) * (_LOG_2PI + noise.log()) - math.log(alpha))
+        log_z = log_weights + log_factor + _log_normal(y, m_f, v_f + noise / alpha)
+        return torch.logsumexp(log_z, 0).sum(-1)
+
+    def sample(self, f, generator):
+        f, g = split(f)
+        return f + (_like(self.variance, f) * g.exp()).sqrt() * normal(f.shape, generator, f)
+
+
+class StudentT(GaussianMixture, OneLatent):
+    r"""Student-t noise, for targets with outliers.
+
+    Parameters
+    ----------
+    df : float
+        Starting value of the degrees of freedom, larger than 2 so that the variance exists.
+    scale : float, array of shape (n_outputs,) or None
+        Starting value of the scale, in units of the target. None stands for a fifth of the target's standard
+        deviation.
+    trainable : bool
+        Whether training changes both.
+    """
+
+    n_nodes = 40
+    _positive = {"df": 2.0, "scale": 1e-4}
+    _units = {"scale": 1}
+    _defaults = {"scale": 0.2}
+
+    def __init__(self, df=4.0, scale=None, trainable=True):
+        self.df = df
+        self.scale = scale
+        self.trainable = trainable
+
+    def log_density(self, y, f):
+        df, scale = _like(self.df, f), _like(self.scale, f)
+        constant = torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * torch.log(math.pi * df)
+        return constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(((y - f) / scale).square() / df)
+
+    def components(self, m, v):
+        # y | f is a mixture of N(f, scale^2 / l) over l ~ Gamma(df / 2, df / 2). The trapezoidal rule in
+        # log(l) converges exponentially, here to 1e-8, and reaches tails of 1e5 scales.
+        df, scale = _like(self.df, m), _like(self.scale, m)
+        log_l = torch.arange(-24.0, 4.0, 0.4, dtype=m.dtype, device=m.device).view((-1,) + (1,) * m.ndim)
+        log_weights = 0.5 * df * (log_l - log_l.exp())
+        log_weights = log_weights - torch.logsumexp(log_weights, 0)
+        variances = v + scale.square() * torch.exp(-log_l)
+        return log_weights, m.expand_as(variances), variances
+
+    def moments(self, m, v):
+        df, scale = _like(self.df, m), _like(self.scale, m)
+        return m, v + scale.square() * df / (df - 2.0)
+
+    def sample(self, f, generator):
+        df = _like(self.df, f)
+        mixing = gamma(0.5 * df, f.shape, generator, f) / (0.5 * df)
+        return f + _like(self.scale, f) * normal(f.shape, generator, f) / mixing.sqrt()
+
+
+class Poisson(OneLatent):
+    r"""Counts with rate :math:`r e^f`.
+
+    Parameters
+    ----------
+    rate : float, array of shape (n_outputs,) or None
+        Starting value of :math:`r`; None stands for the mean of the target.
+    trainable : bool
+        Whether training changes :math:`r`.
+    """
+
+    discrete = True
+    _positive = {"rate": 0.0}
+
+    def __init__(self, rate=None, trainable=True):
+        self.rate = rate
+        self.trainable = trainable
+
+    def check_target(self, y):
+        if (y < 0).any():
+            raise ValueError("Some values of y are negative, but the Poisson likelihood is for counts.")
+
+    def _default(self, name, y, weights):
+        return np.maximum(np.average(y, axis=0, weights=weights), 1e-3)
+
+    def log_density(self, y, f):
+        rate = _like(self.rate, f)
+        return y * (f + rate.log()) - rate * f.exp() - torch.lgamma(y + 1.0)
+
+    def expected_log_prob(self, y, m, v):
+        rate = _like(self.rate, m)
+        return (y * (m + rate.log()) - rate * torch.exp(m + 0.5 * v) - torch.lgamma(y + 1.0)).sum(-1)
+
+    def moments(self, m, v):
+        mean = _like(self.rate, m) * torch.exp(m + 0.5 * v)
+        return mean, mean + mean.square() * torch.expm1(v)
+
+    def cdf(self, y, m, v):
+        f, log_weights = self._nodes(m, v)
+        rate = _like(self.rate, m) * f.exp()
+        inside = torch.special.gammaincc(torch.floor(y.clamp_min(0.0)) + 1.0, rate)
+        return torch.where(y >= 0.0, (log_weights.exp() * inside).sum(0), 0.0)
+
+    def sample(self, f, generator):
+        rate = _like(self.rate, f) * f.exp()
+        return torch.poisson(rate.to(generator.device), generator=generator).to(f.device)

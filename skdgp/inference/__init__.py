@@ -1,0 +1,27 @@
+"""Inference schemes: one file for each scheme of the literature."""
+
+from .base import Scheme
+from .dsvi import DSVI
+
+SCHEMES = {"dsvi": DSVI}
+
+__all__ = ["DSVI", "SCHEMES", "Scheme", "as_scheme"]
+
+
+def as_scheme(inference):
+    """A scheme object from its name; objects pass through.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    TypeError
+        If `inference` is neither a string nor a scheme.
+    """
+    if isinstance(inference, Scheme):
+        return inference
+    if isinstance(inference, str):
+        if inference not in SCHEMES:
+            raise ValueError(f"Unknown inference {inference!r}; the names are {sorted(SCHEMES)}.")
+        return SCHEMES[inference]()
+    raise TypeError(f"inference must be a string or an object of skdgp.inference; got {inference!r}.")

@@ -1,0 +1,262 @@
+"""The contract between inference schemes and everything above them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from sklearn.base import BaseEstimator
+from torch import nn
+
+
+@dataclass
+class Architecture:
+    """What a deep Gaussian process looks like, whatever the scheme.
+
+    Attributes
+    ----------
+    n_features : int
+        Inputs of the first layer.
+    widths : tuple of int
+        Outputs of the hidden layers.
+    n_latents : int
+        Outputs of the last layer.
+    n_inducing : int
+    kernels : list of Kernel
+        One for each layer, bound to the number of its inputs.
+    linear_mean : bool
+        Whether hidden layers have a linear mean function, or zero.
+    input_connected : bool
+        Whether later layers see the inputs beside the outputs of the layer before.
+    """
+
+    n_features: int
+    widths: tuple
+    n_latents: int
+    n_inducing: int
+    kernels: list
+    linear_mean: bool
+    input_connected: bool
+
+    def layer_inputs(self):
+        """Number of inputs of every layer."""
+        extra = self.n_features if self.input_connected else 0
+        return [self.n_features] + [width + extra for width in self.widths]
+
+
+class Batch(NamedTuple):
+    """Training rows for one step."""
+
+    X: torch.Tensor  #: (B, n_features)
+    y: torch.Tensor  #: (B, k)
+    weight: torch.Tensor  #: (B,), how often each row counts
+    scale: float  #: the factor that makes weighted sums over the batch unbiased for all rows
+    total: float  #: sum of the weights of all rows
+
+
+class Scheme(BaseEstimator):
+    """Base class of the inference schemes: parameter objects that build models.
+
+    Attributes
+    ----------
+    uses : frozenset of str
+        The constructor arguments of the estimators that mean something to this scheme, beyond those that
+        every scheme understands.
+    """
+
+    uses = frozenset()
+
+    def auto_likelihood(self, n_classes=None):
+        """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
+        if n_classes is None:
+            return "gaussian"
+        return "probit" if n_classes == 2 else "softmax"
+
+    #: step size of the optimizer
+    learning_rate = 0.01
+
+    def max_iter(self, n_rows):
+        """Number of steps unless the user gives one."""
+        return 1500
+
+    def batch_size(self, n_rows):
+        """Rows of a minibatch unless the user gives them."""
+        return 1000
+
+    def n_inducing(self, n_rows):
+        """Inducing points of each layer unless the user gives them."""
+        return 100
+
+    def validate(self):
+        """Raise ValueError if a setting makes no sense."""
+
+    def build(self, architecture, likelihood):
+        """A model of the given shape, with starting values that do not depend on data.
+
+        Parameters
+        ----------
+        architecture : Architecture
+        likelihood : Likelihood
+            Bound to the target.
+
+        Returns
+        -------
+        model : Model
+        """
+        raise NotImplementedError
+
+
+class Model(nn.Module):
+    """What a scheme builds. All randomness comes in through arguments; no global seed is read or set."""
+
+    def step(self, batch, generator, rate=1.0):
+        """One update.
+
+        Parameters
+        ----------
+        batch : Batch
+        generator : torch.Generator
+        rate : float in (0, 1]
+            Fraction of the full step size.
+
+        Returns
+        -------
+        loss : float
+            Estimate of the objective that is minimized, per row.
+        """
+        raise NotImplementedError
+
+    def draws(self, n, seed):
+        """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
+        raise NotImplementedError
+
+    def predictive(self, X, draws):
+        """The latent mixture, one Gaussian for each draw; given the draws, rows do not see each other.
+
+        Parameters
+        ----------
+        X : tensor of shape (n_rows, n_features)
+        draws : tensor
+            From :meth:`draws`.
+
+        Returns
+        -------
+        mean, var : tensors of shape (n_draws, n_rows, n_latents)
+        """
+        raise NotImplementedError
+
+    def functions(self, n, generator, n_features):
+        """`n` draws of the latent functions, each consistent over all rows that it is ever asked for.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+        n_features : int
+            Random features, where the scheme needs them.
+
+        Returns
+        -------
+        f : callable
+            ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a generator as `noise`,
+            the noise of hidden layers is drawn afresh for every row; without it, there is none.
+        """
+        raise NotImplementedError
+
+    def divergence(self):
+        """What a lower bound on the log evidence subtracts from the expected log-likelihood; None if there is none."""
+        return None
+
+    def state(self):
+        """Everything that prediction needs, as a dict of numpy arrays."""
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
+
+    def load_state(self, arrays):
+        """The inverse of :meth:`state`."""
+        self.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+
+    def training_state(self):
+        """What training needs beyond :meth:`state` to go on as if it had never stopped."""
+        return {}
+
+    def load_training_state(self, arrays):
+        """The inverse of :meth:`training_state`."""
+
+
+class GradientModel(Model):
+    """A model that is trained by Adam, and by natural gradients for the blocks that it names.
+
+    A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their difference
+    to the divergences of the blocks, and one backward pass serves both kinds of step.
+
+    Parameters
+    ----------
+    learning_rate : float
+        Of Adam.
+    natural_step : float
+        Step size of the natural gradients, reached after five steps.
+    """
+
+    def __init__(self, learning_rate=0.01, natural_step=0.1):
+        super().__init__()
+        self.learning_rate = learning_rate
+        self.natural_step = natural_step
+        self._n_steps = 0
+        self._optimizer = None
+
+    def expected_log_likelihood(self, batch, generator):
+        """Estimate, unbiased for all rows, of the expected log-likelihood."""
+        raise NotImplementedError
+
+    def blocks(self):
+        """The Gaussian blocks of the posterior."""
+        raise NotImplementedError
+
+    def divergence(self):
+        return sum(block.kl() for block in self.blocks()).detach()
+
+    def step(self, batch, generator, rate=1.0):
+        optimizer = self._adam()
+        natural = [block for block in self.blocks() if block.natural]
+        kl = sum(block.kl() for block in self.blocks() if not block.natural)
+        kl_natural = sum(block.kl() for block in natural)
+        loss = (kl - self.expected_log_likelihood(batch, generator)) / batch.total
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        value = float(loss.detach() + kl_natural / batch.total)
+        if value - value != 0.0:  # not finite: leave everything as it is
+            return value
+        # log-linearly from a thousandth of the step size to all of it in five steps
+        gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self._n_steps - 3.0)
+        for block in natural:
+            gradients = block.natural_gradients(-batch.total)
+            size = gamma
+            while not block.natural_step(gradients, size) and size > 1e-3 * gamma:
+                size *= 0.5
+        for group in optimizer.param_groups:
+            group["lr"] = rate * self.learning_rate
+        optimizer.step()
+        self._n_steps += 1
+        return value
+
+    def _adam(self):
+        if self._optimizer is None:
+            trained = [p for p in self.parameters() if p.requires_grad]
+            self._optimizer = torch.optim.Adam(trained, lr=self.learning_rate, fused=True)
+        return self._optimizer
+
+    def training_state(self):
+        arrays = {"n_steps": torch.tensor(self._n_steps).numpy()}
+        for i, slots in self._adam().state_dict()["state"].items():
+            arrays.update({f"{i}.{name}": value.cpu().numpy().copy() for name, value in slots.items()})
+        return arrays
+
+    def load_training_state(self, arrays):
+        self._n_steps = int(arrays["n_steps"])
+        state = {}
+        for key, value in arrays.items():
+            if key != "n_steps":
+                i, name = key.split(".")
+                state.setdefault(int(i), {})[name] = torch.as_tensor(value)
+        optimizer = self._adam()
+        groups = optimizer.state_dict()["param_groups"]
+        optimizer.load_state_dict({"state": state, "param_groups": groups})

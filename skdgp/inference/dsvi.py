@@ -1,0 +1,156 @@
+"""Doubly stochastic variational inference, with a posterior that factorizes over layers and outputs."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..gp.component import Trainable
+from ..gp.layer import SparseLayer
+from ..random import normal, sobol_normal
+from .base import GradientModel, Scheme
+
+
+class DSVI(Scheme):
+    """Doubly stochastic variational inference (Salimbeni and Deisenroth, 2017).
+
+    Every layer is a sparse Gaussian process with a Gaussian posterior over its whitened inducing variables.
+    The bound is estimated from minibatches and from draws that are propagated through the layers; the last
+    layer is integrated by the likelihood.
+
+    Parameters
+    ----------
+    n_draws : int, default=1
+        Draws for each row and step in training.
+    inner_noise : float, default=1e-5
+        Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none. In units of the
+        standardized inputs.
+    inner_scale : float, default=1e-5
+        Start of the posterior standard deviations of hidden layers, relative to the prior's.
+    natural_gradient : {"last", "all", "none"}, default="last"
+        The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of Adam's.
+    natural_step : float, default=0.1
+        Their step size; with 1, one layer, a Gaussian likelihood and full batches, a single step is exact.
+
+    References
+    ----------
+    H. Salimbeni and M. Deisenroth (2017). Doubly stochastic variational inference for deep Gaussian processes.
+    Advances in Neural Information Processing Systems 30.
+
+    H. Salimbeni, S. Eleftheriadis and J. Hensman (2018). Natural gradients in practice: non-conjugate
+    variational inference in Gaussian process models. AISTATS 21.
+
+    Examples
+    --------
+    >>> from skdgp.inference import DSVI
+    >>> DSVI(n_draws=5)
+    DSVI(n_draws=5)
+    """
+
+    uses = frozenset({"n_inducing", "mean", "learning_rate"})
+
+    def __init__(self, n_draws=1, inner_noise=1e-5, inner_scale=1e-5, natural_gradient="last", natural_step=0.1):
+        self.n_draws = n_draws
+        self.inner_noise = inner_noise
+        self.inner_scale = inner_scale
+        self.natural_gradient = natural_gradient
+        self.natural_step = natural_step
+
+    def validate(self):
+        if self.n_draws < 1:
+            raise ValueError(f"n_draws of DSVI must be at least 1; got {self.n_draws}.")
+        if self.inner_noise < 0.0:
+            raise ValueError(f"inner_noise of DSVI must not be negative; got {self.inner_noise}.")
+        if self.inner_scale <= 0.0:
+            raise ValueError(f"inner_scale of DSVI must be positive; got {self.inner_scale}.")
+        if self.natural_gradient not in ("last", "all", "none"):
+            raise ValueError("natural_gradient of DSVI must be 'last', 'all' or 'none'; got "
+                             f"{self.natural_gradient!r}.")
+        if not 0.0 < self.natural_step <= 1.0:
+            raise ValueError(f"natural_step of DSVI must lie in (0, 1]; got {self.natural_step}.")
+
+    def build(self, architecture, likelihood):
+        return DeepSparseGP(architecture, likelihood, **self.get_params(deep=False))
+
+
+class DeepSparseGP(GradientModel):
+    """The model that :class:`DSVI` builds."""
+
+    def __init__(self, architecture, likelihood, n_draws, inner_noise, inner_scale, natural_gradient, natural_step):
+        super().__init__(natural_step=natural_step)
+        self.n_draws = n_draws
+        self.input_connected = architecture.input_connected
+        self.likelihood = Trainable(likelihood)
+        outputs = (*architecture.widths, architecture.n_latents)
+        self.layers = nn.ModuleList()
+        for i, n_inputs in enumerate(architecture.layer_inputs()):
+            last = i == len(outputs) - 1
+            self.layers.append(SparseLayer(
+                architecture.kernels[i], n_inputs, outputs[i], architecture.n_inducing,
+                linear_mean=architecture.linear_mean and not last,
+                noise=0.0 if last else inner_noise,
+                scale=1.0 if last else inner_scale,
+                natural=natural_gradient == "all" or (natural_gradient == "last" and last)))
+
+    def blocks(self):
+        return [layer.q for layer in self.layers]
+
+    def propagate(self, X, eps):
+        """Moments of the last layer (report, equations 3.9 and 3.10).
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        eps : list of tensors of shape (S, n, width) or (S, 1, width)
+            Standard normal draws for the hidden layers.
+
+        Returns
+        -------
+        mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
+        """
+        H, S = X, 1
+        for layer, e in zip(self.layers[:-1], eps):
+            mean, var = self._layer_moments(layer, H, X, S)
+            H = mean + var.clamp_min(1e-12).sqrt() * e  # S, n, width
+            S = len(e)
+        mean, var = self._layer_moments(self.layers[-1], H, X, S)
+        return mean, var.clamp_min(1e-12)
+
+    def _layer_moments(self, layer, H, X, S):
+        n = len(X)
+        if H is not X and self.input_connected:
+            H = torch.cat([H, X.expand(S, *X.shape)], -1)
+        mean, var = layer.moments(H.reshape(-1, H.shape[-1]))
+        return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
+
+    def expected_log_likelihood(self, batch, generator):
+        eps = [normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
+               for layer in self.layers[:-1]]
+        mean, var = self.propagate(batch.X, eps)
+        ell = self.likelihood().expected_log_prob(batch.y, mean.double(), var.double())  # S, n
+        return batch.scale * (batch.weight * ell.mean(0)).sum()
+
+    def draws(self, n, seed):
+        widths = [layer.n_outputs for layer in self.layers[:-1]]
+        return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
+
+    def predictive(self, X, draws):
+        with torch.no_grad():
+            widths = [layer.n_outputs for layer in self.layers[:-1]]
+            eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
+            return self.propagate(X, eps)
+
+    def functions(self, n, generator, n_features):
+        with torch.no_grad():
+            layers = [layer.function(n, n_features, generator) for layer in self.layers]
+
+        def f(X, noise=None):
+            with torch.no_grad():
+                X = X.expand(n, *X.shape)
+                H = layers[0](X)
+                for layer, function in zip(self.layers, layers[1:]):
+                    if noise is not None:
+                        H = H + torch.as_tensor(layer.noise()).sqrt() * normal(H.shape, noise, H)
+                    H = function(torch.cat([H, X], -1) if self.input_connected else H)
+                return H
+
+        return f

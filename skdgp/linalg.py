@@ -1,0 +1,63 @@
+"""Dense linear algebra that knows nothing of Gaussian processes."""
+
+import torch
+
+_ESCALATION = (1.0, 10.0, 100.0, 1000.0)
+
+
+def cholesky(K, jitter=0.0):
+    """Lower Cholesky factor of ``K + jitter * I``.
+
+    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter before
+    the factorization is given up.
+
+    Parameters
+    ----------
+    K : tensor of shape (..., M, M)
+        Symmetric, positive semi-definite.
+    jitter : float
+        Added to the diagonal.
+
+    Returns
+    -------
+    L : tensor of shape (..., M, M)
+
+    Raises
+    ------
+    torch.linalg.LinAlgError
+        On the CPU, if the factorization fails. On other devices the factor is NaN instead, so that a
+        training step needs no synchronization.
+    """
+    if K.device.type != "cpu":
+        L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
+        return torch.where((info > 0)[..., None, None], torch.nan, L)
+    for factor in _ESCALATION if jitter else (1.0,):
+        L, info = torch.linalg.cholesky_ex(add_diagonal(K, factor * jitter))
+        if not info.any():
+            return L
+    raise torch.linalg.LinAlgError("The matrix is not positive definite.")
+
+
+def add_diagonal(K, value):
+    """``K + value * I``, as a new tensor."""
+    K = K.clone()
+    K.diagonal(dim1=-2, dim2=-1).add_(value)
+    return K
+
+
+def inverse_triangular(L):
+    """Inverse of a lower triangular matrix."""
+    eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
+    return torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+
+
+def root_of_inverse(P):
+    """Lower triangular `C` with ``C C^T = P^{-1}``, for a symmetric positive definite `P`.
+
+    The Cholesky factor of `P` with rows and columns reversed is an upper factor ``P = R R^T``, whose
+    inverse transpose is lower triangular. Returns None if `P` is not positive definite.
+    """
+    R, info = torch.linalg.cholesky_ex(P.flip(-2, -1))
+    if info.any():
+        return None
+    return inverse_triangular(R.flip(-2, -1).mT)

@@ -1,0 +1,63 @@
+"""Integrals over a standard normal distribution."""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from scipy.special import roots_hermitenorm
+
+from .random import sobol_normal
+
+
+@lru_cache(maxsize=32)
+def _hermite(n):
+    nodes, weights = roots_hermitenorm(n)
+    return nodes, np.log(weights / weights.sum())
+
+
+def gauss_hermite(n, like):
+    """Gauss-Hermite nodes and log-weights for a standard normal variable.
+
+    Parameters
+    ----------
+    n : int
+        Number of nodes; exact for polynomials of degree ``2 n - 1``.
+    like : tensor
+        Gives dtype and device of the result.
+
+    Returns
+    -------
+    nodes, log_weights : tensors of shape (n,)
+        ``E[g(x)] = sum(exp(log_weights) * g(nodes))``.
+    """
+    nodes, log_weights = _hermite(n)
+    return (torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
+            torch.as_tensor(log_weights, dtype=like.dtype, device=like.device))
+
+
+@lru_cache(maxsize=32)
+def _nodes(dim, budget):
+    order = int(budget ** (1.0 / dim) + 1e-9)
+    if order >= 5:
+        nodes, log_weights = _hermite(order)
+        grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), -1).reshape(-1, dim)
+        weight = sum(np.meshgrid(*[log_weights] * dim, indexing="ij")).reshape(-1)
+        return grid, weight
+    n = 2 ** int(np.log2(budget))
+    return sobol_normal(n, dim, seed=0), np.full(n, -np.log(n))
+
+
+def normal_nodes(dim, budget, like):
+    """At most `budget` nodes for `dim` independent standard normal variables.
+
+    A Gauss-Hermite grid where at least five nodes an axis fit the budget, otherwise a fixed scrambled
+    Sobol sequence.
+
+    Returns
+    -------
+    nodes : tensor of shape (n, dim)
+    log_weights : tensor of shape (n,)
+    """
+    nodes, log_weights = _nodes(dim, budget)
+    return (torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
+            torch.as_tensor(log_weights, dtype=like.dtype, device=like.device))

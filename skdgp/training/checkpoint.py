@@ -1,0 +1,127 @@
+"""Training states on disk: plain numpy archives, written atomically."""
+
+import hashlib
+import json
+import os
+import time
+
+import numpy as np
+
+_FORMAT = 1
+
+
+class Checkpoint:
+    """Where and how often ``fit`` saves the state of training.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file, or an existing directory in which every fit keeps a file of its own, as in a search over many
+        candidates.
+    n_steps : int or None, default=100
+        Save after so many steps.
+    n_seconds : float or None, default=None
+        Save after so many seconds.
+
+    Examples
+    --------
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.training import Checkpoint
+    >>> model = DeepGPRegressor(checkpoint=Checkpoint("fit.npz", n_seconds=30))
+    """
+
+    def __init__(self, path, n_steps=100, n_seconds=None):
+        self.path = path
+        self.n_steps = n_steps
+        self.n_seconds = n_seconds
+
+    def __repr__(self):
+        return f"Checkpoint({os.fspath(self.path)!r}, n_steps={self.n_steps}, n_seconds={self.n_seconds})"
+
+    def open(self, fingerprint):
+        """The file of the fit with this fingerprint."""
+        return CheckpointFile(os.fspath(self.path), self.n_steps, self.n_seconds, fingerprint)
+
+
+class CheckpointFile:
+    """The saved state of one fit.
+
+    Parameters
+    ----------
+    path : str
+    n_steps, n_seconds
+        As for :class:`Checkpoint`.
+    fingerprint : str
+        Identifies settings and data; a file with another fingerprint is not touched.
+    """
+
+    def __init__(self, path, n_steps, n_seconds, fingerprint):
+        if os.path.isdir(path):
+            path = os.path.join(path, f"{fingerprint}.npz")
+        self.path = path
+        self.n_steps = n_steps
+        self.n_seconds = n_seconds
+        self.fingerprint = fingerprint
+        self._last_step = 0
+        self._last_time = time.monotonic()
+
+    def due(self, step, stop):
+        """Whether to save now."""
+        if self.n_steps is not None and step - self._last_step >= self.n_steps:
+            return True
+        if self.n_seconds is not None and time.monotonic() - self._last_time >= self.n_seconds:
+            return True
+        return stop
+
+    def save(self, arrays, numbers, finished):
+        """Replace the file in one atomic move."""
+        header = {"format": _FORMAT, "fingerprint": self.fingerprint, "finished": bool(finished), "numbers": numbers}
+        header = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+        part = f"{self.path}.{os.getpid()}.part"
+        try:
+            with open(part, "wb") as file:
+                np.savez(file, __header__=header, **arrays)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, self.path)
+        finally:
+            if os.path.exists(part):
+                os.remove(part)
+        self._last_step = numbers["n_iter"]
+        self._last_time = time.monotonic()
+
+    def load(self):
+        """Arrays and numbers of the saved state, or None if there is no file.
+
+        Raises
+        ------
+        ValueError
+            If the file belongs to another fit, or is no checkpoint.
+        """
+        if not os.path.exists(self.path):
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                arrays = dict(archive)
+            header = json.loads(arrays.pop("__header__").tobytes())
+        except Exception as error:
+            raise ValueError(f"{self.path} is not a checkpoint of skdgp; move it away, or choose another path.") from error
+        if header["format"] != _FORMAT or header["fingerprint"] != self.fingerprint:
+            raise ValueError(f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
+                             "or choose another path.")
+        self._last_step = header["numbers"]["n_iter"]
+        return arrays, header["numbers"]
+
+
+def fingerprint(*parts):
+    """A short digest of strings and arrays; of a long array, of a thousand rows of it."""
+    digest = hashlib.sha256()
+    for part in parts:
+        if part is None or isinstance(part, str):
+            digest.update(repr(part).encode())
+            continue
+        part = np.asarray(part)
+        digest.update(repr((part.shape, part.dtype.str)).encode())
+        rows = np.unique(np.linspace(0, len(part) - 1, min(len(part), 1000)).astype(int))
+        digest.update(np.ascontiguousarray(part[rows]).tobytes())
+    return digest.hexdigest()[:32]

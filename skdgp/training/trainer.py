@@ -1,0 +1,203 @@
+"""The training loop: steps, clock, schedule, validation, callbacks, checkpoints, and stepping back."""
+
+import math
+import time
+import warnings
+
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+BLOCK = 50  #: steps between two looks at the progress
+_MAX_FAILURES = 10
+
+
+def schedule(progress):
+    """Fraction of the full step size: constant at first, then a cosine down to a hundredth.
+
+    Parameters
+    ----------
+    progress : float in [0, 1]
+        Share of the budget that is spent.
+    """
+    if progress < 0.5:
+        return 1.0
+    return 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * (2.0 * min(progress, 1.0) - 1.0)))
+
+
+class Trainer:
+    """Trains one model.
+
+    Parameters
+    ----------
+    model : Model
+    rows : object
+        ``rows.batch(step)`` gives the training rows of a step.
+    generator : torch.Generator
+    max_iter : int
+        Number of steps.
+    max_time : float or None
+        Seconds, counted over interruptions; the schedule follows whichever budget is spent sooner.
+    tol : float
+        Smallest change of the score, or of the loss averaged over a block of 50 steps, that counts as progress;
+        0 for no test.
+    patience : int
+        Number of blocks without progress after which training stops.
+    validate : callable or None
+        Score of the model on held-out rows; the best state is kept.
+    on_block : callable or None
+        Called after each block; returns True to stop.
+    checkpoint : CheckpointFile or None
+    decay : bool
+        Whether the step size follows :func:`schedule`, or stays.
+    verbose : int
+
+    Attributes
+    ----------
+    loss_curve : list of float
+        One number for each step: the negative bound per row.
+    validation_scores : list of float
+        One number for each block.
+    n_iter : int
+        Steps made.
+    """
+
+    def __init__(self, model, rows, generator, *, max_iter, max_time=None, tol=0.0, patience=10, validate=None,
+                 on_block=None, checkpoint=None, decay=True, verbose=0):
+        self.model = model
+        self.rows = rows
+        self.generator = generator
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.tol = tol
+        self.patience = patience
+        self.validate = validate
+        self.on_block = on_block
+        self.checkpoint = checkpoint
+        self.decay = decay
+        self.verbose = verbose
+        self.loss_curve = []
+        self.validation_scores = []
+        self.n_iter = 0
+        self._shrink = 1.0
+        self._failures = 0
+        self._stalled = 0
+        self._best_score = -math.inf
+        self._best_state = None
+        self._elapsed = 0.0
+
+    def run(self):
+        """Train until a budget is spent or a test stops it, and leave the best state in the model."""
+        if self.checkpoint is not None:
+            self._resume()
+        start = time.monotonic() - self._elapsed
+        self._keep()
+        stop = self._spent(0.0)
+        try:
+            while not stop:
+                self._step()
+                self._elapsed = time.monotonic() - start
+                stop = self._spent(self._elapsed)
+                if self.n_iter % BLOCK == 0 or stop:
+                    stop = self._look() or stop
+                if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
+                    self._keep()
+                    self.checkpoint.save(*self._everything(), finished=stop)
+        except KeyboardInterrupt:
+            self._back()
+            warnings.warn(f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
+                          ConvergenceWarning, stacklevel=2)
+        if self._best_state is not None:
+            self.model.load_state(self._best_state)
+        return self
+
+    def _spent(self, elapsed):
+        if self.max_time is not None and elapsed >= self.max_time and self.n_iter > 0:
+            warnings.warn(f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
+                          f"{self.max_time} seconds have passed.", ConvergenceWarning, stacklevel=3)
+            return True
+        return self.n_iter >= self.max_iter or self._failures >= _MAX_FAILURES
+
+    def _step(self):
+        progress = self.n_iter / self.max_iter if self.decay else 0.0
+        if self.max_time is not None:
+            progress = max(progress, self._elapsed / self.max_time)
+        state = self._capture() if self.n_iter % BLOCK == 0 else None
+        try:
+            loss = self.model.step(self.rows.batch(self.n_iter), self.generator, self._shrink * schedule(progress))
+        except torch.linalg.LinAlgError:
+            loss = math.nan
+        self.n_iter += 1
+        if math.isfinite(loss):
+            if state is not None:
+                self._good = state
+            self.loss_curve.append(loss)
+            return
+        self._back()
+        self._shrink *= 0.5
+        self._failures += 1
+        self.loss_curve.append(self.loss_curve[-1] if self.loss_curve else math.inf)
+        if self._failures == 1:
+            warnings.warn("The loss was not finite; training stepped back to the last good state and goes on with half "
+                          "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
+                          ConvergenceWarning, stacklevel=4)
+        if self._failures == _MAX_FAILURES:
+            warnings.warn("The loss was not finite again and again; training ended early, with the last good state.",
+                          ConvergenceWarning, stacklevel=4)
+
+    def _look(self):
+        """Judge the progress once a block; True to stop."""
+        recent = self.loss_curve[-BLOCK:]
+        score = -sum(recent) / len(recent)
+        if self.validate is not None:
+            score = self.validate()
+            self.validation_scores.append(score)
+        if self.verbose:
+            print(f"step {self.n_iter}/{self.max_iter}  loss {recent[-1]:.4f}"
+                  + (f"  validation {score:.4f}" if self.validate is not None else "")
+                  + f"  {self._elapsed:.1f} s")
+        self._stalled = 0 if score > self._best_score + self.tol else self._stalled + 1
+        if score > self._best_score:
+            self._best_score = score
+            if self.validate is not None:
+                self._best_state = self.model.state()
+        stop = self._stalled >= self.patience and (self.tol > 0.0 or self.validate is not None)
+        if self.on_block is not None and self.on_block():
+            stop = True
+        return stop
+
+    def _capture(self):
+        return self.model.state(), self.model.training_state()
+
+    def _keep(self):
+        self._good = self._capture()
+
+    def _back(self):
+        state, training_state = self._good
+        self.model.load_state(state)
+        self.model.load_training_state(training_state)
+
+    def _everything(self):
+        arrays = {"generator": self.generator.get_state().numpy()}
+        arrays.update({f"model/{k}": v for k, v in self._good[0].items()})
+        arrays.update({f"training/{k}": v for k, v in self._good[1].items()})
+        arrays.update({f"best/{k}": v for k, v in (self._best_state or {}).items()})
+        numbers = {name: getattr(self, name) for name in (
+            "loss_curve", "validation_scores", "n_iter", "_shrink", "_failures", "_stalled", "_best_score",
+            "_elapsed")}
+        return arrays, numbers
+
+    def _resume(self):
+        loaded = self.checkpoint.load()
+        if loaded is None:
+            return
+        arrays, numbers = loaded
+        self.__dict__.update(numbers)
+        parts = {"model": {}, "training": {}, "best": {}}
+        for key, value in arrays.items():
+            part, _, name = key.partition("/")
+            if part in parts:
+                parts[part][name] = value
+        self.model.load_state(parts["model"])
+        self.model.load_training_state(parts["training"])
+        self._best_state = parts["best"] or None
+        self.generator.set_state(torch.as_tensor(arrays["generator"]))
