@@ -1,5 +1,8 @@
 """Dense linear algebra that knows nothing of Gaussian processes."""
 
+import contextlib
+import contextvars
+
 import torch
 
 _ESCALATION = (1.0, 10.0, 100.0, 1000.0)
@@ -61,3 +64,49 @@ def root_of_inverse(P):
     if info.any():
         return None
     return inverse_triangular(R.flip(-2, -1).mT)
+
+
+class Workspace:
+    """Large tensors that are used again from step to step, because fresh memory is slow at first touch."""
+
+    def __init__(self):
+        self._free = {}
+
+    def take(self, shape, like):
+        """An uninitialized tensor."""
+        free = self._free.setdefault((shape, like.dtype, like.device), [])
+        return free.pop() if free else torch.empty(shape, dtype=like.dtype, device=like.device)
+
+    def give(self, tensor):
+        """Hand back a tensor that nobody will read any more; returns None in its place."""
+        self._free[tuple(tensor.shape), tensor.dtype, tensor.device].append(tensor)
+
+
+class _Fresh:
+    """Stands in for a workspace outside of training."""
+
+    @staticmethod
+    def take(shape, like):
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+    @staticmethod
+    def give(tensor):
+        return tensor
+
+
+_current = contextvars.ContextVar("workspace", default=_Fresh())
+
+
+def current_workspace():
+    """Where large temporary tensors come from."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def workspace():
+    """Within this context of this thread, large temporary tensors are used again."""
+    token = _current.set(Workspace())
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -2,8 +2,24 @@
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from ..linalg import root_of_inverse
+
+
+class _Covariance(torch.autograd.Function):
+    """``root root^T``, with the gradient of a function of symmetric matrices, kept lower triangular."""
+
+    @staticmethod
+    def forward(ctx, root):
+        ctx.save_for_backward(root)
+        return root @ root.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        (root,) = ctx.saved_tensors
+        return (2.0 * G @ root).tril_()
 
 
 class GaussianBlock(nn.Module):
@@ -21,7 +37,7 @@ class GaussianBlock(nn.Module):
     ----------
     mean : tensor of shape (M, D)
     root : tensor of shape (D, M, M)
-        Lower triangular.
+        Lower triangular; every step keeps it so.
     """
 
     def __init__(self, n_inducing, n_outputs, scale=1.0, natural=False):
@@ -37,17 +53,26 @@ class GaussianBlock(nn.Module):
         Those of a natural block are leaves of the graph: the gradients that they collect are what
         :meth:`natural_step` takes.
         """
-        root = self.root.tril()
-        mean, cov = self.mean, root @ root.mT
-        if self.natural and torch.is_grad_enabled():
+        if not self.natural:
+            return self.mean, _Covariance.apply(self.root)
+        mean, cov = self.mean, self.root @ self.root.mT
+        if torch.is_grad_enabled():
             self._leaves = mean, cov = mean.detach().requires_grad_(), cov.detach().requires_grad_()
         return mean, cov
 
+    @torch.no_grad()
     def kl(self):
         """Kullback-Leibler divergence from the prior, summed over outputs."""
-        root = self.root.tril()
-        log_det = torch.diagonal(root, dim1=-2, dim2=-1).abs().log().sum()
-        return 0.5 * (self.mean.square().sum() + root.square().sum() - self.mean.numel()) - log_det
+        log_det = torch.diagonal(self.root, dim1=-2, dim2=-1).abs().log().sum()
+        return 0.5 * (self.mean.square().sum() + self.root.square().sum() - self.mean.numel()) - log_det
+
+    @torch.no_grad()
+    def add_kl_gradient(self, scale):
+        """Add `scale` times the gradient of :meth:`kl` to what a backward pass has left."""
+        self.mean.grad.add_(self.mean, alpha=scale)
+        self.root.grad.add_(self.root, alpha=scale)
+        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
+        torch.diagonal(self.root.grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
 
     def natural_gradients(self, scale=1.0):
         """Gradients with respect to mean and covariance, collected by the last backward pass."""
@@ -73,7 +98,7 @@ class GaussianBlock(nn.Module):
         g_mean, g_cov = gradients
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
-        P = torch.cholesky_inverse(self.root.tril())
+        P = torch.cholesky_inverse(self.root)
         eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
         P_new = (1.0 - gamma) * P + gamma * (eye - g_cov)
         h = (1.0 - gamma) * P @ mean + gamma * (g_mean.T[..., None] - g_cov @ mean)

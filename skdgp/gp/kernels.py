@@ -14,44 +14,67 @@ from ..random import gamma, normal
 from .component import Component
 
 
+class _Scaled:
+    """Rows divided by lengthscales, their squared distances, and the way back through both."""
+
+    def __init__(self, X, Z, lengthscale):
+        center = Z.mean(0)  # rounding errors grow with the norms, so make them small
+        self.X, self.Z, self.lengthscale = (X - center) / lengthscale, (Z - center) / lengthscale, lengthscale
+
+    def squared_distances(self):
+        norms = self.X.square().sum(1)[:, None] + self.Z.square().sum(1)
+        return torch.addmm(norms, self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
+
+    def backward(self, G, needed):
+        """Gradients with respect to X, Z and lengthscale, from that with respect to squared distances."""
+        X, Z, lengthscale = self.X, self.Z, self.lengthscale
+        row, col = G.sum(1), G.sum(0)
+        GZ = G @ Z
+        dX = ((X * row[:, None]).sub_(GZ).mul_(2.0).div_(lengthscale)) if needed[0] else None
+        dZ = ((Z * col[:, None]).addmm_(G.T, X, alpha=-1.0).mul_(2.0).div_(lengthscale)) if needed[1] else None
+        d_lengthscale = None
+        if needed[2]:
+            d_log = row @ X.square() + col @ Z.square() - 2.0 * (X * GZ).sum(0)
+            d_lengthscale = (-2.0 * d_log / lengthscale).sum_to_size(lengthscale.shape)
+        return dX, dZ, d_lengthscale
+
+
 class _SquaredDistance(torch.autograd.Function):
-    """Squared Euclidean distances, by products of matrices in both directions."""
+    """Squared distances of scaled rows, by products of matrices in both directions."""
 
     @staticmethod
-    def forward(ctx, X, Z):
-        center = Z.mean(0)  # rounding errors scale with the norms, so make them small
-        X, Z = X - center, Z - center
-        ctx.save_for_backward(X, Z)
-        norms = (X * X).sum(1)[:, None] + (Z * Z).sum(1)
-        return torch.addmm(norms, X, Z.T, alpha=-2.0).clamp_min_(0.0)
+    def forward(ctx, X, Z, lengthscale):
+        ctx.scaled = _Scaled(X, Z, lengthscale)
+        return ctx.scaled.squared_distances()
 
     @staticmethod
     @once_differentiable
     def backward(ctx, G):
-        X, Z = ctx.saved_tensors
-        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0).mul_(2.0)
-        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0).mul_(2.0)
-        return dX, dZ
+        return ctx.scaled.backward(G, ctx.needs_input_grad)
 
 
-class _Matern(torch.autograd.Function):
-    """Matern profile as a function of the squared distance; its slope is finite at zero."""
+class _Radial(torch.autograd.Function):
+    """``variance * profile(squared distance)``, for kernels with no other numbers.
+
+    One pass over the matrix in each direction; slopes in the squared distance are finite at zero.
+    """
 
     @staticmethod
-    def forward(ctx, r2, nu):
-        r = (2.0 * nu * r2).sqrt()
-        decay = torch.exp(-r)
-        if nu == 1.5:
-            slope, value = -1.5 * decay, (1.0 + r) * decay
-        else:
-            slope, value = (-5.0 / 6.0) * (1.0 + r) * decay, (1.0 + r + r * r / 3.0) * decay
-        ctx.save_for_backward(slope)
-        return value
+    def forward(ctx, X, Z, lengthscale, variance, kernel):
+        ctx.scaled, ctx.kernel = _Scaled(X, Z, lengthscale), kernel
+        r2 = ctx.scaled.squared_distances()
+        K = kernel.profile(r2) * variance
+        ctx.save_for_backward(variance, K, r2)
+        return K
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[0], None
+    def backward(ctx, G):
+        variance, K, r2 = ctx.saved_tensors
+        G = G * K
+        d_variance = G.sum() / variance
+        G = ctx.kernel.scale_by_slope(G, r2)
+        return *ctx.scaled.backward(G, ctx.needs_input_grad), d_variance, None
 
 
 class _ArcCosine(torch.autograd.Function):
@@ -112,9 +135,15 @@ class Stationary(Kernel):
         return self.with_values(lengthscale=lengthscale)
 
     def __call__(self, X, Z):
-        lengthscale = _like(self.lengthscale, X)
-        r2 = _SquaredDistance.apply(X / lengthscale, Z / lengthscale)
-        return _like(self.variance, X) * self.profile(r2)
+        return _Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
+
+    def profile(self, r2):
+        """The kernel for unit variance as a function of the squared distance."""
+        raise NotImplementedError
+
+    def scale_by_slope(self, G, r2):
+        """Multiply `G` in place by the derivative of the logarithm of the profile."""
+        raise NotImplementedError
 
     def diag(self, X):
         return _like(self.variance, X).expand(X.shape[:-1])
@@ -179,6 +208,9 @@ class SquaredExponential(Stationary):
     def profile(self, r2):
         return torch.exp(-0.5 * r2)
 
+    def scale_by_slope(self, G, r2):
+        return G.mul_(-0.5)
+
 
 class Matern(Stationary):
     r"""Matern kernel with smoothness 3/2 or 5/2.
@@ -203,7 +235,14 @@ class Matern(Stationary):
         return super().bind(n_features)
 
     def profile(self, r2):
-        return _Matern.apply(r2, self.nu)
+        s = (2.0 * self.nu * r2).sqrt()
+        return (1.0 + s if self.nu == 1.5 else 1.0 + s + s * s / 3.0) * torch.exp(-s)
+
+    def scale_by_slope(self, G, r2):
+        s = (2.0 * self.nu * r2).sqrt()
+        if self.nu == 1.5:
+            return G.mul_(-1.5).div_(1.0 + s)
+        return G.mul_(-5.0 / 6.0).mul_((1.0 + s) / (1.0 + s + s * s / 3.0))
 
     def _frequency_scale(self, n, generator, like):
         # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
@@ -228,9 +267,10 @@ class RationalQuadratic(Stationary):
         super().__init__(lengthscale, variance, ard, trainable)
         self.alpha = alpha
 
-    def profile(self, r2):
-        alpha = _like(self.alpha, r2)
-        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+    def __call__(self, X, Z):
+        alpha = _like(self.alpha, X)
+        r2 = _SquaredDistance.apply(X, Z, _like(self.lengthscale, X))
+        return _like(self.variance, X) * torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
 
     def _frequency_scale(self, n, generator, like):
         alpha = _like(self.alpha, like)

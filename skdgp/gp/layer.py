@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import cholesky, current_workspace, inverse_triangular
 from ..random import normal
 from .component import Trainable
 from .gaussian import GaussianBlock
@@ -25,32 +25,46 @@ class _SparseMoments(torch.autograd.Function):
     @staticmethod
     def forward(ctx, K_uu, K_uf, k_ff, q_mean, q_cov, jitter):
         D, M, _ = q_cov.shape
+        P = K_uf.shape[1]
+        space = current_workspace()
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
         A = L_inv.to(K_uf.dtype) @ K_uf  # M, P
         Q = q_cov.clone()
         Q.diagonal(dim1=-2, dim2=-1).sub_(1.0)
-        QA = (Q.to(A.dtype).reshape(D * M, M) @ A).view(D, M, -1)
+        QA = torch.mm(Q.to(A.dtype).view(D * M, M), A, out=space.take((D, M, P), A).view(D * M, P)).view(D, M, P)
         mean = q_mean.to(A.dtype).T @ A  # D, P
-        var = torch.sum(QA * A, 1) + k_ff
-        ctx.save_for_backward(L_inv, A, Q, QA, q_mean)
+        var = _sum_of_products(QA, A, 1, space).add_(k_ff)
+        ctx.save_for_backward(L_inv, A, q_mean)
+        ctx.QA, ctx.space = QA, space
         return mean.T, var.T
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_mean, g_var):
-        L_inv, A, Q, QA, q_mean = ctx.saved_tensors
+        (L_inv, A, q_mean), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
         D, M, P = QA.shape
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
-        dA = torch.addmm(torch.sum(QA * g_var[:, None], 0), q_mean.to(A.dtype), g_mean, alpha=1.0, beta=2.0)
+        dA = _sum_of_products(QA, g_var[:, None], 0, space)
+        dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (A @ g_mean.T).to(dtype)
-        d_cov = ((A * g_var[:, None]).view(D * M, P) @ A.T).view(D, M, M).to(dtype)
+        ctx.QA = space.give(QA)
+        weighted = torch.mul(A, g_var[:, None], out=space.take((D, M, P), A))
+        d_cov = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(dtype)
+        space.give(weighted)
         dK_uf = L_inv.to(A.dtype).T @ dA
-        G = (dA @ A.T).to(dtype) if D * M > P else q_mean @ d_mean.T + 2.0 * (Q @ d_cov).sum(0)
-        lower = G.tril()
+        lower = (dA @ A.T).to(dtype).tril_()
         lower.diagonal().mul_(0.5)
         dK_uu = -0.5 * L_inv.T @ (lower + lower.T) @ L_inv  # through A = L^{-1} K_uf and L = chol(K_uu)
         return dK_uu, dK_uf, g_var.sum(0), d_mean, d_cov, None
+
+
+def _sum_of_products(a, b, axis, space):
+    """``(a * b).sum(axis)`` for three-dimensional `a`."""
+    product = torch.mul(a, b, out=space.take(tuple(a.shape), a))
+    total = product.sum(axis)
+    space.give(product)
+    return total
 
 
 class SparseLayer(nn.Module):
@@ -136,8 +150,7 @@ class SparseLayer(nn.Module):
         basis = phi(Z.expand(n_functions, M, n_inputs)) / math.sqrt(n_features)  # F, M, R, c
         w = normal((n_functions, *basis.shape[2:], D), generator, Z)
         L = cholesky(kernel(Z, Z), self.jitter)
-        root = self.q.root.tril()
-        v = self.q.mean + torch.einsum("dmk,fkd->fmd", root, normal((n_functions, M, D), generator, Z))
+        v = self.q.mean + torch.einsum("dmk,fkd->fmd", self.q.root, normal((n_functions, M, D), generator, Z))
         nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
         prior = torch.einsum("fmrc,frcd->fmd", basis, w) + nugget
         update = torch.linalg.solve_triangular(L, prior, upper=False)

@@ -212,22 +212,22 @@ class GradientModel(Model):
         raise NotImplementedError
 
     def divergence(self):
-        return sum(block.kl() for block in self.blocks()).detach()
+        return sum(block.kl() for block in self.blocks())
 
     def step(self, batch, generator, rate=1.0):
         optimizer = self._adam()
-        natural = [block for block in self.blocks() if block.natural]
-        kl = sum(block.kl() for block in self.blocks() if not block.natural)
-        kl_natural = sum(block.kl() for block in natural)
-        loss = (kl - self.expected_log_likelihood(batch, generator)) / batch.total
         optimizer.zero_grad(set_to_none=True)
+        loss = -self.expected_log_likelihood(batch, generator) / batch.total
         loss.backward()
-        value = float(loss.detach() + kl_natural / batch.total)
+        value = float(loss.detach() + self.divergence() / batch.total)
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps
         gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self._n_steps - 3.0)
-        for block in natural:
+        for block in self.blocks():
+            if not block.natural:
+                block.add_kl_gradient(1.0 / batch.total)
+                continue
             gradients = block.natural_gradients(-batch.total)
             size = gamma
             while not block.natural_step(gradients, size) and size > 1e-3 * gamma:

@@ -7,6 +7,8 @@ import warnings
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from ..linalg import workspace
+
 BLOCK = 50  #: steps between two looks at the progress
 _MAX_FAILURES = 10
 
@@ -93,15 +95,16 @@ class Trainer:
         self._keep()
         stop = self._spent(0.0)
         try:
-            while not stop:
-                self._step()
-                self._elapsed = time.monotonic() - start
-                stop = self._spent(self._elapsed)
-                if self.n_iter % BLOCK == 0 or stop:
-                    stop = self._look() or stop
-                if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
-                    self._keep()
-                    self.checkpoint.save(*self._everything(), finished=stop)
+            with workspace():
+                while not stop:
+                    self._step()
+                    self._elapsed = time.monotonic() - start
+                    stop = self._spent(self._elapsed)
+                    if self.n_iter % BLOCK == 0 or stop:
+                        stop = self._look() or stop
+                    if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
+                        self._keep()
+                        self.checkpoint.save(*self._everything(), finished=stop)
         except KeyboardInterrupt:
             self._back()
             warnings.warn(f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
