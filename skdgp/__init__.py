@@ -1,7 +1,6 @@
 """Deep Gaussian processes with the interface of scikit-learn."""
 
-__version__ = "0.1.0.dev0"
-
+from ._version import __version__
 from .estimators import DeepGPClassifier, DeepGPRegressor
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor", "__version__"]

@@ -11,8 +11,8 @@ _ESCALATION = (1.0, 10.0, 100.0, 1000.0)
 def cholesky(K, jitter=0.0):
     """Lower Cholesky factor of ``K + jitter * I``.
 
-    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter before
-    the factorization is given up.
+    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter
+    before the factorization is given up.
 
     Parameters
     ----------
@@ -28,8 +28,8 @@ def cholesky(K, jitter=0.0):
     Raises
     ------
     torch.linalg.LinAlgError
-        On the CPU, if the factorization fails. On other devices the factor is NaN instead, so that a
-        training step needs no synchronization.
+        On the CPU, if the factorization fails. On other devices the factor is NaN instead, so that
+        a training step needs no synchronization.
     """
     if K.device.type != "cpu":
         L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
@@ -57,8 +57,8 @@ def inverse_triangular(L):
 def root_of_inverse(P):
     """Lower triangular `C` with ``C C^T = P^{-1}``, for a symmetric positive definite `P`.
 
-    The Cholesky factor of `P` with rows and columns reversed is an upper factor ``P = R R^T``, whose
-    inverse transpose is lower triangular. Returns None if `P` is not positive definite.
+    The Cholesky factor of `P` with rows and columns reversed is an upper factor ``P = R R^T``,
+    whose inverse transpose is lower triangular. Returns None if `P` is not positive definite.
     """
     R, info = torch.linalg.cholesky_ex(P.flip(-2, -1))
     if info.any():
@@ -67,7 +67,7 @@ def root_of_inverse(P):
 
 
 class Workspace:
-    """Large tensors that are used again from step to step, because fresh memory is slow at first touch."""
+    """Large tensors that are used again: fresh memory is slow at first touch."""
 
     def __init__(self):
         self._free = {}
@@ -94,7 +94,8 @@ class _Fresh:
         return tensor
 
 
-_current = contextvars.ContextVar("workspace", default=_Fresh())
+_FRESH = _Fresh()
+_current = contextvars.ContextVar("workspace", default=_FRESH)
 
 
 def current_workspace():

@@ -31,8 +31,10 @@ def gauss_hermite(n, like):
         ``E[g(x)] = sum(exp(log_weights) * g(nodes))``.
     """
     nodes, log_weights = _hermite(n)
-    return (torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
-            torch.as_tensor(log_weights, dtype=like.dtype, device=like.device))
+    return (
+        torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
+        torch.as_tensor(log_weights, dtype=like.dtype, device=like.device),
+    )
 
 
 @lru_cache(maxsize=32)
@@ -43,15 +45,20 @@ def _nodes(dim, budget):
         grid = np.stack(np.meshgrid(*[nodes] * dim, indexing="ij"), -1).reshape(-1, dim)
         weight = sum(np.meshgrid(*[log_weights] * dim, indexing="ij")).reshape(-1)
         return grid, weight
-    n = 2 ** int(np.log2(budget))
-    return sobol_normal(n, dim, seed=0), np.full(n, -np.log(n))
+    half = 2 ** int(np.log2(max(budget, 2)) - 1)
+    nodes = sobol_normal(half, dim, seed=0)
+    if half >= 2 * dim:  # match the second moments, all of them or those of each variable
+        nodes = nodes @ np.linalg.inv(np.linalg.cholesky(nodes.T @ nodes / half)).T
+    else:
+        nodes /= np.sqrt(np.mean(nodes**2, axis=0))
+    return np.vstack([nodes, -nodes]), np.full(2 * half, -np.log(2 * half))
 
 
 def normal_nodes(dim, budget, like):
     """At most `budget` nodes for `dim` independent standard normal variables.
 
-    A Gauss-Hermite grid where at least five nodes an axis fit the budget, otherwise a fixed scrambled
-    Sobol sequence.
+    A Gauss-Hermite grid where at least five nodes an axis fit the budget, otherwise a fixed
+    scrambled Sobol sequence with its mirror image, scaled to the right second moments.
 
     Returns
     -------
@@ -59,5 +66,7 @@ def normal_nodes(dim, budget, like):
     log_weights : tensor of shape (n,)
     """
     nodes, log_weights = _nodes(dim, budget)
-    return (torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
-            torch.as_tensor(log_weights, dtype=like.dtype, device=like.device))
+    return (
+        torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
+        torch.as_tensor(log_weights, dtype=like.dtype, device=like.device),
+    )

@@ -50,11 +50,12 @@ class FitProgress:
         self._block.call_on_fit_task_begin(estimator=self._estimator, **self._data)
 
     def block_ends(self, attributes, last):
-        """True if a callback wants to stop; `attributes` makes the fitted attributes of the moment."""
+        """True if a callback wants to stop; `attributes` makes the fitted attributes."""
         if self._root is None:
             return False
         stop = self._block.call_on_fit_task_end(
-            estimator=self._estimator, reconstruction_attributes=attributes, **self._data)
+            estimator=self._estimator, reconstruction_attributes=attributes, **self._data
+        )
         if not (stop or last):
             self._begin()
         return bool(stop)
@@ -62,4 +63,5 @@ class FitProgress:
     def end(self, attributes):
         if self._root is not None:
             self._root.call_on_fit_task_end(
-                estimator=self._estimator, reconstruction_attributes=attributes, **self._data)
+                estimator=self._estimator, reconstruction_attributes=attributes, **self._data
+            )

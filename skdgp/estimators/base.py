@@ -13,7 +13,7 @@ from sklearn.utils import check_array, check_consistent_length, check_random_sta
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
-from .. import __version__
+from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
@@ -21,9 +21,16 @@ from ..inference.base import Architecture
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.trainer import BLOCK, Trainer
-from ._sklearn import CallbackSupportMixin, FitProgress, Interval, StrOptions, _fit_context, check_sample_weight
-from .fork import mark_work
+from ._sklearn import (
+    CallbackSupportMixin,
+    FitProgress,
+    Interval,
+    StrOptions,
+    _fit_context,
+    check_sample_weight,
+)
 from .data import Data, Minibatches
+from .fork import mark_work
 from .members import Member
 from .predictive import Predictive, rows_at_once
 
@@ -67,11 +74,34 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     }
 
     def __init__(
-        self, n_layers=2, *, width=None, n_inducing=None, kernel="squared_exponential", mean="linear",
-        input_connected=False, likelihood="auto", inference="dsvi", init="kmeans", max_iter=None, max_time=None,
-        batch_size=None, learning_rate=None, n_predict_draws=64, early_stopping=False, validation_fraction=0.1,
-        n_iter_no_change=10, tol=0.0, warm_start=False, standardize=True, checkpoint=None, device="auto",
-        dtype="auto", n_threads=None, random_state=None, verbose=0,
+        self,
+        n_layers=2,
+        *,
+        width=None,
+        n_inducing=None,
+        kernel="squared_exponential",
+        mean="linear",
+        input_connected=False,
+        likelihood="auto",
+        inference="dsvi",
+        init="kmeans",
+        max_iter=None,
+        max_time=None,
+        batch_size=None,
+        learning_rate=None,
+        n_predict_draws=64,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        tol=0.0,
+        warm_start=False,
+        standardize=True,
+        checkpoint=None,
+        device="auto",
+        dtype="auto",
+        n_threads=None,
+        random_state=None,
+        verbose=0,
     ):
         self.n_layers = n_layers
         self.width = width
@@ -115,8 +145,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         -------
         self : estimator instance
         """
-        makers = {"inference": as_scheme, "kernel": as_kernel,
-                  "likelihood": lambda name: as_likelihood(name, self._likelihoods)}
+        makers = {
+            "inference": as_scheme,
+            "kernel": as_kernel,
+            "likelihood": lambda name: as_likelihood(name, self._likelihoods),
+        }
         for name, make in makers.items():
             if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
                 value = params.get(name, getattr(self, name))
@@ -144,7 +177,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         sample_weight : array-like of shape (n_samples,), optional
             How often each row counts: a weight of two is the row twice.
         X_val, y_val : array-likes, optional
-            Held-out rows. Training stops when their log-density no longer improves, and the best state is kept.
+            Held-out rows. Training stops when their log-density no longer improves, and the best
+            state is kept.
         sample_weight_val : array-like, optional
             Weights of the held-out rows.
 
@@ -157,22 +191,40 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         mark_work()
         with self._threads():
             X, y, weights = self._validate(X, y, sample_weight, reset=True)
-            raw = {"X": X, "y": y, "metadata": None if sample_weight is None else {"sample_weight": weights}}
+            raw = {
+                "X": X,
+                "y": y,
+                "metadata": None if sample_weight is None else {"sample_weight": weights},
+            }
             data = Data(X, self._encode(y, weights, reset=True), weights).merged()
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
             self._fit(data, held_out, raw, started)
         return self
 
     def _threads(self):
-        return contextlib.nullcontext() if self.n_threads is None else threadpool_limits(self.n_threads)
+        return (
+            contextlib.nullcontext()
+            if self.n_threads is None
+            else threadpool_limits(self.n_threads)
+        )
 
     def _validate(self, X, y, sample_weight, reset):
         X, y = validate_data(
-            self, as_numpy(X), as_numpy(y), reset=reset, dtype=[np.float64, np.float32], **self._y_checks)
+            self,
+            as_numpy(X),
+            as_numpy(y),
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            **self._y_checks,
+        )
         if sample_weight is None:
             return X, y, np.ones(len(X))
         weights = check_sample_weight(as_numpy(sample_weight), X)
-        return (X, y, weights) if weights.all() else (X[weights > 0], y[weights > 0], weights[weights > 0])
+        return (
+            (X, y, weights)
+            if weights.all()
+            else (X[weights > 0], y[weights > 0], weights[weights > 0])
+        )
 
     def _validation_data(self, X_val, y_val, sample_weight_val):
         if X_val is None and y_val is None:
@@ -187,7 +239,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         seed = int(rng.randint(2**31 - 1))
         if held_out is None and self.early_stopping:
             if len(data) < 2:
-                raise ValueError("early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample.")
+                raise ValueError(
+                    "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
+                )
             data, held_out = data.split(self.validation_fraction, rng)
         old = self.members_[0] if self.warm_start and hasattr(self, "members_") else None
         scheme, likelihood = self._scheme_and_likelihood()
@@ -203,7 +257,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             model.load_state(old.arrays)
         draws = model.draws(self.n_predict_draws, seed)
         trainer = self._trainer(model, data, scheme, seed)
-        trainer.max_time = None if self.max_time is None else self.max_time - (time.monotonic() - started)
+        trainer.max_time = (
+            None if self.max_time is None else self.max_time - (time.monotonic() - started)
+        )
         trainer.checkpoint = self._checkpoint_file(data)
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
@@ -214,14 +270,17 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return self._fitted_attributes([member.fitted(model, draws)], data, trainer)
 
         progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
-        trainer.on_block = lambda: progress.block_ends(attributes, trainer.n_iter >= trainer.max_iter)
+        trainer.on_block = lambda: progress.block_ends(
+            attributes, trainer.n_iter >= trainer.max_iter
+        )
         trainer.run()
         self.__dict__.update(attributes())
+        self._describe(data)
         self._set_lower_bound(data, rng)
         progress.end(attributes)
 
     def _partial_fit(self, X, y, sample_weight):
-        """One pass over a chunk of rows; the first chunk decides on scaling, inducing inputs and start."""
+        """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         mark_work()
         first = not hasattr(self, "members_")
         with self._threads():
@@ -230,20 +289,32 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             if first:
                 rng = check_random_state(self.random_state)
                 if len(X) < 2:
-                    raise ValueError("The first call of partial_fit needs at least 2 rows, because scaling and inducing "
-                                     "inputs come from it; got 1 sample.")
+                    raise ValueError(
+                        "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
+                        "inputs come from it; got 1 sample."
+                    )
                 scheme, likelihood = self._scheme_and_likelihood()
                 data.scale(self.standardize, likelihood.scales_target, rng)
                 member = self._new_member(scheme, likelihood, data, rng)
                 model = member.build()
                 self._initialize(model, data, rng)
-                self._stream = {"seed": int(rng.randint(2**31 - 1)), "n_rows": 0.0, "n_iter": 0, "loss_curve": []}
+                self._stream = {
+                    "seed": int(rng.randint(2**31 - 1)),
+                    "n_rows": 0.0,
+                    "n_iter": 0,
+                    "loss_curve": [],
+                }
             else:
                 data.scale_as(self._x_scaler, self._y_scaler)
                 member = self.members_[0]
                 model = member.model(self._device())
             if not hasattr(self, "_stream"):  # the first chunk after fit
-                self._stream = {"seed": 0, "n_rows": self._n_rows, "n_iter": self.n_iter_, "loss_curve": self.loss_curve_}
+                self._stream = {
+                    "seed": 0,
+                    "n_rows": self._n_rows,
+                    "n_iter": self.n_iter_,
+                    "loss_curve": self.loss_curve_,
+                }
             stream = dict(self._stream)
             stream["n_rows"] += float(weights.sum())
             seed = (stream["seed"] + stream["n_iter"]) % 2**31
@@ -258,6 +329,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             member.hold(model)
             self._stream = stream
             self.__dict__.update(self._fitted_attributes([member], data, trainer))
+            self._describe(data)
             self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
         return self
 
@@ -267,7 +339,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         defaults = {"n_inducing": None, "mean": "linear", "learning_rate": None}
         for name, default in defaults.items():
             if name not in scheme.uses and getattr(self, name) != default:
-                raise ValueError(f"{name} means nothing to inference={self.inference!r}; leave it at {default!r}.")
+                raise ValueError(
+                    f"{name} means nothing to inference={self.inference!r}; leave it at {default!r}."
+                )
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = scheme.auto_likelihood(self._n_classes())
@@ -279,18 +353,28 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self._check_likelihood(likelihood, data.y)
         bound = likelihood.bind(y, weights, data.y_scaler.scale)
         n_features = len(data.x_scaler.columns)
-        n_inducing = min(scheme.n_inducing(len(data)) if self.n_inducing is None else self.n_inducing, len(data))
+        n_inducing = min(
+            scheme.n_inducing(len(data)) if self.n_inducing is None else self.n_inducing, len(data)
+        )
         n_latents = likelihood.n_latents(self._n_classes() or data.y.shape[1])
         architecture = Architecture(
-            n_features, self._widths(n_features), n_latents, n_inducing, [], self.mean == "linear",
-            bool(self.input_connected))
+            n_features,
+            self._widths(n_features),
+            n_latents,
+            n_inducing,
+            [],
+            self.mean == "linear",
+            bool(self.input_connected),
+        )
         if old is None:
             architecture.kernels = self._kernels(architecture.layer_inputs())
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):
-                raise ValueError("warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
-                                 "input_connected, likelihood and the classes must stay as they were.")
+                raise ValueError(
+                    "warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
+                    "input_connected, likelihood and the classes must stay as they were."
+                )
         return Member(scheme, old.architecture, old.likelihood)
 
     def _widths(self, n_features):
@@ -300,7 +384,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return (int(width),) * n_hidden
         widths = tuple(int(w) for w in width)
         if len(widths) != n_hidden or min(widths, default=1) < 1:
-            raise ValueError(f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}.")
+            raise ValueError(
+                f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}."
+            )
         return widths
 
     def _kernels(self, layer_inputs):
@@ -308,8 +394,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if not isinstance(kernels, (list, tuple)):
             kernels = [kernels] * len(layer_inputs)
         if len(kernels) != len(layer_inputs):
-            raise ValueError(f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
-                             f"{len(kernels)}.")
+            raise ValueError(
+                f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
+                f"{len(kernels)}."
+            )
         return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
 
     def _initialize(self, model, data, rng):
@@ -317,14 +405,20 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         initialization.start(model, X, weights, self.init, rng)
 
     def _trainer(self, model, data, scheme, seed, total=None):
-        model.learning_rate = scheme.learning_rate if self.learning_rate is None else self.learning_rate
+        dtype = _DTYPES.get(self.dtype, torch.float64)
+        learning_rate = scheme.learning_rate if self.learning_rate is None else self.learning_rate
         batch_size = scheme.batch_size(len(data)) if self.batch_size is None else self.batch_size
         device = self._device()
-        batches = Minibatches(data, batch_size, seed, _DTYPES.get(self.dtype, torch.float64), device, total)
+        model.to(device).prepare(learning_rate, dtype)
         return Trainer(
-            model.to(device), batches, torch.Generator().manual_seed(seed),
+            model,
+            Minibatches(data, batch_size, seed, dtype, device, total),
+            torch.Generator().manual_seed(seed),
             max_iter=scheme.max_iter(len(data)) if self.max_iter is None else self.max_iter,
-            tol=self.tol, patience=self.n_iter_no_change, verbose=self.verbose)
+            tol=self.tol,
+            patience=self.n_iter_no_change,
+            verbose=self.verbose,
+        )
 
     def _device(self):
         if self.device == "auto":
@@ -358,6 +452,14 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             "_y_scaler": data.y_scaler,
         }
 
+    def _describe(self, data):
+        """The fitted numbers, as attributes."""
+        member = self.members_[0]
+        self.kernels_ = member.kernels
+        self.likelihood_ = member.fitted_likelihood.in_units(data.y_scaler.scale)
+        first, *others = member.inducing_inputs
+        self.inducing_inputs_ = [data.x_scaler.inverse_transform(first), *others]
+
     def _set_lower_bound(self, data, rng):
         model = self.members_[0].model(self.device_)
         divergence = model.divergence()
@@ -368,7 +470,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         total = float(data.weights.sum())
         expected = sum(
             float(w @ Predictive(self.members_, x, self.device_).expected_log_prob(t))
-            for x, t, w in self._chunks(X, y, weights))
+            for x, t, w in self._chunks(X, y, weights)
+        )
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
         self.lower_bound_ = total * per_row - float(divergence)
 
@@ -388,14 +491,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _chunks(self, X, *others):
         size = rows_at_once(self.members_)
         for i in range(0, len(X), size):
-            yield tuple(array[i:i + size] for array in (X, *others))
+            yield tuple(array[i : i + size] for array in (X, *others))
 
     def _predict_rows(self, X, method, *others, **settings):
-        """Apply a method of the predictive distribution to pieces of `X`, and put the results together."""
+        """Apply a method of the predictive distribution, piece by piece."""
         device, scale = self._prediction_device(), self._x_scaler.transform
         with self._threads():
-            results = [getattr(Predictive(self.members_, scale(x), device), method)(*rest, **settings)
-                       for x, *rest in self._chunks(X, *others)]
+            results = [
+                getattr(Predictive(self.members_, scale(x), device), method)(*rest, **settings)
+                for x, *rest in self._chunks(X, *others)
+            ]
         if isinstance(results[0], tuple):
             return tuple(np.concatenate(parts) for parts in zip(*results))
         return np.concatenate(results)
@@ -407,8 +512,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """Weighted mean of the log-density over held-out rows."""
         X, y, weights = held_out.take(slice(None))
         size = rows_at_once(members)
-        logs = [Predictive(members, X[i:i + size], self._device()).log_density(y[i:i + size])
-                for i in range(0, len(X), size)]
+        logs = [
+            Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
+            for i in range(0, len(X), size)
+        ]
         return float(weights @ np.concatenate(logs) / weights.sum())
 
     def _draw(self, X, n, seed, what, n_features=1024):
@@ -421,7 +528,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         n : int
         seed : int
         what : {"latent", "mean", "y"}
-            Latent values, the mean of the target given them, or targets with fresh noise for every row.
+            Latent values, the mean of the target given them, or targets with fresh noise for every
+            row.
         n_features : int
             Random features of a function.
 
@@ -433,17 +541,23 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         X = torch.as_tensor(self._x_scaler.transform(X), device=self._prediction_device())
         functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
         weights = np.array([member.weight for member in self.members_])
-        chosen = np.sort(np.random.default_rng(seed).choice(len(weights), n, p=weights / weights.sum()))
+        chosen = np.sort(
+            np.random.default_rng(seed).choice(len(weights), n, p=weights / weights.sum())
+        )
         draws = []
         with self._threads(), torch.no_grad():
             for first in range(0, n, _FUNCTIONS_AT_ONCE):
-                group = chosen[first:first + _FUNCTIONS_AT_ONCE]
+                group = chosen[first : first + _FUNCTIONS_AT_ONCE]
                 for i in np.unique(group):
                     model = self.members_[i].model(self._prediction_device())
                     f = model.functions(int((group == i).sum()), functions, n_features)
                     size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
-                    parts = [self._outcome(model.likelihood(), f(x, noise if what == "y" else None), what, noise)
-                             for x in X.split(size)]
+                    parts = [
+                        self._outcome(
+                            model.likelihood(), f(x, noise if what == "y" else None), what, noise
+                        )
+                        for x in X.split(size)
+                    ]
                     draws.append(torch.cat(parts, 1))
         return torch.cat(draws).cpu().numpy()
 
@@ -451,7 +565,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _outcome(likelihood, f, what, noise):
         if what == "latent":
             return f
-        return likelihood.sample(f, noise) if what == "y" else likelihood.moments(f, torch.zeros_like(f))[0]
+        return (
+            likelihood.sample(f, noise)
+            if what == "y"
+            else likelihood.moments(f, torch.zeros_like(f))[0]
+        )
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}

@@ -6,7 +6,9 @@ import torch
 from ..inference.base import Batch
 from .scaling import InputScaler, TargetScaler
 
-_PRELOAD = 20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
+_PRELOAD = (
+    20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
+)
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
 
@@ -41,22 +43,32 @@ class Data:
 
     def take(self, rows):
         """Scaled inputs, scaled targets and weights of some rows, as float64 arrays."""
-        return self.x_scaler.transform(self.X[rows]), self.y_scaler.transform(self.y[rows]), self.weights[rows]
+        return (
+            self.x_scaler.transform(self.X[rows]),
+            self.y_scaler.transform(self.y[rows]),
+            self.weights[rows],
+        )
 
     def sample(self, n, rng):
         """What :meth:`take` gives for at most `n` random rows."""
-        return self.take(slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False)))
+        return self.take(
+            slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False))
+        )
 
     def merged(self):
         """Distinct rows with summed weights, in an order that depends on their values alone.
 
-        A weight of two and a repeated row become the same problem, to the last bit. Very large data stay as
-        they are.
+        A weight of two and a repeated row become the same problem, to the last bit. Very large data
+        stay as they are.
         """
         if self.X.size + self.y.size > _MERGE:
             return self
-        table = np.column_stack([self.X, self.y]).astype(np.float64) + 0.0  # which turns -0.0 into 0.0
-        keys = np.ascontiguousarray(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
+        table = (
+            np.column_stack([self.X, self.y]).astype(np.float64) + 0.0
+        )  # which turns -0.0 into 0.0
+        keys = np.ascontiguousarray(table).view(
+            np.dtype((np.void, table.itemsize * table.shape[1]))
+        )[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
         return Data(self.X[first], self.y[first], weights)
@@ -72,8 +84,8 @@ class Data:
 class Minibatches:
     """Minibatches of scaled rows, as tensors.
 
-    The batch of a step depends on the seed and the number of the step alone, so that training can be
-    resumed anywhere. Each epoch visits the rows in a new random order.
+    The batch of a step depends on the seed and the number of the step alone, so that training can
+    be resumed anywhere. Each epoch visits the rows in a new random order.
 
     Parameters
     ----------
@@ -91,7 +103,9 @@ class Minibatches:
         self._data, self._seed, self._dtype, self._device = data, seed, dtype, device
         self.n_rows = len(data)
         self.batch_size = min(batch_size, self.n_rows)
-        self.n_batches = self.n_rows // self.batch_size  #: in one pass; an incomplete last one is left out
+        self.n_batches = (
+            self.n_rows // self.batch_size
+        )  #: in one pass; an incomplete last one is left out
         weight = float(data.weights.sum())
         self.total = weight if total is None else float(total)
         self._scale = self.total / weight * self.n_rows / self.batch_size
@@ -100,8 +114,11 @@ class Minibatches:
 
     def _to_torch(self, rows):
         X, y, weights = self._data.take(rows)
-        return (torch.as_tensor(X).to(self._device, self._dtype), torch.as_tensor(y).to(self._device),
-                torch.as_tensor(weights).to(self._device))
+        return (
+            torch.as_tensor(X).to(self._device, self._dtype),
+            torch.as_tensor(y).to(self._device),
+            torch.as_tensor(weights).to(self._device),
+        )
 
     def batch(self, step):
         """The rows of a step."""
@@ -112,7 +129,7 @@ class Minibatches:
             rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
             self._order = np.random.default_rng([self._seed, epoch]).permutation(rows)
             self._epoch = epoch
-        rows = self._order[position * self.batch_size:(position + 1) * self.batch_size]
+        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size]
         if self._tensors is None:
             tensors = self._to_torch(np.sort(rows))
         else:

@@ -13,8 +13,10 @@ def mark_work():
     global _worked
     if _broken:
         raise RuntimeError(
-            "This process was forked after torch had used several threads, and would hang. Use joblib's 'loky' backend, "
-            "or the start method 'spawn' of multiprocessing, or set n_threads=1 before the first fit.")
+            "This process was forked after torch had used several threads, and would hang. Use "
+            "joblib's 'loky' backend, or the start method 'spawn' of multiprocessing, or set "
+            "n_threads=1 before the first fit."
+        )
     _worked = _worked or torch.get_num_threads() > 1
 
 

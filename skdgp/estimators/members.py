@@ -69,12 +69,20 @@ class Member:
             self._model = device, model.to(device)
         return self._model[1]
 
+    def _at_hand(self):
+        return self.model("cpu") if self._model is None else self._model[1]
+
     @property
     def kernels(self):
         """Kernels of the layers with fitted numbers, in units of the standardized inputs."""
-        return [layer.kernel.numbers() for layer in self.model("cpu").layers]
+        return [layer.kernel.numbers() for layer in self._at_hand().layers]
+
+    @property
+    def fitted_likelihood(self):
+        """The likelihood with fitted numbers, in units of the standardized target."""
+        return self._at_hand().likelihood.numbers()
 
     @property
     def inducing_inputs(self):
         """Inducing inputs of the layers, in units of the standardized inputs."""
-        return [layer.Z.detach().numpy().copy() for layer in self.model("cpu").layers]
+        return [layer.Z.detach().cpu().numpy().copy() for layer in self._at_hand().layers]

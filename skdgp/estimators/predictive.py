@@ -5,7 +5,11 @@ import math
 import numpy as np
 import torch
 
+from ..metrics import mixture_crps
+from .crps import crps_of_counts, crps_of_mixture
+
 _BUDGET = 4_000_000  #: numbers that one chunk of rows may need at once
+_EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
 class Predictive:
@@ -30,9 +34,9 @@ class Predictive:
                 self._parts.append((log_weight, model.likelihood(), mean, var))
 
     def _mix_moments(self, moments):
-        """Mean and variance of the mixture of parts with the given moments, by the law of total variance."""
+        """Mean and variance of the mixture, by the law of total variance."""
         mean = second = 0.0
-        for (log_weight, *_), (m, v) in zip(self._parts, moments):
+        for (log_weight, *_), (m, _) in zip(self._parts, moments):
             mean = mean + math.exp(log_weight) * m.sum(0)
         for (log_weight, *_), (m, v) in zip(self._parts, moments):
             second = second + math.exp(log_weight) * (v + (m - mean).square()).sum(0)
@@ -64,8 +68,10 @@ class Predictive:
 
     def log_probabilities(self):
         """Logarithms of class probabilities, (n, n_classes)."""
-        logs = [log_weight + torch.logsumexp(likelihood.log_probabilities(m, v), 0)
-                for log_weight, likelihood, m, v in self._parts]
+        logs = [
+            log_weight + torch.logsumexp(likelihood.log_probabilities(m, v), 0)
+            for log_weight, likelihood, m, v in self._parts
+        ]
         logp = torch.logsumexp(torch.stack(logs), 0)
         return (logp - torch.logsumexp(logp, -1, keepdim=True)).cpu().numpy()
 
@@ -78,7 +84,7 @@ class Predictive:
         return total.cpu().numpy()
 
     def quantiles(self, alpha):
-        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed distribution function."""
+        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf."""
         return np.stack([self._quantile(p) for p in alpha], -1)
 
     def _quantile(self, p):
@@ -111,6 +117,39 @@ class Predictive:
                 column.append(values.expand_as(means).flatten(0, 1))
         return tuple(torch.cat(column).cpu().numpy() for column in columns)
 
+    def crps(self, y):
+        """Continuous ranked probability score of `y` (n, k), row by row and output by output.
+
+        A closed form for mixtures of few Gaussians, quadrature for mixtures of many, a sum for
+        counts.
+        """
+        components = self.components()
+        if components is not None and len(components[1]) <= _EXACT:
+            return mixture_crps(y, *components)
+        mean, var = self.moments()
+        rows = y.ravel(), mean.ravel(), np.sqrt(var).ravel()
+        if components is not None:
+            flat = (np.broadcast_to(part, (len(part), *y.shape)) for part in components)
+            scores = crps_of_mixture(*rows, *(part.reshape(len(part), -1) for part in flat))
+        else:
+            n_draws = sum(len(m) for _, _, m, _ in self._parts)
+            at_once = _BUDGET // (200 * n_draws * y.shape[1])
+
+            def cdf(which, x):
+                return self._cdf_of_outputs(*np.divmod(which, y.shape[1]), x, y.shape[1])
+
+            scores = crps_of_counts(*rows, cdf, at_once)
+        return scores.reshape(y.shape)
+
+    def _cdf_of_outputs(self, rows, outputs, x, k):
+        """Distribution functions of single outputs (m,) of rows (m,), at `x` (m, q)."""
+        total = 0.0
+        for log_weight, likelihood, m, v in self._parts:
+            at = torch.as_tensor(x, device=m.device)[:, :, None].expand(-1, -1, k)
+            cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None]).sum(0)
+            total = total + math.exp(log_weight) * cdf
+        return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
+
 
 def rows_at_once(members):
     """How many rows a :class:`Predictive` should have."""
@@ -118,7 +157,9 @@ def rows_at_once(members):
     for member in members:
         a = member.architecture
         width = max((*a.widths, a.n_latents))
-        largest = max(largest, len(member.draws) * max(a.n_inducing * (1 + width), 40 * a.n_latents))
+        largest = max(
+            largest, len(member.draws) * max(a.n_inducing * (1 + width), 40 * a.n_latents)
+        )
     return max(1, _BUDGET // largest)
 
 
@@ -149,7 +190,9 @@ def invert(g, a, b, n_iter=80):
             return best
         with np.errstate(divide="ignore", invalid="ignore"):
             xi, phi = (a - b) / (c - b), (ga - gb) / (gc - gb)
-            quadratic = (ga / (gb - ga)) * (gc / (gb - gc)) + ((c - a) / (b - a)) * (ga / (gc - ga)) * (gb / (gc - gb))
+            quadratic = (ga / (gb - ga)) * (gc / (gb - gc)) + ((c - a) / (b - a)) * (
+                ga / (gc - ga)
+            ) * (gb / (gc - gb))
         t = np.where((phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi), quadratic, 0.5)
         margin = np.minimum(0.5, tolerance / np.maximum(width, 1e-300))
         t = np.clip(np.nan_to_num(t, nan=0.5), margin, 1.0 - margin)

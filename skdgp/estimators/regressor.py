@@ -11,13 +11,137 @@ _COVARIANCE_DRAWS = 512
 
 
 class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
+    """Deep Gaussian process regression.
+
+    A composition of sparse Gaussian processes, trained on raw data and predicting distributions.
+
+    Parameters
+    ----------
+    n_layers : int, default=2
+        Number of GP layers. 1 is a shallow sparse GP, 2 has one hidden layer.
+    width : int, list of int or None, default=None
+        Outputs of each hidden layer. None stands for the number of inputs, at most 30.
+    n_inducing : int or None, default=None
+        Inducing points of each layer; None leaves the choice to the scheme.
+    kernel : str, Kernel or list of these, default="squared_exponential"
+        One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
+        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
+        :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
+        standardized inputs.
+    mean : {"linear", "zero"}, default="linear"
+        Mean function of the hidden layers. The linear one is the identity, padded with zeros for
+        wider layers, or the projection to principal directions for narrower ones.
+    input_connected : bool, default=False
+        Whether later layers see the inputs beside the outputs of the layer before.
+    likelihood : str or Likelihood, default="auto"
+        ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"poisson"``, or an object of
+        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
+    inference : str or Scheme, default="dsvi"
+        The inference scheme, an object of :mod:`skdgp.inference` or its name.
+    init : {"kmeans", "random"}, default="kmeans"
+        Where inducing inputs start: at centers of the training rows, or at random rows.
+    max_iter : int or None, default=None
+        Number of optimizer steps; None leaves the choice to the scheme.
+    max_time : float or None, default=None
+        Seconds after which ``fit`` ends, with a warning. The step size is lowered in time.
+    batch_size : int or None, default=None
+        Rows of a minibatch; None leaves the choice to the scheme.
+    learning_rate : float or None, default=None
+        Step size of the optimizer; None leaves the choice to the scheme.
+    n_predict_draws : int, default=64
+        Draws through the hidden layers in prediction, best a power of two. They are made once, in
+        ``fit``, and shared by all rows.
+    early_stopping : bool, default=False
+        Whether to hold out rows, stop when their log-density no longer improves, and keep the best
+        state. The held-out rows are lost to training.
+    validation_fraction : float, default=0.1
+        Share of rows that early stopping holds out.
+    n_iter_no_change : int, default=10
+        Number of blocks of 50 steps without progress after which training stops, if there is
+        validation or `tol` is positive.
+    tol : float, default=0.0
+        Smallest progress that counts: of the validation score or, without validation, of the loss
+        averaged over a block. With 0 and without validation, training makes `max_iter` steps.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit, with its scaling and shape.
+    standardize : bool, default=True
+        Whether inputs, and the target where the likelihood allows, are centered and scaled inside.
+        The scaling of inputs is safe against outliers. Everything that comes out is in the units
+        that went in.
+    checkpoint : str, path-like, Checkpoint or None, default=None
+        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
+        and data goes on from there.
+    device : str, default="auto"
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+    dtype : {"auto", "float64", "float32"}, default="auto"
+        Precision of the large matrix products in training. Small matrices and predictions are in
+        float64 always.
+    n_threads : int or None, default=None
+        Limit on the number of threads during ``fit`` and prediction.
+    random_state : int, RandomState instance or None, default=None
+        Determines starting values, minibatches and draws.
+    verbose : int, default=0
+        If positive, prints a line every 50 steps.
+
+    Attributes
+    ----------
+    kernels_ : list of Kernel
+        Kernel of each layer with fitted numbers, in units of the standardized inputs.
+    likelihood_ : Likelihood
+        With fitted numbers, in units of the target.
+    inducing_inputs_ : list of ndarray
+        Inducing inputs of each layer; those of the first in units of the inputs.
+    members_ : list of Member
+        The models whose mixture predicts.
+    n_iter_ : int
+        Number of steps made.
+    loss_curve_ : list of float
+        Negative lower bound per row and step, in units of the standardized target.
+    validation_scores_ : list of float
+        Mean log-density of the held-out rows after each block of 50 steps.
+    lower_bound_ : float
+        Lower bound on the log evidence of the training rows, in units of the target.
+    device_ : str
+        Where the model was trained.
+    n_features_in_ : int
+        Number of features seen during ``fit``.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of features seen during ``fit``, if they are all strings.
+
+    See Also
+    --------
+    DeepGPClassifier : Deep Gaussian process classification.
+
+    References
+    ----------
+    A. Damianou and N. Lawrence (2013). Deep Gaussian processes. AISTATS 16.
+
+    H. Salimbeni and M. Deisenroth (2017). Doubly stochastic variational inference for deep Gaussian
+    processes. Advances in Neural Information Processing Systems 30.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> y = (X[:, 0] > 0.5).astype(float)
+    >>> model = DeepGPRegressor(max_iter=300, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[0.2], [0.8]], return_std=True)
+    >>> mean.round(1) + 0.0
+    array([0., 1.])
+    >>> model.predict_interval([[0.2]], coverage=0.9).shape
+    (1, 2)
+    """
+
     _likelihoods = REGRESSION
     _y_checks = {"multi_output": True, "y_numeric": True}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         likelihood = self.likelihood
-        tags.target_tags.positive_only = likelihood == "poisson" or isinstance(likelihood, REGRESSION["poisson"])
+        tags.target_tags.positive_only = likelihood == "poisson" or isinstance(
+            likelihood, REGRESSION["poisson"]
+        )
         return tags
 
     def _n_classes(self):
@@ -28,8 +152,10 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
         elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
-            raise ValueError(f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "
-                             f"{self._n_outputs}.")
+            raise ValueError(
+                f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "
+                f"{self._n_outputs}."
+            )
         return y.reshape(len(y), -1)
 
     def _check_likelihood(self, likelihood, y):
@@ -38,8 +164,9 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     def partial_fit(self, X, y, sample_weight=None):
         """Make one pass over a chunk of rows.
 
-        Scaling, inducing inputs and starting values come from the first call; the bound counts all rows seen
-        so far. What earlier chunks taught fades as later ones come, because only the present chunk is looked at.
+        Scaling, inducing inputs and starting values come from the first call; the bound counts all
+        rows seen so far. What earlier chunks taught fades as later ones come, because only the
+        present chunk is looked at.
 
         Parameters
         ----------
@@ -62,8 +189,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         return_std : bool, default=False
             Whether to return standard deviations.
         return_cov : bool, default=False
-            Whether to return the covariance of the rows. Its correlations are those of 512 function draws, its
-            diagonal is the exact variance.
+            Whether to return the covariance of the rows. Its correlations are those of 512 function
+            draws, its diagonal is the exact variance.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
 
@@ -165,8 +292,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
             Number of draws.
         random_state : int, RandomState instance or None, default=0
         latent : bool, default=False
-            Return the latent functions: the same function for the same `random_state`, whatever the rows. Otherwise
-            fresh noise is added to every row.
+            Return the latent functions: the same function for the same `random_state`, whatever the
+            rows. Otherwise fresh noise is added to every row.
 
         Returns
         -------
@@ -174,9 +301,15 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "latent" if latent else "y")[..., :self._n_outputs]
+        y = self._draw(X, n_samples, seed, "latent" if latent else "y")[..., : self._n_outputs]
         y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
+
+    def _crps(self, X, y):
+        """Continuous ranked probability score of each row and output, in the target's units."""
+        X, y = self._check_X_y(X, y)
+        scores = self._predict_rows(X, "crps", self._y_scaler.transform(y))
+        return self._shaped(scores * self._y_scaler.scale)
 
     def _shaped(self, values):
         return values[:, 0] if self._y_ndim == 1 else values
@@ -193,12 +326,14 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     def _covariance(self, X, var, latent):
         """Covariance of the rows: correlations from function draws, variances from the mixture."""
         draws = self._draw(X, _COVARIANCE_DRAWS, 0, "latent" if latent else "mean", n_features=512)
-        draws = draws[..., :self._n_outputs] * self._y_scaler.scale
+        draws = draws[..., : self._n_outputs] * self._y_scaler.scale
         draws = draws - draws.mean(0)
         cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
         diagonal = np.einsum("iik->ik", cov)  # a view
         explained = diagonal.copy()  # of the variance, by the function
-        if latent or all(member.likelihood.scales_target for member in self.members_):  # E[y | f] is f
+        if latent or all(
+            member.likelihood.scales_target for member in self.members_
+        ):  # E[y | f] is f
             explained = self._moments(X, latent=True)[1]
         scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
         cov *= scale[:, None] * scale[None]

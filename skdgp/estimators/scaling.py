@@ -15,9 +15,9 @@ def pieces(n_rows):
 class InputScaler:
     """Centers and scales columns, safe against outliers.
 
-    Mean and standard deviation are those of the columns clipped to three times the range between their
-    first and last percentile. Values farther than five standard deviations from the mean grow only
-    logarithmically. Constant columns are dropped.
+    Mean and standard deviation are those of the columns clipped to three times the range between
+    their first and last percentile. Values farther than five standard deviations from the mean grow
+    only logarithmically. Constant columns are dropped.
 
     Parameters
     ----------
@@ -29,6 +29,8 @@ class InputScaler:
     columns : ndarray of int
         Columns that vary.
     center, scale : ndarray of shape (n_columns,)
+    constants : ndarray of shape (n_features,)
+        Means of all columns.
     """
 
     def __init__(self, standardize=True):
@@ -39,18 +41,21 @@ class InputScaler:
         n = len(X)
         if not self.standardize:
             self.columns = np.arange(X.shape[1])
-            self.center, self.scale = np.zeros(X.shape[1]), np.ones(X.shape[1])
+            self.center = self.constants = np.zeros(X.shape[1])
+            self.scale = np.ones(X.shape[1])
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
-        low, high = np.quantile(sample, [0.01, 0.99], axis=0, weights=weights[rows], method="inverted_cdf")
+        low, high = np.quantile(
+            sample, [0.01, 0.99], axis=0, weights=weights[rows], method="inverted_cdf"
+        )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
         mean, var = weighted_moments(X, weights, low - margin, high + margin)
         # as StandardScaler: a variance that rounding explains is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         constant = np.sqrt(var) <= 10.0 * eps * np.abs(mean)
         self.columns = np.flatnonzero(~constant) if not constant.all() else np.arange(1)
-        self.center = mean[self.columns]
+        self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, np.sqrt(var))[self.columns]
         return self
 
@@ -64,6 +69,16 @@ class InputScaler:
             excess = np.maximum(size - _LINEAR, 0.0)
             X = np.sign(X) * (np.minimum(size, _LINEAR) + np.log1p(excess))
         return X
+
+    def inverse_transform(self, X):
+        """Rows in the user's units; constant columns have their constant value."""
+        if self.standardize:
+            size = np.abs(X)
+            excess = np.maximum(size - _LINEAR, 0.0)
+            X = np.sign(X) * (np.minimum(size, _LINEAR) + np.expm1(excess))
+        full = np.tile(self.constants, (len(X), 1))
+        full[:, self.columns] = X * self.scale + self.center
+        return full
 
 
 class TargetScaler:
@@ -99,5 +114,7 @@ def weighted_moments(X, weights, low=-np.inf, high=np.inf):
     mean /= total
     var = np.zeros(X.shape[1])
     for rows in pieces(len(X)):
-        var += weights[rows] @ np.square(np.clip(np.asarray(X[rows], dtype=np.float64), low, high) - mean)
+        var += weights[rows] @ np.square(
+            np.clip(np.asarray(X[rows], dtype=np.float64), low, high) - mean
+        )
     return mean, var / total

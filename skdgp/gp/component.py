@@ -1,4 +1,4 @@
-"""Kernels and likelihoods as objects: the numbers that a user sets, and their trainable counterparts."""
+"""Kernels and likelihoods as objects, and their trainable counterparts."""
 
 import numpy as np
 import torch
@@ -9,19 +9,22 @@ from torch import nn
 class Component(BaseEstimator):
     """Base class of kernels and likelihoods.
 
-    An object holds numbers, and formulas in these numbers. The formulas work for floats, numpy arrays and
-    tensors alike; :class:`Trainable` hands out copies of the object in which every positive number is a
-    tensor of the computational graph.
+    An object holds numbers, and formulas in these numbers. The formulas work for floats, numpy
+    arrays and tensors alike; :class:`Trainable` hands out copies of the object in which every
+    positive number is a tensor of the computational graph.
 
     Attributes
     ----------
     _positive : dict
         For each trainable constructor argument, the value that it always exceeds.
+    _may_be_zero : tuple of str
+        Those of them that can be 0, which leaves a term out for good.
     _parts : tuple of str
         Constructor arguments that are components themselves.
     """
 
     _positive = {}
+    _may_be_zero = ()
     _parts = ()
 
     def with_values(self, **values):
@@ -40,7 +43,8 @@ class Trainable(nn.Module):
     Parameters
     ----------
     component : Component
-        With every number given. Numbers of a component with ``trainable=False``, and zeros, stay fixed.
+        With every number given. Numbers of a component with ``trainable=False``, and zeros, stay
+        fixed.
     """
 
     def __init__(self, component):
@@ -51,12 +55,15 @@ class Trainable(nn.Module):
         self._floors = {}
         for name, floor in component._positive.items():
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
-            if not component.trainable or not value.any():
+            absent = name in component._may_be_zero and not value.any()
+            if not absent and not (torch.isfinite(value) & (value > floor)).all():
+                raise ValueError(
+                    f"{name} of {type(component).__name__} must be larger than {floor}; got "
+                    f"{getattr(component, name)}."
+                )
+            if absent or not component.trainable:
                 self.register_buffer(name, value)
                 continue
-            if not (torch.isfinite(value) & (value > floor)).all():
-                raise ValueError(f"{name} of {type(component).__name__} must be larger than {floor}; got "
-                                 f"{getattr(component, name)}.")
             self._floors[name] = floor
             self.register_parameter(f"log_{name}", nn.Parameter(torch.log(value - floor)))
 

@@ -2,24 +2,8 @@
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from ..linalg import root_of_inverse
-
-
-class _Covariance(torch.autograd.Function):
-    """``root root^T``, with the gradient of a function of symmetric matrices, kept lower triangular."""
-
-    @staticmethod
-    def forward(ctx, root):
-        ctx.save_for_backward(root)
-        return root @ root.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, G):
-        (root,) = ctx.saved_tensors
-        return (2.0 * G @ root).tril_()
 
 
 class GaussianBlock(nn.Module):
@@ -31,52 +15,78 @@ class GaussianBlock(nn.Module):
     scale : float
         The roots start at this multiple of the identity.
     natural : bool
-        Whether the block takes natural-gradient steps. If not, mean and root belong to the optimizer.
+        Whether the block takes natural-gradient steps. If not, mean and root belong to the
+        optimizer.
+    shared : bool
+        Whether all outputs share one covariance; not for natural blocks.
 
     Attributes
     ----------
     mean : tensor of shape (M, D)
-    root : tensor of shape (D, M, M)
+    root : tensor of shape (D, M, M), or (1, M, M) if it is shared
         Lower triangular; every step keeps it so.
     """
 
-    def __init__(self, n_inducing, n_outputs, scale=1.0, natural=False):
+    def __init__(self, n_inducing, n_outputs, scale=1.0, natural=False, shared=False):
         super().__init__()
         self.natural = natural
-        root = scale * torch.eye(n_inducing, dtype=torch.float64).repeat(n_outputs, 1, 1)
-        self.mean = nn.Parameter(torch.zeros(n_inducing, n_outputs, dtype=torch.float64), not natural)
+        self.n_sharing = n_outputs if shared else 1
+        root = scale * torch.eye(n_inducing, dtype=torch.float64)
+        root = root.repeat(1 if shared else n_outputs, 1, 1)
+        self.mean = nn.Parameter(
+            torch.zeros(n_inducing, n_outputs, dtype=torch.float64), not natural
+        )
         self.root = nn.Parameter(root, not natural)
 
-    def moments(self):
-        """Mean (M, D) and covariance (D, M, M).
+    def moments(self, dtype=torch.float64):
+        """Mean (M, D), and the difference of the covariance to the prior's (as `root`).
 
-        Those of a natural block are leaves of the graph: the gradients that they collect are what
-        :meth:`natural_step` takes.
+        In training, both are leaves of the graph. The gradients that they collect go to
+        :meth:`natural_step` or :meth:`set_gradients`.
+
+        Parameters
+        ----------
+        dtype : torch.dtype
+            Of the covariance, unless the block is natural.
         """
-        if not self.natural:
-            return self.mean, _Covariance.apply(self.root)
-        mean, cov = self.mean, self.root @ self.root.mT
-        if torch.is_grad_enabled():
-            self._leaves = mean, cov = mean.detach().requires_grad_(), cov.detach().requires_grad_()
-        return mean, cov
+        with torch.no_grad():
+            root = self.root if self.natural else self.root.to(dtype)
+            excess = root @ root.mT
+            excess.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+        if not torch.is_grad_enabled():
+            return self.mean, excess
+        self._leaves = self.mean.detach().requires_grad_(), excess.requires_grad_()
+        return self._leaves
 
     @torch.no_grad()
     def kl(self):
         """Kullback-Leibler divergence from the prior, summed over outputs."""
         log_det = torch.diagonal(self.root, dim1=-2, dim2=-1).abs().log().sum()
-        return 0.5 * (self.mean.square().sum() + self.root.square().sum() - self.mean.numel()) - log_det
+        squares = torch.linalg.vector_norm(self.root).square()
+        return 0.5 * (self.mean.square().sum() - self.mean.numel()) + self.n_sharing * (
+            0.5 * squares - log_det
+        )
+
+    def collected_gradients(self, scale=1.0):
+        """What the leaves have collected, times `scale`, in float64."""
+        return tuple(scale * leaf.grad.double() for leaf in self._leaves)
 
     @torch.no_grad()
-    def add_kl_gradient(self, scale):
-        """Add `scale` times the gradient of :meth:`kl` to what a backward pass has left."""
-        self.mean.grad.add_(self.mean, alpha=scale)
-        self.root.grad.add_(self.root, alpha=scale)
-        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
-        torch.diagonal(self.root.grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
+    def set_gradients(self, scale):
+        """Set the gradients of mean and root for the optimizer.
 
-    def natural_gradients(self, scale=1.0):
-        """Gradients with respect to mean and covariance, collected by the last backward pass."""
-        return tuple(scale * leaf.grad for leaf in self._leaves)
+        They are those of the objective whose gradients the leaves have collected, plus `scale` times
+        that of :meth:`kl`.
+        """
+        g_mean, g_cov = (leaf.grad for leaf in self._leaves)
+        self.mean.grad = g_mean.add_(self.mean, alpha=scale)
+        if self.root.grad is None:
+            self.root.grad = torch.empty_like(self.root)
+        grad = torch.bmm(g_cov.to(self.root.dtype), self.root, out=self.root.grad)
+        scale = scale * self.n_sharing
+        grad.mul_(2.0).add_(self.root, alpha=scale).tril_()
+        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
+        torch.diagonal(grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
@@ -85,8 +95,8 @@ class GaussianBlock(nn.Module):
         Parameters
         ----------
         gradients : pair of tensors
-            Gradients of the expected log-likelihood alone, with respect to mean (M, D) and covariance
-            (D, M, M); the divergence from the prior is dealt with in closed form.
+            Gradients of the expected log-likelihood alone, with respect to mean (M, D) and
+            covariance (D, M, M); the divergence from the prior is dealt with in closed form.
         gamma : float in (0, 1]
             1 jumps to the optimum if the likelihood is Gaussian.
 

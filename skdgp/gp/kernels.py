@@ -1,7 +1,8 @@
 """Covariance functions.
 
-A kernel object holds plain numbers. ``kernel(X, Z)`` is the matrix of covariances, ``kernel.diag(X)`` its
-diagonal, ``kernel.features(n, ...)`` a random feature map whose inner products estimate it.
+A kernel object holds plain numbers. ``kernel(X, Z)`` is the matrix of covariances,
+``kernel.diag(X)`` its diagonal, ``kernel.features(n, ...)`` a random feature map whose inner
+products estimate it.
 """
 
 import math
@@ -19,19 +20,27 @@ class _Scaled:
 
     def __init__(self, X, Z, lengthscale):
         center = Z.mean(0)  # rounding errors grow with the norms, so make them small
-        self.X, self.Z, self.lengthscale = (X - center) / lengthscale, (Z - center) / lengthscale, lengthscale
+        self.X, self.Z, self.lengthscale = (
+            (X - center) / lengthscale,
+            (Z - center) / lengthscale,
+            lengthscale,
+        )
 
     def squared_distances(self):
         norms = self.X.square().sum(1)[:, None] + self.Z.square().sum(1)
         return torch.addmm(norms, self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
 
     def backward(self, G, needed):
-        """Gradients with respect to X, Z and lengthscale, from that with respect to squared distances."""
+        """Gradients of X, Z and lengthscale, from that of the squared distances."""
         X, Z, lengthscale = self.X, self.Z, self.lengthscale
         row, col = G.sum(1), G.sum(0)
         GZ = G @ Z
         dX = ((X * row[:, None]).sub_(GZ).mul_(2.0).div_(lengthscale)) if needed[0] else None
-        dZ = ((Z * col[:, None]).addmm_(G.T, X, alpha=-1.0).mul_(2.0).div_(lengthscale)) if needed[1] else None
+        dZ = (
+            ((Z * col[:, None]).addmm_(G.T, X, alpha=-1.0).mul_(2.0).div_(lengthscale))
+            if needed[1]
+            else None
+        )
         d_lengthscale = None
         if needed[2]:
             d_log = row @ X.square() + col @ Z.square() - 2.0 * (X * GZ).sum(0)
@@ -113,13 +122,15 @@ class Kernel(Component):
         if value.ndim == 0 and self.ard:
             value = np.full(n_features, float(value))
         if value.shape not in ((), (n_features,)):
-            raise ValueError(f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
-                             f"{n_features} inputs; give one number or one for each input.")
+            raise ValueError(
+                f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
+                f"{n_features} inputs; give one number or one for each input."
+            )
         return value
 
 
 class Stationary(Kernel):
-    """Base class of kernels of the scaled distance ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
+    """Kernels of ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
 
     _positive = {"lengthscale": 0.0, "variance": 0.0}
 
@@ -131,7 +142,8 @@ class Stationary(Kernel):
 
     def bind(self, n_features):
         lengthscale = self._per_feature(
-            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale")
+            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale"
+        )
         return self.with_values(lengthscale=lengthscale)
 
     def __call__(self, X, Z):
@@ -164,11 +176,15 @@ class Stationary(Kernel):
         Returns
         -------
         phi : callable
-            Maps (..., P, n_features) to (..., P, R, c); the covariance of two rows is the mean over R of
-            the inner products over c.
+            Maps (..., P, n_features) to (..., P, R, c); the covariance of two rows is the mean over
+            R of the inner products over c.
         """
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
-        omega = omega * self._frequency_scale(n, generator, like) / _like(self.lengthscale, like)[..., None]
+        omega = (
+            omega
+            * self._frequency_scale(n, generator, like)
+            / _like(self.lengthscale, like)[..., None]
+        )
         root = _like(self.variance, like).sqrt()
 
         def phi(X):
@@ -278,9 +294,10 @@ class RationalQuadratic(Stationary):
 
 
 class ArcCosine(Kernel):
-    r"""Arc-cosine kernel of order 1, the limit of a wide layer of rectified linear units (Cho and Saul, 2009).
+    r"""Arc-cosine kernel of order 1 (Cho and Saul, 2009).
 
-    With :math:`u = (x / \ell, b)`, :math:`k = \frac{\sigma^2}{\pi} |u| |u'| (\sin t + (\pi - t) \cos t)`
+    The limit of a wide layer of rectified linear units. With :math:`u = (x / \ell, b)`,
+    :math:`k = \frac{\sigma^2}{\pi} |u| |u'| (\sin t + (\pi - t) \cos t)`
     where :math:`t` is the angle between :math:`u` and :math:`u'`. The diagonal is
     :math:`\sigma^2 |u|^2`.
 
@@ -293,6 +310,7 @@ class ArcCosine(Kernel):
     """
 
     _positive = {"lengthscale": 0.0, "variance": 0.0, "bias": 0.0}
+    _may_be_zero = ("bias",)
 
     def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True):
         self.lengthscale = lengthscale
@@ -303,7 +321,8 @@ class ArcCosine(Kernel):
 
     def bind(self, n_features):
         lengthscale = self._per_feature(
-            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale")
+            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale"
+        )
         return self.with_values(lengthscale=lengthscale)
 
     def _scaled(self, X):
@@ -343,6 +362,7 @@ class Linear(Kernel):
     """
 
     _positive = {"variance": 0.0, "bias": 0.0}
+    _may_be_zero = ("bias",)
 
     def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
         self.variance = variance
@@ -389,7 +409,9 @@ class Sum(_Pair):
         return self.left.diag(X) + self.right.diag(X)
 
     def features(self, n, n_features, generator, like):
-        left, right = (part.features(n, n_features, generator, like) for part in (self.left, self.right))
+        left, right = (
+            part.features(n, n_features, generator, like) for part in (self.left, self.right)
+        )
         return lambda X: torch.cat([left(X), right(X)], -1)
 
 
@@ -403,7 +425,9 @@ class Product(_Pair):
         return self.left.diag(X) * self.right.diag(X)
 
     def features(self, n, n_features, generator, like):
-        left, right = (part.features(n, n_features, generator, like) for part in (self.left, self.right))
+        left, right = (
+            part.features(n, n_features, generator, like) for part in (self.left, self.right)
+        )
         return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
 
 

@@ -18,24 +18,24 @@ class _SparseMoments(torch.autograd.Function):
     With :math:`A = L^{-1} K_{uf}` and :math:`Q_d = S_d - I`,
     :math:`m_d = A^T \mu_d` and :math:`v_d = k_{ff} + \mathrm{diag}(A^T Q_d A)`.
 
-    The products :math:`Q_d A` are kept: two large products per output serve value and gradient. Everything
-    of size M x M is in the dtype of `K_uu`, everything with rows in the dtype of `K_uf`.
+    The products :math:`Q_d A` are kept: two large products per output serve value and gradient.
+    Everything of size M x M is in the dtype of `K_uu`, everything with rows in the dtype of `K_uf`.
     """
 
     @staticmethod
-    def forward(ctx, K_uu, K_uf, k_ff, q_mean, q_cov, jitter):
-        D, M, _ = q_cov.shape
+    def forward(ctx, K_uu, K_uf, k_ff, q_mean, Q, jitter):
+        D, M, _ = Q.shape
         P = K_uf.shape[1]
         space = current_workspace()
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
         A = L_inv.to(K_uf.dtype) @ K_uf  # M, P
-        Q = q_cov.clone()
-        Q.diagonal(dim1=-2, dim2=-1).sub_(1.0)
-        QA = torch.mm(Q.to(A.dtype).view(D * M, M), A, out=space.take((D, M, P), A).view(D * M, P)).view(D, M, P)
+        QA = torch.mm(
+            Q.to(A.dtype).view(D * M, M), A, out=space.take((D, M, P), A).view(D * M, P)
+        ).view(D, M, P)
         mean = q_mean.to(A.dtype).T @ A  # D, P
         var = _sum_of_products(QA, A, 1, space).add_(k_ff)
         ctx.save_for_backward(L_inv, A, q_mean)
-        ctx.QA, ctx.space = QA, space
+        ctx.QA, ctx.space, ctx.Q_dtype = QA, space, Q.dtype
         return mean.T, var.T
 
     @staticmethod
@@ -50,13 +50,15 @@ class _SparseMoments(torch.autograd.Function):
         d_mean = (A @ g_mean.T).to(dtype)
         ctx.QA = space.give(QA)
         weighted = torch.mul(A, g_var[:, None], out=space.take((D, M, P), A))
-        d_cov = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(dtype)
+        dQ = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(ctx.Q_dtype)
         space.give(weighted)
         dK_uf = L_inv.to(A.dtype).T @ dA
         lower = (dA @ A.T).to(dtype).tril_()
         lower.diagonal().mul_(0.5)
-        dK_uu = -0.5 * L_inv.T @ (lower + lower.T) @ L_inv  # through A = L^{-1} K_uf and L = chol(K_uu)
-        return dK_uu, dK_uf, g_var.sum(0), d_mean, d_cov, None
+        dK_uu = (
+            -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
+        )  # through A = L^{-1} K_uf and L = chol(K_uu)
+        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
 
 
 def _sum_of_products(a, b, axis, space):
@@ -78,23 +80,37 @@ class SparseLayer(nn.Module):
     linear_mean : bool
         Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
     noise : float
-        Start of the variance that is added to each output, and not to the inducing outputs; 0 for none.
+        Start of the variance that is added to each output, and not to the inducing outputs; 0 for
+        none.
     scale : float
         Start of the roots of q(v), as a multiple of the identity.
     natural : bool
         Whether q(v) takes natural-gradient steps.
+    shared : bool
+        Whether the outputs share one covariance of q(v), and hence one variance everywhere.
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
     """
 
-    def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean=False, noise=0.0, scale=1.0,
-                 natural=False, jitter=1e-6):
+    def __init__(
+        self,
+        kernel,
+        n_inputs,
+        n_outputs,
+        n_inducing,
+        linear_mean=False,
+        noise=0.0,
+        scale=1.0,
+        natural=False,
+        shared=False,
+        jitter=1e-6,
+    ):
         super().__init__()
         self.n_outputs = n_outputs
         self.jitter = jitter
         self.kernel = Trainable(kernel)
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
-        self.q = GaussianBlock(n_inducing, n_outputs, scale, natural)
+        self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared)
         W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
         self.register_buffer("W", W)
         if noise > 0.0:
@@ -109,7 +125,7 @@ class SparseLayer(nn.Module):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
     def moments(self, H):
-        """Mean and variance of the outputs at given inputs (report, equations 3.6 and 3.7, whitened).
+        """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
 
         Parameters
         ----------
@@ -121,10 +137,11 @@ class SparseLayer(nn.Module):
         mean, var : tensors of shape (P, n_outputs)
         """
         kernel, Z = self.kernel(), self.Z
-        q_mean, q_cov = self.q.moments()
+        q_mean, Q = self.q.moments(H.dtype)
         mean, var = _SparseMoments.apply(
-            kernel(Z, Z), kernel(Z.to(H.dtype), H), kernel.diag(H), q_mean, q_cov, self.jitter)
-        return mean + self.mean_function(H), var + self.noise()
+            kernel(Z, Z), kernel(Z.to(H.dtype), H), kernel.diag(H), q_mean, Q, self.jitter
+        )
+        return mean + self.mean_function(H), (var + self.noise()).expand_as(mean)
 
     def function(self, n_functions, n_features, generator):
         """Draws of functions by pathwise conditioning (Wilson et al., 2020).
@@ -147,18 +164,19 @@ class SparseLayer(nn.Module):
         M, n_inputs = Z.shape
         D = self.n_outputs
         phi = kernel.features((n_functions, n_features), n_inputs, generator, Z)
-        basis = phi(Z.expand(n_functions, M, n_inputs)) / math.sqrt(n_features)  # F, M, R, c
-        w = normal((n_functions, *basis.shape[2:], D), generator, Z)
+        basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
+        w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
         L = cholesky(kernel(Z, Z), self.jitter)
-        v = self.q.mean + torch.einsum("dmk,fkd->fmd", self.q.root, normal((n_functions, M, D), generator, Z))
+        xi = normal((n_functions, D, M, 1), generator, Z)
+        v = self.q.mean + (self.q.root.double() @ xi)[..., 0].mT  # F, M, D
         nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
-        prior = torch.einsum("fmrc,frcd->fmd", basis, w) + nugget
+        prior = basis @ w + nugget
         update = torch.linalg.solve_triangular(L, prior, upper=False)
         update = torch.linalg.solve_triangular(L.T, v - update, upper=True)  # F, M, D
 
         def f(H):
             F, P, _ = H.shape
-            out = torch.einsum("fprc,frcd->fpd", phi(H) / math.sqrt(n_features), w)
+            out = phi(H).flatten(-2) @ w
             out = out + kernel(H.reshape(F * P, -1), Z).view(F, P, M) @ update
             return out + self.mean_function(H)
 

@@ -6,8 +6,9 @@ import numpy as np
 def linear_map(A, n_outputs, weights=None):
     """Matrix of the linear mean function between two widths.
 
-    The identity for equal widths, the identity padded with zeros for a wider output, and the leading
-    right-singular vectors of `A`, not centered, for a narrower one (Salimbeni and Deisenroth, 2017).
+    The identity for equal widths, the identity padded with zeros for a wider output, and the
+    leading right-singular vectors of `A`, not centered, for a narrower one (Salimbeni and
+    Deisenroth, 2017).
 
     Parameters
     ----------

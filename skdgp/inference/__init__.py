@@ -24,4 +24,6 @@ def as_scheme(inference):
         if inference not in SCHEMES:
             raise ValueError(f"Unknown inference {inference!r}; the names are {sorted(SCHEMES)}.")
         return SCHEMES[inference]()
-    raise TypeError(f"inference must be a string or an object of skdgp.inference; got {inference!r}.")
+    raise TypeError(
+        f"inference must be a string or an object of skdgp.inference; got {inference!r}."
+    )

@@ -7,6 +7,10 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+#: Numbers of kernels and likelihoods live on a log scale, are few, and have far to go: they take
+#: larger steps of Adam than inducing inputs and posteriors.
+_NUMBERS = 6.0
+
 
 @dataclass
 class Architecture:
@@ -59,8 +63,8 @@ class Scheme(BaseEstimator):
     Attributes
     ----------
     uses : frozenset of str
-        The constructor arguments of the estimators that mean something to this scheme, beyond those that
-        every scheme understands.
+        The constructor arguments of the estimators that mean something to this scheme, beyond those
+        that every scheme understands.
     """
 
     uses = frozenset()
@@ -106,7 +110,20 @@ class Scheme(BaseEstimator):
 
 
 class Model(nn.Module):
-    """What a scheme builds. All randomness comes in through arguments; no global seed is read or set."""
+    """What a scheme builds.
+
+    All randomness comes in through arguments; no global seed is read or set.
+    """
+
+    def prepare(self, learning_rate, dtype):
+        """Called once before training.
+
+        Parameters
+        ----------
+        learning_rate : float
+        dtype : torch.dtype
+            Precision of the inputs that :meth:`step` will get, and of the large products.
+        """
 
     def step(self, batch, generator, rate=1.0):
         """One update.
@@ -130,7 +147,9 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def predictive(self, X, draws):
-        """The latent mixture, one Gaussian for each draw; given the draws, rows do not see each other.
+        """The latent mixture, one Gaussian for each draw.
+
+        Given the draws, rows do not see each other.
 
         Parameters
         ----------
@@ -145,7 +164,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def functions(self, n, generator, n_features):
-        """`n` draws of the latent functions, each consistent over all rows that it is ever asked for.
+        """`n` draws of the latent functions, each consistent over all rows ever asked for.
 
         Parameters
         ----------
@@ -157,18 +176,21 @@ class Model(nn.Module):
         Returns
         -------
         f : callable
-            ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a generator as `noise`,
-            the noise of hidden layers is drawn afresh for every row; without it, there is none.
+            ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
+            generator as `noise`, the noise of hidden layers is drawn afresh for every row; without
+            it, there is none.
         """
         raise NotImplementedError
 
     def divergence(self):
-        """What a lower bound on the log evidence subtracts from the expected log-likelihood; None if there is none."""
+        """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
 
     def state(self):
         """Everything that prediction needs, as a dict of numpy arrays."""
-        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()}
+        return {
+            name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()
+        }
 
     def load_state(self, arrays):
         """The inverse of :meth:`state`."""
@@ -185,20 +207,18 @@ class Model(nn.Module):
 class GradientModel(Model):
     """A model that is trained by Adam, and by natural gradients for the blocks that it names.
 
-    A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their difference
-    to the divergences of the blocks, and one backward pass serves both kinds of step.
+    A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their
+    difference to the divergences of the blocks, and one backward pass serves both kinds of step.
 
     Parameters
     ----------
-    learning_rate : float
-        Of Adam.
     natural_step : float
         Step size of the natural gradients, reached after five steps.
     """
 
-    def __init__(self, learning_rate=0.01, natural_step=0.1):
+    def __init__(self, natural_step=0.1):
         super().__init__()
-        self.learning_rate = learning_rate
+        self.learning_rate = 0.01
         self.natural_step = natural_step
         self._n_steps = 0
         self._optimizer = None
@@ -216,7 +236,8 @@ class GradientModel(Model):
 
     def step(self, batch, generator, rate=1.0):
         optimizer = self._adam()
-        optimizer.zero_grad(set_to_none=True)
+        for parameter in self._in_graph:
+            parameter.grad = None
         loss = -self.expected_log_likelihood(batch, generator) / batch.total
         loss.backward()
         value = float(loss.detach() + self.divergence() / batch.total)
@@ -226,28 +247,43 @@ class GradientModel(Model):
         gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self._n_steps - 3.0)
         for block in self.blocks():
             if not block.natural:
-                block.add_kl_gradient(1.0 / batch.total)
+                block.set_gradients(1.0 / batch.total)
                 continue
-            gradients = block.natural_gradients(-batch.total)
+            gradients = block.collected_gradients(-batch.total)
             size = gamma
             while not block.natural_step(gradients, size) and size > 1e-3 * gamma:
                 size *= 0.5
         for group in optimizer.param_groups:
-            group["lr"] = rate * self.learning_rate
+            group["lr"] = rate * self.learning_rate * group["factor"]
         optimizer.step()
         self._n_steps += 1
         return value
 
+    def prepare(self, learning_rate, dtype):
+        self.learning_rate = learning_rate
+        for block in self.blocks():
+            if not block.natural:
+                block.root.data = block.root.data.to(dtype)
+
     def _adam(self):
         if self._optimizer is None:
             trained = [p for p in self.parameters() if p.requires_grad]
-            self._optimizer = torch.optim.Adam(trained, lr=self.learning_rate, fused=True)
+            in_blocks = {id(p) for block in self.blocks() for p in block.parameters()}
+            self._in_graph = [p for p in trained if id(p) not in in_blocks]
+            numbers = {id(p) for name, p in self.named_parameters() if "log_" in name}
+            groups = [
+                {"params": [p for p in trained if id(p) not in numbers], "factor": 1.0},
+                {"params": [p for p in trained if id(p) in numbers], "factor": _NUMBERS},
+            ]
+            self._optimizer = torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
         return self._optimizer
 
     def training_state(self):
         arrays = {"n_steps": torch.tensor(self._n_steps).numpy()}
         for i, slots in self._adam().state_dict()["state"].items():
-            arrays.update({f"{i}.{name}": value.cpu().numpy().copy() for name, value in slots.items()})
+            arrays.update(
+                {f"{i}.{name}": value.cpu().numpy().copy() for name, value in slots.items()}
+            )
         return arrays
 
     def load_training_state(self, arrays):
@@ -256,7 +292,8 @@ class GradientModel(Model):
         for key, value in arrays.items():
             if key != "n_steps":
                 i, name = key.split(".")
-                state.setdefault(int(i), {})[name] = torch.as_tensor(value)
+                slots = state.setdefault(int(i), {})
+                slots[name] = torch.tensor(value)  # a copy: Adam writes into it
         optimizer = self._adam()
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

@@ -1,4 +1,4 @@
-"""Doubly stochastic variational inference, with a posterior that factorizes over layers and outputs."""
+"""Doubly stochastic variational inference with a mean-field posterior."""
 
 import numpy as np
 import torch
@@ -13,31 +13,38 @@ from .base import GradientModel, Scheme
 class DSVI(Scheme):
     """Doubly stochastic variational inference (Salimbeni and Deisenroth, 2017).
 
-    Every layer is a sparse Gaussian process with a Gaussian posterior over its whitened inducing variables.
-    The bound is estimated from minibatches and from draws that are propagated through the layers; the last
-    layer is integrated by the likelihood.
+    Every layer is a sparse Gaussian process with a Gaussian posterior over its whitened inducing
+    variables. The bound is estimated from minibatches and from draws that are propagated through
+    the layers; the last layer is integrated by the likelihood.
 
     Parameters
     ----------
     n_draws : int, default=1
         Draws for each row and step in training.
+    shared_covariance : bool, default=True
+        Whether the units of a hidden layer share one posterior covariance of their inducing
+        variables; their means differ in any case. A step of a wide layer then costs no more than
+        that of a single unit. The published scheme has separate covariances.
     inner_noise : float, default=1e-5
-        Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none. In units of the
-        standardized inputs.
+        Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
+        In units of the standardized inputs.
     inner_scale : float, default=1e-5
         Start of the posterior standard deviations of hidden layers, relative to the prior's.
     natural_gradient : {"last", "all", "none"}, default="last"
-        The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of Adam's.
+        The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
+        Adam's.
+        With ``"all"``, covariances are separate.
     natural_step : float, default=0.1
-        Their step size; with 1, one layer, a Gaussian likelihood and full batches, a single step is exact.
+        Their step size, approached over the first five steps. A step of size 1 is exact for one
+        layer, a Gaussian likelihood and full batches.
 
     References
     ----------
-    H. Salimbeni and M. Deisenroth (2017). Doubly stochastic variational inference for deep Gaussian processes.
-    Advances in Neural Information Processing Systems 30.
+    H. Salimbeni and M. Deisenroth (2017). Doubly stochastic variational inference for deep Gaussian
+    processes. Advances in Neural Information Processing Systems 30.
 
-    H. Salimbeni, S. Eleftheriadis and J. Hensman (2018). Natural gradients in practice: non-conjugate
-    variational inference in Gaussian process models. AISTATS 21.
+    H. Salimbeni, S. Eleftheriadis and J. Hensman (2018). Natural gradients in practice:
+    non-conjugate variational inference in Gaussian process models. AISTATS 21.
 
     Examples
     --------
@@ -48,8 +55,17 @@ class DSVI(Scheme):
 
     uses = frozenset({"n_inducing", "mean", "learning_rate"})
 
-    def __init__(self, n_draws=1, inner_noise=1e-5, inner_scale=1e-5, natural_gradient="last", natural_step=0.1):
+    def __init__(
+        self,
+        n_draws=1,
+        shared_covariance=True,
+        inner_noise=1e-5,
+        inner_scale=1e-5,
+        natural_gradient="last",
+        natural_step=0.1,
+    ):
         self.n_draws = n_draws
+        self.shared_covariance = shared_covariance
         self.inner_noise = inner_noise
         self.inner_scale = inner_scale
         self.natural_gradient = natural_gradient
@@ -63,33 +79,44 @@ class DSVI(Scheme):
         if self.inner_scale <= 0.0:
             raise ValueError(f"inner_scale of DSVI must be positive; got {self.inner_scale}.")
         if self.natural_gradient not in ("last", "all", "none"):
-            raise ValueError("natural_gradient of DSVI must be 'last', 'all' or 'none'; got "
-                             f"{self.natural_gradient!r}.")
+            raise ValueError(
+                "natural_gradient of DSVI must be 'last', 'all' or 'none'; got "
+                f"{self.natural_gradient!r}."
+            )
         if not 0.0 < self.natural_step <= 1.0:
             raise ValueError(f"natural_step of DSVI must lie in (0, 1]; got {self.natural_step}.")
 
     def build(self, architecture, likelihood):
-        return DeepSparseGP(architecture, likelihood, **self.get_params(deep=False))
+        return DeepSparseGP(architecture, likelihood, self)
 
 
 class DeepSparseGP(GradientModel):
     """The model that :class:`DSVI` builds."""
 
-    def __init__(self, architecture, likelihood, n_draws, inner_noise, inner_scale, natural_gradient, natural_step):
-        super().__init__(natural_step=natural_step)
-        self.n_draws = n_draws
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(natural_step=scheme.natural_step)
+        self.n_draws = scheme.n_draws
         self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
         outputs = (*architecture.widths, architecture.n_latents)
         self.layers = nn.ModuleList()
         for i, n_inputs in enumerate(architecture.layer_inputs()):
             last = i == len(outputs) - 1
-            self.layers.append(SparseLayer(
-                architecture.kernels[i], n_inputs, outputs[i], architecture.n_inducing,
+            natural = scheme.natural_gradient == "all" or (
+                scheme.natural_gradient == "last" and last
+            )
+            layer = SparseLayer(
+                architecture.kernels[i],
+                n_inputs,
+                outputs[i],
+                architecture.n_inducing,
                 linear_mean=architecture.linear_mean and not last,
-                noise=0.0 if last else inner_noise,
-                scale=1.0 if last else inner_scale,
-                natural=natural_gradient == "all" or (natural_gradient == "last" and last)))
+                noise=0.0 if last else scheme.inner_noise,
+                scale=1.0 if last else scheme.inner_scale,
+                natural=natural,
+                shared=scheme.shared_covariance and not last and not natural,
+            )
+            self.layers.append(layer)
 
     def blocks(self):
         return [layer.q for layer in self.layers]
@@ -123,8 +150,10 @@ class DeepSparseGP(GradientModel):
         return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
 
     def expected_log_likelihood(self, batch, generator):
-        eps = [normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
-               for layer in self.layers[:-1]]
+        eps = [
+            normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
+            for layer in self.layers[:-1]
+        ]
         mean, var = self.propagate(batch.X, eps)
         ell = self.likelihood().expected_log_prob(batch.y, mean.double(), var.double())  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()

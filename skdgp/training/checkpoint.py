@@ -16,8 +16,8 @@ class Checkpoint:
     Parameters
     ----------
     path : str or path-like
-        A file, or an existing directory in which every fit keeps a file of its own, as in a search over many
-        candidates.
+        A file, or an existing directory in which every fit keeps a file of its own, as in a search
+        over many candidates.
     n_steps : int or None, default=100
         Save after so many steps.
     n_seconds : float or None, default=None
@@ -75,7 +75,12 @@ class CheckpointFile:
 
     def save(self, arrays, numbers, finished):
         """Replace the file in one atomic move."""
-        header = {"format": _FORMAT, "fingerprint": self.fingerprint, "finished": bool(finished), "numbers": numbers}
+        header = {
+            "format": _FORMAT,
+            "fingerprint": self.fingerprint,
+            "finished": bool(finished),
+            "numbers": numbers,
+        }
         header = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         part = f"{self.path}.{os.getpid()}.part"
         try:
@@ -105,10 +110,14 @@ class CheckpointFile:
                 arrays = dict(archive)
             header = json.loads(arrays.pop("__header__").tobytes())
         except Exception as error:
-            raise ValueError(f"{self.path} is not a checkpoint of skdgp; move it away, or choose another path.") from error
+            raise ValueError(
+                f"{self.path} is not a checkpoint of skdgp; move it away, or choose another path."
+            ) from error
         if header["format"] != _FORMAT or header["fingerprint"] != self.fingerprint:
-            raise ValueError(f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
-                             "or choose another path.")
+            raise ValueError(
+                f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
+                "or choose another path."
+            )
         self._last_step = header["numbers"]["n_iter"]
         return arrays, header["numbers"]
 

@@ -13,8 +13,8 @@ METHODS = ("kmeans", "random")
 def start(model, X, weights, method, rng):
     """Place inducing inputs, and set the mean functions of hidden layers.
 
-    The inducing inputs of the first layer are centers of the rows; those of later layers are the same
-    centers, pushed through the mean functions (report, equation 3.12).
+    The inducing inputs of the first layer are centers of the rows; those of later layers are the
+    same centers, pushed through the mean functions (report, equation 3.12).
 
     Parameters
     ----------
@@ -29,28 +29,28 @@ def start(model, X, weights, method, rng):
     """
     M = len(model.layers[0].Z)
     Z = centers(X, weights, M, method, rng)
-    A = X
+    A, Z_first = X, Z
     with torch.no_grad():
         for i, layer in enumerate(model.layers):
             n_hidden = A.shape[1]
             inputs = np.hstack([Z, Z_first]) if i and model.input_connected else Z
             layer.Z.copy_(torch.as_tensor(inputs))
-            if i == 0:
-                Z_first = Z
             if i == len(model.layers) - 1:
                 break
             W = linear_map(A, layer.n_outputs, weights)
             A, Z = A @ W, Z @ W
             if layer.W is not None:
-                layer.W.zero_()
-                layer.W[:n_hidden].copy_(torch.as_tensor(W))  # fed-forward inputs have no mean of their own
+                layer.W.zero_()  # which leaves fed-forward inputs without a mean of their own
+                layer.W[:n_hidden].copy_(torch.as_tensor(W))
 
 
 def centers(X, weights, n_centers, method, rng):
     """`n_centers` distinct points that represent the rows of `X`."""
     if len(X) <= n_centers:
         extra = n_centers - len(X)
-        return np.vstack([X, X[rng.randint(len(X), size=extra)] + 0.1 * rng.standard_normal((extra, X.shape[1]))])
+        return np.vstack(
+            [X, X[rng.randint(len(X), size=extra)] + 0.1 * rng.standard_normal((extra, X.shape[1]))]
+        )
     if method == "random":
         return X[rng.choice(len(X), n_centers, replace=False, p=weights / weights.sum())]
     with threadpool_limits(1):  # the order of sums over threads would change the result

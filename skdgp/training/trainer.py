@@ -1,4 +1,4 @@
-"""The training loop: steps, clock, schedule, validation, callbacks, checkpoints, and stepping back."""
+"""The training loop."""
 
 import math
 import time
@@ -40,8 +40,8 @@ class Trainer:
     max_time : float or None
         Seconds, counted over interruptions; the schedule follows whichever budget is spent sooner.
     tol : float
-        Smallest change of the score, or of the loss averaged over a block of 50 steps, that counts as progress;
-        0 for no test.
+        Smallest change of the score, or of the loss averaged over a block of 50 steps, that counts
+        as progress; 0 for no test.
     patience : int
         Number of blocks without progress after which training stops.
     validate : callable or None
@@ -63,8 +63,22 @@ class Trainer:
         Steps made.
     """
 
-    def __init__(self, model, rows, generator, *, max_iter, max_time=None, tol=0.0, patience=10, validate=None,
-                 on_block=None, checkpoint=None, decay=True, verbose=0):
+    def __init__(
+        self,
+        model,
+        rows,
+        generator,
+        *,
+        max_iter,
+        max_time=None,
+        tol=0.0,
+        patience=10,
+        validate=None,
+        on_block=None,
+        checkpoint=None,
+        decay=True,
+        verbose=0,
+    ):
         self.model = model
         self.rows = rows
         self.generator = generator
@@ -88,7 +102,7 @@ class Trainer:
         self._elapsed = 0.0
 
     def run(self):
-        """Train until a budget is spent or a test stops it, and leave the best state in the model."""
+        """Train until a budget is spent or a test stops it; the best state stays."""
         if self.checkpoint is not None:
             self._resume()
         start = time.monotonic() - self._elapsed
@@ -107,16 +121,23 @@ class Trainer:
                         self.checkpoint.save(*self._everything(), finished=stop)
         except KeyboardInterrupt:
             self._back()
-            warnings.warn(f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
-                          ConvergenceWarning, stacklevel=2)
+            warnings.warn(
+                f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         if self._best_state is not None:
             self.model.load_state(self._best_state)
         return self
 
     def _spent(self, elapsed):
         if self.max_time is not None and elapsed >= self.max_time and self.n_iter > 0:
-            warnings.warn(f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
-                          f"{self.max_time} seconds have passed.", ConvergenceWarning, stacklevel=3)
+            warnings.warn(
+                f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
+                f"{self.max_time} seconds have passed.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
             return True
         return self.n_iter >= self.max_iter or self._failures >= _MAX_FAILURES
 
@@ -126,7 +147,9 @@ class Trainer:
             progress = max(progress, self._elapsed / self.max_time)
         state = self._capture() if self.n_iter % BLOCK == 0 else None
         try:
-            loss = self.model.step(self.rows.batch(self.n_iter), self.generator, self._shrink * schedule(progress))
+            loss = self.model.step(
+                self.rows.batch(self.n_iter), self.generator, self._shrink * schedule(progress)
+            )
         except torch.linalg.LinAlgError:
             loss = math.nan
         self.n_iter += 1
@@ -140,12 +163,18 @@ class Trainer:
         self._failures += 1
         self.loss_curve.append(self.loss_curve[-1] if self.loss_curve else math.inf)
         if self._failures == 1:
-            warnings.warn("The loss was not finite; training stepped back to the last good state and goes on with half "
-                          "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
-                          ConvergenceWarning, stacklevel=4)
+            warnings.warn(
+                "The loss was not finite; training stepped back to the last good state and goes on with half "
+                "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
         if self._failures == _MAX_FAILURES:
-            warnings.warn("The loss was not finite again and again; training ended early, with the last good state.",
-                          ConvergenceWarning, stacklevel=4)
+            warnings.warn(
+                "The loss was not finite again and again; training ended early, with the last good state.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _look(self):
         """Judge the progress once a block; True to stop."""
@@ -155,9 +184,11 @@ class Trainer:
             score = self.validate()
             self.validation_scores.append(score)
         if self.verbose:
-            print(f"step {self.n_iter}/{self.max_iter}  loss {recent[-1]:.4f}"
-                  + (f"  validation {score:.4f}" if self.validate is not None else "")
-                  + f"  {self._elapsed:.1f} s")
+            print(
+                f"step {self.n_iter}/{self.max_iter}  loss {recent[-1]:.4f}"
+                + (f"  validation {score:.4f}" if self.validate is not None else "")
+                + f"  {self._elapsed:.1f} s"
+            )
         self._stalled = 0 if score > self._best_score + self.tol else self._stalled + 1
         if score > self._best_score:
             self._best_score = score
@@ -184,9 +215,19 @@ class Trainer:
         arrays.update({f"model/{k}": v for k, v in self._good[0].items()})
         arrays.update({f"training/{k}": v for k, v in self._good[1].items()})
         arrays.update({f"best/{k}": v for k, v in (self._best_state or {}).items()})
-        numbers = {name: getattr(self, name) for name in (
-            "loss_curve", "validation_scores", "n_iter", "_shrink", "_failures", "_stalled", "_best_score",
-            "_elapsed")}
+        numbers = {
+            name: getattr(self, name)
+            for name in (
+                "loss_curve",
+                "validation_scores",
+                "n_iter",
+                "_shrink",
+                "_failures",
+                "_stalled",
+                "_best_score",
+                "_elapsed",
+            )
+        }
         return arrays, numbers
 
     def _resume(self):

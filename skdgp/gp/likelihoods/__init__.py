@@ -17,8 +17,19 @@ CLASSIFICATION = {
     "robustmax": RobustMax,
 }
 
-__all__ = ["Bernoulli", "Gaussian", "HeteroscedasticGaussian", "Likelihood", "Poisson", "RobustMax", "Softmax",
-           "StudentT", "CLASSIFICATION", "REGRESSION", "as_likelihood"]
+__all__ = [
+    "Bernoulli",
+    "Gaussian",
+    "HeteroscedasticGaussian",
+    "Likelihood",
+    "Poisson",
+    "RobustMax",
+    "Softmax",
+    "StudentT",
+    "CLASSIFICATION",
+    "REGRESSION",
+    "as_likelihood",
+]
 
 
 def as_likelihood(likelihood, by_name):
@@ -32,9 +43,13 @@ def as_likelihood(likelihood, by_name):
     """
     if isinstance(likelihood, str):
         if likelihood not in by_name:
-            raise ValueError(f"Unknown likelihood {likelihood!r}; the names are {sorted(by_name)} and 'auto'.")
+            raise ValueError(
+                f"Unknown likelihood {likelihood!r}; the names are {sorted(by_name)} and 'auto'."
+            )
         return by_name[likelihood]()
     kinds = tuple(kind for kind in by_name.values() if isinstance(kind, type))
     if not isinstance(likelihood, kinds):
-        raise ValueError(f"{likelihood!r} is not a likelihood for this estimator; the names are {sorted(by_name)}.")
+        raise ValueError(
+            f"{likelihood!r} is not a likelihood for this estimator; the names are {sorted(by_name)}."
+        )
     return likelihood

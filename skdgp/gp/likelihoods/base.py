@@ -10,9 +10,9 @@ from ..component import Component
 class Likelihood(Component):
     """Base class of the likelihoods.
 
-    Targets `y` have shape (n, k), or (n, 1) with class indices. Latent moments `m` and `v`, and latent
-    values `f`, have shape (..., n, n_latents(k)). What concerns whole rows is summed over the k outputs and
-    has shape (..., n); what concerns single outputs has shape (..., n, k).
+    Targets `y` have shape (n, k), or (n, 1) with class indices. Latent moments `m` and `v`, and
+    latent values `f`, have shape (..., n, n_latents(k)). What concerns whole rows is summed over
+    the k outputs and has shape (..., n); what concerns single outputs has shape (..., n, k).
     """
 
     #: whether the estimator standardizes the target
@@ -50,16 +50,19 @@ class Likelihood(Component):
             else:
                 value = np.asarray(value, dtype=np.float64)
                 if value.shape not in ((), (k,)):
-                    raise ValueError(f"{name} of {type(self).__name__} has shape {value.shape}, but there are {k} "
-                                     "outputs; give one number or one for each output.")
+                    raise ValueError(
+                        f"{name} of {type(self).__name__} has shape {value.shape}, but there are {k} "
+                        "outputs; give one number or one for each output."
+                    )
                 value = value / scale ** self._units.get(name, 0)
             numbers[name] = np.broadcast_to(value, (k,)).copy()
         return self.with_values(**numbers)
 
     def in_units(self, scale):
         """The fitted numbers in the user's units; the inverse of what :meth:`bind` does."""
-        return self.with_values(**{
-            name: getattr(self, name) * scale**power for name, power in self._units.items()})
+        return self.with_values(
+            **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
+        )
 
     def _default(self, name, y, weights):
         return self._defaults[name]
@@ -73,7 +76,10 @@ class Likelihood(Component):
         raise NotImplementedError
 
     def log_partition(self, y, m, v, alpha=1.0):
-        """``log E p(y | f)^alpha`` for ``f ~ N(m, v)``, shape (..., n); the predictive density at alpha = 1."""
+        """``log E p(y | f)^alpha`` for ``f ~ N(m, v)``, shape (..., n).
+
+        At alpha = 1 the predictive log-density.
+        """
         raise NotImplementedError
 
     def sample(self, f, generator):

@@ -24,7 +24,9 @@ class _Classification(Likelihood):
     def sample(self, f, generator):
         logp = self.log_probabilities(f, torch.zeros_like(f))
         cumulative = logp.exp().cumsum(-1)
-        u = torch.rand(f.shape[:-1], generator=generator, dtype=f.dtype, device=generator.device).to(f.device)
+        u = torch.rand(
+            f.shape[:-1], generator=generator, dtype=f.dtype, device=generator.device
+        ).to(f.device)
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
@@ -43,15 +45,21 @@ class Bernoulli(_Classification, OneLatent):
         if self.link not in ("probit", "logit"):
             raise ValueError(f"link of Bernoulli must be 'probit' or 'logit'; got {self.link!r}.")
         if n_classes != 2:
-            raise ValueError(f"The Bernoulli likelihood is for two classes, but y has {n_classes}; use 'softmax' or "
-                             "'robustmax'.")
+            raise ValueError(
+                f"The Bernoulli likelihood is for two classes, but y has {n_classes}; use 'softmax' or "
+                "'robustmax'."
+            )
 
     def n_latents(self, n_classes):
         return 1
 
     def log_density(self, y, f):
         f = (2.0 * y - 1.0) * f
-        return torch.special.log_ndtr(f) if self.link == "probit" else torch.nn.functional.logsigmoid(f)
+        return (
+            torch.special.log_ndtr(f)
+            if self.link == "probit"
+            else torch.nn.functional.logsigmoid(f)
+        )
 
     def log_partition(self, y, m, v, alpha=1.0):
         if self.link == "probit" and alpha == 1.0:
@@ -59,7 +67,9 @@ class Bernoulli(_Classification, OneLatent):
         return super().log_partition(y, m, v, alpha)
 
     def log_probabilities(self, m, v):
-        return torch.stack([self.log_partition(torch.full_like(m, c), m, v) for c in (0.0, 1.0)], -1)
+        return torch.stack(
+            [self.log_partition(torch.full_like(m, c), m, v) for c in (0.0, 1.0)], -1
+        )
 
 
 class Softmax(_Classification):
@@ -68,16 +78,16 @@ class Softmax(_Classification):
     Parameters
     ----------
     n_nodes : int
-        Points of the integration over the latent values: a Gauss-Hermite grid for few classes, a fixed Sobol
-        sequence for many.
+        Points of the integration over the latent values: a Gauss-Hermite grid for few classes, a
+        fixed Sobol sequence for many.
     """
 
-    def __init__(self, n_nodes=32):
+    def __init__(self, n_nodes=64):
         self.n_nodes = n_nodes
 
     def check_n_classes(self, n_classes):
-        if self.n_nodes < 1:
-            raise ValueError(f"n_nodes of Softmax must be at least 1; got {self.n_nodes}.")
+        if self.n_nodes < 2:
+            raise ValueError(f"n_nodes of Softmax must be at least 2; got {self.n_nodes}.")
 
     def n_latents(self, n_classes):
         return n_classes
@@ -104,7 +114,7 @@ class Softmax(_Classification):
 
 
 class RobustMax(_Classification):
-    r"""Several classes: the largest latent value wins, but for a share :math:`\varepsilon` of wrong labels.
+    r"""Several classes: the largest latent value wins, but for some wrong labels.
 
     Parameters
     ----------
@@ -130,9 +140,12 @@ class RobustMax(_Classification):
         nodes, log_weights = gauss_hermite(self.n_nodes, m)
         shape = (-1,) + (1,) * (m.ndim - 1)
         x = _pick(m, y) + _pick(v, y).clamp_min(_TINY).sqrt() * nodes.view(shape)  # nodes, ..., n
-        log_cdf = torch.special.log_ndtr((x[..., None] - m) / v.clamp_min(_TINY).sqrt())
+        z = (x[..., None] - m) / v.clamp_min(_TINY).sqrt()
+        log_cdf = torch.special.log_ndtr(z.clamp_min(-1e6))  # beyond, its derivative is lost
         own = torch.nn.functional.one_hot(y[..., 0].long(), m.shape[-1]).bool()
-        return torch.logsumexp(log_weights.view(shape) + log_cdf.masked_fill(own, 0.0).sum(-1), 0).clamp_max(0.0)
+        return torch.logsumexp(
+            log_weights.view(shape) + log_cdf.masked_fill(own, 0.0).sum(-1), 0
+        ).clamp_max(0.0)
 
     def _levels(self, m):
         return math.log1p(-self.epsilon), math.log(self.epsilon / (m.shape[-1] - 1))
@@ -153,8 +166,9 @@ class RobustMax(_Classification):
     def log_probabilities(self, m, v):
         right, wrong = self._levels(m)
         like = m[..., :1]
-        win = torch.stack([
-            self._log_win(torch.full_like(like, c), m, v).exp() for c in range(m.shape[-1])], -1)
+        win = torch.stack(
+            [self._log_win(torch.full_like(like, c), m, v).exp() for c in range(m.shape[-1])], -1
+        )
         win = win / win.sum(-1, keepdim=True)
         return torch.log(math.exp(wrong) + win * (math.exp(right) - math.exp(wrong)))
 

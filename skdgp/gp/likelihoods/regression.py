@@ -11,6 +11,8 @@ from ..kernels import _like
 from .base import Likelihood, OneLatent, split
 
 _LOG_2PI = math.log(2.0 * math.pi)
+_LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
+_NEWTON = 30  #: iterations, from a start where they converge monotonically
 
 
 def _log_normal(y, mean, var):
@@ -60,7 +62,8 @@ class Gaussian(GaussianMixture, OneLatent):
     Parameters
     ----------
     variance : float, array of shape (n_outputs,) or None
-        Starting value, in squared units of the target. None stands for a twentieth of the target's variance.
+        Starting value, in squared units of the target. None stands for a twentieth of the target's
+        variance.
     trainable : bool
         Whether training changes the variance.
 
@@ -91,8 +94,11 @@ class Gaussian(GaussianMixture, OneLatent):
     def log_partition(self, y, m, v, alpha=1.0):
         variance = _like(self.variance, m)
         spread = alpha * v / variance
-        log_z = -0.5 * (alpha * (_LOG_2PI + variance.log()) + torch.log1p(spread)
-                        + alpha * (y - m).square() / (variance * (1.0 + spread)))
+        log_z = -0.5 * (
+            alpha * (_LOG_2PI + variance.log())
+            + torch.log1p(spread)
+            + alpha * (y - m).square() / (variance * (1.0 + spread))
+        )
         return log_z.sum(-1)
 
     def components(self, m, v):
@@ -110,13 +116,13 @@ class HeteroscedasticGaussian(GaussianMixture):
     Parameters
     ----------
     variance : float, array of shape (n_outputs,) or None
-        Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a twentieth of the
-        target's variance.
+        Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a
+        twentieth of the target's variance.
     trainable : bool
         Whether training changes :math:`\sigma^2`.
     """
 
-    n_nodes = 20
+    n_nodes = 24
     _positive = {"variance": 1e-6}
     _units = {"variance": 2}
     _defaults = {"variance": 0.05}
@@ -136,12 +142,15 @@ class HeteroscedasticGaussian(GaussianMixture):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         variance = _like(self.variance, m)
         precision = torch.exp(-m_g + 0.5 * v_g) / variance
-        return (-0.5 * (_LOG_2PI + variance.log() + m_g + precision * ((y - m_f).square() + v_f))).sum(-1)
+        return (
+            -0.5 * (_LOG_2PI + variance.log() + m_g + precision * ((y - m_f).square() + v_f))
+        ).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
         nodes, log_weights = gauss_hermite(self.n_nodes, m_g)
         shape = (-1,) + (1,) * m_g.ndim
-        noise = _like(self.variance, m_g) * torch.exp(m_g + v_g.sqrt() * nodes.view(shape))
+        g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
+        noise = _like(self.variance, m_g) * g.exp()
         return log_weights.view(shape), noise
 
     def components(self, m, v):
@@ -170,8 +179,8 @@ class StudentT(GaussianMixture, OneLatent):
     df : float
         Starting value of the degrees of freedom, larger than 2 so that the variance exists.
     scale : float, array of shape (n_outputs,) or None
-        Starting value of the scale, in units of the target. None stands for a fifth of the target's standard
-        deviation.
+        Starting value of the scale, in units of the target. None stands for a fifth of the target's
+        standard deviation.
     trainable : bool
         Whether training changes both.
     """
@@ -188,14 +197,20 @@ class StudentT(GaussianMixture, OneLatent):
 
     def log_density(self, y, f):
         df, scale = _like(self.df, f), _like(self.scale, f)
-        constant = torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * torch.log(math.pi * df)
-        return constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(((y - f) / scale).square() / df)
+        constant = (
+            torch.lgamma(0.5 * (df + 1.0)) - torch.lgamma(0.5 * df) - 0.5 * torch.log(math.pi * df)
+        )
+        return (
+            constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(((y - f) / scale).square() / df)
+        )
 
     def components(self, m, v):
-        # y | f is a mixture of N(f, scale^2 / l) over l ~ Gamma(df / 2, df / 2). The trapezoidal rule in
-        # log(l) converges exponentially, here to 1e-8, and reaches tails of 1e5 scales.
+        # y | f is a mixture of N(f, scale^2 / l) over l ~ Gamma(df / 2, df / 2). The trapezoidal
+        # rule in log(l) converges exponentially, and reaches tails of 1e4 scales.
         df, scale = _like(self.df, m), _like(self.scale, m)
-        log_l = torch.arange(-24.0, 4.0, 0.4, dtype=m.dtype, device=m.device).view((-1,) + (1,) * m.ndim)
+        log_l = torch.arange(-24.0, 4.0, 0.4, dtype=m.dtype, device=m.device)
+        spread = (8.0 / df.detach()).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
+        log_l = log_l.view((-1,) + (1,) * m.ndim) * spread
         log_weights = 0.5 * df * (log_l - log_l.exp())
         log_weights = log_weights - torch.logsumexp(log_weights, 0)
         variances = v + scale.square() * torch.exp(-log_l)
@@ -231,7 +246,9 @@ class Poisson(OneLatent):
 
     def check_target(self, y):
         if (y < 0).any():
-            raise ValueError("Some values of y are negative, but the Poisson likelihood is for counts.")
+            raise ValueError(
+                "Some values of y are negative, but the Poisson likelihood is for counts."
+            )
 
     def _default(self, name, y, weights):
         return np.maximum(np.average(y, axis=0, weights=weights), 1e-3)
@@ -242,11 +259,33 @@ class Poisson(OneLatent):
 
     def expected_log_prob(self, y, m, v):
         rate = _like(self.rate, m)
-        return (y * (m + rate.log()) - rate * torch.exp(m + 0.5 * v) - torch.lgamma(y + 1.0)).sum(-1)
+        return (y * (m + rate.log()) - rate * torch.exp(m + 0.5 * v) - torch.lgamma(y + 1.0)).sum(
+            -1
+        )
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        # adaptive Gauss-Hermite: nodes around the mode of p(y | f)^alpha N(f; m, v), as wide as it is
+        rate = _like(self.rate, m)
+        with torch.no_grad():
+            f = torch.minimum(m + alpha * v * y, torch.maximum(m, torch.log(y / rate)))
+            for _ in range(_NEWTON):  # from the right, where Newton's method is monotone
+                excess = alpha * rate * f.exp()
+                f = f - ((f - m) / v - alpha * y + excess) / (1.0 / v + excess)
+            sd = (1.0 / v + alpha * rate * f.exp()).rsqrt()
+        nodes, log_weights = gauss_hermite(self.n_nodes, m)
+        shape = (-1,) + (1,) * m.ndim
+        nodes = nodes.view(shape)
+        x = f + sd * nodes
+        log_z = alpha * self.log_density(y, x) + 0.5 * (nodes.square() - (x - m).square() / v)
+        log_z = torch.logsumexp(log_weights.view(shape) + log_z, 0)
+        return (log_z + sd.log() - 0.5 * v.log()).sum(-1)
 
     def moments(self, m, v):
-        mean = _like(self.rate, m) * torch.exp(m + 0.5 * v)
-        return mean, mean + mean.square() * torch.expm1(v)
+        rate = _like(self.rate, m)
+        mean = rate * torch.exp(m + 0.5 * v)
+        # of the rate: mean^2 (e^v - 1), where neither factor may overflow alone
+        log_var = 2.0 * (m + rate.log()) + v + torch.log(-torch.expm1(-v)) + v
+        return mean, mean + log_var.exp()
 
     def cdf(self, y, m, v):
         f, log_weights = self._nodes(m, v)

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+version = {}
+exec(Path("skdgp/_version.py").read_text(), version)
+
+setup(
+    name="skdgp",
+    version=version["__version__"],
+    description="Deep Gaussian processes with the interface of scikit-learn",
+    long_description=Path("README.rst").read_text(),
+    long_description_content_type="text/x-rst",
+    license="BSD-3-Clause",
+    packages=find_packages(include=["skdgp", "skdgp.*"]),
+    python_requires=">=3.11",
+    install_requires=[
+        "joblib>=1.3",
+        "numpy>=2.0",
+        "scikit-learn>=1.7",
+        "scipy>=1.13",
+        "threadpoolctl>=3.1",
+        "torch>=2.4",
+    ],
+    extras_require={
+        "plot": ["matplotlib>=3.8"],
+        "test": [
+            "hypothesis>=6.100",
+            "matplotlib>=3.8",
+            "pandas>=2.2",
+            "pytest>=8",
+            "rich>=13",
+            "ruff>=0.6",
+            "skops>=0.11",
+        ],
+        "docs": [
+            "matplotlib>=3.8",
+            "numpydoc>=1.8",
+            "pandas>=2.2",
+            "pydata-sphinx-theme>=0.16",
+            "sphinx>=8,<9.1",
+            "sphinx-gallery>=0.18",
+        ],
+    },
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Science/Research",
+        "License :: OSI Approved :: BSD License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

@@ -1,0 +1,161 @@
+"""The continuous ranked probability score of distributions that have no closed form for it.
+
+With the distribution function F it is
+
+    integral from 0 to infinity of F(y - d)^2 + (1 - F(y + d))^2 over d.
+
+Written so, all terms are positive, and the score keeps its relative precision where the difference of two
+expected distances would lose it.
+"""
+
+from functools import lru_cache
+
+import numpy as np
+import torch
+from numpy.polynomial import legendre
+
+_REACH = 1000.0  #: standard deviations beyond which Cantelli's inequality leaves less than 1e-9
+_N_NODES = 11
+_N_TERMS = 64  #: counts on either side of y that are summed one by one
+_BUDGET = 4_000_000  #: numbers that one evaluation may need at once
+
+
+def crps_of_mixture(y, mean, std, weights, means, variances):
+    """Score of mixtures of many Gaussians, to a relative error below 1e-4.
+
+    Parameters
+    ----------
+    y, mean, std : ndarrays of shape (n,)
+        Targets, and moments of the mixtures.
+    weights, means, variances : ndarrays of shape (c, n)
+
+    Returns
+    -------
+    scores : ndarray of shape (n,)
+    """
+    weights, means, variances = (
+        torch.from_numpy(np.array(part.T, order="C")) for part in (weights, means, variances)
+    )
+    factors = (2.0 * variances).rsqrt()
+
+    def cdf(which, x):
+        z = (torch.as_tensor(x)[:, :, None] - means[which, None]) * factors[which, None]
+        return (0.5 + 0.5 * torch.bmm(z.erf_(), weights[which, :, None])[..., 0]).numpy()
+
+    def score_density(which, d):
+        at = y[which, None]
+        return np.square(cdf(which, at - d)) + np.square(1.0 - cdf(which, at + d))
+
+    at_once = _BUDGET // (_N_NODES * weights.shape[1])
+    return _integral_over_distances(score_density, y, mean, std, at_once, tol=1e-6)
+
+
+def crps_of_counts(y, mean, std, cdf, at_once):
+    """Score of distributions on the integers, where F has steps and the integral is a sum.
+
+    Parameters
+    ----------
+    y, mean, std : ndarrays of shape (n,)
+    cdf : callable
+        ``cdf(which, x)`` evaluates the distribution functions `which` (m,) at the rows of `x`
+        (m, q).
+    at_once : int
+        Rows that `cdf` can take together.
+
+    Returns
+    -------
+    scores : ndarray of shape (n,)
+    """
+    start = np.floor(y)
+
+    def term(which, d):
+        at = start[which, None]
+        return np.square(cdf(which, at - d)) + np.square(1.0 - cdf(which, at + d))
+
+    def polygon(which, d):  # through the terms
+        before = np.floor(d)
+        share = d - before
+        return (1.0 - share) * term(which, before) + share * term(which, before + 1.0)
+
+    everything = np.arange(len(y))
+    below = _in_pieces(cdf, at_once, everything, start[:, None])[:, 0]
+    scores = (y - start) * below**2 + (1.0 - (y - start)) * (1.0 - below) ** 2
+    rest = everything
+    for first in range(1, _N_TERMS, 8):
+        d = np.broadcast_to(np.arange(first, first + 8.0), (len(rest), 8))
+        terms = _in_pieces(term, at_once, rest, d)
+        scores[rest] += terms.sum(1)
+        more = terms[:, -1] > 1e-8 * scores[rest]
+        rest, last = rest[more], terms[more, -1]
+    if len(rest):  # what follows a term sums to the integral of the polygon less half of the term
+        scores[rest] -= 0.5 * last
+        scores[rest] += _integral_over_distances(
+            lambda which, d: polygon(rest[which], d),
+            *(part[rest] for part in (y, mean, std)),
+            at_once,
+            tol=1e-5,  # more would look at every kink
+            start=float(_N_TERMS),
+        )
+    return scores
+
+
+def _integral_over_distances(f, y, mean, std, at_once, tol, start=0.0):
+    """Integrals of f over d from `start`, in equal steps near y and in equal ratios far away."""
+
+    def integrand(which, t):
+        scale = std[which, None]
+        return f(which, start + scale * np.sinh(t)) * scale * np.cosh(t)
+
+    upper = np.arcsinh(np.abs(y - mean) / std + _REACH)
+    return integrate(lambda *points: _in_pieces(integrand, at_once, *points), upper, tol)
+
+
+def _in_pieces(f, at_once, *arrays):
+    """Values of a function of rows, a few rows at a time."""
+    size = max(1, at_once)
+    pieces = range(0, max(1, len(arrays[0])), size)
+    return np.concatenate([f(*(array[i : i + size] for array in arrays)) for i in pieces])
+
+
+@lru_cache(maxsize=1)
+def _rule():
+    """Clenshaw-Curtis nodes and weights, and a map to the leading two Legendre coefficients."""
+    nodes = -np.cos(np.pi * np.arange(_N_NODES) / (_N_NODES - 1))
+    coefficients = np.linalg.inv(legendre.legvander(nodes, _N_NODES - 1))
+    norms = np.sqrt(2.0 / (2.0 * np.arange(_N_NODES) + 1.0))  # of Legendre polynomials
+    return nodes, 2.0 * coefficients[0], (coefficients * norms[:, None])[-2:].T
+
+
+def integrate(f, upper, tol):
+    """Integrals of many non-negative functions from 0, by adaptive bisection.
+
+    An interval is halved until the leading two coefficients of the polynomial through its nodes are
+    small. Unlike the difference of two rules they do not both vanish by chance at a step.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(which, t)`` evaluates the functions `which` (m,) at the rows of `t` (m, q).
+    upper : ndarray of shape (n,)
+        Upper limits.
+    tol : float
+        What counts as small, relative to the integral.
+
+    Returns
+    -------
+    integrals : ndarray of shape (n,)
+    """
+    nodes, weights, leading = _rule()
+    total = np.zeros(len(upper))
+    which, a, b = np.arange(len(upper)), np.zeros(len(upper)), upper
+    while len(which):
+        middle, half = 0.5 * (a + b), 0.5 * (b - a)
+        values = f(which, middle[:, None] + half[:, None] * nodes)
+        parts, errors = half * (values @ weights), half * np.hypot(*(values @ leading).T)
+        estimate = total.copy()
+        np.add.at(estimate, which, parts)
+        halve = errors > tol * estimate[which]  # never where there is a NaN
+        np.add.at(total, which[~halve], parts[~halve])
+        which, a, middle, b = (array[halve] for array in (which, a, middle, b))
+        which, a, b = np.tile(which, 2), np.append(a, middle), np.append(middle, b)
+    return total

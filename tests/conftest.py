@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+import torch
+
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference import DSVI
+from skdgp.inference.base import Architecture, Batch
+
+
+@pytest.fixture
+def generator():
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def no_global_randomness():
+    """Fails a test in which anything reads or sets a global random state."""
+    before, numpy_before = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
+    yield
+    assert torch.equal(torch.get_rng_state(), before)
+    now = np.random.get_state()  # noqa: NPY002
+    assert now[2:] == numpy_before[2:]
+    np.testing.assert_array_equal(now[1], numpy_before[1])
+
+
+@pytest.fixture
+def make_batch():
+    def make(X, y, weight=None, scale=1.0, total=None):
+        weight = torch.ones(len(X), dtype=torch.float64) if weight is None else weight
+        return Batch(X, y, weight, scale, float(weight.sum()) if total is None else total)
+
+    return make
+
+
+@pytest.fixture
+def make_model():
+    """A deep GP whose parameters have no special values."""
+
+    def make(
+        n_features=2,
+        widths=(2,),
+        n_latents=1,
+        n_inducing=5,
+        *,
+        kernel="squared_exponential",
+        likelihood=None,
+        linear_mean=True,
+        input_connected=False,
+        random_q=True,
+        shared_covariance=False,
+        seed=0,
+        **settings,
+    ):
+        shape = Architecture(
+            n_features, widths, n_latents, n_inducing, [], linear_mean, input_connected
+        )
+        shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
+        if likelihood is None:
+            likelihood = Gaussian(np.full(n_latents, 0.1))
+        scheme = DSVI(shared_covariance=shared_covariance, **settings)
+        model = scheme.build(shape, likelihood)
+        rng = np.random.default_rng(seed)
+        with torch.no_grad():
+            for layer in model.layers:
+                layer.Z.copy_(torch.as_tensor(rng.standard_normal(layer.Z.shape)))
+                if layer.W is not None:
+                    layer.W.copy_(torch.as_tensor(rng.standard_normal(layer.W.shape)))
+                if random_q:
+                    layer.q.mean.copy_(torch.as_tensor(rng.standard_normal(layer.q.mean.shape)))
+                    root = np.tril(0.3 * rng.standard_normal(layer.q.root.shape), -1)
+                    root += 0.7 * np.eye(root.shape[-1])
+                    layer.q.root.copy_(torch.as_tensor(root))
+        return model
+
+    return make

@@ -1,0 +1,160 @@
+import numpy as np
+import pytest
+import torch
+
+from skdgp.gp.component import Trainable
+from skdgp.gp.kernels import ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
+from skdgp.gp.likelihoods import Gaussian, StudentT
+
+COMPONENTS = {
+    "stationary": (SquaredExponential([0.5, 2.0], 3.0), {"lengthscale": [0.5, 2.0], "variance": 3.0}),
+    "rational_quadratic": (RationalQuadratic(0.7, [0.5, 2.0]), {"alpha": 0.7}),
+    "arc_cosine": (ArcCosine(0.3, bias=0.2).bind(2), {"lengthscale": [0.3, 0.3], "bias": 0.2}),
+    "gaussian": (Gaussian(np.array([0.02, 5.0])), {"variance": [0.02, 5.0]}),
+    "student_t": (StudentT(np.array([2.5]), np.array([0.1])), {"df": [2.5], "scale": [0.1]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("component", "values"), COMPONENTS.values(), ids=COMPONENTS)
+def test_a_trainable_starts_at_the_numbers_of_the_component(component, values):
+    trainable = Trainable(component)
+    tensors, numbers = trainable(), trainable.numbers()
+    for name, value in values.items():
+        assert isinstance(getattr(tensors, name), torch.Tensor)
+        np.testing.assert_allclose(getattr(tensors, name).detach(), value, rtol=1e-9)
+        np.testing.assert_allclose(getattr(numbers, name), value, rtol=1e-9)
+        assert isinstance(getattr(numbers, name), float | np.ndarray)
+
+
+@pytest.mark.parametrize(("component", "values"), COMPONENTS.values(), ids=COMPONENTS)
+def test_numbers_stay_above_their_floors_wherever_training_goes(component, values):
+    trainable = Trainable(component)
+    with torch.no_grad():
+        for p in trainable.parameters():
+            p.fill_(-20.0)
+    for name in values:
+        value, floor = np.asarray(getattr(trainable.numbers(), name)), component._positive[name]
+        assert (value > floor).all()
+        np.testing.assert_allclose(value, floor, atol=1e-8)
+
+
+def test_the_component_itself_does_not_change():
+    kernel = SquaredExponential([0.5, 2.0], 3.0)
+    trainable = Trainable(kernel)
+    trainable.assign(variance=7.0, lengthscale=[1.0, 1.0])
+    assert trainable.numbers().variance == pytest.approx(7.0)
+    assert (kernel.variance, kernel.lengthscale) == (3.0, [0.5, 2.0])
+
+
+def test_gradients_reach_every_number():
+    kernel = (RationalQuadratic(0.7) + Matern() * Linear()).bind(2)
+    trainable = Trainable(kernel)
+    X = torch.tensor([[0.2, 1.0], [0.3, -0.4]]).double()
+    trainable()(X, X)[0, 1].backward()
+    names = {name for name, _ in trainable.named_parameters()}
+    assert names == {
+        "left.log_lengthscale",
+        "left.log_variance",
+        "left.log_alpha",
+        "right.left.log_lengthscale",
+        "right.left.log_variance",
+        "right.right.log_variance",
+        "right.right.log_bias",
+    }
+    assert all(p.grad.abs().min() > 0 for p in trainable.parameters())
+
+
+def test_the_numbers_of_parts():
+    trainable = Trainable((SquaredExponential(0.5) + Linear(0.2)).bind(2))
+    numbers = trainable.numbers()
+    np.testing.assert_allclose(numbers.left.lengthscale, [0.5, 0.5])
+    np.testing.assert_allclose(numbers.right.variance, [0.2, 0.2])
+    assert isinstance(numbers.left.variance, float)
+
+
+@pytest.mark.parametrize(
+    "component", [SquaredExponential(0.5, trainable=False), Gaussian(0.3, trainable=False)]
+)
+def test_fixed_numbers_are_no_parameters(component):
+    trainable = Trainable(component)
+    assert list(trainable.parameters()) == []
+    X = torch.zeros(1, 1).double()
+    if isinstance(component, Gaussian):
+        assert float(trainable().variance) == 0.3
+    else:
+        assert trainable()(X, X).dtype == torch.float64
+        assert float(trainable().lengthscale) == 0.5
+
+
+def test_a_part_can_be_fixed_alone():
+    trainable = Trainable((SquaredExponential(trainable=False) + Matern()).bind(2))
+    assert {name for name, _ in trainable.named_parameters()} == {
+        "right.log_lengthscale",
+        "right.log_variance",
+    }
+
+
+def test_a_bias_of_zero_stays_zero():
+    trainable = Trainable(Linear(bias=0.0).bind(2))
+    assert {name for name, _ in trainable.named_parameters()} == {"log_variance"}
+    assert trainable.numbers().bias == 0.0
+
+
+def test_the_state_holds_fixed_and_trained_numbers():
+    kernel = SquaredExponential([0.5, 2.0]) + Linear(trainable=False)
+    a, b = Trainable(kernel.bind(2)), Trainable((SquaredExponential() + Linear(9.0)).bind(2))
+    a_fixed = Trainable((SquaredExponential() + Linear(9.0, trainable=False)).bind(2))
+    a_fixed.load_state_dict(a.state_dict())
+    np.testing.assert_array_equal(a_fixed.numbers().left.lengthscale, a.numbers().left.lengthscale)
+    np.testing.assert_array_equal(a_fixed.numbers().right.variance, a.numbers().right.variance)
+    with pytest.raises(RuntimeError, match="log_variance"):
+        b.load_state_dict(a.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("component", "message"),
+    [
+        (SquaredExponential(-1.0), r"lengthscale of SquaredExponential must be larger than 0\.0; got -1\.0"),
+        (SquaredExponential([1.0, 0.0]), r"lengthscale of SquaredExponential must be larger than 0\.0"),
+        (SquaredExponential(1.0, np.nan), r"variance of SquaredExponential must be larger than 0\.0; got nan"),
+        (SquaredExponential(np.inf), "lengthscale of SquaredExponential must be"),
+        (Gaussian(1e-7), r"variance of Gaussian must be larger than 1e-06; got 1e-07"),
+        (StudentT(2.0, 1.0), r"df of StudentT must be larger than 2\.0; got 2\.0"),
+    ],
+)  # fmt: skip
+def test_numbers_below_their_floors_are_refused(component, message):
+    with pytest.raises(ValueError, match=message):
+        Trainable(component)
+
+
+@pytest.mark.parametrize(
+    "component",
+    [SquaredExponential(0.0), RationalQuadratic(0.0, 1.0), Gaussian(0.0), StudentT(0.0, 1.0)],
+    ids=repr,
+)
+def test_zeros_are_refused_but_for_terms_that_may_be_missing(component):
+    with pytest.raises(ValueError, match="must be larger than"):
+        Trainable(component)
+
+
+@pytest.mark.parametrize(
+    "component",
+    [SquaredExponential(-1.0, trainable=False), Gaussian(-0.1, trainable=False)],
+    ids=repr,
+)
+def test_fixed_numbers_below_their_floors_are_refused(component):
+    with pytest.raises(ValueError, match="must be larger than"):
+        Trainable(component)
+
+
+def test_assign_broadcasts_and_skips_what_is_fixed():
+    trainable = Trainable(Linear([0.1, 0.2], bias=0.0))
+    trainable.assign(variance=0.7, bias=3.0)
+    np.testing.assert_allclose(trainable.numbers().variance, [0.7, 0.7])
+    assert trainable.numbers().bias == 0.0
+
+
+def test_copies_with_other_values():
+    kernel = SquaredExponential(0.5)
+    other = kernel.with_values(variance=4.0)
+    assert (other.variance, other.lengthscale, kernel.variance) == (4.0, 0.5, 1.0)

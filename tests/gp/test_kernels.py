@@ -1,0 +1,395 @@
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import quad
+from sklearn.base import clone
+from sklearn.gaussian_process import kernels as sk
+
+from skdgp.gp.component import Trainable
+from skdgp.gp.kernels import (
+    ArcCosine,
+    Linear,
+    Matern,
+    Product,
+    RationalQuadratic,
+    SquaredExponential,
+    Stationary,
+    Sum,
+    as_kernel,
+)
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+LENGTHSCALE = [0.7, 1.3, 2.0]
+KERNELS = {
+    "squared_exponential": SquaredExponential(LENGTHSCALE, variance=1.4),
+    "squared_exponential_iso": SquaredExponential(0.9, ard=False),
+    "matern32": Matern(1.5, LENGTHSCALE, variance=1.4),
+    "matern52": Matern(2.5, LENGTHSCALE, variance=1.4),
+    "matern32_iso": Matern(1.5, 0.9, ard=False),
+    "rational_quadratic": RationalQuadratic(0.8, LENGTHSCALE, variance=1.4),
+    "rational_quadratic_iso": RationalQuadratic(2.5, 0.9, ard=False),
+    "arc_cosine": ArcCosine(LENGTHSCALE, variance=1.4, bias=0.6),
+    "arc_cosine_iso": ArcCosine(0.9, bias=0.0, ard=False),
+    "linear": Linear([0.3, 1.0, 0.6], bias=0.5),
+    "linear_iso": Linear(0.3, bias=0.0, ard=False),
+    "sum": SquaredExponential(LENGTHSCALE) + Linear(0.2),
+    "product": Matern(2.5, LENGTHSCALE) * Linear(0.2),
+    "nested": (SquaredExponential(LENGTHSCALE) + Matern(1.5, 0.8)) * (RationalQuadratic(1.5) + ArcCosine()),
+}  # fmt: skip
+every_kernel = pytest.mark.parametrize("name", KERNELS)
+tensor = partial(torch.tensor, dtype=torch.float64)
+
+
+def rows(n, seed=0, n_features=3):
+    return torch.as_tensor(np.random.default_rng(seed).standard_normal((n, n_features)))
+
+
+def bound(name):
+    return KERNELS[name].bind(3)
+
+
+# Values
+
+
+def as_sklearn(kernel):
+    """The same covariance in scikit-learn."""
+    if isinstance(kernel, Sum):
+        return as_sklearn(kernel.left) + as_sklearn(kernel.right)
+    if isinstance(kernel, Product):
+        return as_sklearn(kernel.left) * as_sklearn(kernel.right)
+    if isinstance(kernel, SquaredExponential):
+        return kernel.variance * sk.RBF(kernel.lengthscale)
+    return kernel.variance * sk.Matern(kernel.lengthscale, nu=kernel.nu)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        SquaredExponential(LENGTHSCALE, variance=1.4),
+        SquaredExponential(0.9, ard=False),
+        Matern(1.5, LENGTHSCALE, variance=1.4),
+        Matern(2.5, LENGTHSCALE, variance=1.4),
+        Matern(2.5, 0.9, ard=False),
+        SquaredExponential(LENGTHSCALE) + Matern(1.5) * Matern(2.5, variance=0.4),
+        (SquaredExponential(0.5) + Matern(1.5)) * (Matern(2.5) + SquaredExponential()),
+    ],
+    ids=repr,
+)
+def test_stationary_kernels_equal_those_of_scikit_learn(kernel):
+    kernel = kernel.bind(3)
+    X, Z = rows(6), rows(4, seed=1)
+    expected = as_sklearn(kernel)(X.numpy(), Z.numpy())
+    np.testing.assert_allclose(kernel(X, Z), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 5.0])
+def test_rational_quadratic_equals_that_of_scikit_learn(alpha):
+    X, Z = rows(6), rows(4, seed=1)
+    kernel = RationalQuadratic(alpha, 0.7, variance=1.4, ard=False).bind(3)
+    expected = 1.4 * sk.RationalQuadratic(length_scale=0.7, alpha=alpha)
+    np.testing.assert_allclose(kernel(X, Z), expected(X.numpy(), Z.numpy()), rtol=1e-12)
+
+
+def test_rational_quadratic_with_large_alpha_is_squared_exponential():
+    X = rows(6)
+    limit = SquaredExponential(LENGTHSCALE, 1.4).bind(3)
+    kernel = RationalQuadratic(1e7, LENGTHSCALE, 1.4).bind(3)
+    np.testing.assert_allclose(kernel(X, X), limit(X, X), atol=1e-6)
+
+
+def test_lengthscales_belong_to_the_columns():
+    X, Z = rows(6), rows(4, seed=1)
+    scaled = tensor(LENGTHSCALE)
+    for kind in (SquaredExponential, Matern, RationalQuadratic, ArcCosine):
+        ard, unit = kind(lengthscale=LENGTHSCALE).bind(3), kind(lengthscale=1.0).bind(3)
+        np.testing.assert_allclose(ard(X, Z), unit(X / scaled, Z / scaled), rtol=1e-12)
+
+
+def test_linear_equals_its_formula():
+    X, Z = rows(6).numpy(), rows(4, seed=1).numpy()
+    expected = 0.25 + X @ np.diag([0.3, 1.0, 0.6]) @ Z.T
+    kernel = Linear([0.3, 1.0, 0.6], bias=0.5).bind(3)
+    np.testing.assert_allclose(kernel(torch.as_tensor(X), torch.as_tensor(Z)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.4, 1.5, 2.8, math.pi])
+def test_arc_cosine_is_the_covariance_of_rectified_linear_units(angle):
+    # 2 E[relu(w.u) relu(w.u')] for w ~ N(0, I) in the plane; the radius integrates to 2
+    direction = quad(
+        lambda a: max(math.cos(a), 0.0) * max(math.cos(a - angle), 0.0) / (2.0 * math.pi),
+        -math.pi,
+        math.pi,
+        points=[-math.pi / 2, math.pi / 2, angle - math.pi / 2, angle + math.pi / 2 - 2 * math.pi],
+        epsabs=1e-13,
+    )[0]
+    expected = 1.4 * 2.0 * 2.0 * direction * (2.0 / 0.5) * (3.0 / 0.5)
+    u = tensor([[2.0, 0.0]])
+    v = 3.0 * tensor([[math.cos(angle), math.sin(angle)]])
+    kernel = ArcCosine(0.5, variance=1.4, bias=0.0).bind(2)
+    np.testing.assert_allclose(kernel(u, v)[0, 0], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_bias_of_arc_cosine_is_one_more_input():
+    X, Z = rows(6), rows(4, seed=1)
+    kernel = ArcCosine(0.5, bias=0.6).bind(3)
+    X1, Z1 = (torch.cat([R / 0.5, tensor(0.6).expand(len(R), 1)], 1) for R in (X, Z))
+    np.testing.assert_allclose(kernel(X, Z), ArcCosine(1.0, bias=0.0).bind(4)(X1, Z1), rtol=1e-12)
+
+
+@every_kernel
+def test_matrix_is_symmetric_and_positive_semi_definite(name):
+    X = rows(40)
+    K = bound(name)(X, X)
+    torch.testing.assert_close(K, K.T, rtol=1e-13, atol=1e-13)
+    eigenvalues = torch.linalg.eigvalsh(K)
+    assert eigenvalues[0] > -1e-12 * eigenvalues[-1]
+
+
+@every_kernel
+def test_diag_is_the_diagonal(name):
+    X = rows(7)
+    kernel = bound(name)
+    torch.testing.assert_close(kernel.diag(X), kernel(X, X).diagonal(), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kernel in KERNELS.items() if isinstance(kernel, Stationary)]
+)
+def test_far_from_the_origin_nothing_is_lost(name):
+    # distances by norms and products lose eight digits at an offset of 1e4, unless rows are centered
+    X, Z = rows(6), rows(4, seed=1)
+    kernel = bound(name)
+    torch.testing.assert_close(kernel(X + 1e4, Z + 1e4), kernel(X, Z), rtol=0, atol=1e-10)
+
+
+@every_kernel
+def test_single_precision_agrees_to_1e_5(name):
+    X, Z = rows(50).float(), rows(20, seed=1).float()
+    kernel = bound(name)
+    K, K32 = kernel(X.double(), Z.double()), kernel(X, Z)
+    assert K32.dtype == torch.float32
+    assert (K32.double() - K).abs().max() < 1e-5 * K.abs().max()
+
+
+# Gradients
+
+
+@every_kernel
+def test_gradients_of_inputs_and_numbers(name):
+    trainable = Trainable(bound(name))
+    names = [n for n, _ in trainable.named_parameters()]
+    values = [p.detach().clone().requires_grad_() for p in trainable.parameters()]
+    X, Z = rows(4).requires_grad_(), rows(3, seed=1).requires_grad_()
+
+    def f(X, Z, *values):
+        def forward(X, Z):
+            return trainable()(X, Z), trainable().diag(X)
+
+        module = _Call(trainable, forward)
+        call = {f"trainable.{n}": v for n, v in zip(names, values)}
+        return torch.func.functional_call(module, call, (X, Z))
+
+    assert torch.autograd.gradcheck(f, (X, Z, *values))
+
+
+class _Call(torch.nn.Module):
+    def __init__(self, trainable, f):
+        super().__init__()
+        self.trainable, self.f = trainable, f
+
+    def forward(self, *args):
+        return self.f(*args)
+
+
+# finite differences fail at an angle of zero; the test after this one stands in
+@pytest.mark.parametrize(
+    "name", sorted(KERNELS.keys() - {"arc_cosine", "arc_cosine_iso", "nested"})
+)
+def test_gradient_of_a_matrix_of_rows_with_themselves(name):
+    assert torch.autograd.gradcheck(lambda Z: bound(name)(Z, Z), rows(4).requires_grad_())
+
+
+def test_gradient_of_arc_cosine_at_an_angle_of_zero():
+    # the diagonal is variance * |u|^2, whose gradient is 2 variance u / lengthscale
+    Z = rows(4).requires_grad_()
+    kernel = ArcCosine(0.5, variance=1.4).bind(3)
+    gradient = torch.autograd.grad(kernel(Z, Z).diagonal().sum(), Z)[0]
+    torch.testing.assert_close(gradient, 2.0 * 1.4 * Z.detach() / 0.25, rtol=1e-6, atol=1e-6)
+
+
+@every_kernel
+def test_gradients_at_equal_rows_are_finite(name):
+    Z = rows(3)
+    trainable = Trainable(bound(name))
+    X = torch.cat([Z, Z]).requires_grad_()
+    trainable()(X, Z).sum().backward()
+    assert torch.isfinite(X.grad).all()
+    assert all(torch.isfinite(p.grad).all() for p in trainable.parameters())
+
+
+def test_gradients_are_computed_only_where_they_are_needed():
+    X, Z = rows(4), rows(3, seed=1).requires_grad_()
+    SquaredExponential().bind(3)(X, Z).sum().backward()
+    assert X.grad is None
+    assert Z.grad is not None
+
+
+# Random features
+
+
+def feature_covariances(kernel, X, n_maps, n_draws, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    phi = kernel.features((n_maps, n_draws), X.shape[1], generator, X)(X.expand(n_maps, *X.shape))
+    assert phi.shape[:3] == (n_maps, len(X), n_draws)
+    return torch.einsum("fprc,fqrc->fpq", phi, phi) / n_draws
+
+
+@every_kernel
+def test_features_are_unbiased(name):
+    # 20 covariances, of independent maps: the largest of them has |z| < 4.5 with probability 0.9999
+    X = 0.7 * rows(4)
+    kernel = bound(name)
+    K = feature_covariances(kernel, X, 20_000, 4)
+    standard_error = K.std(0) / math.sqrt(len(K))
+    z = (K.mean(0) - kernel(X, X)) / standard_error.clamp_min(1e-9)
+    assert z.abs().max() < 4.5
+
+
+@pytest.mark.parametrize(
+    "name", ["squared_exponential", "matern32", "arc_cosine", "linear", "sum", "product", "nested"]
+)
+def test_features_converge_at_the_rate_of_monte_carlo(name):
+    X = 0.7 * rows(4)
+    K = bound(name)(X, X)
+    error = [
+        (feature_covariances(bound(name), X, 300, n) - K).square().mean().sqrt()
+        for n in (16, 64, 256)
+    ]
+    # halves with four times the draws, to the precision of 300 maps
+    assert 1.6 < error[0] / error[1] < 2.5
+    assert 1.6 < error[1] / error[2] < 2.5
+
+
+def test_matern_draws_share_one_chi_square_over_the_inputs():
+    # independent ones would estimate the product of kernels of single inputs, 0.11 instead of 0.20
+    X = tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
+    kernel = Matern(1.5).bind(3)
+    K = feature_covariances(kernel.with_values(lengthscale=np.ones(3)), X, 20_000, 1)[:, 0, 1]
+    s = 3.0
+    exact = (1.0 + s) * math.exp(-s)
+    assert abs(K.mean() - exact) < 4 * K.std() / math.sqrt(len(K))
+
+
+def test_features_of_products_multiply_draw_by_draw():
+    # with R features of two columns each the parts have 2 R columns, and the product 4 R, not 4 R^2
+    X = rows(3)
+    generator = torch.Generator().manual_seed(0)
+    kernel = (SquaredExponential() * Matern()).bind(3)
+    phi = kernel.features((2, 5), 3, generator, X)(X.expand(2, 3, 3))
+    assert phi.shape == (2, 3, 5, 4)
+    torch.testing.assert_close(phi.square().sum(-1), torch.ones(2, 3, 5).double())
+
+
+def test_features_are_functions_of_a_row():
+    X = rows(5)
+    for name in KERNELS:
+        phi = bound(name).features((2, 3), 3, torch.Generator().manual_seed(0), X)
+        together, part = phi(X.expand(2, 5, 3)), phi(X[1:3].expand(2, 2, 3))
+        torch.testing.assert_close(together[:, 1:3], part, rtol=1e-12, atol=1e-12)
+
+
+# Numbers of inputs, names, operators
+
+
+@pytest.mark.parametrize("kind", [SquaredExponential, Matern, RationalQuadratic, ArcCosine])
+def test_lengthscales_are_bound_to_the_number_of_inputs(kind):
+    kernel = kind()
+    np.testing.assert_array_equal(kernel.bind(4).lengthscale, np.full(4, 2.0))
+    assert kernel.lengthscale is None
+    np.testing.assert_array_equal(kind(lengthscale=0.5).bind(2).lengthscale, [0.5, 0.5])
+    np.testing.assert_array_equal(kind(lengthscale=[1, 2]).bind(2).lengthscale, [1.0, 2.0])
+    assert kind(lengthscale=0.5, ard=False).bind(2).lengthscale.shape == ()
+    assert float(kind(ard=False).bind(4).lengthscale) == 2.0
+
+
+def test_variances_of_the_linear_kernel_are_bound_to_the_number_of_inputs():
+    np.testing.assert_array_equal(Linear().bind(4).variance, np.full(4, 0.25))
+    np.testing.assert_array_equal(Linear([1, 2]).bind(2).variance, [1.0, 2.0])
+    with pytest.raises(
+        ValueError, match=r"variance of Linear has shape \(2,\), but the layer has 3"
+    ):
+        Linear([1.0, 2.0]).bind(3)
+
+
+@pytest.mark.parametrize("kind", [SquaredExponential, Matern, RationalQuadratic, ArcCosine])
+@pytest.mark.parametrize("ard", [True, False])
+def test_lengthscales_of_another_number_of_inputs_are_refused(kind, ard):
+    message = (
+        rf"lengthscale of {kind.__name__} has shape \(2,\), but the layer has 3 inputs; give one "
+        "number or one for each input."
+    )
+    with pytest.raises(ValueError, match=message):
+        kind(lengthscale=[1.0, 2.0], ard=ard).bind(3)
+
+
+def test_the_parts_of_a_sum_are_bound():
+    kernel = (SquaredExponential() + Linear() * Matern()).bind(4)
+    np.testing.assert_array_equal(kernel.left.lengthscale, np.full(4, 2.0))
+    np.testing.assert_array_equal(kernel.right.left.variance, np.full(4, 0.25))
+    with pytest.raises(ValueError, match="lengthscale of Matern"):
+        (SquaredExponential() + Matern(lengthscale=[1.0, 2.0])).bind(3)
+
+
+@pytest.mark.parametrize("nu", [0.5, 3.5, "1.5", None])
+def test_other_smoothness_of_matern_is_refused(nu):
+    with pytest.raises(ValueError, match=r"nu of Matern must be 1\.5 or 2\.5"):
+        Matern(nu=nu).bind(2)
+
+
+@pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
+def test_kernels_are_parameter_objects(kernel):
+    twin = clone(kernel)
+    assert twin is not kernel
+    assert repr(twin) == repr(kernel)
+    X = rows(4)
+    assert torch.equal(twin.bind(3)(X, X), kernel.bind(3)(X, X))
+
+
+def test_parameters_of_parts_can_be_set():
+    kernel = SquaredExponential() + Linear()
+    kernel.set_params(left__variance=3.0, right__bias=0.0)
+    assert kernel.left.variance == 3.0
+    assert kernel.right.bias == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "nu"),
+    [
+        ("squared_exponential", SquaredExponential, None),
+        ("rbf", SquaredExponential, None),
+        ("matern32", Matern, 1.5),
+        ("matern52", Matern, 2.5),
+        ("rational_quadratic", RationalQuadratic, None),
+        ("arc_cosine", ArcCosine, None),
+        ("linear", Linear, None),
+    ],
+)
+def test_kernels_by_name(name, kind, nu):
+    kernel = as_kernel(name)
+    assert type(kernel) is kind
+    assert getattr(kernel, "nu", None) == nu
+
+
+def test_objects_pass_through_and_anything_else_is_refused():
+    kernel = Matern()
+    assert as_kernel(kernel) is kernel
+    with pytest.raises(ValueError, match=r"Unknown kernel 'cosine'; the names are .*'matern32'"):
+        as_kernel("cosine")
+    with pytest.raises(
+        TypeError, match=r"kernel must be a string or an object of skdgp\.gp\.kernels"
+    ):
+        as_kernel(3.0)

@@ -1,0 +1,551 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
+from skdgp.inference import DSVI, SCHEMES, Scheme, as_scheme
+from skdgp.inference.base import Architecture
+from skdgp.linalg import workspace
+from skdgp.random import normal
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+NATURAL = ["last", "all", "none"]
+
+
+def data(n=30, n_features=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, n_features))
+    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, 1))
+    return torch.as_tensor(X), torch.as_tensor(y)
+
+
+def seeded(seed=5):
+    return torch.Generator().manual_seed(seed)
+
+
+def latents(model, X, n=8, seed=0):
+    return model.predictive(X, torch.as_tensor(model.draws(n, seed)))
+
+
+@torch.no_grad()
+def objective(model, batch, seed=5):
+    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+        assert a[name].dtype == b[name].dtype
+
+
+# The scheme
+
+
+def test_scheme_is_a_parameter_object():
+    scheme = DSVI(n_draws=3, natural_gradient="all")
+    assert repr(clone(scheme)) == repr(scheme) == "DSVI(n_draws=3, natural_gradient='all')"
+    assert set(scheme.get_params()) == {
+        "n_draws", "inner_noise", "inner_scale", "shared_covariance", "natural_gradient", "natural_step",
+    }  # fmt: skip
+    assert scheme.set_params(natural_step=0.5).natural_step == 0.5
+
+
+def test_schemes_by_name():
+    assert all(isinstance(as_scheme(name), Scheme) for name in SCHEMES)
+    assert type(as_scheme("dsvi")) is DSVI
+    assert as_scheme("dsvi") is not as_scheme("dsvi")
+    scheme = DSVI()
+    assert as_scheme(scheme) is scheme
+    with pytest.raises(ValueError, match=r"Unknown inference 'svi'; the names are .*'dsvi'"):
+        as_scheme("svi")
+    with pytest.raises(
+        TypeError, match=r"inference must be a string or an object of skdgp\.inference"
+    ):
+        as_scheme(None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_draws": 0}, "n_draws of DSVI must be at least 1; got 0"),
+        ({"inner_noise": -1.0}, r"inner_noise of DSVI must not be negative; got -1\.0"),
+        ({"inner_scale": 0.0}, r"inner_scale of DSVI must be positive; got 0\.0"),
+        ({"natural_gradient": "first"}, "natural_gradient of DSVI must be .* got 'first'"),
+        ({"natural_step": 0.0}, r"natural_step of DSVI must lie in \(0, 1\]; got 0\.0"),
+        ({"natural_step": 1.5}, r"natural_step of DSVI must lie in \(0, 1\]; got 1\.5"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(ValueError, match=message):
+        DSVI(**settings).validate()
+
+
+def test_defaults_are_valid():
+    DSVI().validate()
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "name"), [(None, "gaussian"), (2, "probit"), (3, "softmax"), (10, "softmax")]
+)
+def test_automatic_likelihood(n_classes, name):
+    assert DSVI().auto_likelihood(n_classes) == name
+
+
+def test_inputs_of_layers():
+    plain = Architecture(4, (3, 2), 1, 5, [], True, False)
+    connected = Architecture(4, (3, 2), 1, 5, [], True, True)
+    assert plain.layer_inputs() == [4, 3, 2]
+    assert connected.layer_inputs() == [4, 7, 6]
+
+
+# The model
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 3, 5])
+@pytest.mark.parametrize("input_connected", [False, True])
+def test_models_of_any_depth(make_model, make_batch, n_layers, input_connected):
+    X, y = data()
+    widths = (3, 2, 1, 2)[: n_layers - 1]
+    model = make_model(2, widths, input_connected=input_connected)
+    before = objective(model, make_batch(X, y))
+    for i in range(10):
+        assert math.isfinite(model.step(make_batch(X, y), seeded(i)))
+    assert objective(model, make_batch(X, y)) > before
+    mean, var = latents(model, X)
+    assert mean.shape == var.shape == (1 if n_layers == 1 else 8, 30, 1)
+    assert (var > 0).all()
+
+
+def test_starting_values(make_model):
+    model = make_model(2, (3,), random_q=False, inner_scale=0.01, inner_noise=0.2)
+    hidden, last = model.layers
+    assert torch.equal(hidden.q.root[0], 0.01 * torch.eye(5).double())
+    assert torch.equal(last.q.root[0], torch.eye(5).double())
+    np.testing.assert_allclose(hidden.noise().detach(), 0.2)
+    assert last.noise() == 0.0
+    assert hidden.W is not None
+    assert last.W is None
+
+
+def test_draws_are_even_over_all_hidden_units(make_model):
+    model = make_model(2, (3, 2))
+    draws = model.draws(256, 0)
+    assert draws.shape == (256, 5)
+    assert np.abs(draws.mean(0)).max() < 0.02
+    np.testing.assert_array_equal(draws, model.draws(256, 0))
+    assert not np.array_equal(draws, model.draws(256, 1))
+
+
+def test_one_layer_needs_no_draws(make_model):
+    assert make_model(2, ()).draws(64, 0).shape == (1, 0)
+
+
+@pytest.mark.parametrize("input_connected", [False, True])
+def test_rows_do_not_see_each_other(make_model, input_connected):
+    X = data()[0]
+    model = make_model(2, (3, 2), input_connected=input_connected)
+    mean, var = latents(model, X)
+    order = torch.arange(29, -1, -1)
+    for rows in ([7], [3, 20, 4], order):
+        part_mean, part_var = latents(model, X[rows])
+        torch.testing.assert_close(part_mean, mean[:, rows], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(part_var, var[:, rows], rtol=1e-10, atol=1e-10)
+
+
+def test_every_draw_has_the_same_deviation_in_every_row(make_model):
+    X = data(6)[0]
+    model = make_model(2, (3,), inner_noise=0.2)
+    draws = torch.as_tensor(model.draws(4, 0))
+    mean, var = model.predictive(X, draws)
+    with torch.no_grad():
+        per_row = model.propagate(X, [draws[:, None].expand(4, 6, 3)])
+    torch.testing.assert_close((mean, var), per_row, rtol=1e-12, atol=1e-12)
+
+
+def test_prediction_builds_no_graph(make_model):
+    mean, var = latents(make_model(), data()[0])
+    assert not mean.requires_grad
+    assert not var.requires_grad
+
+
+# Functions
+
+
+@pytest.mark.parametrize("input_connected", [False, True])
+def test_functions_are_consistent_over_rows(make_model, input_connected):
+    X = data(8)[0]
+    model = make_model(2, (3, 2), input_connected=input_connected)
+    f = model.functions(4, seeded(), 30)
+    together = f(X)
+    assert together.shape == (4, 8, 1)
+    assert not together.requires_grad
+    assert torch.equal(f(X), together)
+    torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
+    assert torch.equal(model.functions(4, seeded(), 30)(X), together)
+    assert not torch.equal(model.functions(4, seeded(6), 30)(X), together)
+
+
+@pytest.mark.parametrize(
+    ("widths", "input_connected"), [((), False), ((2,), False), ((1, 2), True)]
+)
+def test_functions_have_the_moments_of_the_predictive(make_model, widths, input_connected):
+    X = data(3)[0]
+    model = make_model(2, widths, input_connected=input_connected, inner_noise=0.2)
+    n = 20_000
+    f = model.functions(n, seeded(), 4)(X, noise=seeded(6))
+    mean, var = latents(model, X, n=4096)
+    mixed = mean.mean(0)
+    z = (f.mean(0) - mixed) / f.std(0) * math.sqrt(n)
+    assert z.abs().max() < 4
+    second = (f - mixed).square()
+    z = (second.mean(0) - (var + (mean - mixed).square()).mean(0)) / second.std(0) * math.sqrt(n)
+    assert z.abs().max() < 4
+
+
+def test_noise_of_hidden_layers_is_fresh_for_every_row(make_model):
+    X = data(1)[0].expand(2, 2)  # the same row twice
+    model = make_model(2, (2,), inner_noise=0.2)
+    f = model.functions(4, seeded(), 30)
+    silent, noisy = f(X), f(X, noise=seeded(6))
+    torch.testing.assert_close(silent[:, 0], silent[:, 1], rtol=1e-12, atol=1e-12)
+    assert (noisy[:, 0] - noisy[:, 1]).abs().min() > 1e-6
+
+
+# Settings
+
+
+def test_every_setting_changes_the_predictions(make_model, make_batch):
+    X, y = data()
+
+    def predictions(**settings):
+        model = make_model(2, (2,), random_q=False, **settings)
+        for i in range(8):
+            model.step(make_batch(X, y), seeded(i))
+        return latents(model, X)[0]
+
+    mean = predictions()
+    assert torch.equal(predictions(), mean)
+    for settings in [
+        {"n_draws": 3},
+        {"inner_noise": 0.2},
+        {"inner_scale": 0.1},
+        {"shared_covariance": True},
+        {"natural_gradient": "all"},
+        {"natural_gradient": "none"},
+        {"natural_step": 1.0},
+        {"linear_mean": False},
+        {"input_connected": True},
+        {"kernel": "matern32"},
+        {"likelihood": StudentT(4.0, np.array([0.2]))},
+    ]:
+        assert (predictions(**settings) - mean).abs().max() > 1e-5, settings
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_natural_gradient_names_the_blocks(make_model, natural_gradient):
+    natural = [
+        block.natural for block in make_model(2, (2, 2), natural_gradient=natural_gradient).blocks()
+    ]
+    assert (
+        natural
+        == {"last": [False, False, True], "all": [True] * 3, "none": [False] * 3}[natural_gradient]
+    )
+
+
+def test_shared_covariances_of_hidden_layers(make_model, make_batch):
+    X, y = data()
+    batch = make_batch(X, y)
+    settings = {"inner_noise": 0.1, "natural_gradient": "none"}
+    shared = make_model(2, (3, 2), shared_covariance=True, **settings)
+    separate = make_model(2, (3, 2), **settings)
+    with torch.no_grad():
+        for a, b in zip(shared.state_dict().values(), separate.state_dict().values()):
+            b.copy_(a)  # which repeats the shared roots
+    assert objective(shared, batch) == pytest.approx(objective(separate, batch), rel=1e-12)
+    for a, b in zip(latents(shared, X), latents(separate, X)):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+    f, g = (model.functions(3, seeded(), 20)(X) for model in (shared, separate))
+    torch.testing.assert_close(f, g, rtol=1e-10, atol=1e-10)
+    shared.step(batch, seeded())
+    separate.step(batch, seeded())
+    for a, b in zip(shared.parameters(), separate.parameters()):
+        torch.testing.assert_close(a.grad, b.grad.sum_to_size(a.shape), rtol=1e-9, atol=1e-10)
+    assert [len(block.root) for block in shared.blocks()] == [1, 1, 1]
+    assert [len(block.root) for block in separate.blocks()] == [3, 2, 1]
+
+
+def test_blocks_of_natural_steps_and_of_outputs_are_separate(make_model):
+    settings = {"n_latents": 2, "likelihood": Gaussian(np.full(2, 0.1)), "shared_covariance": True}
+    roots = [len(block.root) for block in make_model(2, (3,), **settings).blocks()]
+    assert roots == [1, 2]
+    settings["natural_gradient"] = "all"
+    roots = [len(block.root) for block in make_model(2, (3,), **settings).blocks()]
+    assert roots == [3, 2]
+
+
+# Steps
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+@pytest.mark.parametrize(
+    "likelihood",
+    [None, HeteroscedasticGaussian(np.array([0.1])), StudentT(np.array([4.0]), np.array([0.3])),
+     Bernoulli(), Softmax()],
+    ids=["gaussian", "heteroscedastic", "student_t", "probit", "softmax"],
+)  # fmt: skip
+def test_steps_make_progress(make_model, make_batch, natural_gradient, likelihood):
+    X, y = data()
+    n_latents = 2 if isinstance(likelihood, Softmax | HeteroscedasticGaussian) else 1
+    if isinstance(likelihood, Softmax | Bernoulli):
+        y = (y > 0.0).double()
+    model = make_model(
+        2, (2,), n_latents, likelihood=likelihood, random_q=False,
+        natural_gradient=natural_gradient, n_draws=2,
+    )  # fmt: skip
+    model.learning_rate = 0.03
+    batch, generator = make_batch(X, y), seeded()
+    before = objective(model, batch)
+    with workspace():
+        losses = [model.step(batch, generator) for _ in range(60)]
+    assert np.isfinite(losses).all()
+    assert objective(model, batch) > before + 5.0
+
+
+def test_the_loss_is_the_negative_bound_per_row(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,), n_draws=3)
+    weight = torch.linspace(0.5, 2.0, 30, dtype=torch.float64)
+    batch = make_batch(X, y, weight, scale=2.0, total=70.0)
+    expected = -objective(model, batch) / 70.0
+    assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_the_optimizer_gets_the_gradient_of_the_bound(make_model, make_batch, natural_gradient):
+    X, y = data()
+    batch = make_batch(X, y)
+    settings = {"natural_gradient": natural_gradient, "inner_noise": 0.1}
+    model, twin = make_model(2, (2,), **settings), make_model(2, (2,), **settings)
+    model.step(batch, seeded())
+    names = []
+    for (name, p), q in zip(model.named_parameters(), twin.parameters()):
+        if not p.requires_grad:
+            continue
+        names.append(name)
+        index = p.numel() - 1  # of a root, an entry of the diagonal
+        losses = []
+        for shift in (1e-5, -2e-5):
+            with torch.no_grad():
+                q.view(-1)[index] += shift
+            losses.append(-objective(twin, batch) / batch.total)
+        with torch.no_grad():
+            q.view(-1)[index] += 1e-5
+        slope = (losses[0] - losses[1]) / 2e-5
+        assert float(p.grad.view(-1)[index]) == pytest.approx(slope, rel=1e-5, abs=1e-8), name
+    assert "likelihood.log_variance" in names
+    assert sum(name.startswith("layers") for name in names) > 6
+
+
+def test_roots_stay_lower_triangular(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,), natural_gradient="none")
+    for i in range(5):
+        model.step(make_batch(X, y), seeded(i))
+    for block in model.blocks():
+        assert torch.equal(block.root, block.root.tril())
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_the_rate_shrinks_every_kind_of_step(make_model, make_batch, natural_gradient):
+    X, y = data()
+    batch = make_batch(X, y)
+    moves = []
+    for rate in (1.0, 0.01):
+        model = make_model(2, (2,), natural_gradient=natural_gradient)
+        before = model.state()
+        model.step(batch, seeded(), rate)
+        after = model.state()
+        moves.append({name: np.abs(after[name] - before[name]).max() for name in before})
+    for name, move in moves[0].items():
+        if not name.endswith("W"):
+            assert moves[1][name] == pytest.approx(0.01 * move, rel=0.05), name
+
+
+def test_natural_steps_grow_over_five_steps(make_model, make_batch):
+    # in one dimension of a quadratic bound, a step of size gamma leaves 1 - gamma of the precision error
+    X, y = data()
+    batch = make_batch(X, y)
+    model = make_model(2, (), natural_step=0.5)
+    model.learning_rate = 0.0
+    q = model.layers[0].q
+    target = make_model(2, (), natural_step=0.5)
+    target.expected_log_likelihood(batch, None).backward()
+    target.layers[0].q.natural_step(target.layers[0].q.collected_gradients(), 1.0)
+    optimum = torch.cholesky_inverse(target.layers[0].q.root.detach())
+    errors = []
+    for _ in range(8):
+        errors.append((torch.cholesky_inverse(q.root.detach()) - optimum).norm())
+        model.step(batch, seeded())
+    gammas = 1.0 - torch.stack(errors[1:]) / torch.stack(errors[:-1])
+    expected = 0.5 * 10.0 ** np.minimum(0.6 * np.arange(7) - 3.0, 0.0)
+    np.testing.assert_allclose(gammas, expected, rtol=1e-6)
+
+
+def test_natural_steps_never_lose_positive_definiteness(make_model, make_batch):
+    # a density that is not log-concave, with outliers: full steps are refused and halved
+    X, y = data()
+    y[::7] += 30.0
+    likelihood = StudentT(np.array([2.5]), np.array([0.05]))
+    settings = {"natural_gradient": "all", "natural_step": 1.0}
+    model = make_model(2, (2,), likelihood=likelihood, **settings)
+    generator = seeded()
+    for _ in range(30):
+        assert math.isfinite(model.step(make_batch(X, y), generator))
+    for block in model.blocks():
+        assert torch.isfinite(block.root).all()
+        assert (torch.diagonal(block.root, dim1=1, dim2=2) > 0).all()
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_a_loss_that_is_not_finite_changes_nothing(make_model, make_batch, natural_gradient):
+    X, y = data()
+    model = make_model(2, (2,), natural_gradient=natural_gradient)
+    model.step(make_batch(X, y), seeded())
+    state, training_state = model.state(), model.training_state()
+    y[3] = torch.nan
+    assert math.isnan(model.step(make_batch(X, y), seeded()))
+    same(model.state(), state)
+    same(model.training_state(), training_state)
+
+
+# State
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_state_round_trip(make_model, make_batch, natural_gradient):
+    X, y = data()
+    settings = {"natural_gradient": natural_gradient, "input_connected": True}
+    model = make_model(2, (2,), **settings)
+    for i in range(3):
+        model.step(make_batch(X, y), seeded(i))
+    state = model.state()
+    assert all(type(array) is np.ndarray for array in state.values())
+    other = make_model(2, (2,), seed=1, **settings)
+    other.load_state(state)
+    same(other.state(), state)
+    for a, b in zip(latents(other, X), latents(model, X)):
+        assert torch.equal(a, b)
+    assert torch.equal(other.functions(2, seeded(), 10)(X), model.functions(2, seeded(), 10)(X))
+    assert objective(other, make_batch(X, y)) == objective(model, make_batch(X, y))
+
+
+def test_a_state_is_a_copy(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,))
+    state = model.state()
+    kept = {name: array.copy() for name, array in state.items()}
+    model.step(make_batch(X, y), seeded())
+    same(state, kept)
+    model.load_state(state)
+    model.step(make_batch(X, y), seeded())
+    same(state, kept)
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+@pytest.mark.parametrize("n_steps", [0, 3])
+def test_training_goes_on_bit_for_bit(make_model, make_batch, natural_gradient, n_steps):
+    X, y = data()
+    batch, generator = make_batch(X, y), seeded()
+    model = make_model(2, (2,), natural_gradient=natural_gradient)
+    for _ in range(n_steps):
+        model.step(batch, generator)
+    state, training_state = model.state(), model.training_state()
+    assert all(type(array) is np.ndarray for array in training_state.values())
+    position = generator.get_state()
+    losses = [model.step(batch, generator) for _ in range(4)]
+    other = make_model(2, (2,), natural_gradient=natural_gradient, seed=1)
+    other.load_state(state)
+    other.load_training_state(training_state)
+    generator.set_state(position)
+    assert [other.step(batch, generator) for _ in range(4)] == losses
+    same(other.state(), model.state())
+    same(other.training_state(), model.training_state())
+
+
+def test_a_training_state_is_a_copy(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,))
+    model.step(make_batch(X, y), seeded())
+    training_state = model.training_state()
+    kept = {name: array.copy() for name, array in training_state.items()}
+    model.step(make_batch(X, y), seeded())
+    same(training_state, kept)
+
+
+def test_a_training_state_can_be_loaded_twice(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,))
+    model.step(make_batch(X, y), seeded())
+    training_state = model.training_state()
+    kept = {name: array.copy() for name, array in training_state.items()}
+    model.load_training_state(training_state)
+    model.step(make_batch(X, y), seeded())
+    same(training_state, kept)
+
+
+# Precision
+
+
+def test_inputs_in_single_precision(make_model, make_batch):
+    X, y = data()
+    model = make_model(2, (2,), n_inducing=10, n_draws=2, inner_noise=0.1)
+    eps = [normal((2, 30, 2), seeded(), X)]
+    with torch.no_grad():
+        mean, var = model.propagate(X, eps)
+        mean32, var32 = model.propagate(X.float(), [e.float() for e in eps])
+    assert mean32.dtype == var32.dtype == torch.float32
+    torch.testing.assert_close(mean32.double(), mean, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(var32.double(), var, rtol=1e-3, atol=1e-4)
+    generator = seeded()
+    before = objective(model, make_batch(X, y))
+    for _ in range(20):
+        assert math.isfinite(model.step(make_batch(X.float(), y), generator))
+    assert objective(model, make_batch(X, y)) > before
+    assert all(p.dtype == torch.float64 for p in model.parameters())
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_blocks_in_single_precision(make_model, make_batch, natural_gradient):
+    X, y = data()
+
+    def train(dtype):
+        model = make_model(2, (2,), natural_gradient=natural_gradient, inner_noise=0.1)
+        model.prepare(0.02, dtype)
+        assert model.learning_rate == 0.02
+        return model, [model.step(make_batch(X.to(dtype), y), seeded()) for _ in range(5)]
+
+    (_, exact), (model, losses) = train(torch.float64), train(torch.float32)
+    # draws in single precision are other draws, so only the size of the losses is comparable
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+    assert abs(losses[0] / exact[0] - 1.0) < 0.5
+    other = make_model(2, (2,), natural_gradient=natural_gradient, inner_noise=0.1)
+    other.load_state(model.state())
+    for a, b in zip(latents(other, X), latents(model, X)):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_several_outputs_share_the_hidden_layers(make_model, make_batch):
+    X, y = data()
+    Y = torch.cat([y, -2.0 * y], 1)
+    model = make_model(2, (2,), 2, likelihood=Gaussian(np.array([0.1, 0.2])))
+    assert latents(model, X)[0].shape == (8, 30, 2)
+    before = objective(model, make_batch(X, Y))
+    for i in range(10):
+        model.step(make_batch(X, Y), seeded(i))
+    assert objective(model, make_batch(X, Y)) > before

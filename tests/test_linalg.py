@@ -1,0 +1,152 @@
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from skdgp.linalg import (
+    add_diagonal,
+    cholesky,
+    current_workspace,
+    inverse_triangular,
+    root_of_inverse,
+    workspace,
+)
+
+
+def random_spd(*shape, seed=0):
+    A = np.random.default_rng(seed).standard_normal(shape)
+    return torch.as_tensor(A @ A.swapaxes(-1, -2) + 0.1 * np.eye(shape[-1]))
+
+
+def with_smallest_eigenvalue(value, n=4):
+    """A symmetric matrix with eigenvalues value, 1, 2, ..."""
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((n, n)))[0]
+    eigenvalues = np.concatenate([[value], np.arange(1.0, n)])
+    return torch.as_tensor((Q * eigenvalues) @ Q.T)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (4, 4), (3, 5, 5), (2, 3, 4, 4)])
+def test_cholesky_is_a_lower_factor_of_the_jittered_matrix(shape):
+    K = random_spd(*shape)
+    before = K.clone()
+    L = cholesky(K, 0.01)
+    torch.testing.assert_close(
+        L @ L.mT, K + 0.01 * torch.eye(shape[-1]).double(), rtol=1e-13, atol=1e-13
+    )
+    assert torch.equal(L, L.tril())
+    assert torch.equal(K, before)
+
+
+@pytest.mark.parametrize(
+    ("smallest", "factor"), [(1e-3, 1.0), (-5e-6, 10.0), (-5e-5, 100.0), (-5e-4, 1000.0)]
+)
+def test_cholesky_raises_the_jitter_no_further_than_needed(smallest, factor):
+    K = with_smallest_eigenvalue(smallest)
+    L = cholesky(K, 1e-6)
+    added = torch.diagonal(L @ L.mT - K)
+    torch.testing.assert_close(added, torch.full((4,), factor * 1e-6).double(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("smallest", "jitter"), [(-5e-3, 1e-6), (-1e-9, 0.0)])
+def test_cholesky_gives_up(smallest, jitter):
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive definite"):
+        cholesky(with_smallest_eigenvalue(smallest), jitter)
+
+
+def test_cholesky_raises_if_one_matrix_of_a_batch_is_bad():
+    K = torch.stack([torch.eye(3), -torch.eye(3)]).double()
+    with pytest.raises(torch.linalg.LinAlgError):
+        cholesky(K, 1e-6)
+
+
+def test_cholesky_does_not_accept_nan():
+    with pytest.raises(torch.linalg.LinAlgError):
+        cholesky(torch.full((3, 3), torch.nan).double(), 1e-6)
+
+
+def test_cholesky_has_the_gradient_of_the_factor():
+    A = random_spd(4, 4).requires_grad_()
+
+    def f(A):
+        return cholesky(A @ A.mT, 0.3)
+
+    assert torch.autograd.gradcheck(f, A)
+
+
+def test_add_diagonal_makes_a_new_tensor():
+    K = torch.ones(2, 3, 3)
+    torch.testing.assert_close(
+        add_diagonal(K, 2.0), torch.ones(3, 3) + 2.0 * torch.eye(3).repeat(2, 1, 1)
+    )
+    assert torch.equal(K, torch.ones(2, 3, 3))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4)])
+def test_inverse_triangular(shape):
+    L = torch.linalg.cholesky(random_spd(*shape))
+    eye = torch.eye(shape[-1]).double().expand(shape)
+    torch.testing.assert_close(inverse_triangular(L) @ L, eye, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4)])
+def test_root_of_inverse_is_lower_with_positive_diagonal(shape):
+    P = random_spd(*shape)
+    C = root_of_inverse(P)
+    torch.testing.assert_close(C @ C.mT, torch.linalg.inv(P), rtol=1e-10, atol=1e-10)
+    assert torch.equal(C, C.tril())
+    assert (torch.diagonal(C, dim1=-2, dim2=-1) > 0).all()
+
+
+def test_root_of_inverse_refuses_a_batch_with_one_indefinite_matrix():
+    assert (
+        root_of_inverse(torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, -1.0, 1.0]))]))
+        is None
+    )
+
+
+class TestWorkspace:
+    like = torch.empty(0, dtype=torch.float64)
+
+    def test_memory_is_used_again_only_after_it_was_handed_back(self):
+        with workspace():
+            space = current_workspace()
+            a, b = space.take((2, 3), self.like), space.take((2, 3), self.like)
+            assert a.data_ptr() != b.data_ptr()
+            address = a.data_ptr()
+            assert space.give(a) is None
+            assert space.take((2, 3), self.like).data_ptr() == address
+
+    def test_shapes_and_dtypes_are_kept_apart(self):
+        with workspace():
+            space = current_workspace()
+            space.give(space.take((2, 3), self.like))
+            assert space.take((3, 2), self.like).shape == (3, 2)
+            assert space.take((2, 3), self.like.float()).dtype == torch.float32
+            assert space.take((2, 3), self.like).dtype == torch.float64
+
+    def test_outside_of_the_context_a_tensor_that_is_handed_back_stays_readable(self):
+        space = current_workspace()
+        a = space.take((2, 3), self.like)
+        assert space.give(a) is a
+        assert space.take((2, 3), self.like).data_ptr() != a.data_ptr()
+
+    def test_the_context_ends_also_by_an_error(self):
+        outside = current_workspace()
+
+        def fail():
+            with workspace():
+                assert current_workspace() is not outside
+                raise RuntimeError
+
+        with pytest.raises(RuntimeError):
+            fail()
+        assert current_workspace() is outside
+
+    def test_threads_do_not_share_memory(self):
+        seen = []
+        with workspace():
+            thread = threading.Thread(target=lambda: seen.append(current_workspace()))
+            thread.start()
+            thread.join()
+            assert seen[0] is not current_workspace()

@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from skdgp.random import gamma, normal, sobol_normal, spawn
+
+LIKE = torch.empty(0, dtype=torch.float64)
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+
+def test_sobol_normal_is_normal_and_even():
+    points = sobol_normal(1024, 3, seed=0)
+    assert points.shape == (1024, 3)
+    assert points.dtype == np.float64
+    # every interval of probability 1/1024 holds exactly one point of each coordinate
+    for column in points.T:
+        cells = np.floor(stats.norm.cdf(column) * 1024).astype(int)
+        np.testing.assert_array_equal(np.sort(cells), np.arange(1024))
+    assert np.abs(np.corrcoef(points.T) - np.eye(3)).max() < 0.02
+
+
+def test_sobol_normal_depends_on_the_seed_alone():
+    np.testing.assert_array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=3))
+    assert not np.array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=4))
+
+
+def test_sobol_normal_of_any_number_is_the_start_of_the_next_power_of_two():
+    np.testing.assert_array_equal(sobol_normal(11, 2, seed=0), sobol_normal(16, 2, seed=0)[:11])
+    assert sobol_normal(1, 2, seed=0).shape == (1, 2)
+
+
+def test_sobol_normal_without_dimensions():
+    assert sobol_normal(8, 0, seed=0).shape == (8, 0)
+
+
+def test_sobol_normal_is_finite_for_many_points():
+    assert np.isfinite(sobol_normal(2**16, 1, seed=0)).all()
+
+
+def test_normal_draws():
+    x = normal((50_000, 2), torch.Generator().manual_seed(0), LIKE)
+    assert x.dtype == torch.float64
+    assert stats.kstest(x[:, 0], "norm").pvalue > 1e-3
+    assert abs(np.corrcoef(x.T)[0, 1]) < 4 / np.sqrt(50_000)
+
+
+def test_normal_follows_dtype_and_generator():
+    def draw():
+        return normal((5,), torch.Generator().manual_seed(2), LIKE.float())
+
+    assert draw().dtype == torch.float32
+    assert torch.equal(draw(), draw())
+
+
+@pytest.mark.parametrize("concentration", [0.3, 1.0, 1.5, 2.5, 40.0])
+def test_gamma_draws(concentration):
+    x = gamma(concentration, (20_000,), torch.Generator().manual_seed(0), LIKE)
+    assert stats.kstest(x, stats.gamma(concentration).cdf).pvalue > 1e-3
+
+
+def test_gamma_takes_one_concentration_for_each_column():
+    a = torch.tensor([0.5, 8.0]).double()
+    x = gamma(a, (20_000, 2), torch.Generator().manual_seed(0), LIKE)
+    z = (x.mean(0) - a) / (a / len(x)).sqrt()
+    assert z.abs().max() < 4
+
+
+def test_spawn_gives_different_seeds_that_depend_on_the_generator_alone():
+    def seeds(start):
+        generator = torch.Generator().manual_seed(start)
+        return [spawn(generator) for _ in range(5)]
+
+    assert seeds(0) == seeds(0)
+    assert len({*seeds(0), *seeds(1)}) == 10
+    assert all(isinstance(seed, int) and 0 <= seed < 2**31 for seed in seeds(0))
