@@ -629,7 +629,7 @@ def test_classes_can_be_renamed(likelihood):
     [
         (Bernoulli(), 3, r"is for two classes, but y has 3; use 'softmax' or 'robustmax'"),
         (Bernoulli("cloglog"), 2, "link of Bernoulli must be 'probit' or 'logit'; got 'cloglog'"),
-        (Softmax(n_nodes=0), 3, "n_nodes of Softmax must be at least 1; got 0"),
+        (Softmax(n_nodes=0), 3, "n_nodes of Softmax must be at least 2; got 0"),
         (RobustMax(epsilon=0.0), 3, r"epsilon of RobustMax must lie between 0 and 1; got 0\.0"),
         (RobustMax(epsilon=1.0), 3, r"epsilon of RobustMax must lie between 0 and 1; got 1\.0"),
     ],
