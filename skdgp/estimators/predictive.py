@@ -129,11 +129,11 @@ class Predictive:
         mean, var = self.moments()
         rows = y.ravel(), mean.ravel(), np.sqrt(var).ravel()
         if components is not None:
-            flat = (np.broadcast_to(part, (len(part), *y.shape)) for part in components)
-            scores = crps_of_mixture(*rows, *(part.reshape(len(part), -1) for part in flat))
+            flat = (part.reshape(len(part), -1) for part in components)
+            scores = crps_of_mixture(*rows, *flat)
         else:
             n_draws = sum(len(m) for _, _, m, _ in self._parts)
-            at_once = _BUDGET // (200 * n_draws * y.shape[1])
+            at_once = _BUDGET // (200 * n_draws * y.shape[1])  # 20 nodes, about 10 counts
 
             def cdf(which, x):
                 return self._cdf_of_outputs(*np.divmod(which, y.shape[1]), x, y.shape[1])

@@ -37,6 +37,7 @@ class GaussianBlock(nn.Module):
             torch.zeros(n_inducing, n_outputs, dtype=torch.float64), not natural
         )
         self.root = nn.Parameter(root, not natural)
+        self._precision = None, None
 
     def moments(self, dtype=torch.float64):
         """Mean (M, D), and the difference of the covariance to the prior's (as `root`).
@@ -108,7 +109,10 @@ class GaussianBlock(nn.Module):
         g_mean, g_cov = gradients
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
-        P = torch.cholesky_inverse(self.root)
+        # the precision after the last step, unless the root has been overwritten since
+        P, version = self._precision
+        if version != (self.root.data_ptr(), self.root._version):
+            P = torch.cholesky_inverse(self.root)
         eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
         P_new = (1.0 - gamma) * P + gamma * (eye - g_cov)
         h = (1.0 - gamma) * P @ mean + gamma * (g_mean.T[..., None] - g_cov @ mean)
@@ -120,4 +124,5 @@ class GaussianBlock(nn.Module):
             return False
         self.root.copy_(root)
         self.mean.copy_(mean)
+        self._precision = P_new, (self.root.data_ptr(), self.root._version)
         return True

@@ -155,7 +155,7 @@ class DeepSparseGP(GradientModel):
             for layer in self.layers[:-1]
         ]
         mean, var = self.propagate(batch.X, eps)
-        ell = self.likelihood().expected_log_prob(batch.y, mean.double(), var.double())  # S, n
+        ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 
     def draws(self, n, seed):

@@ -3,6 +3,7 @@
 import math
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from ...quadrature import gauss_hermite, normal_nodes
 from .base import Likelihood, OneLatent
@@ -72,6 +73,32 @@ class Bernoulli(_Classification, OneLatent):
         )
 
 
+class _ExpectedLogSumExp(torch.autograd.Function):
+    """``E log sum_c exp(f_c)`` for ``f ~ N(m, v)``; the gradient comes with the value."""
+
+    @staticmethod
+    def forward(ctx, m, v, nodes, weights):
+        shape = (len(nodes),) + (1,) * (m.ndim - 1)
+        nodes, weights = nodes.view(*shape, -1), weights.view(*shape, 1)
+        sd = v.sqrt()
+        f = m + sd * nodes  # nodes, ..., n, C
+        largest = f.amax(-1, keepdim=True)
+        p = f.sub_(largest).exp_()
+        total = p.sum(-1, keepdim=True)
+        value = (weights * (largest + total.log())).sum(0)[..., 0]
+        p.mul_(weights / total)  # softmax, weighted
+        g_m = p.sum(0)
+        g_v = p.mul_(nodes).sum(0) / (2.0 * sd)
+        ctx.save_for_backward(g_m, g_v)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        g_m, g_v = ctx.saved_tensors
+        return g[..., None] * g_m, g[..., None] * g_v, None, None
+
+
 class Softmax(_Classification):
     r"""Several classes with probabilities :math:`e^{f_c} / \sum_j e^{f_j}`.
 
@@ -101,8 +128,8 @@ class Softmax(_Classification):
         return _pick(torch.log_softmax(f, -1), y)
 
     def expected_log_prob(self, y, m, v):
-        f, log_weights = self._nodes(m, v)
-        return _pick(m, y) - (log_weights.exp() * torch.logsumexp(f, -1)).sum(0)
+        nodes, log_weights = normal_nodes(m.shape[-1], self.n_nodes, m)
+        return _pick(m, y) - _ExpectedLogSumExp.apply(m, v, nodes, log_weights.exp())
 
     def log_partition(self, y, m, v, alpha=1.0):
         f, log_weights = self._nodes(m, v)

@@ -1,0 +1,7 @@
+"""Toy problems of the deep Gaussian process literature."""
+
+from .deep_gp import make_deep_gp
+from .functions import make_piecewise_linear, make_step
+from .mountain_car import make_mountain_car
+
+__all__ = ["make_deep_gp", "make_mountain_car", "make_piecewise_linear", "make_step"]

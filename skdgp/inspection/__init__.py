@@ -1,0 +1,8 @@
+"""Pictures of fitted models, in scikit-learn's display convention; they need matplotlib."""
+
+from .coverage import CoverageDisplay
+from .layers import LayersDisplay
+from .loss_curve import LossCurveDisplay
+from .predictive import PredictiveDisplay
+
+__all__ = ["CoverageDisplay", "LayersDisplay", "LossCurveDisplay", "PredictiveDisplay"]

@@ -1,0 +1,112 @@
+"""The same questions to all kinds of fitted estimators."""
+
+import inspect
+from numbers import Integral
+
+import numpy as np
+from scipy.stats import norm
+from sklearn.base import is_regressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+
+def unwrap(estimator, X=None):
+    """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
+
+    A pipeline passes on `predict` alone, a search not even its keywords.
+    """
+    check_is_fitted(estimator)
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, Pipeline):
+            if X is not None and len(estimator) > 1:
+                X = estimator[:-1].transform(X)
+            estimator = estimator[-1]
+        else:
+            return estimator, X
+
+
+def unwrap_deep_gp(estimator, X, caller):
+    """As :func:`unwrap`, for displays that look inside a model of this package."""
+    model, X = unwrap(estimator, X)
+    if not hasattr(model, "members_"):
+        raise ValueError(f"{caller} shows the estimators of skdgp; got {type(model).__name__}.")
+    return model, X
+
+
+def unwrap_regressor(estimator, X, caller):
+    """As :func:`unwrap`, for displays that need a predictive distribution of numbers."""
+    model, X = unwrap(estimator, X)
+    if not is_regressor(model):
+        raise ValueError(
+            f"{caller} shows regressors; got {type(model).__name__}. For the probabilities of a "
+            "classifier see sklearn.calibration.CalibrationDisplay and "
+            "sklearn.inspection.DecisionBoundaryDisplay."
+        )
+    if not (has_quantiles(model) or "return_std" in inspect.signature(model.predict).parameters):
+        raise ValueError(
+            f"{caller} needs a regressor with predict_quantiles or predict(return_std=True); got "
+            f"{type(model).__name__}."
+        )
+    return model, X
+
+
+def has_quantiles(model):
+    """Whether the model tells its own quantiles."""
+    return hasattr(model, "predict_quantiles")
+
+
+def central_intervals(model, X, coverage, output, latent=False):
+    """Central intervals of the predictive distribution, in one pass over the rows.
+
+    Gaussian ones where the model tells no quantiles, and for the latent function.
+
+    Parameters
+    ----------
+    model : regressor
+    X : array-like of shape (n_rows, n_features)
+    coverage : ndarray of shape (n_coverage,)
+    output : int or None
+    latent : bool
+
+    Returns
+    -------
+    intervals : ndarray of shape (n_coverage, n_rows, 2)
+    """
+    if not ((coverage > 0.0) & (coverage < 1.0)).all():
+        raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
+    orders = np.stack([0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], -1)
+    if has_quantiles(model) and not latent:
+        quantiles = select_output(model.predict_quantiles(X, orders.ravel()), output, ndim=2)
+    else:
+        settings = {"latent": True} if latent else {}
+        mean, std = (
+            select_output(values, output)
+            for values in model.predict(X, return_std=True, **settings)
+        )
+        quantiles = mean[:, None] + std[:, None] * norm.ppf(orders.ravel())
+    return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
+
+
+def select_output(values, output, ndim=1):
+    """Values of one output.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, ...) or (n_rows, n_outputs, ...)
+    output : int or None
+        None if there is one output only.
+    ndim : int
+        Number of axes without that of the outputs.
+    """
+    values = np.asarray(values)  # some models answer in data frames
+    n_outputs = 1 if values.ndim == ndim else values.shape[1]
+    if output is None and n_outputs > 1:
+        raise ValueError(f"There are {n_outputs} outputs; choose one with output=0, 1, ...")
+    output = 0 if output is None else output
+    if not isinstance(output, Integral) or not 0 <= output < n_outputs:
+        raise ValueError(
+            f"output must be an int from 0 to {n_outputs - 1}, the last output; got {output!r}."
+        )
+    return values if values.ndim == ndim else values[:, output]

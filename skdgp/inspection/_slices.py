@@ -1,0 +1,99 @@
+"""Rows along which one feature varies."""
+
+from numbers import Integral
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_array, check_scalar
+
+
+class Slice(NamedTuple):
+    """Rows in which one feature varies, and the others have typical values."""
+
+    rows: Any  #: ndarray or DataFrame of shape (n_points, n_features)
+    grid: np.ndarray  #: (n_points,), the column that varies
+    values: np.ndarray  #: (n_samples,), the same column of the data
+    index: int  #: its position
+    name: str
+
+
+def slice_along(X, feature, n_points, feature_range=None):
+    """Let one feature vary; numeric columns stay at their medians, others at their modes.
+
+    Parameters
+    ----------
+    X : array-like or pandas DataFrame of shape (n_samples, n_features)
+    feature : int or str
+        Position or, in a data frame, name.
+    n_points : int
+    feature_range : pair of float or None
+        None for the range of the feature in `X`.
+
+    Returns
+    -------
+    slice : Slice
+    """
+    check_scalar(n_points, "n_points", Integral, min_val=2)
+    is_frame = hasattr(X, "iloc")
+    if not is_frame:
+        X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan")
+    names = [str(name) for name in X.columns] if is_frame else None
+    index = _index(feature, names, X.shape[1])
+    name = names[index] if is_frame else f"x{index}"
+    values = _numbers(X.iloc[:, index], name) if is_frame else X[:, index]
+    grid = _grid(values, name, n_points, feature_range)
+    if is_frame:
+        rows = X.iloc[np.zeros(n_points, dtype=int)].reset_index(drop=True)
+        for i in range(X.shape[1]):
+            rows.isetitem(i, grid if i == index else _typical(X.iloc[:, i], n_points))
+    else:
+        rows = np.tile(np.nanmedian(X, axis=0), (n_points, 1))
+        rows[:, index] = grid
+    return Slice(rows, grid, values, index, name)
+
+
+def _index(feature, names, n_features):
+    if isinstance(feature, str):
+        if names is None:
+            raise ValueError(
+                f"feature={feature!r} is a name, but the columns of X have none; give a position, or a "
+                "data frame."
+            )
+        if feature not in names:
+            raise ValueError(f"feature={feature!r} is no column of X; the columns are {names}.")
+        return names.index(feature)
+    if not isinstance(feature, Integral) or not 0 <= feature < n_features:
+        raise ValueError(
+            f"feature must be a name, or an int from 0 to {n_features - 1}, the last column of X; got "
+            f"{feature!r}."
+        )
+    return int(feature)
+
+
+def _numbers(column, name):
+    try:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"feature={name!r} is not numeric; choose one that is.") from error
+
+
+def _grid(values, name, n_points, feature_range):
+    if feature_range is None:
+        feature_range = np.nanmin(values), np.nanmax(values)
+        if feature_range[0] == feature_range[1]:
+            raise ValueError(
+                f"feature={name!r} is constant in X; choose another one, or give feature_range."
+            )
+    low, high = feature_range
+    if not low < high:
+        raise ValueError(f"feature_range must be a pair (low, high); got {feature_range!r}.")
+    return np.linspace(low, high, n_points)
+
+
+def _typical(column, n):
+    """`n` times the median or the most frequent value of a column, in a type that fits."""
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    if is_numeric_dtype(column) and not is_bool_dtype(column):
+        return np.full(n, column.median())
+    return column.mode().array[np.zeros(n, dtype=int)]

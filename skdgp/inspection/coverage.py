@@ -1,0 +1,242 @@
+"""Whether predictive intervals hold what they promise."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy.stats import binom
+from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
+
+from ._plotting import axes_or_new, check_matplotlib_support, line_style
+from ._responses import central_intervals, select_output, unwrap_regressor
+
+_CONFIDENCE = 0.95
+
+
+class CoverageDisplay:
+    """Empirical against nominal coverage of predictive intervals.
+
+    A calibrated model follows the diagonal; above it the intervals are too wide, below it too
+    narrow. The shaded band holds the empirical coverage of a calibrated model with a probability of
+    at least 95 %, level by level: the number of `n_samples` independent targets inside an interval
+    is binomial. It is best made by :meth:`from_estimator` or :meth:`from_predictions`, from rows
+    that the model was not trained on.
+
+    Parameters
+    ----------
+    nominal : ndarray of shape (n_levels,)
+        Increasing probabilities of the intervals.
+    empirical : ndarray of shape (n_levels,)
+        Shares of the targets inside.
+    n_samples : int
+        Number of targets.
+    name : str, optional
+        Name of the model, for the legend.
+
+    Attributes
+    ----------
+    calibration_error : float
+        Mean absolute difference of empirical and nominal coverage.
+    line_ : matplotlib Line2D
+        The coverage.
+    reference_line_ : matplotlib Line2D or None
+        The diagonal; None if the axes had one.
+    band_ : matplotlib PolyCollection or None
+        The binomial band; None if the axes had one for as many samples.
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    See Also
+    --------
+    PredictiveDisplay : The intervals themselves.
+
+    Notes
+    -----
+    A central interval of a target that counts holds at least its nominal probability, so the curve
+    of a calibrated model lies above the diagonal where the counts are small.
+
+    References
+    ----------
+    V. Kuleshov, N. Fenner and S. Ermon (2018). Accurate uncertainties for deep learning using
+    calibrated regression. ICML 35.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from skdgp.inspection import CoverageDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = BayesianRidge().fit(X[:300], y[:300])
+    >>> display = CoverageDisplay.from_estimator(model, X[300:], y[300:])
+    >>> display.calibration_error
+    0.03...
+    """
+
+    def __init__(self, nominal, empirical, n_samples, *, name=None):
+        self.nominal = nominal
+        self.empirical = empirical
+        self.n_samples = n_samples
+        self.name = name
+
+    @property
+    def calibration_error(self):
+        """Mean absolute difference of empirical and nominal coverage."""
+        return float(np.abs(self.empirical - self.nominal).mean())
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the legend; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot` for the coverage.
+
+        Returns
+        -------
+        display : CoverageDisplay
+        """
+        ax = axes_or_new(ax, self)
+        name = self.name if name is None else name
+        there = ax.get_legend_handles_labels()[1]
+        self.reference_line_ = self.band_ = None
+        if (label := "perfectly calibrated") not in there:
+            (self.reference_line_,) = ax.plot([0, 1], [0, 1], "k:", label=label)
+        if (label := f"95% band, n = {self.n_samples}") not in there:
+            levels = np.concatenate([[0.0], self.nominal, [1.0]])
+            low, high = binom.interval(_CONFIDENCE, self.n_samples, levels)
+            self.band_ = ax.fill_between(
+                levels,
+                low / self.n_samples,
+                high / self.n_samples,
+                color="gray",
+                alpha=0.2,
+                linewidth=0,
+                label=label,
+            )
+        error = f"calibration error = {self.calibration_error:.3f}"
+        style = line_style(
+            kwargs, marker="o", markersize=4, label=error if name is None else f"{name} ({error})"
+        )
+        (self.line_,) = ax.plot(self.nominal, self.empirical, **style)
+        ax.set(
+            xlabel="Nominal coverage",
+            ylabel="Empirical coverage",
+            xlim=(-0.02, 1.02),
+            ylim=(-0.02, 1.02),
+            aspect="equal",
+        )
+        ax.legend(fontsize="small")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls, estimator, X, y, *, n_levels=19, output=None, name=None, ax=None, **kwargs
+    ):
+        """Plot the coverage of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : fitted regressor, pipeline or search
+            A regressor of skdgp, or one whose ``predict`` takes ``return_std=True``; the intervals
+            of the latter are Gaussian.
+        X : array-like of shape (n_samples, n_features)
+            Held-out rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+        n_levels : int, default=19
+            Number of levels, spread evenly over (0, 1); 19 are 0.05, 0.1, ..., 0.95.
+        output : int, default=None
+            The output to show, if there are several.
+        name : str, default=None
+            Name in the legend; None for the class of the estimator.
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : CoverageDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the estimator has no predictive distribution of numbers, or an argument makes no
+            sense.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_scalar(n_levels, "n_levels", Integral, min_val=1)
+        model, rows = unwrap_regressor(estimator, X, cls.__name__)
+        coverage = np.arange(1, n_levels + 1) / (n_levels + 1)
+        y = select_output(check_array(y, ensure_2d=False, input_name="y"), output)
+        lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
+        return cls.from_predictions(
+            y,
+            lower.T,
+            upper.T,
+            coverage,
+            name=type(model).__name__ if name is None else name,
+            ax=ax,
+            **kwargs,
+        )
+
+    @classmethod
+    def from_predictions(cls, y_true, lower, upper, coverage, *, name=None, ax=None, **kwargs):
+        """Plot the coverage of given intervals.
+
+        Parameters
+        ----------
+        y_true : array-like of shape (n_samples,)
+            True targets.
+        lower, upper : array-likes of shape (n_samples, n_levels)
+            Ends of the intervals; both belong to them.
+        coverage : array-like of shape (n_levels,)
+            Nominal probabilities of the intervals.
+        name : str, default=None
+            Name in the legend.
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : CoverageDisplay
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit, or `coverage` leaves (0, 1).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgp.inspection import CoverageDisplay
+        >>> display = CoverageDisplay.from_predictions(
+        ...     [0.2, 0.4, 1.9], np.zeros((3, 2)), np.tile([1.0, 3.0], (3, 1)), [0.5, 0.9]
+        ... )
+        >>> display.empirical
+        array([0.67, 1.  ])
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        y_true = column_or_1d(y_true)
+        lower, upper = check_array(lower), check_array(upper)
+        check_consistent_length(y_true, lower, upper)
+        coverage = column_or_1d(coverage, dtype=np.float64)
+        if not lower.shape[1] == upper.shape[1] == len(coverage):
+            raise ValueError(
+                "lower and upper need one column for each coverage; got "
+                f"{lower.shape[1]} and {upper.shape[1]} columns for {len(coverage)}."
+            )
+        if not ((coverage > 0.0) & (coverage < 1.0)).all():
+            raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
+        inside = (lower <= y_true[:, None]) & (y_true[:, None] <= upper)
+        order = np.argsort(coverage)
+        display = cls(coverage[order], inside.mean(0)[order], len(y_true), name=name)
+        return display.plot(ax, **kwargs)

@@ -1,0 +1,349 @@
+"""The layers of a deep Gaussian process."""
+
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.utils import Bunch, check_random_state, check_scalar, resample
+
+from ._plotting import check_matplotlib_support, line_style
+from ._responses import unwrap_deep_gp
+from ._slices import slice_along
+
+_ROWS = 1000  #: rows that are pushed through the layers
+_FEATURES = 1024  #: random features of a function draw
+
+
+class LayersDisplay:
+    """The functions of each layer of a deep Gaussian process, and its inducing points.
+
+    One panel for each layer shows the outputs of its units, mean and two standard deviations, along
+    a line through the inputs *of this layer*: the first layer along a feature of the data, with the
+    others at typical values; later layers along their input if there is one, else along the first
+    principal direction of their inputs, through the center of these. The inputs of later layers
+    are the rows of the data, pushed through the means of the layers before; ticks at the bottom
+    tell where they are. Inducing points are dots at the posterior means of the units. They are
+    projected to the line, and lie on the curves only if the layer has one input. It is best made by
+    :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    layers : list of Bunch
+        For each layer `x` (n_points,), `mean` and `std` (n_points, n_units), `functions`
+        (n_functions, n_points, n_units), `inducing_x` (n_inducing,), `inducing_mean` (n_inducing,
+        n_units), `rows_x` (n_rows,), `one_input`: whether the layer has one input, `units`: the
+        numbers of the units that are shown, and the labels `x_label`, `y_label`, `unit_labels`.
+    name : str, optional
+        Name of the model, for the titles.
+
+    Attributes
+    ----------
+    lines_ : list of list of matplotlib Line2D
+        Means, for each layer and unit that is shown.
+    bands_ : list of list of matplotlib PolyCollection
+    function_lines_ : list of list of matplotlib Line2D
+        Draws, for each layer, unit by unit.
+    inducing_points_ : list of list of matplotlib PathCollection
+    ticks_ : list of matplotlib Line2D
+        The rows, for each layer.
+    axes_ : ndarray of matplotlib Axes, of shape (n_layers,)
+    figure_ : matplotlib Figure
+
+    See Also
+    --------
+    PredictiveDisplay : What the layers predict together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inspection import LayersDisplay
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> y = (X[:, 0] > 0.5).astype(float)
+    >>> model = DeepGPRegressor(n_layers=3, max_iter=50, n_inducing=10, random_state=0).fit(X, y)
+    >>> display = LayersDisplay.from_estimator(model, X)
+    >>> len(display.axes_)
+    3
+    """
+
+    def __init__(self, layers, *, name=None):
+        self.layers = layers
+        self.name = name
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : array-like of matplotlib Axes, one for each layer, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the titles; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot` for the means.
+
+        Returns
+        -------
+        display : LayersDisplay
+        """
+        self.axes_ = self._axes(ax)
+        self.figure_ = self.axes_[0].figure
+        name = self.name if name is None else name
+        self.lines_, self.bands_, self.function_lines_ = [], [], []
+        self.inducing_points_, self.ticks_ = [], []
+        for i, (layer, ax) in enumerate(zip(self.layers, self.axes_), start=1):
+            self._plot_layer(layer, ax, kwargs)
+            n_units = layer.mean.shape[1]
+            title = f"Layer {i}" if name is None else f"{name}, layer {i}"
+            if len(layer.units) < n_units:
+                title += f" ({len(layer.units)} of {n_units} units)"
+            ax.set(title=title, xlabel=layer.x_label, ylabel=layer.y_label)
+        return self
+
+    def _axes(self, ax):
+        check_matplotlib_support(f"{type(self).__name__}.plot")
+        import matplotlib.pyplot as plt
+
+        n_layers = len(self.layers)
+        if ax is None:
+            size = (max(4.8, 3.8 * n_layers), 3.6)
+            return plt.subplots(1, n_layers, figsize=size, squeeze=False, layout="constrained")[1][
+                0
+            ]
+        axes = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+        if len(axes) != n_layers:
+            raise ValueError(
+                f"ax must hold one axes for each of the {n_layers} layers; got {len(axes)}."
+            )
+        return axes
+
+    def _plot_layer(self, layer, ax, kwargs):
+        lines, bands, functions, points = [], [], [], []
+        size, edge = (12, 0.4) if layer.one_input else (6, 0.0)  # a cloud is not to hide the curves
+        for unit in layer.units:
+            mean, std = layer.mean[:, unit], layer.std[:, unit]
+            style = line_style(kwargs, label=layer.unit_labels[unit], zorder=3)
+            lines += ax.plot(layer.x, mean, **style)
+            color = lines[-1].get_color()
+            bands.append(
+                ax.fill_between(
+                    layer.x, mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, linewidth=0
+                )
+            )
+            functions += ax.plot(
+                layer.x, layer.functions[:, :, unit].T, color=color, linewidth=0.6, alpha=0.6
+            )
+            points.append(
+                ax.scatter(
+                    layer.inducing_x,
+                    layer.inducing_mean[:, unit],
+                    s=size,
+                    color=color,
+                    edgecolor="black",
+                    linewidth=edge,
+                    alpha=0.6,
+                    zorder=4,
+                )
+            )
+        self.ticks_ += ax.plot(
+            layer.rows_x,
+            np.full(len(layer.rows_x), 0.02),
+            "|",
+            color="black",
+            alpha=0.3,
+            transform=ax.get_xaxis_transform(),
+        )
+        if len(layer.units) > 1:
+            ax.legend(fontsize="small")
+        self.lines_.append(lines)
+        self.bands_.append(bands)
+        self.function_lines_.append(functions)
+        self.inducing_points_.append(points)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        *,
+        feature=0,
+        feature_range=None,
+        n_points=200,
+        n_functions=5,
+        max_units=4,
+        random_state=0,
+        name=None,
+        ax=None,
+        **kwargs,
+    ):
+        """Plot the layers of a fitted deep Gaussian process.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of skdgp, pipeline or search
+            In a pipeline, the features are those that reach the last step.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Rows that tell where the layers are used; at most 1,000 of them are drawn.
+        feature : int or str, default=0
+            Position or name of the feature along which the first layer is shown.
+        feature_range : tuple of (float, float), default=None
+            Where the feature starts and ends; None for its range in `X`.
+        n_points : int, default=200
+            Number of points along each line.
+        n_functions : int, default=5
+            Number of draws of each layer's functions, without the noise between layers.
+        max_units : int, default=4
+            Number of units that a panel shows at most: those whose means vary most along
+            the line.
+        random_state : int, RandomState instance or None, default=0
+            Determines the draws and the rows.
+        name : str, default=None
+            Name in the titles.
+        ax : array-like of matplotlib Axes, one for each layer, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : LayersDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the estimator is none of skdgp, or an argument makes no sense.
+
+        Notes
+        -----
+        The first layer's line is in the units of the feature, the outputs of hidden layers are in
+        those of the standardized inputs. The last layer is in the units of the target if there is
+        one latent function for each target. If a model is a mixture of several members, the first
+        one is shown.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_scalar(n_functions, "n_functions", Integral, min_val=0)
+        check_scalar(max_units, "max_units", Integral, min_val=1)
+        rng = check_random_state(random_state)
+        model, X = unwrap_deep_gp(estimator, X, cls.__name__)
+        line = slice_along(X, feature, n_points, feature_range)
+        X = model._check_X(X)
+        if len(X) > _ROWS:
+            X = resample(X, replace=False, n_samples=_ROWS, random_state=rng)
+        scale = model._x_scaler.transform
+        with model._threads():
+            layers = _panels(
+                model.members_[0],
+                torch.as_tensor(scale(X)),
+                torch.as_tensor(scale(model._check_X(line.rows))),
+                n_functions,
+                torch.Generator().manual_seed(int(rng.randint(2**31 - 1))),
+            )
+        for layer in layers:
+            layer.units = np.sort(np.argsort(-layer.mean.std(0), kind="stable")[:max_units])
+        _describe_first(layers[0], model, X, line)
+        _describe_last(layers[-1], model)
+        return cls(layers, name=name).plot(ax, **kwargs)
+
+
+@torch.no_grad()
+def _panels(member, X, line, n_functions, generator):
+    """What is shown of each layer, in standardized units.
+
+    Parameters
+    ----------
+    member : Member
+    X : tensor of shape (n_rows, n_features)
+        Rows that are pushed through the layers.
+    line : tensor of shape (n_points, n_features)
+        The line along which the first layer is shown.
+    n_functions : int
+    generator : torch.Generator
+    """
+    panels, H = [], X
+    for layer in member.model("cpu").layers:
+        panel = Bunch()
+        if panels:
+            if member.architecture.input_connected:
+                H = torch.cat([H, X], -1)
+            line, panel = _principal_line(H, layer.Z, len(line))
+            if panel.one_input:
+                panel.x_label = f"h0 of layer {len(panels)}"
+        mean, var = layer.moments(line)
+        draws = torch.zeros(0, *mean.shape)
+        if n_functions:
+            f = layer.function(n_functions, _FEATURES, generator)
+            draws = f(line.expand(n_functions, *line.shape))
+        panel.update(
+            mean=mean.numpy(),
+            std=var.clamp_min(0.0).sqrt().numpy(),
+            functions=draws.numpy(),
+            inducing_mean=layer.moments(layer.Z)[0].numpy(),
+            y_label="output",
+            unit_labels=[f"h{i}" for i in range(layer.n_outputs)],
+        )
+        panels.append(panel)
+        H = layer.moments(H)[0]
+    return panels
+
+
+def _principal_line(H, Z, n_points):
+    """A line through the inputs of a layer, where they vary most.
+
+    Parameters
+    ----------
+    H : tensor of shape (n_rows, n_inputs)
+    Z : tensor of shape (n_inducing, n_inputs)
+    n_points : int
+
+    Returns
+    -------
+    line : tensor of shape (n_points, n_inputs)
+    panel : Bunch
+        Coordinates on the line of its points, of `H` and of `Z`: the input itself if there is one,
+        else the distance from the center of `H`.
+    """
+    one_input = H.shape[1] == 1
+    if one_input:
+        center, direction = torch.zeros_like(H[0]), torch.ones_like(H[0])
+    else:
+        center = H.mean(0)
+        direction = torch.linalg.svd(H - center, full_matrices=False)[2][0]
+        direction = direction * direction[direction.abs().argmax()].sign()  # has none of its own
+    rows_x, inducing_x = (H - center) @ direction, (Z - center) @ direction
+    x = torch.cat([rows_x, inducing_x])
+    low, high = float(x.min()), float(x.max())
+    margin = 0.05 * (high - low) if high - low > 1e-6 else 1.0  # all may fall on one point
+    x = torch.linspace(low - margin, high + margin, n_points, dtype=H.dtype)
+    return center + x[:, None] * direction, Bunch(
+        x=x.numpy(),
+        rows_x=rows_x.numpy(),
+        inducing_x=inducing_x.numpy(),
+        one_input=one_input,
+        x_label="first principal direction of the inputs",
+    )
+
+
+def _describe_first(layer, model, X, line):
+    """The line of the first layer, in units of the feature."""
+    layer.update(
+        x=line.grid,
+        rows_x=X[:, line.index],
+        inducing_x=model.inducing_inputs_[0][:, line.index],
+        one_input=X.shape[1] == 1,
+        x_label=line.name,
+    )
+
+
+def _describe_last(layer, model):
+    """Units and labels of the last layer."""
+    n_latents, scale = layer.mean.shape[1], model._y_scaler.scale
+    layer.y_label = "latent function"
+    layer.unit_labels = [f"f{i}" for i in range(n_latents)]
+    if hasattr(model, "classes_") and n_latents == len(model.classes_):
+        layer.unit_labels = [str(label) for label in model.classes_]
+    if n_latents == len(scale):
+        for key in ("mean", "functions", "inducing_mean"):
+            layer[key] = layer[key] * scale + model._y_scaler.center
+        layer.std = layer.std * scale

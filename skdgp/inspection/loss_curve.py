@@ -1,0 +1,193 @@
+"""The course of training."""
+
+from numbers import Integral
+
+import numpy as np
+from scipy.ndimage import median_filter
+from sklearn.utils import check_scalar
+
+from ..training.trainer import BLOCK
+from ._plotting import axes_or_new, check_matplotlib_support, line_style
+from ._responses import unwrap_deep_gp
+
+
+class LossCurveDisplay:
+    """Loss and validation score over the steps of training.
+
+    The loss of single steps is thin, its moving median thick. The highest 2 % of the losses, which
+    come first as a rule, do not count for the limits of the axes. It is best made by
+    :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    loss_curve : array-like of shape (n_steps,)
+        Loss per row at each step.
+    validation_scores : array-like of shape (n_blocks,), optional
+        Score of the held-out rows after each block of 50 steps, and after the last step.
+    smooth : int or None, default=50
+        Number of steps around a step over which the median is taken; None for none.
+    name : str, optional
+        Name of the model, for the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        Loss of single steps.
+    smooth_line_ : matplotlib Line2D or None
+        Its moving median.
+    validation_line_ : matplotlib Line2D or None
+    best_ : matplotlib Line2D or None
+        Marks the best validation score, whose state was kept.
+    ax_ : matplotlib Axes
+    validation_ax_ : matplotlib Axes or None
+        Twin of `ax_` on the right.
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inspection import LossCurveDisplay
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = DeepGPRegressor(max_iter=60, n_inducing=10, random_state=0).fit(X, y)
+    >>> display = LossCurveDisplay.from_estimator(model, smooth=10)
+    >>> len(display.loss_curve)
+    60
+    """
+
+    def __init__(self, loss_curve, validation_scores=None, *, smooth=BLOCK, name=None):
+        self.loss_curve = loss_curve
+        self.validation_scores = validation_scores
+        self.smooth = smooth
+        self.name = name
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the legend; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot` for the moving median, or for the single
+            steps if there is none.
+
+        Returns
+        -------
+        display : LossCurveDisplay
+        """
+        ax = axes_or_new(ax, self)
+        name = self.name if name is None else name
+        if self.smooth is not None:
+            check_scalar(self.smooth, "smooth", Integral, min_val=1)
+        label = "loss" if name is None else f"{name}, loss"
+        loss = np.asarray(self.loss_curve, dtype=np.float64)
+        steps = np.arange(1, len(loss) + 1)
+        limits = ax.dataLim.frozen()
+        self.smooth_line_ = None
+        style = line_style(kwargs, label=label)
+        if self.smooth is not None:
+            smoothed = moving_median(loss, self.smooth)
+            (self.smooth_line_,) = ax.plot(
+                steps, smoothed, **{"linewidth": 2.0, "zorder": 3, **style}
+            )
+            style = {"color": self.smooth_line_.get_color(), "alpha": 0.4}
+        (self.line_,) = ax.plot(steps, loss, **{"linewidth": 0.6, **style})
+        ax.dataLim.set(limits)
+        if (finite := loss[np.isfinite(loss)]).size:
+            range_ = np.quantile(finite, [0.0, 0.98])
+            ax.update_datalim(np.column_stack([steps[[0, -1]], range_]))
+        self.validation_ax_ = self.validation_line_ = self.best_ = None
+        if self.validation_scores is not None and len(self.validation_scores):
+            self._plot_validation(ax, "validation" if name is None else f"{name}, validation")
+        ax.set(xlabel="Step", ylabel="Loss per row")
+        _legend(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _plot_validation(self, ax, label):
+        self.validation_ax_ = _twin(ax) or ax.twinx()
+        scores = np.asarray(self.validation_scores, dtype=np.float64)
+        steps = np.minimum(BLOCK * np.arange(1, len(scores) + 1), len(self.loss_curve))
+        best = np.nanargmax(scores)
+        style = {"color": (self.smooth_line_ or self.line_).get_color(), "zorder": 4}
+        (self.validation_line_,) = self.validation_ax_.plot(
+            steps, scores, "--", label=label, **style
+        )
+        (self.best_,) = self.validation_ax_.plot(
+            steps[best], scores[best], "o", markersize=8, fillstyle="none", **style
+        )
+        self.validation_ax_.set_ylabel("Validation score (dashed)")
+
+    @classmethod
+    def from_estimator(cls, estimator, *, smooth=BLOCK, name=None, ax=None, **kwargs):
+        """Plot the course of the training of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of skdgp, pipeline or search
+        smooth : int or None, default=50
+            Number of steps around a step over which the median is taken; None for none.
+        name : str, default=None
+            Name in the legend; None for the class of the estimator.
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : LossCurveDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the estimator is none of skdgp.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
+        display = cls(
+            model.loss_curve_,
+            model.validation_scores_,
+            smooth=smooth,
+            name=type(model).__name__ if name is None else name,
+        )
+        return display.plot(ax, **kwargs)
+
+
+def moving_median(values, window):
+    """Median of the values around each one; a window that would leave the ends shrinks.
+
+    It shrinks on both sides, so that a curve that falls or rises throughout stays as it is.
+    """
+    n = len(values)
+    half = max(0, min(window // 2, (n - 1) // 2))
+    medians = median_filter(values, 2 * half + 1)
+    for i in range(half):
+        medians[i] = np.median(values[: 2 * i + 1])
+        medians[n - 1 - i] = np.median(values[n - 1 - 2 * i :])
+    return medians
+
+
+def _twin(ax):
+    """The axes that an earlier display has laid over these, or None."""
+    siblings = ax.get_shared_x_axes().get_siblings(ax)
+    return next((a for a in siblings if a is not ax and a.bbox.bounds == ax.bbox.bounds), None)
+
+
+def _legend(ax):
+    """One legend for both axes, on the upper one."""
+    twin = _twin(ax)
+    handles, labels = ax.get_legend_handles_labels()
+    if twin is None:
+        ax.legend(handles, labels)
+        return
+    if ax.get_legend() is not None:
+        ax.get_legend().remove()
+    more_handles, more_labels = twin.get_legend_handles_labels()
+    # a loss that falls and a score that rises leave the middle free
+    twin.legend(handles + more_handles, labels + more_labels, loc="center right")

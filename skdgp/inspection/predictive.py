@@ -1,0 +1,280 @@
+"""The predictive distribution along one feature."""
+
+from numbers import Integral
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
+
+from ._plotting import axes_or_new, check_matplotlib_support, line_style
+from ._responses import central_intervals, has_quantiles, select_output, unwrap_regressor
+from ._slices import slice_along
+
+
+class PredictiveDisplay:
+    """Predictive distribution of a regressor along one feature.
+
+    The mean, central intervals as shaded bands, draws of the function and the data. It is best made
+    by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_points,)
+        Values of the feature.
+    mean : ndarray of shape (n_points,)
+    intervals : ndarray of shape (n_coverage, n_points, 2)
+        Lower and upper ends of the central intervals.
+    coverage : array-like of shape (n_coverage,)
+        Their probabilities.
+    functions : ndarray of shape (n_points, n_functions), optional
+        Draws of the function.
+    x_data, y_data : ndarrays of shape (n_samples,), optional
+        Data, shown as dots.
+    feature_name, target_name : str, optional
+        Labels of the axes.
+    name : str, optional
+        Name of the model, for the legend.
+
+    Attributes
+    ----------
+    line_ : matplotlib Line2D
+        The mean.
+    bands_ : list of matplotlib PolyCollection
+        One for each coverage.
+    function_lines_ : list of matplotlib Line2D
+    scatter_ : matplotlib PathCollection or None
+        The data.
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    See Also
+    --------
+    LayersDisplay : The layers that the model is composed of.
+    CoverageDisplay : Whether the intervals hold what they promise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inspection import PredictiveDisplay
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> y = (X[:, 0] > 0.5).astype(float)
+    >>> model = DeepGPRegressor(max_iter=50, random_state=0).fit(X, y)
+    >>> display = PredictiveDisplay.from_estimator(model, X, y, n_functions=3)
+    >>> display.intervals.shape
+    (2, 200, 2)
+    """
+
+    def __init__(
+        self,
+        *,
+        x,
+        mean,
+        intervals,
+        coverage,
+        functions=None,
+        x_data=None,
+        y_data=None,
+        feature_name=None,
+        target_name=None,
+        name=None,
+    ):
+        self.x = x
+        self.mean = mean
+        self.intervals = intervals
+        self.coverage = coverage
+        self.functions = functions
+        self.x_data = x_data
+        self.y_data = y_data
+        self.feature_name = feature_name
+        self.target_name = target_name
+        self.name = name
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the legend; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot` for the mean; the bands and draws take its
+            color.
+
+        Returns
+        -------
+        display : PredictiveDisplay
+        """
+        ax = axes_or_new(ax, self)
+        name = self.name if name is None else name
+        style = line_style(kwargs, label="mean" if name is None else name, zorder=3)
+        (self.line_,) = ax.plot(self.x, self.mean, **style)
+        color = self.line_.get_color()
+        wide_first = np.argsort(self.coverage)[::-1]
+        alphas = np.linspace(0.18, 0.45, len(wide_first))
+        self.bands_ = [None] * len(wide_first)
+        for i, alpha in zip(wide_first, alphas):
+            self.bands_[i] = ax.fill_between(
+                self.x,
+                *self.intervals[i].T,
+                color=color,
+                alpha=alpha,
+                linewidth=0,
+                label=f"{100 * self.coverage[i]:g}% interval",
+            )
+        self.function_lines_ = []
+        if self.functions is not None:
+            self.function_lines_ = ax.plot(
+                self.x, self.functions, color=color, linewidth=0.8, alpha=0.7
+            )
+            self.function_lines_[0].set_label("draws of the function")
+        self.scatter_ = None
+        if self.x_data is not None:
+            self.scatter_ = ax.scatter(
+                self.x_data, self.y_data, s=10, color="black", alpha=0.6, linewidth=0, label="data"
+            )
+        ax.set(xlabel=self.feature_name, ylabel=self.target_name)
+        ax.legend()
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator,
+        X,
+        y=None,
+        *,
+        feature=0,
+        feature_range=None,
+        output=None,
+        n_points=200,
+        coverage=(0.5, 0.95),
+        n_functions=0,
+        latent=False,
+        subsample=1_000,
+        random_state=0,
+        name=None,
+        ax=None,
+        **kwargs,
+    ):
+        """Plot the predictive distribution of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : fitted regressor, pipeline or search
+            A regressor of skdgp, or one whose ``predict`` takes ``return_std=True``; the intervals
+            of the latter are Gaussian.
+        X : array-like or DataFrame of shape (n_samples, n_features)
+            Rows that tell the range of the feature and the typical values of the others: the median
+            of a numeric column, the most frequent value of any other column of a data frame.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
+            Targets of `X`, shown as dots. Their other features are not at the typical values, so
+            the bands need not cover them.
+        feature : int or str, default=0
+            Position of the feature or, in a data frame, its name.
+        feature_range : tuple of (float, float), default=None
+            Where the feature starts and ends; None for its range in `X`.
+        output : int, default=None
+            The output to show, if there are several.
+        n_points : int, default=200
+            Number of points along the feature.
+        coverage : float or array-like of floats in (0, 1), default=(0.5, 0.95)
+            Probabilities of the central intervals.
+        n_functions : int, default=0
+            Number of function draws, without noise.
+        latent : bool, default=False
+            Show the latent function, without the noise of the observations. Its intervals are those
+            of the Gaussian with its mean and standard deviation.
+        subsample : int or None, default=1_000
+            Largest number of dots; None for all.
+        random_state : int, RandomState instance or None, default=0
+            Determines the draws and the dots.
+        name : str, default=None
+            Name in the legend; None for the class of the estimator.
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : PredictiveDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the estimator has no predictive distribution of numbers, or an argument makes no
+            sense.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        rng = check_random_state(random_state)
+        check_scalar(n_functions, "n_functions", Integral, min_val=0)
+        line = slice_along(X, feature, n_points, feature_range)
+        model, rows = unwrap_regressor(estimator, line.rows, cls.__name__)
+        _check_latent(model, latent, n_functions, y)
+        mean = model.predict(rows, latent=True) if latent else model.predict(rows)
+        coverage = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
+        functions = None
+        if n_functions:
+            functions = model.sample_y(rows, n_functions, random_state=rng, latent=True)
+            functions = select_output(functions, output, ndim=2)
+        x_data, y_data, target_name = _dots(line.values, y, output, subsample, rng)
+        display = cls(
+            x=line.grid,
+            mean=select_output(mean, output),
+            intervals=central_intervals(model, rows, coverage, output, latent),
+            coverage=coverage,
+            functions=functions,
+            x_data=x_data,
+            y_data=y_data,
+            feature_name=line.name,
+            target_name=f"latent function of {target_name}" if latent else target_name,
+            name=type(model).__name__ if name is None else name,
+        )
+        return display.plot(ax, **kwargs)
+
+
+def _check_latent(model, latent, n_functions, y):
+    """Refuse what would put different units on one axis."""
+    if not (latent or n_functions):
+        return
+    if not has_quantiles(model):
+        raise ValueError(
+            f"latent=True and n_functions need a regressor of skdgp; got {type(model).__name__}."
+        )
+    if model.likelihood_.scales_target:
+        return
+    likelihood = type(model.likelihood_).__name__
+    if not latent:
+        raise ValueError(
+            f"The latent function of the {likelihood} likelihood is not in the units of y; n_functions "
+            "needs latent=True."
+        )
+    if y is not None:
+        raise ValueError(
+            f"The latent function of the {likelihood} likelihood is not in the units of y; with "
+            "latent=True leave y out."
+        )
+
+
+def _dots(x, y, output, subsample, rng):
+    """Some of the data, and the name of the target."""
+    name = "y" if output is None else f"y{output}"
+    if y is None:
+        return None, None, name
+    name = getattr(y, "name", None) or name
+    if hasattr(y, "columns"):
+        name = y.columns[output or 0]
+    y = check_array(y, ensure_2d=False, input_name="y")
+    check_consistent_length(x, y)
+    y = select_output(y, output)
+    if subsample is not None:
+        check_scalar(subsample, "subsample", Integral, min_val=1)
+        if subsample < len(y):
+            chosen = np.sort(rng.choice(len(y), subsample, replace=False))
+            x, y = x[chosen], y[chosen]
+    return x, y, str(name)

@@ -1,0 +1,687 @@
+"""Scores of predictive distributions, and scorers for model selection.
+
+The functions take arrays, and smaller is better unless they say otherwise. The scorers take a fitted
+estimator and rows, as ``cross_val_score(scoring=...)`` wants them, and greater is better always.
+"""
+
+from inspect import signature
+
+import numpy as np
+from scipy.special import erf, ndtri
+from scipy.stats import norm
+from sklearn.metrics import mean_pinball_loss
+from sklearn.pipeline import Pipeline
+from sklearn.utils import check_array, check_consistent_length, gen_batches
+
+__all__ = [
+    "calibration_error",
+    "calibration_scorer",
+    "coverage_score",
+    "coverage_scorer",
+    "crps_gaussian",
+    "crps_gaussian_mixture",
+    "crps_scorer",
+    "interval_score",
+    "interval_score_scorer",
+    "log_predictive_density_scorer",
+    "negative_log_predictive_density",
+    "pinball_loss",
+    "pinball_scorer",
+]
+
+_PAIRS_AT_ONCE = 1_000_000  #: pairs of components and rows that are in memory together
+_DECILES = tuple(i / 10 for i in range(1, 10))
+
+
+# Functions of arrays
+
+
+def crps_gaussian(y_true, mean, std, *, sample_weight=None):
+    r"""Continuous ranked probability score of Gaussian predictions.
+
+    The score of a distribution function :math:`F` is
+
+    .. math:: \mathrm{CRPS}(F, y) = \int (F(x) - 1[x \ge y])^2 \, dx
+
+    with the closed form of [1]_ for a Gaussian. It has the unit of the target, is smallest in
+    expectation for the true distribution, and is the absolute error where `std` is zero.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    mean, std : array-likes of the shape of `y_true`
+        What was predicted.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        Mean over rows and outputs; at least 0, and smaller is better.
+
+    References
+    ----------
+    .. [1] T. Gneiting, A. Raftery, A. Westveld and T. Goldman (2005). Calibrated probabilistic
+       forecasting using ensemble model output statistics and minimum CRPS estimation. Monthly
+       Weather Review 133, equation 5.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import crps_gaussian
+    >>> crps_gaussian([0.0, 1.0], [0.0, 0.0], [1.0, 1.0])
+    0.418...
+    """
+    y_true, mean, std = _same_shape(y_true, mean=mean, std=std)
+    _check_not_negative(std, "std")
+    values = mixture_crps(y_true, np.ones((1, 1, 1)), mean[None], np.square(std)[None])
+    return _average(values, sample_weight)
+
+
+def crps_gaussian_mixture(y_true, means, variances, weights=None, *, sample_weight=None):
+    r"""Continuous ranked probability score of mixtures of Gaussians.
+
+    With :math:`A(m, v) = E|X|` for :math:`X \sim N(m, v)`, the score of the mixture
+    :math:`\sum_i w_i N(m_i, v_i)` is [1]_
+
+    .. math:: \mathrm{CRPS} = \sum_i w_i A(y - m_i, v_i)
+        - \tfrac{1}{2} \sum_{ij} w_i w_j A(m_i - m_j, v_i + v_j) .
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    means, variances : array-likes of shape (n_components, n_samples) or \
+            (n_components, n_samples, n_outputs)
+        Components of the predictions, output by output.
+    weights : array-like of shape (n_components,) or of the shape of `means`, optional
+        Shares of the components, which sum to one; equal ones by default.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        Mean over rows and outputs, in the unit of the target; at least 0, and smaller is better.
+
+    References
+    ----------
+    .. [1] E. Grimit, T. Gneiting, V. Berrocal and N. Johnson (2006). The continuous ranked
+       probability score for circular variables and its application to mesoscale forecast ensemble
+       verification. Quarterly Journal of the Royal Meteorological Society 132.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import crps_gaussian_mixture
+    >>> crps_gaussian_mixture([0.9], means=[[-1.0], [1.0]], variances=[[0.01], [0.01]])
+    0.480...
+    """
+    y_true = _columns(y_true, "y_true")
+    means, variances = _components(means, "means"), _components(variances, "variances")
+    _check_shape("means", means, (len(means), *y_true.shape))
+    _check_shape("variances", variances, means.shape)
+    _check_not_negative(variances, "variances")
+    if weights is None:
+        weights = np.full(len(means), 1.0 / len(means))
+    weights = check_array(
+        weights, ensure_2d=False, allow_nd=True, dtype=np.float64, input_name="weights"
+    )
+    weights = weights[:, None, None] if weights.ndim == 1 else _components(weights, "weights")
+    if weights.shape[1:] != (1, 1):
+        _check_shape("weights", weights, means.shape)
+    elif len(weights) != len(means):
+        raise ValueError(f"There are {len(weights)} weights, but {len(means)} components.")
+    if (weights < 0.0).any() or not np.allclose(weights.sum(0), 1.0, atol=1e-6):
+        raise ValueError("weights must not be negative, and sum to one over the components.")
+    values = np.empty(y_true.shape)
+    weights = np.broadcast_to(weights, means.shape)
+    for rows in gen_batches(len(y_true), max(1, _PAIRS_AT_ONCE // means[:, 0].size)):
+        part = (weights[:, rows], means[:, rows], variances[:, rows])
+        values[rows] = mixture_crps(y_true[rows], *part)
+    return _average(values, sample_weight)
+
+
+def pinball_loss(y_true, y_quantiles, alpha, *, sample_weight=None):
+    """Pinball loss of several quantiles, the mean of scikit-learn's over their orders.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    y_quantiles : array-like of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
+        What was predicted, as :meth:`skdgp.DeepGPRegressor.predict_quantiles` returns it.
+    alpha : array-like of shape (n_alpha,)
+        Orders of the quantiles, between 0 and 1.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    loss : float
+        Mean over rows, outputs and orders, in the unit of the target; at least 0, and smaller is
+        better. Over many orders, equally spaced, it tends to half the continuous ranked probability
+        score.
+
+    See Also
+    --------
+    sklearn.metrics.mean_pinball_loss : The loss of one quantile.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import pinball_loss
+    >>> pinball_loss([1.0, 2.0], [[0.0, 1.5], [1.0, 2.5]], alpha=[0.1, 0.9])
+    0.075...
+    """
+    y_true, y_quantiles, alpha = _quantiles(y_true, y_quantiles, alpha)
+    losses = [
+        mean_pinball_loss(y_true, y_quantiles[..., i], alpha=a, sample_weight=sample_weight)
+        for i, a in enumerate(alpha)
+    ]
+    return float(np.mean(losses))
+
+
+def interval_score(y_true, lower, upper, coverage, *, sample_weight=None):
+    r"""Interval score: the width of central intervals, and a penalty for what they miss.
+
+    .. math:: S(l, u; y) = (u - l) + \frac{2}{1 - c} \left( (l - y)_+ + (y - u)_+ \right)
+
+    for intervals of coverage :math:`c` ([1]_, equation 43). It is smallest in expectation for the
+    true quantiles.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    lower, upper : array-likes of the shape of `y_true`
+        Ends of the predicted intervals.
+    coverage : float in (0, 1)
+        Probability that a target lies inside.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        Mean over rows and outputs, in the unit of the target; at least 0, and smaller is better.
+
+    References
+    ----------
+    .. [1] T. Gneiting and A. Raftery (2007). Strictly proper scoring rules, prediction, and
+       estimation. Journal of the American Statistical Association 102.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import interval_score
+    >>> interval_score([0.0, 1.5], lower=[-1.0, -1.0], upper=[1.0, 1.0], coverage=0.9)
+    7.0...
+    """
+    _check_coverage(coverage)
+    y_true, lower, upper = _interval(y_true, lower, upper)
+    missed = np.maximum(lower - y_true, 0.0) + np.maximum(y_true - upper, 0.0)
+    return _average(upper - lower + 2.0 / (1.0 - coverage) * missed, sample_weight)
+
+
+def coverage_score(y_true, lower, upper, *, sample_weight=None):
+    """Share of targets that lie inside predicted intervals, their ends included.
+
+    No proper score: intervals that are wide enough cover everything. Compare it with the coverage
+    that was asked for.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    lower, upper : array-likes of the shape of `y_true`
+        Ends of the predicted intervals.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    coverage : float
+        Mean over rows and outputs, between 0 and 1.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import coverage_score
+    >>> coverage_score([0.0, 1.5, 0.5], lower=[-1.0, -1.0, -1.0], upper=[1.0, 1.0, 1.0])
+    0.666...
+    """
+    y_true, lower, upper = _interval(y_true, lower, upper)
+    return _average((lower <= y_true) & (y_true <= upper), sample_weight)
+
+
+def calibration_error(y_true, y_quantiles, alpha, *, sample_weight=None):
+    """Distance between the nominal and the empirical coverage of central intervals.
+
+    The quantiles of the orders `a` and `1 - a` bound an interval of nominal coverage `1 - 2 a`. The
+    error is the mean over these intervals, and over outputs, of the absolute difference to the
+    share of targets inside. Like coverage it says nothing about sharpness [1]_; intervals for
+    counts cover more than they should.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
+    y_quantiles : array-like of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
+        What was predicted, as :meth:`skdgp.DeepGPRegressor.predict_quantiles` returns it.
+    alpha : array-like of shape (n_alpha,)
+        Orders of the quantiles, between 0 and 1; with each `a` also `1 - a`. The median is ignored.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    error : float
+        Between 0 and 1, and smaller is better. For calibrated predictions of `n` rows, chance makes
+        it about ``0.3 / sqrt(n)``.
+
+    References
+    ----------
+    .. [1] T. Gneiting, F. Balabdaoui and A. Raftery (2007). Probabilistic forecasts, calibration
+       and sharpness. Journal of the Royal Statistical Society B 69.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import calibration_error
+    >>> calibration_error([0.0, 2.0], [[-1.0, 1.0], [-1.0, 1.0]], alpha=[0.1, 0.9])
+    0.3...
+    """
+    y_true, y_quantiles, alpha = _quantiles(y_true, y_quantiles, alpha)
+    order = np.argsort(alpha)
+    alpha, y_quantiles = alpha[order], y_quantiles[..., order]
+    n_pairs = len(alpha) // 2
+    if n_pairs == 0 or not np.allclose(alpha + alpha[::-1], 1.0):
+        raise ValueError(f"alpha must hold pairs of the form a and 1 - a; got {alpha}.")
+    errors = []
+    for i in range(n_pairs):
+        inside = (y_quantiles[..., i] <= y_true) & (y_true <= y_quantiles[..., -1 - i])
+        covered = np.average(inside, axis=0, weights=_weights(sample_weight, y_true))
+        errors.append(np.abs(covered - (alpha[-1 - i] - alpha[i])))
+    return float(np.mean(errors))
+
+
+def negative_log_predictive_density(log_density, *, sample_weight=None):
+    """Mean negative log-density of what happened, the logarithmic score.
+
+    Parameters
+    ----------
+    log_density : array-like of shape (n_samples,)
+        Natural logarithm of the predicted density at each row's target, as
+        :meth:`skdgp.DeepGPRegressor.log_predictive_density` returns it.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        In nats per row, and smaller is better. Targets in units `a` times smaller add ``log(a)``
+        for each output.
+
+    Examples
+    --------
+    >>> from skdgp.metrics import negative_log_predictive_density
+    >>> negative_log_predictive_density([-1.0, -2.0])
+    1.5
+    """
+    log_density = check_array(
+        log_density, ensure_2d=False, dtype=np.float64, input_name="log_density"
+    )
+    if log_density.ndim != 1:
+        raise ValueError(
+            f"log_density must have shape (n_samples,); got {log_density.shape}. The density of "
+            "several outputs is one number for each row."
+        )
+    return -_average(log_density[:, None], sample_weight)
+
+
+def mixture_crps(y, weights, means, variances):
+    """The score of mixtures of Gaussians, element by element; see :func:`crps_gaussian_mixture`.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n, k)
+    weights : ndarray that broadcasts against `means`
+    means, variances : ndarrays of shape (c, n, k)
+
+    Returns
+    -------
+    scores : ndarray of shape (n, k)
+    """
+    weights = np.broadcast_to(weights, means.shape)
+    scores = (weights * _mean_size(y - means, variances)).sum(0)
+    scores -= (np.square(weights) * np.sqrt(variances / np.pi)).sum(0)  # half of A(0, 2 v)
+    for i in range(len(means) - 1):
+        rest = slice(i + 1, None)
+        size = _mean_size(means[i] - means[rest], variances[i] + variances[rest])
+        scores -= weights[i] * (weights[rest] * size).sum(0)
+    return np.maximum(scores, 0.0)
+
+
+def _mean_size(mean, variance):
+    """E|X| for X ~ N(mean, variance)."""
+    std = np.sqrt(variance)
+    with np.errstate(over="ignore"):
+        z = mean / np.maximum(std, 1e-300)
+        return mean * erf(np.sqrt(0.5) * z) + np.sqrt(2.0 / np.pi) * std * np.exp(-0.5 * z * z)
+
+
+# Scorers
+
+
+def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
+    """Mean log-density of the target, or mean log-probability of the label.
+
+    Like all scorers here it takes searches and pipelines apart, and reads ``predict(X,
+    return_std=True)`` as a Gaussian for regressors that have nothing better.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted. An estimator of skdgp, another regressor with ``predict(X, return_std=True)``, or a
+        pipeline or search around one of these.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        In nats per row, several outputs together. Greater is better.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from skdgp.metrics import log_predictive_density_scorer
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> scores = cross_val_score(BayesianRidge(), X, y, scoring=log_predictive_density_scorer)
+    >>> round(float(scores.mean()), 1)
+    -5.4
+    """
+    estimator, X = _take_apart(estimator, X)
+    if hasattr(estimator, "log_predictive_density"):
+        log_density = estimator.log_predictive_density(X, y)
+    else:
+        y, mean, std = _same_shape(y, **_normal(estimator, X))
+        if not std.all():
+            raise ValueError(
+                f"{type(estimator).__name__} predicts a standard deviation of zero for some rows, "
+                "so there is no density; give it a noise term."
+            )
+        log_density = norm.logpdf(y, mean, std).sum(1)
+    return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
+
+
+def crps_scorer(estimator, X, y, sample_weight=None):
+    """Negative continuous ranked probability score.
+
+    Exact for Gaussian predictions and for mixtures of at most 128 Gaussians; otherwise integrated
+    numerically, to a relative error below 1e-4.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    See Also
+    --------
+    crps_gaussian_mixture : The score as a function of arrays.
+    """
+    estimator, X = _take_apart(estimator, X)
+    if hasattr(estimator, "_crps"):
+        return -_average(estimator._crps(X, y), sample_weight)
+    return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
+
+
+def pinball_scorer(estimator, X, y, sample_weight=None, *, alpha=_DECILES):
+    """Negative pinball loss of the nine deciles, or of other quantiles.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    alpha : tuple of floats in (0, 1)
+        Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
+        of others.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    See Also
+    --------
+    pinball_loss : The loss as a function of arrays.
+    """
+    quantiles = _predict_quantiles(estimator, X, alpha)
+    return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
+
+
+def interval_score_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
+    """Negative interval score of central intervals.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    coverage : float in (0, 1), default=0.9
+        Probability that a target lies inside. ``functools.partial(interval_score_scorer,
+        coverage=0.5)`` makes a scorer of other intervals.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    See Also
+    --------
+    interval_score : The score as a function of arrays.
+    """
+    lower, upper = _predict_interval(estimator, X, coverage)
+    return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
+
+
+def coverage_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
+    """Negative distance of the empirical coverage of central intervals from the nominal one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    coverage : float in (0, 1), default=0.9
+        Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
+        makes a scorer of other intervals.
+
+    Returns
+    -------
+    score : float
+        Between -1 and 0. Greater is better.
+
+    See Also
+    --------
+    coverage_score : The coverage itself.
+    calibration_scorer : The same for many intervals.
+    """
+    lower, upper = _predict_interval(estimator, X, coverage)
+    return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
+
+
+def calibration_scorer(estimator, X, y, sample_weight=None):
+    """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        Between -1 and 0. Greater is better.
+
+    See Also
+    --------
+    calibration_error : The error as a function of arrays.
+    """
+    alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
+    quantiles = _predict_quantiles(estimator, X, alpha)
+    return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)
+
+
+def _take_apart(estimator, X):
+    """The estimator inside searches and pipelines, and X as it sees it."""
+    while True:
+        if hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, Pipeline):
+            if len(estimator) > 1:
+                X = estimator[:-1].transform(X)
+            estimator = estimator[-1]
+        else:
+            return estimator, X
+
+
+def _normal(estimator, X):
+    """Mean and standard deviation that a regressor predicts."""
+    predict = getattr(estimator, "predict", None)
+    if predict is None or "return_std" not in signature(predict).parameters:
+        raise TypeError(
+            f"{type(estimator).__name__} predicts no distribution of the target; the scorer needs a "
+            "regressor of skdgp, or one with predict(X, return_std=True)."
+        )
+    mean, std = predict(X, return_std=True)
+    return {"mean": mean, "std": std}
+
+
+def _predict_quantiles(estimator, X, alpha):
+    estimator, X = _take_apart(estimator, X)
+    if hasattr(estimator, "predict_quantiles"):
+        return estimator.predict_quantiles(X, alpha)
+    normal = _normal(estimator, X)
+    return normal["mean"][..., None] + normal["std"][..., None] * ndtri(np.asarray(alpha))
+
+
+def _predict_interval(estimator, X, coverage):
+    _check_coverage(coverage)
+    ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
+    return np.moveaxis(_predict_quantiles(estimator, X, ends), -1, 0)
+
+
+# Checks
+
+
+def _columns(values, name):
+    """As floats of shape (n_samples, n_outputs)."""
+    values = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _components(values, name):
+    """As floats of shape (n_components, n_samples, n_outputs)."""
+    values = check_array(values, allow_nd=True, dtype=np.float64, input_name=name)
+    return values[:, :, None] if values.ndim == 2 else values
+
+
+def _same_shape(y_true, **others):
+    y_true = _columns(y_true, "y_true")
+    columns = [_columns(values, name) for name, values in others.items()]
+    check_consistent_length(y_true, *columns)
+    for name, values in zip(others, columns):
+        if values.shape != y_true.shape:
+            raise ValueError(
+                f"y_true and {name} have different number of output "
+                f"({y_true.shape[1]}!={values.shape[1]})"
+            )
+    return y_true, *columns
+
+
+def _interval(y_true, lower, upper):
+    y_true, lower, upper = _same_shape(y_true, lower=lower, upper=upper)
+    if (lower > upper).any():
+        raise ValueError("Some intervals end before they begin: lower is larger than upper.")
+    return y_true, lower, upper
+
+
+def _quantiles(y_true, y_quantiles, alpha):
+    y_true = _columns(y_true, "y_true")
+    alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
+        raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
+    y_quantiles = check_array(
+        y_quantiles, allow_nd=True, dtype=np.float64, input_name="y_quantiles"
+    )
+    if y_quantiles.ndim == 2:
+        y_quantiles = y_quantiles[:, None]
+    check_consistent_length(y_true, y_quantiles)
+    _check_shape("y_quantiles", y_quantiles, (*y_true.shape, len(alpha)))
+    return y_true, y_quantiles, alpha
+
+
+def _check_shape(name, values, shape):
+    if values.shape != shape:
+        raise ValueError(
+            f"{name} has shape {values.shape}, but shape {shape} was expected from the other arguments."
+        )
+
+
+def _check_not_negative(values, name):
+    if (values < 0.0).any():
+        raise ValueError(f"Negative values in data passed to {name}.")
+
+
+def _check_coverage(coverage):
+    if not 0.0 < coverage < 1.0:
+        raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
+
+
+def _weights(sample_weight, y):
+    """Weights of the rows, or None."""
+    if sample_weight is None:
+        return None
+    weights = check_array(
+        sample_weight,
+        ensure_2d=False,
+        dtype=np.float64,
+        ensure_non_negative=True,
+        input_name="sample_weight",
+    )
+    if weights.ndim != 1:
+        raise ValueError("Sample weights must be 1D array or scalar")
+    check_consistent_length(y, weights)
+    if not weights.any():
+        raise ValueError("Sample weights must contain at least one non-zero number.")
+    return weights
+
+
+def _average(values, sample_weight):
+    """Weighted mean over rows, mean over outputs."""
+    values = values.reshape(len(values), -1).mean(1)
+    return float(np.average(values, weights=_weights(sample_weight, values)))
