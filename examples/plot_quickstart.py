@@ -54,7 +54,9 @@ for name, model in [
     model, seconds = fit(model, X_train, y_train)
     proba = model.predict_proba(X_test)
     accuracy = accuracy_score(y_test, model.predict(X_test))
-    rows.append(("digits", name, "accuracy", accuracy, "log-loss", log_loss(y_test, proba), seconds))
+    rows.append(
+        ("digits", name, "accuracy", accuracy, "log-loss", log_loss(y_test, proba), seconds)
+    )
 
 # %%
 # Diabetes

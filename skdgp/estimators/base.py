@@ -9,9 +9,8 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length, check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
 
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
@@ -30,18 +29,16 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
-from .fork import mark_work
 from .members import Member
-from .predictive import Predictive, rows_at_once
+from .prediction import PredictionMixin, as_numpy
+from .predictive import Predictive
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
-_FUNCTIONS_AT_ONCE = 64
-_NUMBERS_AT_ONCE = 8_000_000
 _DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
+class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
     """Base class of the deep Gaussian process estimators."""
 
     _parameter_constraints = {
@@ -188,25 +185,29 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Fitted estimator.
         """
         started = time.monotonic()
-        mark_work()
-        with self._threads():
-            X, y, weights = self._validate(X, y, sample_weight, reset=True)
+        reset = not (self.warm_start and hasattr(self, "members_"))
+        with self._threads(), self._all_or_nothing():
+            X, y, weights = self._validate(X, y, sample_weight, reset)
             raw = {
                 "X": X,
                 "y": y,
                 "metadata": None if sample_weight is None else {"sample_weight": weights},
             }
-            data = Data(X, self._encode(y, weights, reset=True), weights).merged()
+            data = Data(X, self._encode(y, reset), weights).merged()
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
             self._fit(data, held_out, raw, started)
         return self
 
-    def _threads(self):
-        return (
-            contextlib.nullcontext()
-            if self.n_threads is None
-            else threadpool_limits(self.n_threads)
-        )
+    @contextlib.contextmanager
+    def _all_or_nothing(self):
+        """What fails leaves the estimator as it was."""
+        before = self.__dict__.copy()
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _validate(self, X, y, sample_weight, reset):
         X, y = validate_data(
@@ -232,7 +233,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if X_val is None or y_val is None:
             raise ValueError("X_val and y_val must be given together.")
         X, y, weights = self._validate(X_val, y_val, sample_weight_val, reset=False)
-        return Data(X, self._encode(y, weights, reset=False), weights)
+        return Data(X, self._encode(y, reset=False), weights)
 
     def _fit(self, data, held_out, raw, started):
         rng = check_random_state(self.random_state)
@@ -257,10 +258,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             model.load_state(old.arrays)
         draws = model.draws(self.n_predict_draws, seed)
         trainer = self._trainer(model, data, scheme, seed)
-        trainer.max_time = (
-            None if self.max_time is None else self.max_time - (time.monotonic() - started)
-        )
-        trainer.checkpoint = self._checkpoint_file(data)
+        trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
+        trainer.checkpoint = self._checkpoint_file(seed, data, held_out)
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
             live = [member.holding(model, draws)]
@@ -275,17 +274,18 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         )
         trainer.run()
         self.__dict__.update(attributes())
+        self.__dict__.pop("_stream", None)
         self._describe(data)
         self._set_lower_bound(data, rng)
         progress.end(attributes)
 
-    def _partial_fit(self, X, y, sample_weight):
+    def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
-        mark_work()
+        self._validate_params()
         first = not hasattr(self, "members_")
-        with self._threads():
+        with self._threads(), self._all_or_nothing():
             X, y, weights = self._validate(X, y, sample_weight, reset=first)
-            data = Data(X, self._encode(y, weights, reset=first), weights).merged()
+            data = Data(X, self._encode(y, first, classes), weights).merged()
             if first:
                 rng = check_random_state(self.random_state)
                 if len(X) < 2:
@@ -320,7 +320,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             seed = (stream["seed"] + stream["n_iter"]) % 2**31
             draws = model.draws(self.n_predict_draws, stream["seed"])
             trainer = self._trainer(model, data, member.scheme, seed, total=stream["n_rows"])
-            trainer.max_iter, trainer.decay = trainer.rows.n_batches, False
+            trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
             trainer.run()
             trainer.n_iter += stream["n_iter"]
             trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
@@ -382,12 +382,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         width = min(n_features, 30) if self.width is None else self.width
         if isinstance(width, Integral):
             return (int(width),) * n_hidden
-        widths = tuple(int(w) for w in width)
-        if len(widths) != n_hidden or min(widths, default=1) < 1:
+        widths = tuple(width)
+        if len(widths) != n_hidden or not all(isinstance(w, Integral) and w > 0 for w in widths):
             raise ValueError(
                 f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}."
             )
-        return widths
+        return tuple(int(w) for w in widths)
 
     def _kernels(self, layer_inputs):
         kernels = self.kernel
@@ -429,16 +429,19 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             raise ValueError(f"device={self.device!r} cannot be used here: {error}") from error
         return self.device
 
-    def _checkpoint_file(self, data):
+    def _checkpoint_file(self, seed, data, held_out):
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
         if not isinstance(checkpoint, Checkpoint):
             checkpoint = Checkpoint(checkpoint)
         unimportant = ("checkpoint", "verbose", "n_threads", "random_state")
-        settings = {k: v for k, v in sorted(self.get_params().items()) if k not in unimportant}
-        seed = self.random_state if isinstance(self.random_state, Integral) else None
-        return checkpoint.open(fingerprint(repr((settings, seed)), data.X, data.y, data.weights))
+        params = self.get_params(deep=False)
+        settings = {name: value for name, value in params.items() if name not in unimportant}
+        rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
+        # without a seed of the user's, any fit of these data may go on
+        seed = None if self.random_state is None else seed
+        return checkpoint.open(fingerprint(settings, seed, rows))
 
     def _fitted_attributes(self, members, data, trainer):
         return {
@@ -475,106 +478,5 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
         self.lower_bound_ = total * per_row - float(divergence)
 
-    # Prediction
-
-    def _check_X(self, X):
-        check_is_fitted(self)
-        mark_work()
-        return validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
-
-    def _check_X_y(self, X, y):
-        X = self._check_X(X)
-        y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
-        check_consistent_length(X, y)
-        return X, self._encode(y, None, reset=False)
-
-    def _chunks(self, X, *others):
-        size = rows_at_once(self.members_)
-        for i in range(0, len(X), size):
-            yield tuple(array[i : i + size] for array in (X, *others))
-
-    def _predict_rows(self, X, method, *others, **settings):
-        """Apply a method of the predictive distribution, piece by piece."""
-        device, scale = self._prediction_device(), self._x_scaler.transform
-        with self._threads():
-            results = [
-                getattr(Predictive(self.members_, scale(x), device), method)(*rest, **settings)
-                for x, *rest in self._chunks(X, *others)
-            ]
-        if isinstance(results[0], tuple):
-            return tuple(np.concatenate(parts) for parts in zip(*results))
-        return np.concatenate(results)
-
-    def _prediction_device(self):
-        return self.device_ if self.device_ == "cpu" or torch.cuda.is_available() else "cpu"
-
-    def _log_density_of(self, members, held_out):
-        """Weighted mean of the log-density over held-out rows."""
-        X, y, weights = held_out.take(slice(None))
-        size = rows_at_once(members)
-        logs = [
-            Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
-            for i in range(0, len(X), size)
-        ]
-        return float(weights @ np.concatenate(logs) / weights.sum())
-
-    def _draw(self, X, n, seed, what, n_features=1024):
-        """Draws of functions, and what follows from them; every draw picks its member first.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_features)
-            In the user's units.
-        n : int
-        seed : int
-        what : {"latent", "mean", "y"}
-            Latent values, the mean of the target given them, or targets with fresh noise for every
-            row.
-        n_features : int
-            Random features of a function.
-
-        Returns
-        -------
-        draws : ndarray of shape (n, n_rows, n_latents or k)
-            In the units of the standardized target.
-        """
-        X = torch.as_tensor(self._x_scaler.transform(X), device=self._prediction_device())
-        functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
-        weights = np.array([member.weight for member in self.members_])
-        chosen = np.sort(
-            np.random.default_rng(seed).choice(len(weights), n, p=weights / weights.sum())
-        )
-        draws = []
-        with self._threads(), torch.no_grad():
-            for first in range(0, n, _FUNCTIONS_AT_ONCE):
-                group = chosen[first : first + _FUNCTIONS_AT_ONCE]
-                for i in np.unique(group):
-                    model = self.members_[i].model(self._prediction_device())
-                    f = model.functions(int((group == i).sum()), functions, n_features)
-                    size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
-                    parts = [
-                        self._outcome(
-                            model.likelihood(), f(x, noise if what == "y" else None), what, noise
-                        )
-                        for x in X.split(size)
-                    ]
-                    draws.append(torch.cat(parts, 1))
-        return torch.cat(draws).cpu().numpy()
-
-    @staticmethod
-    def _outcome(likelihood, f, what, noise):
-        if what == "latent":
-            return f
-        return (
-            likelihood.sample(f, noise)
-            if what == "y"
-            else likelihood.moments(f, torch.zeros_like(f))[0]
-        )
-
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}
-
-
-def as_numpy(array):
-    """Torch tensors as numpy; everything else as it is."""
-    return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array

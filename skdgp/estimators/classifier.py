@@ -5,7 +5,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from ..gp.likelihoods import CLASSIFICATION
+from ..gp.likelihoods import CLASSIFICATION, Bernoulli
 from .base import BaseDeepGP
 
 
@@ -136,11 +136,17 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
     def _n_classes(self):
         return len(self.classes_)
 
-    def _encode(self, y, weights, reset):
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        binary = isinstance(self.likelihood, Bernoulli) or self.likelihood in ("probit", "logit")
+        tags.classifier_tags.multi_class = not binary
+        return tags
+
+    def _encode(self, y, reset, classes=None):
         y = column_or_1d(y, warn=reset)
         if reset:
             check_classification_targets(y)
-            self.classes_ = np.unique(y)
+            self.classes_ = np.unique(y if classes is None else classes)
             if len(self.classes_) < 2:
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
@@ -175,16 +181,14 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
         -------
         self : estimator
         """
-        if classes is not None:
+        if classes is not None and hasattr(self, "members_"):
             classes = np.unique(classes)
-            if not hasattr(self, "members_"):
-                self.classes_ = classes
-            elif not np.array_equal(classes, self.classes_):
+            if not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "
                     f"{self.classes_!r}"
                 )
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(X, y, sample_weight, classes)
 
     def predict(self, X):
         """Predict the most probable class.

@@ -66,9 +66,7 @@ class Data:
         table = (
             np.column_stack([self.X, self.y]).astype(np.float64) + 0.0
         )  # which turns -0.0 into 0.0
-        keys = np.ascontiguousarray(table).view(
-            np.dtype((np.void, table.itemsize * table.shape[1]))
-        )[:, 0]
+        keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
         return Data(self.X[first], self.y[first], weights)
@@ -79,6 +77,13 @@ class Data:
         n_held = min(max(1, round(fraction * len(self))), len(self) - 1)
         held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
         return tuple(Data(self.X[rows], self.y[rows], self.weights[rows]) for rows in (kept, held))
+
+
+def sortable(table):
+    """Bytes that compare as the float64 numbers of a table do."""
+    bits = np.ascontiguousarray(table).view(np.uint64)
+    sign = np.uint64(1) << np.uint64(63)
+    return np.where(bits & sign, ~bits, bits | sign).astype(">u8")
 
 
 class Minibatches:
@@ -111,6 +116,14 @@ class Minibatches:
         self._scale = self.total / weight * self.n_rows / self.batch_size
         self._epoch = None
         self._tensors = self._to_torch(slice(None)) if data.X.size <= _PRELOAD else None
+
+    def spread(self):
+        """As many batches as it takes to leave out fewer rows than there are batches."""
+        self.n_batches = -(-self.n_rows // self.batch_size)
+        scale = self._scale * self.batch_size
+        self.batch_size = self.n_rows // self.n_batches
+        self._scale = scale / self.batch_size
+        return self
 
     def _to_torch(self, rows):
         X, y, weights = self._data.take(rows)

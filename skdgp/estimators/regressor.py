@@ -147,7 +147,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     def _n_classes(self):
         return None
 
-    def _encode(self, y, weights, reset):
+    def _encode(self, y, reset, classes=None):
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]

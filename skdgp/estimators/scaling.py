@@ -51,9 +51,10 @@ class InputScaler:
         )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
         mean, var = weighted_moments(X, weights, low - margin, high + margin)
-        # as StandardScaler: a variance that rounding explains is none
+        # as StandardScaler: a variance that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
-        constant = np.sqrt(var) <= 10.0 * eps * np.abs(mean)
+        eps = 10.0 * eps + n * np.finfo(np.float64).eps
+        constant = np.sqrt(var) <= eps * np.abs(mean)
         self.columns = np.flatnonzero(~constant) if not constant.all() else np.arange(1)
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, np.sqrt(var))[self.columns]

@@ -109,9 +109,8 @@ class GaussianBlock(nn.Module):
         g_mean, g_cov = gradients
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
-        # the precision after the last step, unless the root has been overwritten since
-        P, version = self._precision
-        if version != (self.root.data_ptr(), self.root._version):
+        P = self.precision()
+        if P is None:
             P = torch.cholesky_inverse(self.root)
         eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
         P_new = (1.0 - gamma) * P + gamma * (eye - g_cov)
@@ -124,5 +123,14 @@ class GaussianBlock(nn.Module):
             return False
         self.root.copy_(root)
         self.mean.copy_(mean)
-        self._precision = P_new, (self.root.data_ptr(), self.root._version)
+        self.set_precision(P_new)
         return True
+
+    def precision(self):
+        """Precision after the last natural step; None if the root has been overwritten since."""
+        P, version = self._precision
+        return P if version == (self.root.data_ptr(), self.root._version) else None
+
+    def set_precision(self, P):
+        """Remember the precision that belongs to the present root."""
+        self._precision = P, (self.root.data_ptr(), self.root._version)

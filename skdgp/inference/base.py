@@ -93,6 +93,14 @@ class Scheme(BaseEstimator):
     def validate(self):
         """Raise ValueError if a setting makes no sense."""
 
+    def check(self, name, kind, fits, description):
+        """Raise ValueError unless the parameter is of this kind, and fits."""
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
+            raise ValueError(
+                f"{name} of {type(self).__name__} must be {description}; got {value!r}."
+            )
+
     def build(self, architecture, likelihood):
         """A model of the given shape, with starting values that do not depend on data.
 
@@ -194,7 +202,7 @@ class Model(nn.Module):
 
     def load_state(self, arrays):
         """The inverse of :meth:`state`."""
-        self.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
+        self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
@@ -284,16 +292,23 @@ class GradientModel(Model):
             arrays.update(
                 {f"{i}.{name}": value.cpu().numpy().copy() for name, value in slots.items()}
             )
+        for i, block in enumerate(self.blocks()):
+            P = block.precision()  # which its root gives only up to rounding
+            if P is not None:
+                arrays[f"precision.{i}"] = P.cpu().numpy().copy()
         return arrays
 
     def load_training_state(self, arrays):
         self._n_steps = int(arrays["n_steps"])
-        state = {}
+        blocks, state = list(self.blocks()), {}
         for key, value in arrays.items():
-            if key != "n_steps":
-                i, name = key.split(".")
-                slots = state.setdefault(int(i), {})
-                slots[name] = torch.tensor(value)  # a copy: Adam writes into it
+            first, _, name = key.partition(".")
+            value = torch.tensor(value)  # a copy: Adam writes into it
+            if first == "precision":
+                block = blocks[int(name)]
+                block.set_precision(value.to(block.root.device))
+            elif name:
+                state.setdefault(int(first), {})[name] = value
         optimizer = self._adam()
         groups = optimizer.state_dict()["param_groups"]
         optimizer.load_state_dict({"state": state, "param_groups": groups})

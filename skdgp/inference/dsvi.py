@@ -1,5 +1,8 @@
 """Doubly stochastic variational inference with a mean-field posterior."""
 
+import math
+from numbers import Integral, Real
+
 import numpy as np
 import torch
 from torch import nn
@@ -72,19 +75,15 @@ class DSVI(Scheme):
         self.natural_step = natural_step
 
     def validate(self):
-        if self.n_draws < 1:
-            raise ValueError(f"n_draws of DSVI must be at least 1; got {self.n_draws}.")
-        if self.inner_noise < 0.0:
-            raise ValueError(f"inner_noise of DSVI must not be negative; got {self.inner_noise}.")
-        if self.inner_scale <= 0.0:
-            raise ValueError(f"inner_scale of DSVI must be positive; got {self.inner_scale}.")
+        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
+        self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
+        self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
+        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
         if self.natural_gradient not in ("last", "all", "none"):
             raise ValueError(
                 "natural_gradient of DSVI must be 'last', 'all' or 'none'; got "
                 f"{self.natural_gradient!r}."
             )
-        if not 0.0 < self.natural_step <= 1.0:
-            raise ValueError(f"natural_step of DSVI must lie in (0, 1]; got {self.natural_step}.")
 
     def build(self, architecture, likelihood):
         return DeepSparseGP(architecture, likelihood, self)

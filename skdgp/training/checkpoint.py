@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import time
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -40,6 +41,10 @@ class Checkpoint:
 
     def open(self, fingerprint):
         """The file of the fit with this fingerprint."""
+        for name, kind in (("n_steps", Integral), ("n_seconds", Real)):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, kind) and value > 0):
+                raise ValueError(f"{name} of Checkpoint must be positive or None; got {value!r}.")
         return CheckpointFile(os.fspath(self.path), self.n_steps, self.n_seconds, fingerprint)
 
 
@@ -123,14 +128,27 @@ class CheckpointFile:
 
 
 def fingerprint(*parts):
-    """A short digest of strings and arrays; of a long array, of a thousand rows of it."""
+    """A short digest of values, parameter objects and arrays.
+
+    Of a long array, only every so many rows count, a thousand or two.
+    """
     digest = hashlib.sha256()
-    for part in parts:
-        if part is None or isinstance(part, str):
-            digest.update(repr(part).encode())
-            continue
-        part = np.asarray(part)
-        digest.update(repr((part.shape, part.dtype.str)).encode())
-        rows = np.unique(np.linspace(0, len(part) - 1, min(len(part), 1000)).astype(int))
-        digest.update(np.ascontiguousarray(part[rows]).tobytes())
+
+    def add(part):
+        if isinstance(part, np.ndarray):
+            digest.update(repr((part.shape, part.dtype.str)).encode())
+            rows = part[:: max(1, len(part) // 1000)] if part.ndim else part
+            digest.update(np.ascontiguousarray(rows).tobytes())
+        elif hasattr(part, "get_params"):
+            add((type(part).__name__, part.get_params(deep=False)))
+        elif isinstance(part, dict):
+            add(sorted(part.items()))
+        elif isinstance(part, (list, tuple)):
+            digest.update(f"{len(part)}(".encode())
+            for item in part:
+                add(item)
+        else:
+            digest.update(f"{part!r},".encode())
+
+    add(parts)
     return digest.hexdigest()[:32]

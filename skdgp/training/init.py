@@ -46,6 +46,9 @@ def start(model, X, weights, method, rng):
 
 def centers(X, weights, n_centers, method, rng):
     """`n_centers` distinct points that represent the rows of `X`."""
+    places, inverse = np.unique(X, axis=0, return_inverse=True)
+    if len(places) < len(X):  # rows that differ in the target alone
+        X, weights = places, np.bincount(inverse.ravel(), weights=weights)
     if len(X) <= n_centers:
         extra = n_centers - len(X)
         return np.vstack(

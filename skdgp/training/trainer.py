@@ -4,6 +4,7 @@ import math
 import time
 import warnings
 
+import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
@@ -61,6 +62,8 @@ class Trainer:
         One number for each block.
     n_iter : int
         Steps made.
+    elapsed : float
+        Seconds spent; what is there before :meth:`run` counts.
     """
 
     def __init__(
@@ -99,28 +102,27 @@ class Trainer:
         self._stalled = 0
         self._best_score = -math.inf
         self._best_state = None
-        self._elapsed = 0.0
+        self.elapsed = 0.0
 
     def run(self):
         """Train until a budget is spent or a test stops it; the best state stays."""
         if self.checkpoint is not None:
             self._resume()
-        start = time.monotonic() - self._elapsed
+        start = time.monotonic() - self.elapsed
         self._keep()
         stop = self._spent(0.0)
         try:
             with workspace():
                 while not stop:
                     self._step()
-                    self._elapsed = time.monotonic() - start
-                    stop = self._spent(self._elapsed)
+                    self.elapsed = time.monotonic() - start
+                    stop = self._spent(self.elapsed)
                     if self.n_iter % BLOCK == 0 or stop:
                         stop = self._look() or stop
                     if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
                         self._keep()
                         self.checkpoint.save(*self._everything(), finished=stop)
         except KeyboardInterrupt:
-            self._back()
             warnings.warn(
                 f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
                 ConvergenceWarning,
@@ -128,6 +130,13 @@ class Trainer:
             )
         if self._best_state is not None:
             self.model.load_state(self._best_state)
+        elif not all(np.isfinite(array).all() for array in self.model.state().values()):
+            self._back()
+            warnings.warn(
+                "The last step left numbers that are not finite; the model is the last good state.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def _spent(self, elapsed):
@@ -144,7 +153,7 @@ class Trainer:
     def _step(self):
         progress = self.n_iter / self.max_iter if self.decay else 0.0
         if self.max_time is not None:
-            progress = max(progress, self._elapsed / self.max_time)
+            progress = max(progress, self.elapsed / self.max_time)
         state = self._capture() if self.n_iter % BLOCK == 0 else None
         try:
             loss = self.model.step(
@@ -187,7 +196,7 @@ class Trainer:
             print(
                 f"step {self.n_iter}/{self.max_iter}  loss {recent[-1]:.4f}"
                 + (f"  validation {score:.4f}" if self.validate is not None else "")
-                + f"  {self._elapsed:.1f} s"
+                + f"  {self.elapsed:.1f} s"
             )
         self._stalled = 0 if score > self._best_score + self.tol else self._stalled + 1
         if score > self._best_score:
@@ -225,7 +234,7 @@ class Trainer:
                 "_failures",
                 "_stalled",
                 "_best_score",
-                "_elapsed",
+                "elapsed",
             )
         }
         return arrays, numbers

@@ -47,6 +47,7 @@ class Bernoulli(_Classification, OneLatent):
             raise ValueError(f"link of Bernoulli must be 'probit' or 'logit'; got {self.link!r}.")
         if n_classes != 2:
             raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass. "
                 f"The Bernoulli likelihood is for two classes, but y has {n_classes}; use 'softmax' or "
                 "'robustmax'."
             )

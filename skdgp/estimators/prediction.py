@@ -1,0 +1,128 @@
+"""Prediction with the members of a fitted estimator."""
+
+import contextlib
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.utils import check_array, check_consistent_length, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from .fork import mark_work
+from .predictive import Predictive, rows_at_once
+
+_FUNCTIONS_AT_ONCE = 64
+_NUMBERS_AT_ONCE = 8_000_000
+
+
+def as_numpy(array):
+    """Torch tensors as numpy; everything else as it is."""
+    return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+
+
+class PredictionMixin:
+    """What predictions of all kinds share; everything is defined on the mixture of the members."""
+
+    @contextlib.contextmanager
+    def _threads(self):
+        """All that torch computes happens in here."""
+        limited = threadpool_limits(self.n_threads) if self.n_threads else contextlib.nullcontext()
+        with limited:
+            mark_work()
+            yield
+
+    def _check_X(self, X):
+        check_is_fitted(self)
+        return validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
+
+    def _check_X_y(self, X, y):
+        X = self._check_X(X)
+        y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
+        check_consistent_length(X, y)
+        return X, self._encode(y, reset=False)
+
+    def _chunks(self, X, *others):
+        size = rows_at_once(self.members_)
+        for i in range(0, len(X), size):
+            yield tuple(array[i : i + size] for array in (X, *others))
+
+    def _predict_rows(self, X, method, *others, **settings):
+        """Apply a method of the predictive distribution, piece by piece."""
+        device, scale = self._prediction_device(), self._x_scaler.transform
+        with self._threads():
+            results = [
+                getattr(Predictive(self.members_, scale(x), device), method)(*rest, **settings)
+                for x, *rest in self._chunks(X, *others)
+            ]
+        if isinstance(results[0], tuple):
+            return tuple(np.concatenate(parts) for parts in zip(*results))
+        return np.concatenate(results)
+
+    def _prediction_device(self):
+        return self.device_ if self.device_ == "cpu" or torch.cuda.is_available() else "cpu"
+
+    def _log_density_of(self, members, held_out):
+        """Weighted mean of the log-density over held-out rows."""
+        X, y, weights = held_out.take(slice(None))
+        size = rows_at_once(members)
+        logs = [
+            Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
+            for i in range(0, len(X), size)
+        ]
+        return float(weights @ np.concatenate(logs) / weights.sum())
+
+    def _draw(self, X, n, seed, what, n_features=1024):
+        """Draws of functions, and what follows from them; every draw picks its member first.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            In the user's units.
+        n : int
+        seed : int
+        what : {"latent", "mean", "y"}
+            Latent values, the mean of the target given them, or targets with fresh noise for every
+            row.
+        n_features : int
+            Random features of a function.
+
+        Returns
+        -------
+        draws : ndarray of shape (n, n_rows, n_latents or k)
+            In the units of the standardized target.
+        """
+        check_scalar(n, "n_samples", Integral, min_val=1)
+        X = self._x_scaler.transform(X)
+        functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
+        weights = np.array([member.weight for member in self.members_])
+        chosen = np.sort(
+            np.random.default_rng(seed).choice(len(weights), n, p=weights / weights.sum())
+        )
+        draws = []
+        with self._threads(), torch.no_grad():
+            X = torch.as_tensor(X, device=self._prediction_device())
+            for first in range(0, n, _FUNCTIONS_AT_ONCE):
+                group = chosen[first : first + _FUNCTIONS_AT_ONCE]
+                for i in np.unique(group):
+                    model = self.members_[i].model(self._prediction_device())
+                    f = model.functions(int((group == i).sum()), functions, n_features)
+                    size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
+                    parts = [
+                        self._outcome(
+                            model.likelihood(), f(x, noise if what == "y" else None), what, noise
+                        )
+                        for x in X.split(size)
+                    ]
+                    draws.append(torch.cat(parts, 1))
+        return torch.cat(draws).cpu().numpy()
+
+    @staticmethod
+    def _outcome(likelihood, f, what, noise):
+        if what == "latent":
+            return f
+        return (
+            likelihood.sample(f, noise)
+            if what == "y"
+            else likelihood.moments(f, torch.zeros_like(f))[0]
+        )

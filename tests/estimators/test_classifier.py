@@ -1,0 +1,325 @@
+"""DeepGPClassifier: labels, probabilities, likelihoods."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.special import expit, softmax
+from sklearn.datasets import load_iris, make_moons
+
+from skdgp import DeepGPClassifier
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
+from skdgp.inference import DSVI
+
+FEW = {"max_iter": 30, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+
+
+def make(**changes):
+    return DeepGPClassifier(**{**FEW, "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(80, noise=0.2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X, np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["b", "a", "c"],
+        [5, -3, 7],
+        [2.0, 0.0, 1.0],
+        np.array(["long name", "b", "c"], dtype=object),
+    ],
+)
+def test_labels_of_any_kind(iris, labels):
+    X, y = iris
+    index = np.unique(y, return_inverse=True)[1]
+    y = np.asarray(labels)[index]
+    model = make().fit(X, y)
+    assert_array_equal(model.classes_, np.unique(y))
+    assert model.predict(X).dtype == model.classes_.dtype
+    assert model.score(X, y) > 0.9
+    assert model.sample_y(X[:3], 2).dtype == model.classes_.dtype
+    as_list = make().fit(X.tolist(), y.tolist())
+    assert_array_equal(as_list.predict_proba(X), model.predict_proba(X))
+    assert_array_equal(
+        model.log_predictive_density(X, y.tolist()), model.log_predictive_density(X, y)
+    )
+
+
+def test_booleans(moons):
+    X, y = moons
+    model = make().fit(X, y == 1)
+    assert model.classes_.tolist() == [False, True] and model.predict(X).dtype == bool
+    assert_array_equal(model.predict_proba(X), make().fit(X, y).predict_proba(X))
+
+
+def test_series_of_labels(iris):
+    pd = pytest.importorskip("pandas")
+    X, y = iris
+    expected = make().fit(X, y).predict_proba(X)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    for labels in (pd.Series(y), pd.Series(y).astype("category"), pd.Series(y, dtype=object)):
+        model = make().fit(frame, labels)
+        assert_array_equal(model.predict_proba(frame), expected)
+        assert model.log_predictive_density(frame, labels).shape == (150,)
+
+
+def test_tensors(moons):
+    X, y = (torch.tensor(part) for part in moons)
+    assert_array_equal(
+        make().fit(X, y).predict_proba(X), make().fit(*moons).predict_proba(moons[0])
+    )
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit", "robustmax", Softmax(n_nodes=5**3)])
+def test_names_of_the_classes_do_not_matter(moons, iris, likelihood):
+    """The order of the classes changes only the order of sums, or the sign of the latent.
+
+    That holds for a softmax that is integrated over a grid, which treats all classes alike.
+    """
+    X, y = moons if likelihood in ("probit", "logit") else iris
+    classes, index = np.unique(y, return_inverse=True)
+    proba = make(likelihood=likelihood).fit(X, index).predict_proba(X)
+    reversed_proba = make(likelihood=likelihood).fit(X, -index).predict_proba(X)
+    assert len(classes) == proba.shape[1]
+    assert_allclose(reversed_proba[:, ::-1], proba, atol=1e-6)
+
+
+def test_labels_that_make_no_sense(moons):
+    X, y = moons
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        make().fit(X, y + 0.1 * X[:, 0])
+    with pytest.raises(ValueError, match="contains only one class"):
+        make().fit(X, np.zeros(80))
+    with pytest.raises(ValueError, match="contains only one class"):
+        make().fit(X, y, sample_weight=y)  # the other class has no weight
+    with pytest.raises(ValueError, match="y should be a 1d array"):
+        make().fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        make().fit(X, y[:-1])
+
+
+def test_labels_that_were_not_there(moons):
+    X, y = moons
+    model = make().fit(X, y)
+    with pytest.raises(ValueError, match=r"y contains classes that were not there at first: \[7\]"):
+        model.log_predictive_density(X[:2], [1, 7])
+    with pytest.raises(ValueError, match="classes that were not there at first"):
+        model.fit(X, y, X_val=X, y_val=y + 1)
+    one = model.fit(X, y, X_val=X[:1], y_val=y[:1])  # some of the classes are enough
+    assert one.classes_.tolist() == [0, 1]
+
+
+# Probabilities
+
+
+@pytest.mark.parametrize("likelihood", ["auto", "softmax", "robustmax"])
+def test_probabilities(iris, likelihood):
+    X, y = iris
+    model = make(likelihood=likelihood).fit(X, y)
+    proba, logs = model.predict_proba(X), model.predict_log_proba(X)
+    assert proba.shape == (150, 3) and proba.dtype == np.float64
+    assert_allclose(proba.sum(1), 1.0, rtol=1e-12)
+    assert_allclose(np.exp(logs), proba, rtol=1e-12)
+    assert_array_equal(model.predict(X), model.classes_[proba.argmax(1)])
+    index = np.searchsorted(model.classes_, y)
+    assert_array_equal(model.log_predictive_density(X, y), logs[np.arange(150), index])
+    assert model.score(X, y) > 0.9
+
+
+def test_logarithms_do_not_underflow(moons):
+    X, y = moons
+    model = make(likelihood="probit", max_iter=100).fit(X, y)
+    far = model.predict_log_proba(X * [[1.0, 50.0]])
+    assert np.isfinite(far).all()
+
+
+def latent_mixture(model, X):
+    X = torch.as_tensor(model._x_scaler.transform(X))
+    draws = torch.as_tensor(model.members_[0].draws)
+    mean, var = (part.numpy() for part in model.members_[0].model("cpu").predictive(X, draws))
+    assert np.ptp(mean, axis=0).max() > 0.05  # the draws differ
+    return mean, var
+
+
+def normal_nodes(n):
+    z, weights = np.polynomial.hermite_e.hermegauss(n)
+    return z, weights / weights.sum()
+
+
+def direct(likelihood, m, v):
+    """Probabilities of the classes given moments (n, n_latents), by other quadratures."""
+    if likelihood == "probit":
+        p = stats.norm.cdf(m / np.sqrt(1.0 + v))
+        return np.hstack([1.0 - p, p])
+    z, weights = normal_nodes(80)
+    if likelihood == "logit":
+        p = expit(m + np.sqrt(v) * z) @ weights
+        return np.column_stack([1.0 - p, p])
+    if likelihood == "softmax":
+        z, weights = normal_nodes(24)
+        grid = np.stack(np.meshgrid(z, z, z, indexing="ij"), -1).reshape(-1, 3)
+        weight = np.einsum("i,j,k->ijk", weights, weights, weights).ravel()
+        return np.array([weight @ softmax(a + np.sqrt(b) * grid, 1) for a, b in zip(m, v)])
+    wins = np.empty_like(m)
+    for c in range(3):  # the chance that latent c is the largest
+        others = [d for d in range(3) if d != c]
+        x = m[:, [c]] + np.sqrt(v[:, [c]]) * np.linspace(-8.0, 8.0, 2001)
+        inside = np.prod([stats.norm.cdf(x, m[:, [d]], np.sqrt(v[:, [d]])) for d in others], axis=0)
+        weight = stats.norm.pdf(np.linspace(-8.0, 8.0, 2001))
+        wins[:, c] = inside @ weight / weight.sum()
+    return 1e-3 / 2 + wins * (1.0 - 1e-3 - 1e-3 / 2)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "tolerance"),
+    [
+        ("probit", 1e-9),
+        ("logit", 1e-6),
+        ("robustmax", 1e-3),
+        (Softmax(n_nodes=12**3), 1e-4),
+        ("softmax", 1e-2),  # integrated with 32 points
+    ],
+)
+def test_mixture_by_brute_force(moons, iris, likelihood, tolerance):
+    X, y = moons if likelihood in ("probit", "logit") else iris
+    model = make(likelihood=likelihood, inference=DSVI(inner_scale=0.5)).fit(X, y)
+    X, name = X[::10], likelihood if isinstance(likelihood, str) else "softmax"
+    parts = [direct(name, m, v) for m, v in zip(*latent_mixture(model, X))]
+    assert_allclose(model.predict_proba(X), np.mean(parts, 0), atol=tolerance)
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit", "robustmax", Softmax(n_nodes=5**3)])
+def test_frequencies_of_draws(moons, iris, likelihood):
+    X, y = moons if likelihood in ("probit", "logit") else iris
+    model = make(likelihood=likelihood, inference=DSVI(inner_scale=0.3), n_predict_draws=512)
+    X = X[:: len(X) // 16] if len(model.fit(X, y).classes_) == 2 else X[50::7]
+    X = X[np.argsort(model.predict_proba(X).max(1))[:4]]  # rows that are not certain
+    proba, n = model.predict_proba(X), 1000
+    draws = model.sample_y(X, n, random_state=0)
+    assert draws.shape == (4, n)
+    frequencies = np.stack([(draws == label).mean(1) for label in model.classes_], 1)
+    errors = (frequencies - proba) / np.sqrt(proba * (1.0 - proba) / n)
+    normal = (proba > 0.02) & (proba < 0.98)  # where a normal approximation is good enough
+    assert np.abs(errors[normal]).max() < 4.0  # standard errors
+    assert np.abs(frequencies - proba).max() < 0.06 and normal.sum() >= 4
+    assert_array_equal(draws, model.sample_y(X, n, random_state=0))
+
+
+def test_latent_draws(moons, iris):
+    assert make().fit(*moons).sample_y(moons[0][:5], 3, latent=True).shape == (5, 1, 3)
+    assert make().fit(*iris).sample_y(iris[0][:5], 3, latent=True).shape == (5, 3, 3)
+
+
+# Likelihoods
+
+
+def test_auto(moons, iris):
+    assert isinstance(make().fit(*moons).likelihood_, Bernoulli)
+    assert isinstance(make().fit(*iris).likelihood_, Softmax)
+    assert_array_equal(
+        make().fit(*moons).predict_proba(moons[0]),
+        make(likelihood=Bernoulli("probit")).fit(*moons).predict_proba(moons[0]),
+    )
+
+
+def test_likelihoods_differ(moons, iris):
+    for (X, y), names in (
+        (moons, ["probit", "logit", "softmax", "robustmax"]),
+        (iris, ["softmax", "robustmax"]),
+    ):
+        results = [make(likelihood=name).fit(X, y).predict_proba(X) for name in names]
+        for i, first in enumerate(results):
+            for second in results[:i]:
+                assert np.abs(first - second).max() > 1e-3
+
+
+def test_names_and_objects(moons):
+    X, y = moons
+    for name, likelihood in (
+        ("probit", Bernoulli("probit")),
+        ("logit", Bernoulli("logit")),
+        ("softmax", Softmax()),
+        ("robustmax", RobustMax()),
+    ):
+        first, second = (make(likelihood=given).fit(X, y) for given in (name, likelihood))
+        assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+def test_epsilon_is_the_least_probability(iris):
+    X, y = iris
+    proba = make(likelihood=RobustMax(epsilon=0.1)).fit(X, y).predict_proba(X)
+    assert proba.min() >= 0.05 - 1e-12 and proba.max() <= 0.9 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "message"),
+    [
+        ("gaussian", "Unknown likelihood 'gaussian'; the names are"),
+        (Gaussian(), "is not a likelihood for this estimator"),
+        (Bernoulli("cauchit"), "link of Bernoulli must be 'probit' or 'logit'"),
+        (RobustMax(epsilon=0.0), "epsilon of RobustMax must lie between 0 and 1"),
+        (3, "'likelihood' parameter"),
+    ],
+)
+def test_likelihoods_that_make_no_sense(moons, likelihood, message):
+    with pytest.raises(ValueError, match=message):
+        make(likelihood=likelihood).fit(*moons)
+
+
+# Training
+
+
+def test_weights_are_counts(iris):
+    X, y = iris
+    weights = np.arange(150) % 3
+    rows = np.repeat(np.arange(150), weights)
+    first = make().fit(X, y, sample_weight=weights).predict_proba(X)
+    assert_array_equal(first, make().fit(X[rows], y[rows]).predict_proba(X))
+    assert np.abs(make().fit(X, y).predict_proba(X) - first).max() > 1e-3
+
+
+def test_validation_scores_are_log_probabilities(iris):
+    X, y = iris
+    model = make(max_iter=100).fit(X, y, X_val=X[::5], y_val=y[::5])
+    best = model.log_predictive_density(X[::5], y[::5]).mean()
+    assert_allclose(max(model.validation_scores_), best, rtol=1e-9)
+
+
+def test_lower_bound(moons):
+    """Jensen's inequality: the bound is below the log-density that the training rows get."""
+    X, y = moons
+    for likelihood in ("probit", "logit", "softmax", "robustmax"):
+        start = make(likelihood=likelihood, max_iter=1).fit(X, y).lower_bound_
+        model = make(likelihood=likelihood, max_iter=100).fit(X, y)
+        assert start < model.lower_bound_
+        assert model.lower_bound_ < model.log_predictive_density(X, y).sum()
+
+
+def test_warm_start(moons):
+    X, y = moons
+    model = make(warm_start=True, max_iter=100).fit(X, y)
+    loss = np.mean(model.loss_curve_[-10:])
+    model.set_params(max_iter=10, learning_rate=1e-3).fit(X, y)
+    assert abs(np.mean(model.loss_curve_) - loss) < 0.05
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 2], ["a", "b"], [0, 2]])
+def test_warm_start_with_other_classes(moons, labels):
+    """Probabilities of old classes must not become those of new ones."""
+    X, y = moons
+    model = make(warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match=r"warm_start=True|classes"):
+        model.fit(X, np.asarray(labels)[np.arange(80) % len(labels)])

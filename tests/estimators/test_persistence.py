@@ -1,0 +1,254 @@
+"""Fitted estimators on their way through files, copies and other processes."""
+
+import copy
+import io
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import skdgp
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import Linear, Matern
+from skdgp.inference import DSVI
+
+DATA = Path(__file__).parents[1] / "data"
+FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+
+
+def make(kind):
+    if kind == "classifier":
+        return DeepGPClassifier(random_state=0, **FEW)
+    if kind == "regressor":
+        return DeepGPRegressor(random_state=0, **FEW)
+    return DeepGPRegressor(
+        kernel=[Matern(nu=2.5) + Linear(), "arc_cosine"],
+        likelihood="heteroscedastic",
+        inference=DSVI(inner_scale=0.1),
+        early_stopping=True,
+        random_state=0,
+        **FEW,
+    )
+
+
+@pytest.fixture(params=["regressor", "objects", "classifier"])
+def fitted(request, data):
+    X, y = data
+    return make(request.param).fit(X, y > 0.0 if request.param == "classifier" else y)
+
+
+def through_pickle(model):
+    return pickle.loads(pickle.dumps(model, protocol=pickle.HIGHEST_PROTOCOL))
+
+
+def through_oldest_pickle(model):
+    return pickle.loads(pickle.dumps(model, protocol=2))
+
+
+def through_joblib(model):
+    file = io.BytesIO()
+    joblib.dump(model, file, compress=3)
+    file.seek(0)
+    return joblib.load(file)
+
+
+def through_skops(model):
+    skops = pytest.importorskip("skops.io")
+    content = skops.dumps(model)
+    untrusted = skops.get_untrusted_types(data=content)
+    assert all(name.startswith("skdgp.") for name in untrusted)
+    return skops.loads(content, trusted=untrusted)
+
+
+WAYS = [through_pickle, through_oldest_pickle, through_joblib, through_skops, copy.deepcopy]
+
+
+def predictions(model, X):
+    if isinstance(model, DeepGPClassifier):
+        return [model.predict(X), model.predict_proba(X), model.sample_y(X, 2)]
+    return [
+        *model.predict(X, return_std=True),
+        model.predict_quantiles(X),
+        model.sample_y(X, 2),
+        model.sample_y(X, 2, latent=True),
+        model.log_predictive_density(X, np.zeros(len(X))),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_round_trip(fitted, data, way):
+    X = data[0][:5]
+    before = predictions(fitted, X)
+    other = way(fitted)
+    for first, second in zip(before, predictions(other, X)):
+        assert_array_equal(first, second)
+    assert repr(other) == repr(fitted)
+    assert vars(other).keys() - {"_skdgp_version"} == vars(fitted).keys()
+    assert other.loss_curve_ == fitted.loss_curve_ and other.lower_bound_ == fitted.lower_bound_
+    assert [repr(kernel) for kernel in other.kernels_] == [repr(k) for k in fitted.kernels_]
+    for first, second in zip(before, predictions(way(other), X)):  # and once more
+        assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["regressor", "objects", "classifier"])
+def test_unfitted(kind, way):
+    other = way(make(kind))
+    assert repr(other) == repr(make(kind))
+    with pytest.raises(NotFittedError):
+        other.predict(np.zeros((2, 2)))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_training_goes_on_after_a_round_trip(data, way):
+    X, y = data
+    model = way(DeepGPRegressor(warm_start=True, random_state=0, **FEW).fit(X, y))
+    loss = model.loss_curve_[-1]
+    model.set_params(max_iter=3, learning_rate=1e-3).fit(X, y)
+    assert abs(model.loss_curve_[-1] - loss) < 0.5
+    assert way(model).partial_fit(X, y).n_iter_ == 4
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_random_state_instance_goes_along(data, way):
+    X, y = data
+    model = DeepGPRegressor(random_state=np.random.RandomState(0), **FEW).fit(X, y)
+    other = way(model)
+    assert_array_equal(other.predict(X), model.predict(X))
+    assert_array_equal(other.fit(X, y).predict(X), model.fit(X, y).predict(X))
+
+
+def test_copies_are_independent(data):
+    X, y = data
+    model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
+    before = model.predict(X)
+    other = copy.deepcopy(model)
+    for _ in range(3):
+        other.partial_fit(X, -y)
+    assert_array_equal(model.predict(X), before)
+    assert np.abs(other.predict(X) - before).max() > 1e-3
+
+
+def test_clone_is_unfitted(fitted, data):
+    other = clone(fitted)
+    assert not hasattr(other, "members_") and not hasattr(other, "n_features_in_")
+    with pytest.raises(NotFittedError):
+        other.predict(data[0])
+    assert other.get_params().keys() == fitted.get_params().keys()
+
+
+def test_file_holds_plain_numpy(fitted, data):
+    """No torch inside, so that files are small, portable between devices, and safe to load."""
+    fitted.predict(data[0])
+    assert b"torch" not in pickle.dumps(fitted)
+
+
+def test_size(data):
+    """Ten inducing points, two inputs and 20 steps make 7 kB, whatever the number of rows."""
+    X, y = data
+    model = DeepGPRegressor(random_state=0, **FEW)
+    small = len(pickle.dumps(model.fit(X, y)))
+    assert small < 10_000
+    large = len(
+        pickle.dumps(model.fit(np.tile(X, (50, 1)) + np.arange(3000)[:, None], np.tile(y, 50)))
+    )
+    assert large < 1.02 * small
+
+
+def test_version_is_in_the_file(fitted):
+    assert fitted.__getstate__()["_skdgp_version"] == skdgp.__version__
+
+
+@pytest.mark.parametrize("way", [lambda model: model, through_pickle])
+def test_prediction_adds_no_attribute(fitted, data, way):
+    model = way(fitted)
+    before = dict(vars(model))
+    predictions(model, data[0])
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+
+
+def test_other_process(data, tmp_path):
+    """Also from a memory map, and without a warning."""
+    X, y = data
+    model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
+    (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
+    joblib.dump(model, tmp_path / "model.joblib")
+    np.savez(tmp_path / "data.npz", X=X, y=y)
+    script = """
+import pickle, warnings, joblib, numpy as np
+from pathlib import Path
+X, y = np.load("data.npz").values()
+models = [pickle.loads(Path("model.pickle").read_bytes())]
+models.append(joblib.load("model.joblib", mmap_mode="r"))
+models.append(type(models[0])(**models[0].get_params()).fit(X, y))  # the same fit anew
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    np.save("predictions.npy", [model.predict(X) for model in models])
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=120)
+    unpickled, mapped, refitted = np.load(tmp_path / "predictions.npy")
+    assert_allclose(unpickled, model.predict(X), rtol=1e-9)
+    assert_allclose(mapped, model.predict(X), rtol=1e-9)
+    assert_allclose(refitted, model.predict(X), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_gpu_that_is_gone(data):
+    """A model that was trained on a GPU predicts on the CPU of another machine."""
+    X, y = data
+    model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
+    before = predictions(model, X)
+    model.device_ = "cuda"
+    for first, second in zip(before, predictions(through_pickle(model), X)):
+        assert_array_equal(first, second)
+
+
+# Files of older versions
+
+VERSIONS = sorted(path.stem.removeprefix("predictions_") for path in DATA.glob("predictions_*.npz"))
+
+
+def test_there_are_files_of_older_versions():
+    assert "0_1" in VERSIONS
+    assert all(path.stat().st_size < 60_000 for path in DATA.glob("*_*.*"))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_files_of_older_versions(version):
+    skops = pytest.importorskip("skops.io")
+
+    def load(name):
+        path = DATA / f"{name}_{version}.skops"
+        untrusted = skops.get_untrusted_types(file=path)
+        assert all(kind.startswith("skdgp.") for kind in untrusted)
+        return skops.load(path, trusted=untrusted)
+
+    expected = np.load(DATA / f"predictions_{version}.npz")
+    X, tolerance = expected["X"], {"rtol": 1e-6, "atol": 1e-6}
+    regressor, classifier = load("regressor"), load("classifier")
+    mean, std = regressor.predict(X, return_std=True)
+    assert_allclose(mean, expected["mean"], **tolerance)
+    assert_allclose(std, expected["std"], **tolerance)
+    assert_allclose(regressor.predict_quantiles(X), expected["quantiles"], **tolerance)
+    draws = regressor.sample_y(X, 3, latent=True)
+    assert draws.shape == expected["draws"].shape and np.isfinite(draws).all()
+    assert_allclose(classifier.predict_proba(X), expected["proba"], **tolerance)
+    assert_array_equal(classifier.predict(X), expected["labels"])
+    assert regressor.partial_fit(X, mean).n_iter_ == 41

@@ -1,0 +1,796 @@
+"""DeepGPRegressor: what goes in, what training does, what the arguments mean."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+
+from skdgp import DeepGPRegressor
+from skdgp.gp.kernels import SquaredExponential
+from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
+from skdgp.inference import DSVI
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.training.trainer import Trainer
+
+FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+
+
+def make(**changes):
+    return DeepGPRegressor(**{**FEW, "random_state": 0, **changes})
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(80, 3))
+    return X, 5.0 + 3.0 * np.sin(2.0 * X[:, 0]) + X[:, 1] + 0.2 * rng.standard_normal(80)
+
+
+# Oracles
+
+
+@pytest.mark.parametrize("n_outputs", [0, 2])
+def test_one_layer_is_an_exact_gp(n_outputs):
+    """Inducing inputs at all rows, and natural steps of size one (notes on oracles, item 1)."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(10.0, 50.0, 25)[:, None]
+    y = 300.0 + 20.0 * np.sin(X / 5.0) @ np.ones((1, max(n_outputs, 1)))
+    y = y + 5.0 * rng.standard_normal(y.shape)
+    y = y if n_outputs else y[:, 0]
+    model = make(
+        n_layers=1,
+        n_inducing=25,
+        kernel=SquaredExponential(lengthscale=0.15, trainable=False),
+        likelihood=Gaussian(variance=25.0, trainable=False),
+        inference=DSVI(natural_step=1.0),
+        learning_rate=1e-15,
+    ).fit(X, y)
+    new = np.linspace(0.0, 70.0, 30)[:, None]
+    mean, std = model.predict(new, return_std=True)
+    latent_std = model.predict(new, return_std=True, latent=True)[1]
+    bound, targets = 0.0, y.reshape(25, -1)
+    mean, std, latent_std = (part.reshape(30, -1) for part in (mean, std, latent_std))
+    for k in range(targets.shape[1]):
+        center, scale = targets[:, k].mean(), targets[:, k].std()
+        exact = GaussianProcessRegressor(RBF(0.15), alpha=25.0 / scale**2, optimizer=None)
+        exact.fit((X - X.mean()) / X.std(), (targets[:, k] - center) / scale)
+        f, f_std = exact.predict((new - X.mean()) / X.std(), return_std=True)
+        # the jitter of 1e-6 on the matrix of inducing inputs is all that differs
+        assert_allclose(mean[:, k], center + scale * f, rtol=1e-5)
+        assert_allclose(latent_std[:, k], scale * f_std, rtol=1e-4, atol=1e-3)
+        assert_allclose(std[:, k], np.hypot(scale * f_std, 5.0), rtol=1e-4)
+        bound += exact.log_marginal_likelihood_value_ - 25 * np.log(scale)
+    assert_allclose(model.lower_bound_, bound, atol=1e-2)
+    # ten steps lead there; their losses are in units of the standardized target
+    loss = -bound / 25 - np.log(targets.std(0)).sum()
+    assert_allclose(model.loss_curve_[10:], loss, atol=1e-3)
+
+
+def test_lower_bound_counts_weights(data):
+    """With the posterior at the prior there is no divergence, only a sum over rows."""
+    frozen = make(n_layers=1, learning_rate=1e-15, inference=DSVI(natural_step=1e-15))
+    once = frozen.fit(*data).lower_bound_
+    thrice = frozen.fit(*data, sample_weight=np.full(80, 3)).lower_bound_
+    assert_allclose(thrice, 3.0 * once)
+
+
+# What goes in
+
+
+def test_containers(data):
+    X, y = data
+    expected = make().fit(X, y).predict(X)
+    read_only_X, read_only_y = X.copy(), y.copy()
+    read_only_X.flags.writeable = read_only_y.flags.writeable = False
+    for X_, y_ in (
+        (X.tolist(), y.tolist()),
+        (np.asfortranarray(X), y),
+        (np.repeat(X, 2, axis=1)[:, ::2], np.repeat(y, 2)[::2]),  # strided
+        (read_only_X, read_only_y),
+        (torch.tensor(X), torch.tensor(y)),
+        (torch.tensor(X, requires_grad=True), torch.tensor(y, requires_grad=True)),
+    ):
+        model = make().fit(X_, y_)
+        assert_array_equal(model.predict(X_), expected)
+    assert_array_equal(read_only_X, X)
+    assert_array_equal(read_only_y, y)
+
+
+def test_inputs_are_not_changed(data):
+    X, y = data[0].copy(), data[1].copy()
+    weights = np.ones(80)
+    make(early_stopping=True).fit(X, y, sample_weight=weights).predict(X, return_cov=True)
+    assert_array_equal(X, data[0])
+    assert_array_equal(y, data[1])
+    assert_array_equal(weights, 1.0)
+
+
+def test_single_precision_data(data):
+    X, y = (part.astype(np.float32) for part in data)
+    single = make().fit(X, y)
+    double = make().fit(X.astype(np.float64), y.astype(np.float64))
+    assert_array_equal(single.predict(X), double.predict(X))
+    assert single.predict(X).dtype == np.float64
+
+
+def test_frames(data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = make().fit(frame, pd.Series(y, name="target"))
+    assert_array_equal(model.feature_names_in_, ["a", "b", "c"])
+    assert_array_equal(model.predict(frame), make().fit(X, y).predict(X))
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["b", "a", "c"]])
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.predict(X)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.fit(frame, y, X_val=frame.rename(columns={"a": "z"}), y_val=y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(frame, y, X_val=frame, y_val=y).log_predictive_density(frame, pd.Series(y))
+
+
+def test_weights_as_list_and_tensor(data):
+    X, y = data
+    weights = np.arange(80.0) % 4
+    expected = make().fit(X, y, sample_weight=weights).predict(X)
+    for other in (weights.tolist(), torch.tensor(weights), weights.astype(int)):
+        assert_array_equal(make().fit(X, y, sample_weight=other).predict(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (-np.ones(80), "Negative values"),
+        (np.zeros(80), "at least one non-zero"),
+        (np.ones(79), "sample_weight"),
+        (np.full(80, np.nan), "NaN"),
+    ],
+)
+def test_weights_that_are_none(data, weights, message):
+    with pytest.raises(ValueError, match=message):
+        make().fit(*data, sample_weight=weights)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite(data, value):
+    X, y = data
+    bad_X, bad_y = X.copy(), y.copy()
+    bad_X[3, 1] = bad_y[3] = value
+    model = make().fit(X, y)
+    for call in (
+        lambda: model.fit(bad_X, y),
+        lambda: model.fit(X, bad_y),
+        lambda: model.fit(X, y, X_val=bad_X, y_val=y),
+        lambda: model.predict(bad_X),
+        lambda: model.sample_y(bad_X),
+        lambda: model.log_predictive_density(bad_X, y),
+        lambda: model.log_predictive_density(X, bad_y),
+    ):
+        with pytest.raises(ValueError, match=r"contains (NaN|infinity)"):
+            call()
+
+
+def test_shapes_that_do_not_fit(data):
+    X, y = data
+    model = make().fit(X, y)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        model.log_predictive_density(X, y[:-1])
+    with pytest.raises(ValueError, match="y has 2 outputs, but the model was fitted with 1"):
+        model.log_predictive_density(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="X has 2 features, but DeepGPRegressor is expecting 3"):
+        model.fit(X, y, X_val=X[:, :2], y_val=y)
+    with pytest.raises(ValueError, match="X_val and y_val must be given together"):
+        model.fit(X, y, X_val=X)
+    with pytest.raises(ValueError, match="X_val and y_val must be given together"):
+        model.fit(X, y, y_val=y)
+
+
+# Several outputs
+
+
+def test_several_outputs(data):
+    X, y = data
+    both = np.column_stack([y, -10.0 * y, np.cos(X[:, 2])])
+    model = make().fit(X, both)
+    mean, std = model.predict(X[:7], return_std=True)
+    assert mean.shape == std.shape == model.predict_var(X[:7]).shape == (7, 3)
+    assert model.predict(X[:7], return_cov=True)[1].shape == (7, 7, 3)
+    assert model.predict_quantiles(X[:7], [0.1, 0.2]).shape == (7, 3, 2)
+    assert model.predict_interval(X[:7]).shape == (7, 3, 2)
+    assert model.sample_y(X[:7], 4).shape == (7, 3, 4)
+    assert model.sample_y(X[:7], 4, latent=True).shape == (7, 3, 4)
+    assert model.log_predictive_density(X[:7], both[:7]).shape == (7,)
+    assert_allclose(mean[:, 1], -10.0 * mean[:, 0], rtol=1e-6)
+    assert_allclose(std[:, 1], 10.0 * std[:, 0], rtol=1e-6)
+    assert model.likelihood_.variance.shape == (3,)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic", "student_t", "poisson"])
+def test_order_of_outputs(data, likelihood):
+    X, y = data
+    both = np.column_stack([y - y.min(), 10.0 * X[:, 2] ** 2])
+    first, second = (
+        make(likelihood=likelihood).fit(X, targets).predict(X, return_std=True)
+        for targets in (both, both[:, ::-1])
+    )
+    # sums over outputs in another order round differently
+    assert_allclose(second[0][:, ::-1], first[0], rtol=1e-6, atol=1e-6)
+    assert_allclose(second[1][:, ::-1], first[1], rtol=1e-6, atol=1e-6)
+
+
+def test_column_target(data):
+    X, y = data
+    flat, column = make().fit(X, y), make().fit(X, y[:, None])
+    assert column.predict(X).shape == (80, 1)
+    assert_array_equal(column.predict(X)[:, 0], flat.predict(X))
+    assert column.predict_quantiles(X, 0.5).shape == (80, 1, 1)
+    assert flat.log_predictive_density(X, y[:, None]).shape == (80,)
+
+
+# What is learned
+
+
+def test_fitted_numbers_are_in_the_users_units(data):
+    X, y = data
+    X = X * [1e3, 1.0, 1e-3] + [0.0, 50.0, 0.0]
+    frozen = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
+    model = make(likelihood=Gaussian(variance=0.7), init="random", **frozen).fit(X, y)
+    assert_allclose(model.likelihood_.variance, 0.7)
+    assert model.likelihood.variance == 0.7
+    # inducing inputs that start at rows, and do not move, are rows
+    distance = np.abs((model.inducing_inputs_[0][:, None] - X) / X.std(0)).max(-1)
+    assert distance.min(1).max() < 1e-6
+    assert model.inducing_inputs_[1].shape == (10, 3)
+    assert [kernel.lengthscale.shape for kernel in model.kernels_] == [(3,), (3,)]
+    assert_allclose(model.kernels_[0].lengthscale, np.sqrt(3.0))
+    assert model.kernel == "squared_exponential"
+    changed = make(likelihood=Gaussian(variance=0.7)).fit(X, y)
+    assert changed.likelihood_.variance != pytest.approx(0.7, rel=1e-3)
+    noise = make(likelihood="gaussian", **frozen).fit(X, y).likelihood_.variance
+    assert_allclose(noise, y.var() / 20.0)  # as documented
+
+
+def test_attributes(data):
+    model = make().fit(*data)
+    assert model.n_features_in_ == 3 and not hasattr(model, "feature_names_in_")
+    assert model.n_iter_ == 20 and len(model.loss_curve_) == 20
+    assert all(isinstance(loss, float) and np.isfinite(loss) for loss in model.loss_curve_)
+    assert np.mean(model.loss_curve_[-5:]) < np.mean(model.loss_curve_[:5])
+    assert np.isfinite(model.lower_bound_) and model.validation_scores_ == []
+    assert len(model.members_) == 1 and model.device_ == "cpu"
+
+
+def test_constant_column_has_no_effect(data):
+    X, y = data
+    more = np.column_stack([X, np.full(80, 1e6)])
+    model = make().fit(more, y)
+    assert_allclose(model.predict(more), make().fit(X, y).predict(X), rtol=1e-9)
+    assert model.inducing_inputs_[0].shape == (10, 4)
+    assert_array_equal(model.inducing_inputs_[0][:, 3], 1e6)
+    assert model.n_features_in_ == 4
+
+
+CHANGES = {
+    "n_layers": 3,
+    "width": 2,
+    "n_inducing": 7,
+    "kernel": "matern52",
+    "mean": "zero",
+    "input_connected": True,
+    "likelihood": "student_t",
+    "init": "random",
+    "max_iter": 25,
+    "max_time": 1e-9,
+    "batch_size": 30,
+    "learning_rate": 0.005,
+    "n_predict_draws": 16,
+    "early_stopping": True,
+    "standardize": False,
+    "dtype": "float32",
+    "random_state": 1,
+    "inference__n_draws": 2,
+    "inference__shared_covariance": False,
+    "inference__inner_noise": 0.1,
+    "inference__inner_scale": 0.1,
+    "inference__natural_gradient": "none",
+    "inference__natural_step": 0.3,
+    "kernel__lengthscale": 0.3,
+    "kernel__variance": 3.0,
+    "kernel__ard": False,
+    "kernel__trainable": False,
+    "likelihood__variance": 3.0,
+    "likelihood__trainable": False,
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_argument_has_an_effect(data, name):
+    model = make(likelihood="gaussian")
+    before = model.fit(*data).predict(data[0])
+    after = model.set_params(**{name: CHANGES[name]}).fit(*data).predict(data[0])
+    # the smallest effects are those of other draws and of single precision
+    assert np.abs(after - before).max() > 1e-9
+
+
+def test_the_other_arguments_are_tested_elsewhere():
+    others = {
+        "inference",  # there is one scheme
+        "validation_fraction",
+        "n_iter_no_change",
+        "tol",
+        "warm_start",
+        "checkpoint",
+        "device",
+        "n_threads",
+        "verbose",
+    }
+    names = {name for name in CHANGES if "__" not in name}
+    assert names | others == set(DeepGPRegressor().get_params(deep=False))
+
+
+def test_width(data):
+    shapes = {
+        None: [(10, 3), (10, 3), (10, 3)],
+        4: [(10, 3), (10, 4), (10, 4)],
+        (2, 5): [(10, 3), (10, 2), (10, 5)],
+    }
+    for width, expected in shapes.items():
+        width = list(width) if isinstance(width, tuple) else width
+        model = make(n_layers=3, width=width, max_iter=2).fit(*data)
+        assert [Z.shape for Z in model.inducing_inputs_] == expected
+    wide = make(max_iter=2).fit(np.random.default_rng(0).normal(size=(40, 35)), np.arange(40))
+    assert wide.inducing_inputs_[1].shape == (10, 30)  # at most 30, as documented
+    connected = make(n_layers=3, width=2, input_connected=True, max_iter=2).fit(*data)
+    assert [Z.shape for Z in connected.inducing_inputs_] == [(10, 3), (10, 5), (10, 5)]
+
+
+def test_kernel_for_each_layer(data):
+    model = make(kernel=["linear", SquaredExponential()], max_iter=2).fit(*data)
+    assert [type(kernel).__name__ for kernel in model.kernels_] == ["Linear", "SquaredExponential"]
+    # one object for all layers is not shared between them
+    shared = make(kernel=SquaredExponential()).fit(*data).kernels_
+    assert not np.allclose(shared[0].lengthscale, shared[1].lengthscale)
+
+
+# Arguments that make no sense
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_layers": 0}, "'n_layers' parameter"),
+        ({"n_layers": 2.0}, "'n_layers' parameter"),
+        ({"width": 0}, "'width' parameter"),
+        ({"width": "wide"}, "'width' parameter"),
+        ({"width": [2, 2]}, "one for each of the 1 hidden layers"),
+        ({"width": [0]}, "width must be a positive int"),
+        ({"width": [2.5]}, "width must be a positive int"),
+        ({"width": [[2]]}, "width must be a positive int"),
+        ({"width": ["a"]}, "width must be a positive int"),
+        ({"n_inducing": 0}, "'n_inducing' parameter"),
+        ({"kernel": "quadratic"}, "Unknown kernel 'quadratic'; the names are"),
+        ({"kernel": 3}, "'kernel' parameter"),
+        ({"kernel": ["linear"]}, "one for each of the 2 layers; got 1"),
+        ({"kernel": SquaredExponential(lengthscale=[1.0, 2.0])}, "the layer has 3 inputs"),
+        ({"kernel": SquaredExponential(variance=-1.0)}, "variance of SquaredExponential must be"),
+        ({"mean": "quadratic"}, "'mean' parameter"),
+        ({"input_connected": "yes"}, "'input_connected' parameter"),
+        ({"likelihood": "softmax"}, "Unknown likelihood 'softmax'; the names are"),
+        ({"likelihood": "cauchy"}, "Unknown likelihood 'cauchy'; the names are"),
+        ({"likelihood": Softmax()}, "is not a likelihood for this estimator"),
+        ({"likelihood": Gaussian(variance=[1.0, 2.0])}, "there are 1 outputs"),
+        ({"likelihood": Gaussian(variance=-1.0)}, "variance of Gaussian must be"),
+        ({"inference": "magic"}, "Unknown inference 'magic'; the names are"),
+        ({"inference": 3}, "'inference' parameter"),
+        ({"inference": DSVI(n_draws=0)}, "n_draws of DSVI"),
+        ({"inference": DSVI(n_draws=1.5)}, "n_draws of DSVI"),
+        ({"inference": DSVI(n_draws="a")}, "n_draws of DSVI"),
+        ({"inference": DSVI(inner_noise=-1.0)}, "inner_noise of DSVI"),
+        ({"inference": DSVI(inner_noise=np.nan)}, "inner_noise of DSVI"),
+        ({"inference": DSVI(inner_scale=0.0)}, "inner_scale of DSVI"),
+        ({"inference": DSVI(natural_gradient="first")}, "natural_gradient of DSVI"),
+        ({"inference": DSVI(natural_step=2.0)}, "natural_step of DSVI"),
+        ({"inference": DSVI(natural_step=None)}, "natural_step of DSVI"),
+        ({"init": "zeros"}, "'init' parameter"),
+        ({"max_iter": 0}, "'max_iter' parameter"),
+        ({"max_time": 0.0}, "'max_time' parameter"),
+        ({"batch_size": 0}, "'batch_size' parameter"),
+        ({"learning_rate": 0.0}, "'learning_rate' parameter"),
+        ({"n_predict_draws": 0}, "'n_predict_draws' parameter"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
+        ({"n_iter_no_change": 0}, "'n_iter_no_change' parameter"),
+        ({"tol": -1.0}, "'tol' parameter"),
+        ({"device": "toaster"}, "device='toaster' cannot be used here"),
+        ({"device": None}, "'device' parameter"),
+        ({"dtype": "float16"}, "'dtype' parameter"),
+        ({"n_threads": 0}, "'n_threads' parameter"),
+        ({"random_state": "luck"}, "'random_state' parameter"),
+        ({"checkpoint": 3}, "'checkpoint' parameter"),
+    ],
+)
+def test_arguments_that_make_no_sense(data, params, message):
+    model = make(**params)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*data)
+    assert not hasattr(model, "members_")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_device_that_is_not_there(data):
+    with pytest.raises(ValueError, match="device='cuda' cannot be used here"):
+        make(device="cuda").fit(*data)
+    assert_array_equal(
+        make(device="cpu").fit(*data).predict(data[0]), make().fit(*data).predict(data[0])
+    )
+
+
+class WithoutChoices(DSVI):
+    """A scheme to which the optional arguments mean nothing."""
+
+    uses = frozenset()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("n_inducing", 5), ("mean", "zero"), ("learning_rate", 0.1)]
+)
+def test_arguments_that_mean_nothing_to_a_scheme(data, name, value):
+    plain = DeepGPRegressor(max_iter=1, inference=WithoutChoices())
+    plain.fit(data[0][:10], data[1][:10])
+    with pytest.raises(ValueError, match=f"{name} means nothing to inference=WithoutChoices"):
+        plain.set_params(**{name: value}).fit(*data)
+
+
+def test_counts_that_are_negative(data):
+    X, y = data
+    with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
+        make(likelihood=Poisson()).fit(X, y - 10.0)
+    model = make(likelihood="poisson").fit(X, y - y.min())
+    assert (model.predict(X) > 0.0).all()
+
+
+# Training
+
+
+def steps_seen(monkeypatch, look):
+    """Call `look(model, batch)` before every step of training."""
+    step = DeepSparseGP.step
+
+    def spy(self, batch, *args, **kwargs):
+        look(self, batch)
+        return step(self, batch, *args, **kwargs)
+
+    monkeypatch.setattr(DeepSparseGP, "step", spy)
+
+
+def assert_trained(model, X, y):
+    """Predictions follow the target; at the start they are all the same."""
+    mean = model.predict(X)
+    assert np.ptp(mean) > 0.0 and np.corrcoef(mean, y)[0, 1] > 0.5
+
+
+@pytest.mark.parametrize("max_iter", [1, 49, 50, 51, 120])
+def test_max_iter_counts_steps(data, monkeypatch, max_iter):
+    seen = []
+    steps_seen(monkeypatch, lambda model, batch: seen.append(len(batch.X)))
+    model = make(max_iter=max_iter, batch_size=30).fit(*data)
+    assert model.n_iter_ == len(seen) == len(model.loss_curve_) == max_iter
+    assert set(seen) == {30}
+
+
+def test_fit_is_silent(data, capsys, recwarn):
+    make(max_iter=60).fit(*data)
+    captured = capsys.readouterr()
+    assert captured.out == captured.err == "" and not recwarn.list
+
+
+def test_verbose(data, capsys):
+    make(max_iter=120, verbose=1, early_stopping=True).fit(*data)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["50/120", "100/120", "120/120"]
+    assert all("loss" in line and "validation" in line for line in lines)
+
+
+def test_validation_rows_are_not_trained_on(data):
+    """With a single block there is a single state to choose, that of a fit without validation."""
+    X, y = data
+    X_val, y_val = 10.0 * X[:20], -y[:20]
+    plain = make().fit(X, y)
+    validated = make().fit(X, y, X_val=X_val, y_val=y_val)
+    assert_array_equal(validated.predict(X), plain.predict(X))
+    assert validated.lower_bound_ == plain.lower_bound_
+    assert len(validated.validation_scores_) == 1
+
+
+def test_validation_scores_are_log_densities(data):
+    X, y = data
+    weights = np.arange(20.0)
+    model = make(max_iter=120).fit(
+        X, y, X_val=X[:20], y_val=y[:20] + 1.0, sample_weight_val=weights
+    )
+    logs = model.log_predictive_density(X[:20], y[:20] + 1.0)
+    best = np.average(logs, weights=weights) + np.log(y.std())  # of the standardized target
+    assert len(model.validation_scores_) == 3
+    assert_allclose(max(model.validation_scores_), best, rtol=1e-6)
+
+
+def test_best_state_is_kept(data, monkeypatch):
+    states, scores = [], iter([0.1, 0.5, 0.2, 0.3, 0.4, 0.9])
+
+    def score(self, members, held_out):
+        states.append(members[0].model("cpu").state())
+        return next(scores)
+
+    monkeypatch.setattr(DeepGPRegressor, "_log_density_of", score)
+    model = make(max_iter=1000, n_iter_no_change=3).fit(*data, X_val=data[0], y_val=data[1])
+    assert model.n_iter_ == 250  # the best of block 2, and three more
+    assert model.validation_scores_ == [0.1, 0.5, 0.2, 0.3, 0.4]
+    for name, values in model.members_[0].arrays.items():
+        assert_array_equal(values, states[1][name])
+    assert not np.array_equal(states[1]["layers.1.q.mean"], states[4]["layers.1.q.mean"])
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.4])
+def test_early_stopping_holds_rows_out(data, monkeypatch, fraction):
+    trained, validated = set(), set()
+    steps_seen(monkeypatch, lambda model, batch: trained.update(batch.y[:, 0].tolist()))
+    score = DeepGPRegressor._log_density_of
+
+    def spy(self, members, held_out):
+        validated.update(held_out.take(slice(None))[1][:, 0].tolist())
+        return score(self, members, held_out)
+
+    monkeypatch.setattr(DeepGPRegressor, "_log_density_of", spy)
+    model = make(early_stopping=True, validation_fraction=fraction, max_iter=60).fit(*data)
+    assert len(validated) == round(80 * fraction) and len(trained) == 80 - len(validated)
+    assert not trained & validated
+    assert len(model.validation_scores_) == 2
+
+
+def test_repeated_rows_are_held_out_together(data, monkeypatch):
+    X, y = (np.repeat(part[:20], 3, axis=0) for part in data)
+    trained = set()
+    steps_seen(monkeypatch, lambda model, batch: trained.update(batch.y[:, 0].tolist()))
+    make(early_stopping=True, validation_fraction=0.25).fit(X, y)
+    assert len(trained) == 15
+
+
+def test_early_stopping_stops(data):
+    """The held-out rows are noise, on which the model becomes overconfident."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+    model = make(max_iter=2000, n_iter_no_change=2, n_inducing=40)
+    model.fit(X, y, X_val=rng.normal(size=(40, 3)), y_val=rng.normal(size=40))
+    assert model.n_iter_ < 2000 and model.n_iter_ % 50 == 0
+    assert int(np.argmax(model.validation_scores_)) == len(model.validation_scores_) - 3
+
+
+def test_early_stopping_needs_two_rows():
+    with pytest.raises(ValueError, match="at least 2 distinct ones; got 1 sample"):
+        make(early_stopping=True).fit(np.zeros((3, 1)), np.zeros(3))
+
+
+def test_tol(data):
+    model = make(max_iter=1000, tol=1e9, n_iter_no_change=2).fit(*data)
+    assert model.n_iter_ == 150  # the first block is progress, the next two are not
+    assert make(max_iter=200, tol=0.0, n_iter_no_change=1).fit(*data).n_iter_ == 200
+    small = make(max_iter=1000, tol=1e-2, n_iter_no_change=1, learning_rate=1e-9).fit(*data)
+    assert small.n_iter_ < 1000
+
+
+def test_max_time(data):
+    model = make(max_time=1e-9)
+    with pytest.warns(ConvergenceWarning) as record:
+        model.fit(*data)
+    message = str(record[0].message)
+    assert len(record) == 1 and "after 1 of 20 steps because max_time=1e-09" in message
+    assert model.n_iter_ == 1 and np.isfinite(model.predict(data[0])).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert make(max_time=1e9).fit(*data).n_iter_ == 20
+
+
+def test_interrupt_leaves_a_usable_model(data, monkeypatch):
+    calls = iter(range(1000))
+
+    def look(model, batch):
+        if next(calls) == 45:
+            raise KeyboardInterrupt
+
+    steps_seen(monkeypatch, look)
+    model = make(max_iter=200)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 45 steps"):
+        model.fit(*data)
+    assert model.n_iter_ == len(model.loss_curve_) == 45
+    assert np.isfinite(model.lower_bound_)
+    assert_trained(model, *data)  # the 45 steps are not lost
+
+
+def test_interrupt_keeps_the_best_validated_state(data, monkeypatch):
+    calls, states = iter(range(1000)), []
+
+    def look(model, batch):
+        step = next(calls)
+        if step in (50, 100):
+            states.append(model.state())
+        if step == 130:
+            raise KeyboardInterrupt
+
+    steps_seen(monkeypatch, look)
+    scores = iter([1.0, 0.0])
+    monkeypatch.setattr(DeepGPRegressor, "_log_density_of", lambda *_: next(scores))
+    model = make(max_iter=200)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 130 steps"):
+        model.fit(*data, X_val=data[0], y_val=data[1])
+    for name, values in model.members_[0].arrays.items():
+        assert_array_equal(values, states[0][name])
+
+
+def fail_at(monkeypatch, steps, how):
+    """Let training fail at some steps, by a loss that is not a number or by an exception."""
+    step, calls, rates = DeepSparseGP.step, iter(range(10**6)), []
+
+    def failing(self, batch, generator, rate=1.0):
+        rates.append(rate)
+        if next(calls) not in steps:
+            return step(self, batch, generator, rate)
+        with torch.no_grad():  # as a wild step would
+            self.layers[0].Z.fill_(np.nan)
+        if how == "raises":
+            raise torch.linalg.LinAlgError("The matrix is not positive definite.")
+        return np.nan
+
+    monkeypatch.setattr(DeepSparseGP, "step", failing)
+    return rates
+
+
+@pytest.mark.parametrize("how", ["raises", "nan"])
+@pytest.mark.parametrize("steps", [{0}, {30}, {70, 71}, {99}])
+def test_step_back(data, monkeypatch, how, steps):
+    rates = fail_at(monkeypatch, steps, how)
+    model = make(max_iter=100)
+    with pytest.warns(ConvergenceWarning, match="stepped back to the last good state") as record:
+        model.fit(*data)
+    assert len(record) == 1
+    assert model.n_iter_ == 100 and len(rates) == 100
+    assert np.isfinite(model.predict(data[0])).all() and np.isfinite(model.lower_bound_)
+    assert_trained(model, *data)
+    last = max(steps)
+    if last < 45:  # the schedule is constant in the first half
+        assert rates[last + 1] == 0.5 * rates[0]
+
+
+@pytest.mark.parametrize("how", ["raises", "nan"])
+def test_failing_again_and_again(data, monkeypatch, how):
+    fail_at(monkeypatch, range(60, 10**6), how)
+    model = make(max_iter=200)
+    with pytest.warns(ConvergenceWarning) as record:
+        model.fit(*data)
+    messages = [str(warning.message) for warning in record]
+    assert len(messages) == 2 and "again and again" in messages[1]
+    assert model.n_iter_ == 70
+    assert np.isfinite(model.predict(data[0])).all()
+    assert_trained(model, *data)
+
+
+def test_failing_from_the_start(data, monkeypatch):
+    fail_at(monkeypatch, range(10**6), "nan")
+    with pytest.warns(ConvergenceWarning) as record:
+        model = make().fit(*data)
+    assert "again and again" in str(record[-1].message)
+    assert np.isfinite(model.predict(data[0])).all()  # the starting values
+
+
+def test_last_step_that_spoils_everything(data, monkeypatch):
+    """The loss of a step is that before its update, so a wild last update shows in no loss."""
+    step, calls = DeepSparseGP.step, iter(range(1, 1000))
+
+    def spoiling(self, *args, **kwargs):
+        loss = step(self, *args, **kwargs)
+        if next(calls) == 60:
+            with torch.no_grad():
+                self.layers[0].Z.fill_(np.nan)
+        return loss
+
+    monkeypatch.setattr(DeepSparseGP, "step", spoiling)
+    model = make(max_iter=60)
+    with pytest.warns(ConvergenceWarning, match="last good state"):
+        model.fit(*data)
+    assert np.isfinite(model.predict(data[0])).all()
+
+
+def test_warm_start(data):
+    X, y = data
+    model = make(max_iter=150, warm_start=True).fit(X, y)
+    before, loss = model.predict(X), np.mean(model.loss_curve_[-10:])
+    fresh = np.mean(model.loss_curve_[:10])
+    model.set_params(max_iter=20, learning_rate=1e-3).fit(X, y)
+    assert model.n_iter_ == 20
+    assert abs(np.mean(model.loss_curve_[:10]) - loss) < 0.1 * (fresh - loss)
+    assert np.abs(model.predict(X) - before).max() < 0.1 * y.std()
+    model.set_params(warm_start=False).fit(X, y)
+    assert abs(np.mean(model.loss_curve_[:10]) - loss) > 0.5 * (fresh - loss)
+
+
+def test_warm_start_of_an_unfitted_model(data):
+    first, second = make(warm_start=True).fit(*data), make().fit(*data)
+    assert_array_equal(first.predict(data[0]), second.predict(data[0]))
+
+
+def test_warm_start_keeps_scaling(data):
+    X, y = data
+    model = make(warm_start=True).fit(X, y)
+    Z = model.inducing_inputs_[0]
+    model.set_params(learning_rate=1e-15, max_iter=1).fit(2.0 * X[:30] + 1.0, 100.0 * y[:30])
+    assert_allclose(model.inducing_inputs_[0], Z, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change", [{"n_layers": 3}, {"width": 2}, {"mean": "zero"}, {"input_connected": True}]
+)
+def test_warm_start_with_another_shape(data, change):
+    model = make(warm_start=True).fit(*data)
+    with pytest.raises(ValueError, match="warm_start=True goes on with the model of the last fit"):
+        model.set_params(**change).fit(*data)
+
+
+@pytest.mark.parametrize("n_features", [2, 6])
+def test_warm_start_with_other_features(data, n_features):
+    X, y = data
+    model = make(warm_start=True).fit(X, y)
+    with pytest.raises(ValueError, match=f"X has {n_features} features"):
+        model.fit(np.tile(X, 2)[:, :n_features], y)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 2), (3, 1)])
+def test_warm_start_with_other_outputs(data, before, after):
+    X, y = data
+    y = np.column_stack([y, y, y])
+    model = make(warm_start=True).fit(X, y[:, :before])
+    with pytest.raises(ValueError, match=r"warm_start=True|outputs"):
+        model.fit(X, y[:, :after])
+
+
+def test_n_threads(data, monkeypatch):
+    before, inside = torch.get_num_threads(), []
+    steps_seen(monkeypatch, lambda model, batch: inside.append(torch.get_num_threads()))
+    model = make(n_threads=before + 1, max_iter=2).fit(*data)
+    assert set(inside) == {before + 1} and torch.get_num_threads() == before
+    predictive = DeepSparseGP.predictive
+
+    def spy(self, X, draws):
+        inside.append(torch.get_num_threads())
+        return predictive(self, X, draws)
+
+    monkeypatch.setattr(DeepSparseGP, "predictive", spy)
+    model.predict(data[0])
+    assert inside[-1] == before + 1 and torch.get_num_threads() == before
+    make(max_iter=2).fit(*data)
+    assert inside[-1] == before
+
+
+def test_n_threads_are_restored_after_an_error(data, monkeypatch):
+    before = torch.get_num_threads()
+
+    def fail(self):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Trainer, "run", fail)
+    with pytest.raises(ZeroDivisionError):
+        make(n_threads=before + 1).fit(*data)
+    assert torch.get_num_threads() == before
+
+
+def test_failed_fit_leaves_the_old_model(data):
+    model = make().fit(*data)
+    before = model.predict(data[0])
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(data[0], np.full(80, np.nan))
+    assert_array_equal(model.predict(data[0]), before)

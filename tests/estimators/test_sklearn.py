@@ -1,0 +1,448 @@
+"""The estimators inside scikit-learn: its checks, meta-estimators, routing and callbacks."""
+
+import inspect
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris, make_moons
+from sklearn.ensemble import BaggingRegressor
+from sklearn.exceptions import NotFittedError
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
+from sklearn.inspection import permutation_importance
+from sklearn.metrics import accuracy_score, log_loss, make_scorer, mean_squared_error, r2_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    HalvingGridSearchCV,
+    KFold,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import Matern
+from skdgp.gp.likelihoods import Bernoulli, Poisson
+from skdgp.inference import DSVI
+
+FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+
+ESTIMATORS = [
+    DeepGPRegressor(**FEW),
+    DeepGPRegressor(likelihood="gaussian", n_layers=1, **FEW),
+    DeepGPRegressor(likelihood="heteroscedastic", **FEW),
+    DeepGPRegressor(likelihood="student_t", **FEW),
+    DeepGPRegressor(likelihood="poisson", **FEW),
+    DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", **FEW),
+    DeepGPRegressor(kernel=Matern(nu=2.5), inference=DSVI(natural_gradient="all"), **FEW),
+    DeepGPRegressor(dtype="float32", batch_size=8, init="random", **FEW),
+    DeepGPClassifier(**FEW),
+    DeepGPClassifier(likelihood="probit", **FEW),
+    DeepGPClassifier(likelihood="logit", **FEW),
+    DeepGPClassifier(likelihood="softmax", **FEW),
+    DeepGPClassifier(likelihood="robustmax", **FEW),
+]
+
+
+def expected_failures(estimator):
+    if estimator.likelihood == "poisson":  # test_poisson_with_several_outputs takes its place
+        return {"check_regressor_multioutput": "Its targets are negative, in spite of the tag."}
+    return {}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=expected_failures)
+def test_estimator(estimator, check):
+    check(estimator)
+
+
+def test_poisson_with_several_outputs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = rng.poisson(3.0, size=(30, 5))
+    mean = DeepGPRegressor(likelihood="poisson", **FEW).fit(X, y).predict(X)
+    assert mean.shape == y.shape and mean.dtype == np.float64
+
+
+@pytest.fixture(scope="module")
+def wave():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    return X, np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(80)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(90, noise=0.2, random_state=0)
+
+
+# Parameters
+
+
+def test_types_and_tags():
+    assert is_regressor(DeepGPRegressor()) and is_classifier(DeepGPClassifier())
+    assert DeepGPRegressor().__sklearn_tags__().target_tags.multi_output
+    for likelihood in ("poisson", Poisson()):
+        tags = DeepGPRegressor(likelihood=likelihood).__sklearn_tags__()
+        assert tags.target_tags.positive_only
+    assert not DeepGPRegressor().__sklearn_tags__().target_tags.positive_only
+    for estimator in ESTIMATORS:  # else scikit-learn leaves its hardest checks out
+        tags = estimator.__sklearn_tags__()
+        assert not tags.non_deterministic and not tags.no_validation and not tags._skip_test
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit", Bernoulli()])
+def test_two_class_likelihoods_say_so(likelihood):
+    tags = DeepGPClassifier(likelihood=likelihood).__sklearn_tags__()
+    assert not tags.classifier_tags.multi_class
+    for other in ("auto", "softmax", "robustmax"):
+        assert DeepGPClassifier(likelihood=other).__sklearn_tags__().classifier_tags.multi_class
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="Only binary classification is supported"):
+        DeepGPClassifier(likelihood=likelihood, **FEW).fit(X, y)
+
+
+@pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_parameters_are_stored_as_given(Estimator):
+    given = {name: object() for name in inspect.signature(Estimator).parameters}
+    model = Estimator(**given)
+    for name, value in given.items():
+        assert getattr(model, name) is value
+    assert model.get_params(deep=False) == given
+
+
+def test_both_estimators_have_the_same_parameters():
+    first, second = (
+        inspect.signature(kind).parameters for kind in (DeepGPRegressor, DeepGPClassifier)
+    )
+    assert first == second
+
+
+@pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_every_parameter_is_documented(Estimator):
+    for name in inspect.signature(Estimator).parameters:
+        assert f"\n    {name} : " in Estimator.__doc__, name
+
+
+def test_nested_parameters():
+    model = DeepGPRegressor(kernel=Matern(variance=2.0), inference=DSVI(n_draws=3))
+    params = model.get_params()
+    assert params["kernel__variance"] == 2.0 and params["inference__n_draws"] == 3
+    copy = clone(model).set_params(kernel__variance=5.0, inference__n_draws=4)
+    assert model.kernel.variance == 2.0 and model.inference.n_draws == 3
+    assert copy.kernel.variance == 5.0 and copy.inference.n_draws == 4
+    assert copy.kernel is not model.kernel and copy.inference is not model.inference
+
+
+def test_nested_parameters_of_a_string():
+    model = DeepGPRegressor()
+    assert model.set_params(inference__n_draws=5) is model
+    assert isinstance(model.inference, DSVI) and model.inference.n_draws == 5
+    assert DeepGPRegressor().inference == "dsvi"  # nothing is shared
+    model.set_params(kernel__variance=2.0, likelihood="gaussian", likelihood__variance=0.1)
+    assert model.kernel.variance == 2.0 and model.likelihood.variance == 0.1
+    model.set_params(kernel="matern52", kernel__variance=3.0)
+    assert isinstance(model.kernel, Matern) and model.kernel.variance == 3.0
+    model.set_params(inference="dsvi", inference__natural_step=0.5)
+    assert model.inference.n_draws == 1 and model.inference.natural_step == 0.5
+
+
+def test_nested_parameters_that_cannot_be_set():
+    with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
+        DeepGPRegressor().set_params(inference__nope=5)
+    with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
+        DeepGPRegressor().set_params(nope=5)
+    with pytest.raises(ValueError, match="likelihood"):  # nobody knows yet which one it will be
+        DeepGPRegressor().set_params(likelihood__variance=0.1)
+
+
+def test_fit_leaves_parameter_objects_alone(wave):
+    kernel, scheme = Matern(nu=2.5), DSVI(n_draws=2)
+    model = DeepGPRegressor(kernel=kernel, inference=scheme, likelihood="student_t", **FEW)
+    before = {name: repr(value) for name, value in model.get_params().items()}
+    model.fit(*wave)
+    assert model.kernel is kernel and model.inference is scheme
+    assert {name: repr(value) for name, value in model.get_params().items()} == before
+
+
+def test_repr_and_html(wave):
+    model = DeepGPRegressor(n_layers=3, inference=DSVI(n_draws=2), random_state=0)
+    assert repr(model) == ("DeepGPRegressor(inference=DSVI(n_draws=2), n_layers=3, random_state=0)")
+    assert "DeepGPRegressor" in model._repr_html_()
+    fitted = DeepGPRegressor(**FEW).fit(*wave)
+    before = dict(fitted.__dict__)
+    html = fitted._repr_html_()
+    assert "n_iter_" in html and "members_" in html
+    assert fitted.__dict__.keys() == before.keys()
+
+
+def test_unfitted():
+    X = np.zeros((2, 2))
+    for call in (
+        DeepGPRegressor().predict,
+        DeepGPRegressor().predict_quantiles,
+        DeepGPRegressor().sample_y,
+        DeepGPClassifier().predict,
+        DeepGPClassifier().predict_proba,
+        DeepGPClassifier().sample_y,
+    ):
+        with pytest.raises(NotFittedError):
+            call(X)
+    with pytest.raises(NotFittedError):
+        DeepGPClassifier().log_predictive_density(X, [0, 1])
+
+
+def test_regressor_has_no_probabilities():
+    assert not hasattr(DeepGPRegressor, "predict_proba")
+
+
+# Meta-estimators
+
+
+def test_pipeline_passes_return_std_on(wave):
+    X, y = wave
+    model = DeepGPRegressor(random_state=0, **FEW)
+    pipeline = make_pipeline(MinMaxScaler(), model).fit(X, y)
+    mean, std = pipeline.predict(X, return_std=True)
+    alone = clone(model).fit(MinMaxScaler().fit_transform(X), y)
+    expected = alone.predict(MinMaxScaler().fit_transform(X), return_std=True)
+    np.testing.assert_array_equal(mean, expected[0])
+    np.testing.assert_array_equal(std, expected[1])
+    cov = pipeline.predict(X[:5], return_cov=True)[1]
+    assert cov.shape == (5, 5)
+
+
+def test_grid_search_with_two_workers(wave):
+    X, y = wave
+    grid = {"n_layers": [1, 2], "inference__natural_step": [1e-3, 0.5]}
+    model = DeepGPRegressor(random_state=0, **FEW)
+    two, one = (
+        GridSearchCV(model, grid, cv=3, n_jobs=n_jobs, error_score="raise").fit(X, y)
+        for n_jobs in (2, 1)
+    )
+    scores = two.cv_results_["mean_test_score"]
+    assert len(np.unique(scores.round(6))) == 4  # every parameter reaches the fit
+    # equal up to rounding: workers may use other numbers of threads
+    np.testing.assert_allclose(scores, one.cv_results_["mean_test_score"], atol=1e-6)
+    assert two.best_params_["inference__natural_step"] == 0.5
+    best = two.best_estimator_
+    assert best.n_layers == two.best_params_["n_layers"]
+    np.testing.assert_array_equal(two.predict(X), best.predict(X))
+    assert model.inference == "dsvi"
+
+
+def test_halving_search_over_steps(wave):
+    search = HalvingGridSearchCV(
+        DeepGPRegressor(random_state=0, **FEW),
+        {"learning_rate": [1e-4, 1e-2, 0.1], "n_layers": [1, 2]},
+        resource="max_iter",
+        min_resources=10,
+        max_resources=90,
+        factor=3,
+        cv=2,
+        random_state=0,
+        error_score="raise",
+    ).fit(*wave)
+    assert search.n_resources_ == [10, 30]
+    assert search.best_estimator_.max_iter == 30 and search.best_estimator_.n_iter_ == 30
+
+
+def test_cross_val_predict_proba(moons):
+    X, y = moons
+    model = DeepGPClassifier(random_state=0, **FEW)
+    cv = KFold(3, shuffle=True, random_state=0)
+    proba = cross_val_predict(model, X, y, cv=cv, method="predict_proba")
+    train, test = next(iter(cv.split(X)))
+    expected = clone(model).fit(X[train], y[train]).predict_proba(X[test])
+    np.testing.assert_allclose(proba[test], expected, atol=1e-12)
+    assert log_loss(y, proba) < 0.45  # chance is 0.69
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_calibrated_classifier(moons, method):
+    X, y = moons
+    names = np.array(["no", "yes"])[y]
+    model = CalibratedClassifierCV(DeepGPClassifier(random_state=0, **FEW), cv=3, method=method)
+    model.fit(X, names)
+    proba = model.predict_proba(X)
+    assert model.classes_.tolist() == ["no", "yes"]
+    np.testing.assert_allclose(proba.sum(1), 1.0)
+    assert model.score(X, names) > 0.8
+
+
+def test_bagging(wave):
+    X, y = wave
+    base = DeepGPRegressor(**FEW)
+    bag = BaggingRegressor(base, n_estimators=3, random_state=0).fit(X, y)
+    each = [member.predict(X) for member in bag.estimators_]
+    np.testing.assert_allclose(bag.predict(X), np.mean(each, 0))
+    assert np.ptp(each, axis=0).max() > 1e-3  # they saw different rows
+    assert bag.score(X, y) > 0.2
+
+
+def test_permutation_importance(wave):
+    X, y = wave
+    model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
+    importance = permutation_importance(model, X, y, n_repeats=3, random_state=0)
+    assert importance.importances_mean[0] > 10 * abs(importance.importances_mean[1])
+
+
+def test_metadata_routing_of_weights(wave):
+    X, y = wave
+    rng = np.random.default_rng(1)
+    weights = rng.integers(0, 3, size=len(X)).astype(float)
+    scorer = make_scorer(mean_squared_error, greater_is_better=False)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = DeepGPRegressor(random_state=0, **FEW).set_fit_request(sample_weight=True)
+        scorer = scorer.set_score_request(sample_weight=False)
+        cv = KFold(2)
+        scores = cross_val_score(
+            model, X, y, cv=cv, scoring=scorer, params={"sample_weight": weights}
+        )
+        search = GridSearchCV(make_pipeline(MinMaxScaler(), model), {}, cv=cv, scoring=scorer)
+        search.fit(X, y, sample_weight=weights)
+    train, test = next(iter(cv.split(X)))
+    alone = DeepGPRegressor(random_state=0, **FEW)
+    weighted = clone(alone).fit(X[train], y[train], sample_weight=weights[train])
+    expected = -mean_squared_error(y[test], weighted.predict(X[test]))
+    np.testing.assert_allclose(scores[0], expected, rtol=1e-9)
+    unweighted = -mean_squared_error(y[test], clone(alone).fit(X[train], y[train]).predict(X[test]))
+    assert abs(scores[0] - unweighted) > 1e-4
+    full = clone(alone).fit(MinMaxScaler().fit_transform(X), y, sample_weight=weights)
+    np.testing.assert_allclose(
+        search.predict(X), full.predict(MinMaxScaler().fit_transform(X)), rtol=1e-9
+    )
+
+
+def test_routing_knows_the_validation_arguments():
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = DeepGPRegressor().set_fit_request(
+            X_val=True, y_val=True, sample_weight_val=True, sample_weight=True
+        )
+        requests = model.get_metadata_routing().fit.requests
+    assert all(requests[name] for name in ("X_val", "y_val", "sample_weight_val"))
+
+
+# Callbacks
+
+callbacks = pytest.mark.skipif(
+    not hasattr(DeepGPRegressor, "set_callbacks"), reason="scikit-learn without callbacks"
+)
+
+
+class Recorder:
+    """Remembers what it is told, and can stop a fit."""
+
+    def __init__(self, stop_after=None, interrupt_after=None):
+        self.stop_after, self.interrupt_after = stop_after, interrupt_after
+        self.begun, self.ended, self.fitted = [], [], []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        self.begun.append(context.task_name)
+
+    def on_fit_task_end(self, estimator, context, *, X, y, metadata, fitted_estimator):
+        self.ended.append(context.task_name)
+        if context.task_name == "block":
+            self.fitted.append(fitted_estimator.predict(X))
+            if len(self.fitted) == self.interrupt_after:
+                raise KeyboardInterrupt
+            return len(self.fitted) == self.stop_after
+        return False
+
+
+@callbacks
+def test_callbacks_see_every_block(wave):
+    recorder = Recorder()
+    model = DeepGPRegressor(random_state=0, **{**FEW, "max_iter": 120})
+    model.set_callbacks(recorder).fit(*wave)
+    assert recorder.begun.count("block") == recorder.ended.count("block") == 3
+    assert len(recorder.begun) == len(recorder.ended) == 4
+    # the last block shows the model that fit leaves, the first one does not
+    np.testing.assert_allclose(recorder.fitted[-1], model.predict(wave[0]), atol=1e-10)
+    assert np.abs(recorder.fitted[0] - recorder.fitted[-1]).max() > 1e-3
+
+
+@callbacks
+def test_callbacks_do_not_change_the_fit(wave):
+    model = DeepGPRegressor(random_state=0, **{**FEW, "max_iter": 60})
+    plain = clone(model).fit(*wave)
+    watched = clone(model).set_callbacks(Recorder()).fit(*wave)
+    np.testing.assert_array_equal(plain.predict(wave[0]), watched.predict(wave[0]))
+
+
+@callbacks
+@pytest.mark.parametrize("how", ["callback", "patience", "interrupt"])
+def test_every_task_that_begins_ends(wave, how):
+    recorder = Recorder(
+        stop_after=2 if how == "callback" else None,
+        interrupt_after=2 if how == "interrupt" else None,
+    )
+    model = DeepGPRegressor(random_state=0, n_iter_no_change=1, **{**FEW, "max_iter": 400})
+    model.set_params(tol=1e9 if how == "patience" else 0.0).set_callbacks(recorder)
+    if how == "interrupt":
+        with pytest.warns(match="interrupted after 100 steps"):
+            model.fit(*wave)
+    else:
+        model.fit(*wave)
+    assert model.n_iter_ == 100
+    assert sorted(recorder.begun) == sorted(recorder.ended)
+
+
+@callbacks
+@pytest.mark.parametrize("max_iter", [40, 90])
+def test_callbacks_when_time_runs_out(wave, max_iter):
+    recorder = Recorder()
+    model = DeepGPRegressor(max_time=1e-9, **{**FEW, "max_iter": max_iter})
+    with pytest.warns(match="max_time"):
+        model.set_callbacks(recorder).fit(*wave)
+    assert sorted(recorder.begun) == sorted(recorder.ended)
+    assert np.isfinite(model.predict(wave[0])).all()
+
+
+def log_density(estimator, X, y):
+    return estimator.log_predictive_density(X, y).mean()
+
+
+@callbacks
+def test_progress_bar_and_scoring_monitor_through_a_search(wave, capsys):
+    pytest.importorskip("rich")
+    from sklearn.callback import ProgressBar, ScoringMonitor
+
+    X, y = wave
+    monitor = ScoringMonitor(scoring={"r2": make_scorer(r2_score), "lpd": log_density})
+    model = DeepGPRegressor(random_state=0, **{**FEW, "max_iter": 100})
+    search = GridSearchCV(
+        clone(model).set_callbacks(monitor), {"n_layers": [1, 2]}, cv=2, n_jobs=2, refit=False
+    )
+    search.set_callbacks(ProgressBar(max_propagation_depth=2)).fit(X, y)
+    assert "GridSearchCV" in capsys.readouterr().out
+    scores = [row for row in monitor.get_logs().data if row["task_name"] == "block"]
+    fits = {row["parent_task_id_path"] for row in scores}
+    assert len(fits) == 4 and len(scores) == 8  # four fits of two blocks
+    train, _ = next(iter(KFold(2).split(X)))
+    alone = clone(model).set_params(n_layers=1).fit(X[train], y[train])
+    last = [alone.score(X[train], y[train]), log_density(alone, X[train], y[train])]
+    assert any(np.allclose([row["r2"], row["lpd"]], last, atol=1e-6) for row in scores)
+
+
+@callbacks
+def test_scoring_monitor_of_a_weighted_classifier(moons):
+    from sklearn.callback import ScoringMonitor
+
+    X, y = moons
+    weights = np.arange(len(X)) % 3
+    monitor = ScoringMonitor(scoring=make_scorer(accuracy_score))
+    model = DeepGPClassifier(random_state=0, **{**FEW, "max_iter": 60}).set_callbacks(monitor)
+    model.fit(X, y, sample_weight=weights)
+    rows = [row for row in monitor.get_logs().data if row["task_name"] == "block"]
+    assert len(rows) == 2
+    np.testing.assert_allclose(rows[-1]["score"], model.score(X, y, sample_weight=weights))
