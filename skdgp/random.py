@@ -33,8 +33,46 @@ def spawn(generator):
     return int(torch.randint(2**31 - 1, (), generator=generator, device=generator.device))
 
 
+class RowNoise:
+    """Standard normal draws that belong to a row, whatever the other rows are.
+
+    Each number is a hash of the row, the seed and its place, so that rows can be asked for together
+    or apart.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+    seed : int
+    """
+
+    def __init__(self, X, seed):
+        self._stream = _mix(np.uint64(seed))
+        self._rows = np.full(len(X), self._stream)
+        for column in (X + 0.0).astype(np.float64).T:  # which makes -0.0 the same as 0.0
+            self._rows = _mix(self._rows ^ np.ascontiguousarray(column).view(np.uint64))
+
+    def draw(self, shape):
+        """Draws of shape (n_draws, n_rows, n_units); different ones in every call."""
+        n_draws, _, n_units = shape
+        places = np.arange(1, n_draws * n_units + 1, dtype=np.uint64).reshape(n_draws, 1, n_units)
+        self._stream = _mix(self._stream)
+        bits = _mix(self._rows[:, None] ^ _mix(places ^ self._stream))
+        return ndtri(((bits >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
+
+
+def _mix(x):
+    """The finalizer of SplitMix64, a bijection of 64-bit integers."""
+    with np.errstate(over="ignore"):
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
+
+
 def normal(shape, generator, like):
     """Independent standard normal draws in the dtype and on the device of `like`."""
+    if isinstance(generator, RowNoise):
+        return torch.as_tensor(generator.draw(shape)).to(like)
     draws = torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device)
     return draws.to(like.device)
 

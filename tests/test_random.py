@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdgp.random import gamma, normal, sobol_normal, spawn
+from skdgp.random import RowNoise, gamma, normal, sobol_normal, spawn
 
 LIKE = torch.empty(0, dtype=torch.float64)
 
@@ -75,3 +75,25 @@ def test_spawn_gives_different_seeds_that_depend_on_the_generator_alone():
     assert seeds(0) == seeds(0)
     assert len({*seeds(0), *seeds(1)}) == 10
     assert all(isinstance(seed, int) and 0 <= seed < 2**31 for seed in seeds(0))
+
+
+def test_noise_of_rows_is_normal_and_independent():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    noise = RowNoise(X, 5)
+    first, second = noise.draw((200, 40, 2)), noise.draw((200, 40, 2))
+    values = np.concatenate([first.ravel(), second.ravel()])
+    assert stats.kstest(values, "norm").pvalue > 1e-3
+    columns = np.concatenate([first, second], axis=2).transpose(0, 2, 1).reshape(-1, 40)
+    others = [first[..., 0].ravel(), first[..., 1].ravel(), second[..., 0].ravel()]
+    assert np.abs(np.corrcoef(others)[np.triu_indices(3, 1)]).max() < 4.5 / np.sqrt(8000)
+    assert np.abs(np.corrcoef(columns.T)[np.triu_indices(40, 1)]).max() < 4.9 / np.sqrt(800)
+
+
+def test_noise_belongs_to_the_row():
+    X = np.random.default_rng(0).standard_normal((40, 3))
+    X[0], X[1] = 0.0, -0.0
+    rows = np.array([7, 3, 11])
+    together = RowNoise(X, 5).draw((4, 40, 2))
+    np.testing.assert_array_equal(RowNoise(X[rows], 5).draw((4, 3, 2)), together[:, rows])
+    np.testing.assert_array_equal(together[:, 0], together[:, 1])
+    assert (RowNoise(X, 6).draw((4, 40, 2)) != together).all()

@@ -150,7 +150,11 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         for name, make in makers.items():
             if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
                 value = params.get(name, getattr(self, name))
-                if isinstance(value, str) and value != "auto":
+                if isinstance(value, str) and value == "auto":
+                    raise ValueError(
+                        f"Parameters of the {name} cannot be set while it is 'auto'; name it first."
+                    )
+                if isinstance(value, str):
                     params[name] = make(value)
         return super().set_params(**params)
 
@@ -259,7 +263,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         draws = model.draws(self.n_predict_draws, seed)
         trainer = self._trainer(model, data, scheme, seed)
         trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
-        trainer.checkpoint = self._checkpoint_file(seed, data, held_out)
+        trainer.checkpoint = self._checkpoint_file(seed, data, held_out, old)
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
             live = [member.holding(model, draws)]
@@ -269,9 +273,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             return self._fitted_attributes([member.fitted(model, draws)], data, trainer)
 
         progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
-        trainer.on_block = lambda: progress.block_ends(
-            attributes, trainer.n_iter >= trainer.max_iter
-        )
+        trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
         trainer.run()
         self.__dict__.update(attributes())
         self.__dict__.pop("_stream", None)
@@ -429,7 +431,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             raise ValueError(f"device={self.device!r} cannot be used here: {error}") from error
         return self.device
 
-    def _checkpoint_file(self, seed, data, held_out):
+    def _checkpoint_file(self, seed, data, held_out, old):
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
@@ -441,7 +443,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if self.random_state is None else seed
-        return checkpoint.open(fingerprint(settings, seed, rows))
+        return checkpoint.open(fingerprint(settings, seed, rows, old and old.arrays))
 
     def _fitted_attributes(self, members, data, trainer):
         return {

@@ -9,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from ..random import RowNoise
 from .fork import mark_work
 from .predictive import Predictive, rows_at_once
 
@@ -108,21 +109,14 @@ class PredictionMixin:
                     model = self.members_[i].model(self._prediction_device())
                     f = model.functions(int((group == i).sum()), functions, n_features)
                     size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
-                    parts = [
-                        self._outcome(
-                            model.likelihood(), f(x, noise if what == "y" else None), what, noise
-                        )
-                        for x in X.split(size)
-                    ]
+                    likelihood, parts = model.likelihood(), []
+                    for x in X.split(size):
+                        if what == "latent":
+                            parts.append(f(x))
+                        elif what == "mean":  # the same for a row, whatever the others
+                            values = f(x, RowNoise(x.cpu().numpy(), seed + first))
+                            parts.append(likelihood.moments(values, torch.zeros_like(values))[0])
+                        else:
+                            parts.append(likelihood.sample(f(x, noise), noise))
                     draws.append(torch.cat(parts, 1))
         return torch.cat(draws).cpu().numpy()
-
-    @staticmethod
-    def _outcome(likelihood, f, what, noise):
-        if what == "latent":
-            return f
-        return (
-            likelihood.sample(f, noise)
-            if what == "y"
-            else likelihood.moments(f, torch.zeros_like(f))[0]
-        )

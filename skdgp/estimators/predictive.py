@@ -28,7 +28,7 @@ class Predictive:
         X = torch.as_tensor(X, device=device)
         for member in members:
             model = member.model(device)
-            mean, var = model.predictive(X, torch.as_tensor(member.draws, device=device))
+            mean, var = model.predictive(X, torch.tensor(member.draws, device=device))
             log_weight = math.log(member.weight) - math.log(len(mean))
             with torch.no_grad():
                 self._parts.append((log_weight, model.likelihood(), mean, var))

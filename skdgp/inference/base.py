@@ -185,8 +185,8 @@ class Model(nn.Module):
         -------
         f : callable
             ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
-            generator as `noise`, the noise of hidden layers is drawn afresh for every row; without
-            it, there is none.
+            generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every
+            row; without it, there is none.
         """
         raise NotImplementedError
 

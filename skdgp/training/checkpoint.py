@@ -101,7 +101,7 @@ class CheckpointFile:
         self._last_time = time.monotonic()
 
     def load(self):
-        """Arrays and numbers of the saved state, or None if there is no file.
+        """Arrays and numbers of the saved state and whether it is the last; None without a file.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class CheckpointFile:
                 "or choose another path."
             )
         self._last_step = header["numbers"]["n_iter"]
-        return arrays, header["numbers"]
+        return arrays, header["numbers"], header["finished"]
 
 
 def fingerprint(*parts):

@@ -48,7 +48,7 @@ class Trainer:
     validate : callable or None
         Score of the model on held-out rows; the best state is kept.
     on_block : callable or None
-        Called after each block; returns True to stop.
+        Called after each block, and told whether it is the last; returns True to stop.
     checkpoint : CheckpointFile or None
     decay : bool
         Whether the step size follows :func:`schedule`, or stays.
@@ -106,11 +106,10 @@ class Trainer:
 
     def run(self):
         """Train until a budget is spent or a test stops it; the best state stays."""
-        if self.checkpoint is not None:
-            self._resume()
+        finished = self.checkpoint is not None and self._resume()
         start = time.monotonic() - self.elapsed
         self._keep()
-        stop = self._spent(0.0)
+        stop = self._spent(self.elapsed) or finished
         try:
             with workspace():
                 while not stop:
@@ -118,7 +117,7 @@ class Trainer:
                     self.elapsed = time.monotonic() - start
                     stop = self._spent(self.elapsed)
                     if self.n_iter % BLOCK == 0 or stop:
-                        stop = self._look() or stop
+                        stop = self._look(stop)
                     if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
                         self._keep()
                         self.checkpoint.save(*self._everything(), finished=stop)
@@ -185,7 +184,7 @@ class Trainer:
                 stacklevel=4,
             )
 
-    def _look(self):
+    def _look(self, stop):
         """Judge the progress once a block; True to stop."""
         recent = self.loss_curve[-BLOCK:]
         score = -sum(recent) / len(recent)
@@ -203,8 +202,9 @@ class Trainer:
             self._best_score = score
             if self.validate is not None:
                 self._best_state = self.model.state()
-        stop = self._stalled >= self.patience and (self.tol > 0.0 or self.validate is not None)
-        if self.on_block is not None and self.on_block():
+        if self.tol > 0.0 or self.validate is not None:
+            stop = stop or self._stalled >= self.patience
+        if self.on_block is not None and self.on_block(stop):
             stop = True
         return stop
 
@@ -240,10 +240,11 @@ class Trainer:
         return arrays, numbers
 
     def _resume(self):
+        """Take up the saved state, if there is one; True if nothing is left to do."""
         loaded = self.checkpoint.load()
         if loaded is None:
-            return
-        arrays, numbers = loaded
+            return False
+        arrays, numbers, finished = loaded
         self.__dict__.update(numbers)
         parts = {"model": {}, "training": {}, "best": {}}
         for key, value in arrays.items():
@@ -254,3 +255,4 @@ class Trainer:
         self.model.load_training_state(parts["training"])
         self._best_state = parts["best"] or None
         self.generator.set_state(torch.as_tensor(arrays["generator"]))
+        return finished

@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from scipy.special import logsumexp
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import base, predictive
+from skdgp.estimators import prediction, predictive
 from skdgp.inference import DSVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "random_state": 0}
@@ -116,7 +116,7 @@ def test_chunks_do_not_matter(case, monkeypatch):
     model, X, y = case
     together = everything(model, X, y)
     monkeypatch.setattr(predictive, "_BUDGET", 3 * len(model.members_[0].draws) * 40)
-    monkeypatch.setattr(base, "_NUMBERS_AT_ONCE", 7 * 3 * 1024)  # seven rows of three draws
+    monkeypatch.setattr(prediction, "_NUMBERS_AT_ONCE", 7 * 3 * 1024)  # seven rows of three draws
     assert predictive.rows_at_once(model.members_) < 10
     for name, values in everything(model, X, y).items():
         assert_allclose(values, together[name], rtol=1e-9, atol=1e-9, err_msg=name)

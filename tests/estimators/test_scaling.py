@@ -170,7 +170,7 @@ def test_without_standardization(rng):
     X=arrays(
         np.float64,
         st.tuples(st.integers(1, 12), st.integers(1, 3)),
-        elements=st.floats(-1e100, 1e100),
+        elements=st.floats(-1e100, 1e100).map(lambda x: x if abs(x) > 1e-100 else 0.0),
     )
 )
 def test_any_columns(X):

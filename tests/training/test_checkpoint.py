@@ -232,7 +232,7 @@ def test_state_survives_the_file(tmp_path):
     arrays = {"model/Z": rng.standard_normal((3, 2)), "best/n": np.array(3), "empty": np.zeros(0)}
     numbers = {"n_iter": 7, "loss_curve": [0.1, 1e-300, np.inf], "_best_score": -np.inf}
     Checkpoint(tmp_path / "fit").open("f").save(arrays, numbers, False)
-    loaded, read = Checkpoint(tmp_path / "fit").open("f").load()
+    loaded, read, _ = Checkpoint(tmp_path / "fit").open("f").load()
     assert read == numbers and loaded.keys() == arrays.keys()
     for name, values in arrays.items():
         assert_array_equal(loaded[name], values)
@@ -310,7 +310,7 @@ def test_readers_never_see_half_a_file(tmp_path):
     writer.start()
     reader, seen = Checkpoint(tmp_path / "fit").open("f"), set()
     while not done.is_set():
-        arrays, numbers = reader.load()
+        arrays, numbers, _ = reader.load()
         assert (arrays["a"] == numbers["n_iter"]).all()
         seen.add(numbers["n_iter"])
     writer.join()

@@ -187,9 +187,14 @@ def test_validation_that_is_not_a_number():
 def test_on_block_can_stop():
     calls = []
     trainer = make(max_iter=1000)
-    trainer.on_block = lambda: calls.append(trainer.n_iter) or len(calls) == 2
+    trainer.on_block = lambda stop: calls.append((trainer.n_iter, stop)) or len(calls) == 2
     assert trainer.run().n_iter == 2 * BLOCK
-    assert calls == [BLOCK, 2 * BLOCK]
+    assert calls == [(BLOCK, False), (2 * BLOCK, False)]
+    calls.clear()
+    trainer = make(max_iter=BLOCK)
+    trainer.on_block = lambda stop: calls.append((trainer.n_iter, stop))
+    trainer.run()
+    assert calls == [(BLOCK, True)]
 
 
 def test_verbose(capsys):
@@ -317,7 +322,7 @@ def test_interrupt_with_validation():
 def test_interrupt_in_a_callback():
     trainer = make(max_iter=1000)
 
-    def interrupt():
+    def interrupt(stop):
         raise KeyboardInterrupt
 
     trainer.on_block = interrupt
