@@ -91,8 +91,7 @@ def crps_gaussian_mixture(y_true, means, variances, weights=None, *, sample_weig
     ----------
     y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
         What happened.
-    means, variances : array-likes of shape (n_components, n_samples) or \
-            (n_components, n_samples, n_outputs)
+    means, variances : array-likes of shape (n_components, n_samples[, n_outputs])
         Components of the predictions, output by output.
     weights : array-like of shape (n_components,) or of the shape of `means`, optional
         Shares of the components, which sum to one; equal ones by default.

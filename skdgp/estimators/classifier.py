@@ -106,7 +106,7 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
         Where the model was trained.
     n_features_in_ : int
         Number of features seen during ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during ``fit``, if they are all strings.
 
     See Also

@@ -105,7 +105,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         Where the model was trained.
     n_features_in_ : int
         Number of features seen during ``fit``.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of features seen during ``fit``, if they are all strings.
 
     See Also

@@ -2,10 +2,11 @@
 
 from .base import Scheme
 from .dsvi import DSVI
+from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI}
+SCHEMES = {"dsvi": DSVI, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -72,12 +72,12 @@ def test_schemes_by_name():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"n_draws": 0}, "n_draws of DSVI must be at least 1; got 0"),
-        ({"inner_noise": -1.0}, r"inner_noise of DSVI must not be negative; got -1\.0"),
-        ({"inner_scale": 0.0}, r"inner_scale of DSVI must be positive; got 0\.0"),
+        ({"n_draws": 0}, "n_draws of DSVI must be an int of at least 1; got 0"),
+        ({"inner_noise": -1.0}, r"inner_noise of DSVI must be a number of at least 0; got -1\.0"),
+        ({"inner_scale": 0.0}, r"inner_scale of DSVI must be a positive number; got 0\.0"),
         ({"natural_gradient": "first"}, "natural_gradient of DSVI must be .* got 'first'"),
-        ({"natural_step": 0.0}, r"natural_step of DSVI must lie in \(0, 1\]; got 0\.0"),
-        ({"natural_step": 1.5}, r"natural_step of DSVI must lie in \(0, 1\]; got 1\.5"),
+        ({"natural_step": 0.0}, r"natural_step of DSVI must be a number in \(0, 1\]; got 0\.0"),
+        ({"natural_step": 1.5}, r"natural_step of DSVI must be a number in \(0, 1\]; got 1\.5"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):

@@ -1,0 +1,95 @@
+"""Limited-memory BFGS, one iteration at a time."""
+
+import torch
+
+_ARMIJO = 1e-4
+_HALVINGS = 12
+_SMALL = 1e-8  #: decrease, relative to the value, that is none
+
+
+class LBFGS:
+    """Minimizes a smooth function of one flat vector (Nocedal and Wright, 2006, algorithm 7.5).
+
+    Parameters
+    ----------
+    memory : int
+        Number of pairs of steps and changes of the gradient that are kept.
+    largest : float
+        No component of a step exceeds this size.
+
+    Attributes
+    ----------
+    x, g : tensors or None
+        Where the last iteration ended, and the gradient there.
+    f : float
+    converged : bool
+        Whether there is nothing left to gain.
+    """
+
+    def __init__(self, memory=20, largest=2.0):
+        self.memory, self.largest = memory, largest
+        self.x = self.g = None
+        self.f = 0.0
+        self.pairs = []
+        self.converged = False
+
+    def start(self, x, evaluate):
+        """Evaluate the start; `evaluate` maps x to a float and a gradient."""
+        self.x = x
+        self.f, self.g = evaluate(x)
+
+    def step(self, evaluate):
+        """One iteration, or nothing once the search has converged."""
+        while not self.converged:
+            d = self._direction()
+            slope = float(self.g @ d)
+            size = min(1.0, self.largest / float(d.abs().max().clamp_min(1e-300)))
+            if not self.pairs:
+                size = min(size, 1.0 / max(float(self.g.norm()), 1e-300))
+            for _ in range(_HALVINGS):
+                x = self.x + size * d
+                f, g = evaluate(x)
+                if f <= self.f + _ARMIJO * size * slope and bool(torch.isfinite(g).all()):
+                    return self._accept(x, f, g)
+                size *= 0.5
+            self.converged = not self.pairs
+            self.pairs = []  # once more, along the gradient
+
+    def _accept(self, x, f, g):
+        self.converged = self.f - f < _SMALL * max(1.0, abs(f))
+        s, y = x - self.x, g - self.g
+        if float(s @ y) > 1e-10 * float(y @ y):
+            self.pairs = [*self.pairs, (s, y)][-self.memory :]
+        self.x, self.f, self.g = x, f, g
+
+    def _direction(self):
+        d, factors = -self.g, []
+        for s, y in reversed(self.pairs):
+            a = (s @ d) / (s @ y)
+            factors.append(a)
+            d = d - a * y
+        if self.pairs:
+            s, y = self.pairs[-1]
+            d = d * ((s @ y) / (y @ y))
+        for (s, y), a in zip(self.pairs, reversed(factors)):
+            d = d + (a - (y @ d) / (s @ y)) * s
+        return d
+
+    def state(self):
+        """Plain arrays, from which :meth:`load` goes on."""
+        if self.x is None:
+            return {}
+        numbers = torch.tensor([self.f, self.converged], dtype=torch.float64)
+        arrays = {"x": self.x, "g": self.g, "numbers": numbers}
+        if self.pairs:
+            arrays["s"] = torch.stack([s for s, _ in self.pairs])
+            arrays["y"] = torch.stack([y for _, y in self.pairs])
+        return {name: array.cpu().numpy().copy() for name, array in arrays.items()}
+
+    def load(self, arrays, like):
+        """The inverse of :meth:`state`; tensors go where `like` is."""
+        arrays = {name: torch.tensor(array).to(like.device) for name, array in arrays.items()}
+        self.x, self.g = arrays.get("x"), arrays.get("g")
+        if "numbers" in arrays:
+            self.f, self.converged = float(arrays["numbers"][0]), bool(arrays["numbers"][1])
+        self.pairs = list(zip(arrays["s"], arrays["y"])) if "s" in arrays else []
