@@ -92,4 +92,6 @@ class LBFGS:
         self.x, self.g = arrays.get("x"), arrays.get("g")
         if "numbers" in arrays:
             self.f, self.converged = float(arrays["numbers"][0]), bool(arrays["numbers"][1])
-        self.pairs = list(zip(arrays["s"], arrays["y"])) if "s" in arrays else []
+        # rows of a matrix may be aligned otherwise, and then sums round otherwise
+        pairs = zip(arrays["s"], arrays["y"]) if "s" in arrays else ()
+        self.pairs = [(s.clone(), y.clone()) for s, y in pairs]

@@ -15,10 +15,11 @@ from sklearn.utils.validation import validate_data
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
-from ..inference import Scheme, as_scheme
+from ..inference import DSVI, Scheme, as_scheme
 from ..inference.base import Architecture
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
+from ..training.together import RowsTogether, Together
 from ..training.trainer import BLOCK, Trainer
 from ._sklearn import (
     CallbackSupportMixin,
@@ -29,13 +30,21 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
-from .members import Member
+from .members import Member, Plan
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
+_DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
+#: arguments that not every scheme understands, and their defaults
+_MAY_MEAN_NOTHING = {
+    "n_inducing": None,
+    "mean": "linear",
+    "learning_rate": None,
+    "batch_size": None,
+    "dtype": "auto",
+}
 
 
 class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
@@ -64,7 +73,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         "standardize": ["boolean"],
         "checkpoint": [str, os.PathLike, Checkpoint, None],
         "device": [str],
-        "dtype": [StrOptions({"auto", *_DTYPES})],
+        "dtype": [StrOptions(set(_DTYPES))],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -76,11 +85,11 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         *,
         width=None,
         n_inducing=None,
-        kernel="squared_exponential",
+        kernel="auto",
         mean="linear",
         input_connected=False,
         likelihood="auto",
-        inference="dsvi",
+        inference="auto",
         init="kmeans",
         max_iter=None,
         max_time=None,
@@ -143,19 +152,21 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         self : estimator instance
         """
         makers = {
-            "inference": as_scheme,
-            "kernel": as_kernel,
-            "likelihood": lambda name: as_likelihood(name, self._likelihoods),
+            "inference": (as_scheme, "dsvi"),
+            "kernel": (as_kernel, "squared_exponential"),
+            "likelihood": (lambda name: as_likelihood(name, self._likelihoods), None),
         }
-        for name, make in makers.items():
+        for name, (make, auto) in makers.items():
             if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
                 value = params.get(name, getattr(self, name))
-                if isinstance(value, str) and value == "auto":
+                if not isinstance(value, str):
+                    continue
+                value = auto if value == "auto" else value
+                if value is None:
                     raise ValueError(
                         f"Parameters of the {name} cannot be set while it is 'auto'; name it first."
                     )
-                if isinstance(value, str):
-                    params[name] = make(value)
+                params[name] = make(value)
         return super().set_params(**params)
 
     def __sklearn_tags__(self):
@@ -223,7 +234,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             **self._y_checks,
         )
         if sample_weight is None:
-            return X, y, np.ones(len(X))
+            return X, y, np.broadcast_to(1.0, len(X))  # takes no memory
         weights = check_sample_weight(as_numpy(sample_weight), X)
         return (
             (X, y, weights)
@@ -248,33 +259,30 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                     "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
                 )
             data, held_out = data.split(self.validation_fraction, rng)
-        old = self.members_[0] if self.warm_start and hasattr(self, "members_") else None
-        scheme, likelihood = self._scheme_and_likelihood()
+        old = self.members_ if self.warm_start and hasattr(self, "members_") else None
+        plans = self._plans(len(data))
         if old is None:
-            data.scale(self.standardize, likelihood.scales_target, rng)
+            data.scale(self.standardize, plans[0].likelihood.scales_target, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
-        member = self._new_member(scheme, likelihood, data, rng, old)
-        model = member.build()
-        if old is None:
-            self._initialize(model, data, rng)
-        else:
-            model.load_state(old.arrays)
-        draws = model.draws(self.n_predict_draws, seed)
-        trainer = self._trainer(model, data, scheme, seed)
+        members, models = zip(*(self._start(plan, data, rng, old) for plan in plans))
+        draws = [model.draws(self.n_predict_draws, seed) for model in models]
+        trainer = self._trainer(models, data, plans, seed)
         trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
         trainer.checkpoint = self._checkpoint_file(seed, data, held_out, old)
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
-            live = [member.holding(model, draws)]
+            live = [member.holding(*parts) for member, *parts in zip(members, models, draws)]
             trainer.validate = lambda: self._log_density_of(live, held_out)
 
         def attributes():
-            return self._fitted_attributes([member.fitted(model, draws)], data, trainer)
+            fitted = [member.fitted(*parts) for member, *parts in zip(members, models, draws)]
+            return self._fitted_attributes(fitted, data, trainer)
 
         progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
         trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
         trainer.run()
+        trainer.on_block = trainer.validate = None  # which refer to the trainer
         self.__dict__.update(attributes())
         self.__dict__.pop("_stream", None)
         self._describe(data)
@@ -295,11 +303,9 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                         "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
                         "inputs come from it; got 1 sample."
                     )
-                scheme, likelihood = self._scheme_and_likelihood()
-                data.scale(self.standardize, likelihood.scales_target, rng)
-                member = self._new_member(scheme, likelihood, data, rng)
-                model = member.build()
-                self._initialize(model, data, rng)
+                plan = self._plans(len(data))[0]
+                data.scale(self.standardize, plan.likelihood.scales_target, rng)
+                member, model = self._start(plan, data, rng)
                 self._stream = {
                     "seed": int(rng.randint(2**31 - 1)),
                     "n_rows": 0.0,
@@ -308,8 +314,14 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 }
             else:
                 data.scale_as(self._x_scaler, self._y_scaler)
+                plan = Plan(self.members_[0].scheme)
                 member = self.members_[0]
-                model = member.model(self._device())
+                model = member.model(self._device()).train()
+            if not plan.scheme.takes_chunks:
+                raise ValueError(
+                    f"{type(plan.scheme).__name__} needs all rows at once; partial_fit is for inference="
+                    "'dsvi'."
+                )
             if not hasattr(self, "_stream"):  # the first chunk after fit
                 self._stream = {
                     "seed": 0,
@@ -321,36 +333,59 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             stream["n_rows"] += float(weights.sum())
             seed = (stream["seed"] + stream["n_iter"]) % 2**31
             draws = model.draws(self.n_predict_draws, stream["seed"])
-            trainer = self._trainer(model, data, member.scheme, seed, total=stream["n_rows"])
+            trainer = self._trainer([model], data, [plan], seed, total=stream["n_rows"])
             trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
             trainer.run()
             trainer.n_iter += stream["n_iter"]
             trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
             stream.update(n_iter=trainer.n_iter, loss_curve=trainer.loss_curve)
             member = member.fitted(model, draws)
-            member.hold(model)
+            member.hold(model.eval())
             self._stream = stream
             self.__dict__.update(self._fitted_attributes([member], data, trainer))
             self._describe(data)
             self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
         return self
 
-    def _scheme_and_likelihood(self):
-        scheme = clone(as_scheme(self.inference))
-        scheme.validate()
-        defaults = {"n_inducing": None, "mean": "linear", "learning_rate": None}
-        for name, default in defaults.items():
+    def _plans(self, n_rows):
+        """What to train; the first is the one that `n_layers` and most attributes speak of."""
+        if self.inference == "auto":
+            plans = self._recipe(n_rows)
+        else:
+            plans = [self._plan(clone(as_scheme(self.inference)))]
+        plans[0].scheme.validate()
+        return plans
+
+    def _recipe(self, n_rows):
+        """The plans that ``inference="auto"`` stands for."""
+        return [self._plan(DSVI())]
+
+    def _plan(self, scheme):
+        for name, default in _MAY_MEAN_NOTHING.items():
             if name not in scheme.uses and getattr(self, name) != default:
                 raise ValueError(
-                    f"{name} means nothing to inference={self.inference!r}; leave it at {default!r}."
+                    f"{name} means nothing to {type(scheme).__name__}; leave it at {default!r}."
                 )
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = scheme.auto_likelihood(self._n_classes())
-        return scheme, as_likelihood(likelihood, self._likelihoods)
+        likelihood = as_likelihood(likelihood, self._likelihoods)
+        return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel)
 
-    def _new_member(self, scheme, likelihood, data, rng, old=None):
-        """A member of the shape that the parameters ask for."""
+    def _start(self, plan, data, rng, old=None):
+        """A member of the shape that the parameters ask for, and its model before training."""
+        kin = [member for member in old or () if repr(member.scheme) == repr(plan.scheme)]
+        member = self._new_member(plan, data, rng, kin[0] if kin else None)
+        model = member.build()
+        if kin:
+            model.load_state(kin[0].arrays)
+        else:
+            X, _, weights = data.sample(_SAMPLE_ROWS, rng)
+            initialization.start(model, X, weights, self.init, rng)
+        return member, model
+
+    def _new_member(self, plan, data, rng, old):
+        scheme, likelihood = plan.scheme, plan.likelihood
         _, y, weights = data.sample(_SAMPLE_ROWS, rng)
         self._check_likelihood(likelihood, data.y)
         bound = likelihood.bind(y, weights, data.y_scaler.scale)
@@ -361,7 +396,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         n_latents = likelihood.n_latents(self._n_classes() or data.y.shape[1])
         architecture = Architecture(
             n_features,
-            self._widths(n_features),
+            plan.widths(n_features),
             n_latents,
             n_inducing,
             [],
@@ -369,7 +404,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             bool(self.input_connected),
         )
         if old is None:
-            architecture.kernels = self._kernels(architecture.layer_inputs())
+            architecture.kernels = plan.kernels(architecture.layer_inputs())
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):
@@ -379,44 +414,26 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 )
         return Member(scheme, old.architecture, old.likelihood)
 
-    def _widths(self, n_features):
-        n_hidden = self.n_layers - 1
-        width = min(n_features, 30) if self.width is None else self.width
-        if isinstance(width, Integral):
-            return (int(width),) * n_hidden
-        widths = tuple(width)
-        if len(widths) != n_hidden or not all(isinstance(w, Integral) and w > 0 for w in widths):
-            raise ValueError(
-                f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}."
-            )
-        return tuple(int(w) for w in widths)
-
-    def _kernels(self, layer_inputs):
-        kernels = self.kernel
-        if not isinstance(kernels, (list, tuple)):
-            kernels = [kernels] * len(layer_inputs)
-        if len(kernels) != len(layer_inputs):
-            raise ValueError(
-                f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
-                f"{len(kernels)}."
-            )
-        return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
-
-    def _initialize(self, model, data, rng):
-        X, _, weights = data.sample(_SAMPLE_ROWS, rng)
-        initialization.start(model, X, weights, self.init, rng)
-
-    def _trainer(self, model, data, scheme, seed, total=None):
-        dtype = _DTYPES.get(self.dtype, torch.float64)
-        learning_rate = scheme.learning_rate if self.learning_rate is None else self.learning_rate
-        batch_size = scheme.batch_size(len(data)) if self.batch_size is None else self.batch_size
-        device = self._device()
-        model.to(device).prepare(learning_rate, dtype)
+    def _trainer(self, models, data, plans, seed, total=None):
+        device, n, known, rows = self._device(), len(data), {}, []
+        for model, plan in zip(models, plans):
+            scheme = plan.scheme
+            rate = scheme.learning_rate if self.learning_rate is None else self.learning_rate
+            dtype, batch_size = torch.float64, scheme.batch_size(n)
+            if "dtype" in scheme.uses:
+                dtype = _DTYPES[self.dtype]
+            if "batch_size" in scheme.uses and self.batch_size is not None:
+                batch_size = self.batch_size
+            model.to(device).prepare(rate, dtype)
+            if (dtype, batch_size) not in known:
+                known[dtype, batch_size] = Minibatches(data, batch_size, seed, dtype, device, total)
+            rows.append(known[dtype, batch_size])
+        several = len(models) > 1
         return Trainer(
-            model,
-            Minibatches(data, batch_size, seed, dtype, device, total),
+            Together(models) if several else models[0],
+            RowsTogether(rows) if several else rows[0],
             torch.Generator().manual_seed(seed),
-            max_iter=scheme.max_iter(len(data)) if self.max_iter is None else self.max_iter,
+            max_iter=plans[0].scheme.max_iter(n) if self.max_iter is None else self.max_iter,
             tol=self.tol,
             patience=self.n_iter_no_change,
             verbose=self.verbose,
@@ -443,7 +460,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if self.random_state is None else seed
-        return checkpoint.open(fingerprint(settings, seed, rows, old and old.arrays))
+        states = [member.arrays for member in old or ()]
+        return checkpoint.open(fingerprint(settings, seed, rows, states))
 
     def _fitted_attributes(self, members, data, trainer):
         return {
@@ -474,7 +492,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         X, y, weights = rows.sample(_BOUND_ROWS, rng)
         total = float(data.weights.sum())
         expected = sum(
-            float(w @ Predictive(self.members_, x, self.device_).expected_log_prob(t))
+            float(w @ Predictive(self.members_[:1], x, self.device_).expected_log_prob(t))
             for x, t, w in self._chunks(X, y, weights)
         )
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()

@@ -127,10 +127,11 @@ class Minibatches:
 
     def _to_torch(self, rows):
         X, y, weights = self._data.take(rows)
+        # copies, for the alignment of numpy's memory differs from run to run, and with it rounding
         return (
-            torch.as_tensor(X).to(self._device, self._dtype),
-            torch.as_tensor(y).to(self._device),
-            torch.as_tensor(weights).to(self._device),
+            torch.tensor(X, device=self._device, dtype=self._dtype),
+            torch.tensor(y, device=self._device),
+            torch.tensor(weights, device=self._device),
         )
 
     def batch(self, step):

@@ -1,6 +1,63 @@
 """The members of a fitted estimator: models as numpy, with their torch modules made when needed."""
 
+from dataclasses import dataclass
+from numbers import Integral
+
 import torch
+from sklearn.base import clone
+
+from ..gp.kernels import Kernel, as_kernel
+from ..gp.likelihoods import Likelihood
+from ..inference import Scheme
+
+_WIDEST = 30  #: outputs of a hidden layer unless the user gives them
+
+
+@dataclass
+class Plan:
+    """What a member is to be, before the shape of the data is known.
+
+    Attributes
+    ----------
+    scheme : Scheme
+    likelihood : Likelihood
+    n_layers : int
+    width : int, sequence of int or None
+    kernel : str, Kernel or sequence of these
+    """
+
+    scheme: Scheme
+    likelihood: Likelihood = None
+    n_layers: int = 1
+    width: object = None
+    kernel: object = "auto"
+
+    def widths(self, n_features):
+        """Outputs of the hidden layers."""
+        n_hidden = self.n_layers - 1
+        width = min(n_features, _WIDEST) if self.width is None else self.width
+        if isinstance(width, Integral):
+            return (int(width),) * n_hidden
+        widths = tuple(width)
+        if len(widths) != n_hidden or not all(isinstance(w, Integral) and w > 0 for w in widths):
+            raise ValueError(
+                f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}."
+            )
+        return tuple(int(w) for w in widths)
+
+    def kernels(self, layer_inputs):
+        """Kernels of the layers, bound to the numbers of their inputs."""
+        kernels = self.kernel
+        if isinstance(kernels, str) and kernels == "auto":
+            kernels = "squared_exponential"
+        if isinstance(kernels, (str, Kernel)):
+            kernels = [kernels] * len(layer_inputs)
+        if len(kernels) != len(layer_inputs):
+            raise ValueError(
+                f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
+                f"{len(kernels)}."
+            )
+        return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
 
 
 class Member:
@@ -66,7 +123,7 @@ class Member:
         if self._model is None or self._model[0] != device:
             model = self.build()
             model.load_state(self.arrays)
-            self._model = device, model.to(device)
+            self._model = device, model.to(device).eval()
         return self._model[1]
 
     def _at_hand(self):

@@ -52,13 +52,18 @@ class PredictionMixin:
         """Apply a method of the predictive distribution, piece by piece."""
         device, scale = self._prediction_device(), self._x_scaler.transform
         with self._threads():
-            results = [
-                getattr(Predictive(self.members_, scale(x), device), method)(*rest, **settings)
-                for x, *rest in self._chunks(X, *others)
-            ]
-        if isinstance(results[0], tuple):
-            return tuple(np.concatenate(parts) for parts in zip(*results))
-        return np.concatenate(results)
+            results, first = None, 0
+            for x, *rest in self._chunks(X, *others):
+                predictive = Predictive(self.members_, scale(x), device)
+                parts = getattr(predictive, method)(*rest, **settings)
+                several = isinstance(parts, tuple)
+                parts = parts if several else (parts,)
+                # arrays made beforehand: small ones amid large ones that come and go waste memory
+                results = results or [np.empty((len(X), *part.shape[1:])) for part in parts]
+                for result, part in zip(results, parts):
+                    result[first : first + len(x)] = part
+                first += len(x)
+        return tuple(results) if several else results[0]
 
     def _prediction_device(self):
         return self.device_ if self.device_ == "cpu" or torch.cuda.is_available() else "cpu"
@@ -73,7 +78,7 @@ class PredictionMixin:
         ]
         return float(weights @ np.concatenate(logs) / weights.sum())
 
-    def _draw(self, X, n, seed, what, n_features=1024):
+    def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.
 
         Parameters
@@ -87,10 +92,12 @@ class PredictionMixin:
             row.
         n_features : int
             Random features of a function.
+        k : int, optional
+            How many latents to return.
 
         Returns
         -------
-        draws : ndarray of shape (n, n_rows, n_latents or k)
+        draws : ndarray of shape (n, n_rows, k)
             In the units of the standardized target.
         """
         check_scalar(n, "n_samples", Integral, min_val=1)
@@ -112,7 +119,7 @@ class PredictionMixin:
                     likelihood, parts = model.likelihood(), []
                     for x in X.split(size):
                         if what == "latent":
-                            parts.append(f(x))
+                            parts.append(f(x)[..., :k])
                         elif what == "mean":  # the same for a row, whatever the others
                             values = f(x, RowNoise(x.cpu().numpy(), seed + first))
                             parts.append(likelihood.moments(values, torch.zeros_like(values))[0])

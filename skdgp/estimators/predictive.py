@@ -8,7 +8,7 @@ import torch
 from ..metrics import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
 
-_BUDGET = 4_000_000  #: numbers that one chunk of rows may need at once
+_BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
@@ -26,10 +26,11 @@ class Predictive:
     def __init__(self, members, X, device):
         self._parts = []
         X = torch.as_tensor(X, device=device)
+        total = sum(member.weight for member in members)
         for member in members:
             model = member.model(device)
             mean, var = model.predictive(X, torch.tensor(member.draws, device=device))
-            log_weight = math.log(member.weight) - math.log(len(mean))
+            log_weight = math.log(member.weight / total / len(mean))
             with torch.no_grad():
                 self._parts.append((log_weight, model.likelihood(), mean, var))
 
@@ -156,10 +157,7 @@ def rows_at_once(members):
     largest = 1
     for member in members:
         a = member.architecture
-        width = max((*a.widths, a.n_latents))
-        largest = max(
-            largest, len(member.draws) * max(a.n_inducing * (1 + width), 40 * a.n_latents)
-        )
+        largest = max(largest, len(member.draws) * max(3 * a.n_inducing, 40 * a.n_latents))
     return max(1, _BUDGET // largest)
 
 

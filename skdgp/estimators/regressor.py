@@ -4,10 +4,14 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
-from ..gp.likelihoods import REGRESSION
+from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian
+from ..inference import DSVI, VFE
 from .base import BaseDeepGP
+from .members import Plan
 
 _COVARIANCE_DRAWS = 512
+_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
+_MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
 
 
 class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
@@ -146,6 +150,22 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
 
     def _n_classes(self):
         return None
+
+    def _recipe(self, n_rows):
+        free = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        deep = [self._plan(DSVI()), self._plan(DSVI(inner_scale=_LOOSE))]
+        if free:
+            for plan in deep:
+                plan.likelihood = HeteroscedasticGaussian()
+        gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
+        if not gaussian or n_rows > _MOST_ROWS:
+            return deep
+        kernel = (
+            "matern32" if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
+        )
+        if isinstance(kernel, (list, tuple)):  # one for each layer of the deep ones
+            return deep
+        return [*deep, Plan(VFE(), Gaussian() if free else deep[0].likelihood, 1, None, kernel)]
 
     def _encode(self, y, reset, classes=None):
         if reset:
@@ -301,7 +321,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "latent" if latent else "y")[..., : self._n_outputs]
+        y = self._draw(X, n_samples, seed, "latent" if latent else "y", k=self._n_outputs)
         y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
@@ -325,9 +345,9 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
 
     def _covariance(self, X, var, latent):
         """Covariance of the rows: correlations from function draws, variances from the mixture."""
-        draws = self._draw(X, _COVARIANCE_DRAWS, 0, "latent" if latent else "mean", n_features=512)
-        draws = draws[..., : self._n_outputs] * self._y_scaler.scale
-        draws = draws - draws.mean(0)
+        what, k = "latent" if latent else "mean", self._n_outputs
+        draws = self._draw(X, _COVARIANCE_DRAWS, 0, what, n_features=512, k=k)
+        draws = (draws - draws.mean(0)) * self._y_scaler.scale
         cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
         diagonal = np.einsum("iik->ik", cov)  # a view
         explained = diagonal.copy()  # of the variance, by the function

@@ -108,6 +108,7 @@ class SparseLayer(nn.Module):
         super().__init__()
         self.n_outputs = n_outputs
         self.jitter = jitter
+        self._kept = None
         self.kernel = Trainable(kernel)
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared)
@@ -137,11 +138,30 @@ class SparseLayer(nn.Module):
         mean, var : tensors of shape (P, n_outputs)
         """
         kernel, Z = self.kernel(), self.Z
-        q_mean, Q = self.q.moments(H.dtype)
-        mean, var = _SparseMoments.apply(
-            kernel(Z, Z), kernel(Z.to(H.dtype), H), kernel.diag(H), q_mean, Q, self.jitter
-        )
+        K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
+        if torch.is_grad_enabled():
+            q_mean, Q = self.q.moments(H.dtype)
+            mean, var = _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, self.jitter)
+        else:
+            L_inv, q_mean, Q = (part.to(H.dtype) for part in self._solved())
+            A = L_inv @ K_uf  # M, P
+            mean = (q_mean.T @ A).T
+            var = torch.stack([((Q_d @ A).mul_(A)).sum(0) for Q_d in Q], 1) + k_ff[:, None]
         return mean + self.mean_function(H), (var + self.noise()).expand_as(mean)
+
+    def _solved(self):
+        """What predictions need and inputs do not change; kept in evaluation mode."""
+        if self._kept is not None:
+            return self._kept
+        L_inv = inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
+        solved = L_inv, *self.q.moments()
+        if not self.training:
+            self._kept = solved
+        return solved
+
+    def train(self, mode=True):
+        self._kept = None
+        return super().train(mode)
 
     def function(self, n_functions, n_features, generator):
         """Draws of functions by pathwise conditioning (Wilson et al., 2020).

@@ -65,9 +65,12 @@ class Scheme(BaseEstimator):
     uses : frozenset of str
         The constructor arguments of the estimators that mean something to this scheme, beyond those
         that every scheme understands.
+    takes_chunks : bool
+        Whether a model can learn from rows that come in chunks.
     """
 
     uses = frozenset()
+    takes_chunks = True
 
     def auto_likelihood(self, n_classes=None):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""

@@ -56,7 +56,7 @@ class DSVI(Scheme):
     DSVI(n_draws=5)
     """
 
-    uses = frozenset({"n_inducing", "mean", "learning_rate"})
+    uses = frozenset({"n_inducing", "mean", "learning_rate", "batch_size", "dtype"})
 
     def __init__(
         self,

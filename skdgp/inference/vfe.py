@@ -44,6 +44,7 @@ class VFE(Scheme):
     """
 
     uses = frozenset({"n_inducing"})
+    takes_chunks = False
 
     def __init__(self, train_inducing=False):
         self.train_inducing = train_inducing
@@ -151,14 +152,16 @@ class CollapsedGP(DeepSparseGP):
                 return math.inf, torch.zeros_like(x)
             return float(value.detach()), torch.cat([p.grad.flatten() for p in parameters])
 
-        search = self._search
+        self._unsolved, search = batch, self._search
+        if not parameters:  # all numbers are given
+            with torch.no_grad():
+                return float(self._objective(batch))
         if search.x is None:
             x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
             search.start(x, evaluate)
         search.step(evaluate)
         with torch.no_grad():
             torch.nn.utils.vector_to_parameters(search.x, parameters)
-        self._unsolved = batch
         return search.f
 
     def _objective(self, batch):
@@ -172,7 +175,9 @@ class CollapsedGP(DeepSparseGP):
         Z = self.layers[0].Z
         if Z.requires_grad or len(X) > len(Z):
             return False
-        return bool((torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist").amin(1) == 0.0).all())
+        return bool(
+            (torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist").amin(1) == 0.0).all()
+        )
 
     @torch.no_grad()
     def _solve(self):

@@ -9,7 +9,13 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import DSVI
 from skdgp.inference.dsvi import DeepSparseGP
 
-FEW = {"learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
+FEW = {
+    "inference": "dsvi",
+    "learning_rate": 0.02,
+    "n_inducing": 10,
+    "n_predict_draws": 8,
+    "random_state": 0,
+}
 
 
 def make(**changes):

@@ -21,7 +21,13 @@ from skdgp.gp.kernels import Linear, Matern
 from skdgp.inference import DSVI
 
 DATA = Path(__file__).parents[1] / "data"
-FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+FEW = {
+    "inference": "dsvi",
+    "max_iter": 20,
+    "learning_rate": 0.02,
+    "n_inducing": 10,
+    "n_predict_draws": 8,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,10 +45,9 @@ def make(kind):
     return DeepGPRegressor(
         kernel=[Matern(nu=2.5) + Linear(), "arc_cosine"],
         likelihood="heteroscedastic",
-        inference=DSVI(inner_scale=0.1),
         early_stopping=True,
         random_state=0,
-        **FEW,
+        **{**FEW, "inference": DSVI(inner_scale=0.1)},
     )
 
 

@@ -141,7 +141,7 @@ def test_nested_parameters_of_a_string():
     model = DeepGPRegressor()
     assert model.set_params(inference__n_draws=5) is model
     assert isinstance(model.inference, DSVI) and model.inference.n_draws == 5
-    assert DeepGPRegressor().inference == "dsvi"  # nothing is shared
+    assert DeepGPRegressor().inference == "auto"  # nothing is shared
     model.set_params(kernel__variance=2.0, likelihood="gaussian", likelihood__variance=0.1)
     assert model.kernel.variance == 2.0 and model.likelihood.variance == 0.1
     model.set_params(kernel="matern52", kernel__variance=3.0)
@@ -231,7 +231,7 @@ def test_grid_search_with_two_workers(wave):
     best = two.best_estimator_
     assert best.n_layers == two.best_params_["n_layers"]
     np.testing.assert_array_equal(two.predict(X), best.predict(X))
-    assert model.inference == "dsvi"
+    assert model.inference == "auto"
 
 
 def test_halving_search_over_steps(wave):

@@ -6,7 +6,12 @@ import pytest
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import DSVI
 
-FEW = {"max_iter": 20, "learning_rate": 0.05, "n_inducing": 10, "random_state": 0}
+FEW = {
+    "max_iter": 20,
+    "learning_rate": 0.05,
+    "n_inducing": 10,
+    "random_state": 0,
+}
 
 
 @pytest.fixture

@@ -17,7 +17,13 @@ from skdgp.inference import DSVI
 from skdgp.inspection import LayersDisplay
 from skdgp.inspection.layers import _principal_line
 
-FEW = {"max_iter": 20, "learning_rate": 0.05, "n_inducing": 8, "random_state": 0}
+FEW = {
+    "inference": "dsvi",
+    "max_iter": 20,
+    "learning_rate": 0.05,
+    "n_inducing": 8,
+    "random_state": 0,
+}
 
 
 def dense_layer(model, i, H):
@@ -87,7 +93,7 @@ def test_panels_of_one_input_compose_to_the_prediction(plt, curve, n_layers):
     """Reading the curves one after the other gives the latent mean, if hidden layers are certain."""
     X, y = curve
     model = DeepGPRegressor(
-        n_layers=n_layers, inference=DSVI(inner_noise=0.0, inner_scale=1e-5), **FEW
+        n_layers=n_layers, **{**FEW, "inference": DSVI(inner_noise=0.0, inner_scale=1e-5)}
     )
     model.set_params(learning_rate=1e-3, n_inducing=30).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=3000, n_functions=0)
@@ -151,7 +157,7 @@ def test_draws_are_those_of_the_layers(plt, data):
     """Mean and standard deviation of 400 draws, within five standard errors."""
     X, y = data
     model = DeepGPRegressor(
-        inference=DSVI(inner_scale=0.5, inner_noise=0.0), kernel="matern52", **FEW
+        kernel="matern52", **{**FEW, "inference": DSVI(inner_scale=0.5, inner_noise=0.0)}
     ).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=400)
     for layer, lines in zip(display.layers, display.function_lines_):

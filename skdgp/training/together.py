@@ -1,0 +1,54 @@
+"""Several models that train side by side."""
+
+import math
+
+
+class Together:
+    """Models as one: every step is a step of each.
+
+    Parameters
+    ----------
+    models : list of Model
+        The first one gives the loss.
+    """
+
+    def __init__(self, models):
+        self.models = models
+
+    def step(self, batches, generator, rate=1.0):
+        losses = [model.step(batch, generator, rate) for model, batch in zip(self.models, batches)]
+        return losses[0] if all(map(math.isfinite, losses)) else math.nan
+
+    def _collect(self, method):
+        return {
+            f"{i}/{name}": array
+            for i, model in enumerate(self.models)
+            for name, array in getattr(model, method)().items()
+        }
+
+    def _hand_out(self, method, arrays):
+        for i, model in enumerate(self.models):
+            own = {k.partition("/")[2]: v for k, v in arrays.items() if k.startswith(f"{i}/")}
+            getattr(model, method)(own)
+
+    def state(self):
+        return self._collect("state")
+
+    def load_state(self, arrays):
+        self._hand_out("load_state", arrays)
+
+    def training_state(self):
+        return self._collect("training_state")
+
+    def load_training_state(self, arrays):
+        self._hand_out("load_training_state", arrays)
+
+
+class RowsTogether:
+    """What :class:`Together` is fed with: for each model, its own minibatches."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def batch(self, step):
+        return [rows.batch(step) for rows in self.rows]

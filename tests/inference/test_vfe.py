@@ -1,0 +1,282 @@
+"""The shallow GP with its posterior in closed form."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import SquaredExponential, as_kernel
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference import DSVI, VFE
+from skdgp.inference.base import Architecture
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+JITTER = 1e-10
+
+
+def rows(n=30, k=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.column_stack([np.sin(2.0 * X[:, 0] + i) for i in range(k)]) + 0.3 * rng.normal(
+        size=(n, k)
+    )
+
+
+def make_model(Z, k=1, variance=0.1, scheme=None):
+    shape = Architecture(2, (), k, len(Z), [as_kernel("matern32").bind(2)], True, False)
+    likelihood = Gaussian(variance=np.full(k, variance) * np.arange(1, k + 1)).bind(
+        np.zeros((2, k)), np.ones(2), np.ones(k)
+    )
+    model = (VFE() if scheme is None else scheme).build(shape, likelihood)
+    model.layers[0].jitter = JITTER
+    with torch.no_grad():
+        model.layers[0].Z.copy_(torch.as_tensor(Z))
+        for name, parameter in model.named_parameters():
+            if "lengthscale" in name:
+                parameter.copy_(torch.tensor([0.3, -0.2]))
+    return model
+
+
+def kernel_matrix(model, A, B):
+    with torch.no_grad():
+        return model.layers[0].kernel()(torch.as_tensor(A), torch.as_tensor(B)).numpy()
+
+
+def tensors(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    return tuple(torch.as_tensor(a) for a in (X, y, weight))
+
+
+def brute_force(model, X, y, Z):
+    """Titsias (2009), equation 9, term by term; noises are .1, .2, ..."""
+    K_uu = kernel_matrix(model, Z, Z) + JITTER * np.eye(len(Z))
+    K_uf = kernel_matrix(model, Z, X)
+    Q = K_uf.T @ np.linalg.solve(K_uu, K_uf)
+    diagonal = np.diag(kernel_matrix(model, X, X))
+    total = 0.0
+    for i, target in enumerate(y.T):
+        noise = 0.1 * (i + 1)
+        total += multivariate_normal(np.zeros(len(X)), Q + noise * np.eye(len(X))).logpdf(target)
+        total -= 0.5 * (diagonal - np.diag(Q)).sum() / noise
+    return total
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_bound_by_brute_force(k):
+    X, y = rows(k=k)
+    model = make_model(X[:7] + 0.1, k)
+    value = model.bound(*tensors(X, y))[0].detach()
+    assert_allclose(float(value), brute_force(model, X, y, X[:7] + 0.1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_all_rows_as_inducing_inputs_are_the_exact_gp(k):
+    X, y = rows(k=k)
+    model = make_model(X, k)
+    exact = sum(
+        multivariate_normal(
+            np.zeros(len(X)), kernel_matrix(model, X, X) + 0.1 * (i + 1) * np.eye(len(X))
+        ).logpdf(target)
+        for i, target in enumerate(y.T)
+    )
+    assert_allclose(float(model.exact(*tensors(X, y))), exact, rtol=1e-8)
+    assert_allclose(float(model.bound(*tensors(X, y))[0]), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("which", ["bound", "exact"])
+def test_weights_are_counts(which):
+    X, y = rows(20, k=2)
+    counts = np.random.default_rng(1).integers(1, 4, 20)
+    model = make_model(X, 2)
+
+    def value(*arrays):
+        result = getattr(model, which)(*tensors(*arrays))
+        return float(result[0] if which == "bound" else result)
+
+    weighted = value(X, y, counts.astype(float))
+    repeated = model.bound(*tensors(np.repeat(X, counts, 0), np.repeat(y, counts, 0)))[0]
+    assert_allclose(weighted, float(repeated), rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_inducing", [30, 6])
+def test_gradients(n_inducing):
+    """Both objectives against finite differences."""
+    X, y = rows(k=2)
+    model = make_model(X[:n_inducing], 2)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 3  # lengthscales, variance, noise
+    batch = tensors(X, y, np.arange(30) % 3 + 1.0)
+
+    def value():
+        return model.exact(*batch) if n_inducing == 30 else model.bound(*batch)[0]
+
+    value().backward()
+    for parameter in parameters:
+        for i in range(parameter.numel()):
+            with torch.no_grad():
+                flat = parameter.view(-1)
+                flat[i] += 1e-5
+                high = float(value())
+                flat[i] -= 2e-5
+                low = float(value())
+                flat[i] += 1e-5
+            assert_allclose(float(parameter.grad.view(-1)[i]), (high - low) / 2e-5, rtol=1e-5)
+
+
+def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
+    """One full step of size 1 of the variational scheme, and the same bound."""
+    X, y = rows(k=2)
+    model = make_model(X[:8], 2)
+    batch = make_batch(*tensors(X, y)[:2])
+    model._unsolved = batch
+    model._solve()
+    mean, root = model.layers[0].q.mean.clone(), model.layers[0].q.root.clone()
+    other = make_model(X[:8], 2, scheme=None)
+    other.expected_log_likelihood(batch, None).backward()
+    q = other.layers[0].q
+    assert q.natural_step(q.collected_gradients(), 1.0)
+    assert_allclose(mean, q.mean.detach(), atol=1e-7)
+    assert_allclose(root @ root.mT, (q.root @ q.root.mT).detach(), atol=1e-8)
+    with torch.no_grad():
+        ell = float(model.expected_log_likelihood(batch, None))
+    assert_allclose(ell - float(model.divergence()), float(model.bound(*tensors(X, y))[0]))
+
+
+def test_same_answer_as_scikit_learn():
+    X, y = rows(60)
+    y = 5.0 + 3.0 * y[:, 0]
+    model = DeepGPRegressor(1, inference="vfe", kernel="matern32", random_state=0).fit(X, y)
+    kernel = ConstantKernel(1.0) * Matern([1.0, 1.0], nu=1.5) + WhiteKernel(0.1)
+    z = (X - X.mean(0)) / X.std(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = GaussianProcessRegressor(
+            kernel, normalize_y=True, n_restarts_optimizer=3, random_state=0
+        )
+        exact.fit(z, y)
+    evidence = exact.log_marginal_likelihood_value_ - len(y) * np.log(y.std())
+    assert_allclose(model.lower_bound_, evidence, atol=2e-3)
+    new = rows(20, seed=3)[0]
+    mean, std = model.predict(new, return_std=True)
+    expected = exact.predict((new - X.mean(0)) / X.std(0), return_std=True)
+    assert_allclose(mean, expected[0], atol=2e-2)
+    assert_allclose(std, expected[1], rtol=1e-2)
+
+
+def test_repeated_inputs_are_exact_too():
+    """Rows that share their inputs are fewer places than rows."""
+    X, y = rows(40)
+    X[20:] = X[:20]
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    member = model.members_[0].model("cpu")
+    z, t = model._x_scaler.transform(X), model._y_scaler.transform(y)
+    with torch.no_grad():
+        exact = float(member.exact(*tensors(z, t)))
+    assert member._is_exact(torch.as_tensor(z))
+    assert_allclose(model.lower_bound_, exact - 40 * np.log(model._y_scaler.scale[0]), atol=1e-2)
+
+
+def test_training_inducing_inputs_improves_the_bound():
+    X, y = rows(200)
+    fixed, trained = (
+        DeepGPRegressor(
+            1, inference=VFE(train_inducing=t), n_inducing=6, random_state=0, max_iter=60
+        ).fit(X, y[:, 0])
+        for t in (False, True)
+    )
+    assert trained.lower_bound_ > fixed.lower_bound_ + 0.5
+
+
+def test_nearly_the_bound_of_the_variational_scheme():
+    X, y = rows(150)
+    closed = DeepGPRegressor(1, inference="vfe", n_inducing=40, random_state=0).fit(X, y[:, 0])
+    steps = DeepGPRegressor(
+        1, inference=DSVI(natural_step=0.5), n_inducing=40, random_state=0, max_iter=400
+    ).fit(X, y[:, 0])
+    assert -1.0 < closed.lower_bound_ - steps.lower_bound_ < 3.0
+    new = rows(50, seed=3)[0]
+    assert_allclose(closed.predict(new), steps.predict(new), atol=0.1)
+
+
+def test_loss_is_the_bound_per_row():
+    X, y = rows(50)
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    bound = -model.loss_curve_[-1] * 50 - 50 * np.log(model._y_scaler.scale[0])
+    assert_allclose(model.lower_bound_, bound, atol=1e-2)
+    assert (np.diff(model.loss_curve_) <= 0.0).all() and model.n_iter_ == 100
+
+
+def test_draws_and_chunks(tmp_path):
+    X, y = rows(50)
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    mean, cov = model.predict(X[:5], return_cov=True, latent=True)
+    draws = model.sample_y(X[:5], 4000, latent=True)
+    error = np.sqrt(np.diag(cov) / 4000)
+    assert (np.abs(draws.mean(1) - mean) < 5.0 * error + 1e-3).all()
+    assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("train_inducing", [False, True])
+def test_resume(tmp_path, monkeypatch, train_inducing):
+    from skdgp.inference.vfe import CollapsedGP
+    from skdgp.training import Checkpoint
+
+    X, y = rows(80)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    settings = {
+        "inference": VFE(train_inducing=train_inducing),
+        "n_inducing": 10,
+        "max_iter": 20,
+        "random_state": 0,
+    }
+    whole = DeepGPRegressor(1, **settings).fit(X, y[:, 0])
+    step, calls = CollapsedGP.step, iter(range(1000))
+
+    def killed(self, *args):
+        if next(calls) == 10:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    model = DeepGPRegressor(1, checkpoint=checkpoint, **settings)
+    monkeypatch.setattr(CollapsedGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict(X), whole.predict(X))
+
+
+def test_what_it_is_not_for():
+    X, y = rows(20)
+    y = y[:, 0]
+    with pytest.raises(ValueError, match="shallow models; set n_layers=1"):
+        DeepGPRegressor(2, inference="vfe", random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="for Gaussian noise; StudentT needs 'dsvi'"):
+        DeepGPRegressor(1, inference="vfe", likelihood="student_t", random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="for Gaussian noise; Bernoulli needs 'dsvi'"):
+        DeepGPClassifier(1, inference="vfe", random_state=0).fit(X, y > 0.0)
+    for name, value in (("learning_rate", 0.1), ("batch_size", 10), ("dtype", "float32")):
+        with pytest.raises(ValueError, match=f"{name} means nothing to VFE"):
+            DeepGPRegressor(1, inference="vfe", random_state=0, **{name: value}).fit(X, y)
+    with pytest.raises(ValueError, match="VFE needs all rows at once"):
+        DeepGPRegressor(1, inference="vfe", random_state=0).partial_fit(X, y)
+
+
+def test_kernels_and_noise_can_be_fixed():
+    X, y = rows(40)
+    model = DeepGPRegressor(
+        1,
+        inference="vfe",
+        kernel=SquaredExponential(variance=2.0, lengthscale=0.7, trainable=False),
+        likelihood=Gaussian(variance=0.3, trainable=False),
+        random_state=0,
+    ).fit(X, y[:, 0])
+    assert_allclose(model.kernels_[0].lengthscale, 0.7)
+    assert_allclose(model.likelihood_.variance, 0.3)
