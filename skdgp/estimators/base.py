@@ -370,7 +370,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = scheme.auto_likelihood(self._n_classes())
         likelihood = as_likelihood(likelihood, self._likelihoods)
-        return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel)
+        return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     def _start(self, plan, data, rng, old=None):
         """A member of the shape that the parameters ask for, and its model before training."""
@@ -390,9 +390,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         self._check_likelihood(likelihood, data.y)
         bound = likelihood.bind(y, weights, data.y_scaler.scale)
         n_features = len(data.x_scaler.columns)
-        n_inducing = min(
-            scheme.n_inducing(len(data)) if self.n_inducing is None else self.n_inducing, len(data)
-        )
+        n_inducing = min(plan.n_inducing or scheme.n_inducing(len(data)), len(data))
         n_latents = likelihood.n_latents(self._n_classes() or data.y.shape[1])
         architecture = Architecture(
             n_features,

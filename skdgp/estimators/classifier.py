@@ -22,11 +22,11 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
         Outputs of each hidden layer. None stands for the number of inputs, at most 30.
     n_inducing : int or None, default=None
         Inducing points of each layer; None leaves the choice to the scheme.
-    kernel : str, Kernel or list of these, default="squared_exponential"
+    kernel : str, Kernel or list of these, default="auto"
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs.
+        standardized inputs. ``"auto"`` is the squared exponential.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -35,8 +35,9 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
     likelihood : str or Likelihood, default="auto"
         ``"probit"``, ``"logit"``, ``"softmax"``, ``"robustmax"``, or an object of
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
-    inference : str or Scheme, default="dsvi"
-        The inference scheme, an object of :mod:`skdgp.inference` or its name.
+    inference : str or Scheme, default="auto"
+        The inference scheme, an object of :mod:`skdgp.inference` or its name; ``"auto"`` is
+        ``"dsvi"``.
     init : {"kmeans", "random"}, default="kmeans"
         Where inducing inputs start: at centers of the training rows, or at random rows.
     max_iter : int or None, default=None
@@ -99,7 +100,7 @@ class DeepGPClassifier(ClassifierMixin, BaseDeepGP):
     loss_curve_ : list of float
         Negative lower bound per row and step, in units of the standardized target.
     validation_scores_ : list of float
-        Mean log-density of the held-out rows after each block of 50 steps.
+        Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows, in units of the target.
     device_ : str

@@ -24,6 +24,8 @@ class Plan:
     n_layers : int
     width : int, sequence of int or None
     kernel : str, Kernel or sequence of these
+    n_inducing : int or None
+        Inducing points of each layer, before there are too few rows; None for the scheme's choice.
     """
 
     scheme: Scheme
@@ -31,6 +33,7 @@ class Plan:
     n_layers: int = 1
     width: object = None
     kernel: object = "auto"
+    n_inducing: int = None
 
     def widths(self, n_features):
         """Outputs of the hidden layers."""

@@ -11,27 +11,32 @@ from .members import Plan
 
 _COVARIANCE_DRAWS = 512
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
+_FEW_ROWS = 1_000  #: rows up to which more inducing points cost little
 _MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
 
 
 class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
-    A composition of sparse Gaussian processes, trained on raw data and predicting distributions.
+    A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By
+    default the predictions are those of an equal mixture of models that err differently: two deep
+    Gaussian processes with noise that depends on the inputs, and a shallow one; a scheme given as
+    `inference` trains a single model. Attributes with fitted numbers are those of the first model.
 
     Parameters
     ----------
     n_layers : int, default=2
-        Number of GP layers. 1 is a shallow sparse GP, 2 has one hidden layer.
+        Number of GP layers of the deep models. 1 is a shallow sparse GP, 2 has one hidden layer.
     width : int, list of int or None, default=None
         Outputs of each hidden layer. None stands for the number of inputs, at most 30.
     n_inducing : int or None, default=None
         Inducing points of each layer; None leaves the choice to the scheme.
-    kernel : str, Kernel or list of these, default="squared_exponential"
+    kernel : str, Kernel or list of these, default="auto"
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs.
+        standardized inputs. ``"auto"`` is the squared exponential, and Matern 3/2 for the shallow
+        member of the mixture.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -39,9 +44,11 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"poisson"``, or an object of
-        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
-    inference : str or Scheme, default="dsvi"
-        The inference scheme, an object of :mod:`skdgp.inference` or its name.
+        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for a single
+        model, heteroscedastic noise for the deep members of the mixture.
+    inference : str or Scheme, default="auto"
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"vfe"`` or an object of :mod:`skdgp.inference` for
+        a single model. ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random"}, default="kmeans"
         Where inducing inputs start: at centers of the training rows, or at random rows.
     max_iter : int or None, default=None
@@ -96,15 +103,16 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs.
     members_ : list of Member
-        The models whose mixture predicts.
+        The models whose mixture predicts, with their `weight`.
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
         Negative lower bound per row and step, in units of the standardized target.
     validation_scores_ : list of float
-        Mean log-density of the held-out rows after each block of 50 steps.
+        Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
-        Lower bound on the log evidence of the training rows, in units of the target.
+        Lower bound on the log evidence of the training rows for the first model, in units of the
+        target.
     device_ : str
         Where the model was trained.
     n_features_in_ : int
@@ -157,6 +165,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         if free:
             for plan in deep:
                 plan.likelihood = HeteroscedasticGaussian()
+        if self.n_inducing is None and n_rows <= _FEW_ROWS:
+            deep[0].n_inducing = 200
         gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
         if not gaussian or n_rows > _MOST_ROWS:
             return deep
@@ -165,7 +175,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         )
         if isinstance(kernel, (list, tuple)):  # one for each layer of the deep ones
             return deep
-        return [*deep, Plan(VFE(), Gaussian() if free else deep[0].likelihood, 1, None, kernel)]
+        likelihood = Gaussian() if free else deep[0].likelihood
+        return [*deep, Plan(VFE(), likelihood, 1, None, kernel, self.n_inducing)]
 
     def _encode(self, y, reset, classes=None):
         if reset:
@@ -186,7 +197,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
 
         Scaling, inducing inputs and starting values come from the first call; the bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
-        present chunk is looked at.
+        present chunk is looked at. One model learns; of a mixture, the first.
 
         Parameters
         ----------

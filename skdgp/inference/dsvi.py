@@ -74,6 +74,9 @@ class DSVI(Scheme):
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
 
+    def max_iter(self, n_rows):
+        return 500 if n_rows <= 4000 else 1500
+
     def validate(self):
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")

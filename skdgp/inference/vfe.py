@@ -56,7 +56,9 @@ class VFE(Scheme):
         return n_rows
 
     def n_inducing(self, n_rows):
-        return n_rows if n_rows <= _EXACT else 300
+        if n_rows <= _EXACT:
+            return n_rows
+        return 500 if n_rows <= 10_000 else 300
 
     def build(self, architecture, likelihood):
         if architecture.widths:

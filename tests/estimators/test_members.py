@@ -1,0 +1,225 @@
+"""The mixture that predicts by default."""
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from skdgp.inference import DSVI, VFE
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.training import Checkpoint
+
+FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    return X, 50.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(80)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return DeepGPRegressor(**FEW).fit(*data)
+
+
+def alone(model, *which):
+    """The same estimator with some of its members."""
+    other = copy.deepcopy(model)
+    other.members_ = [model.members_[i] for i in which]
+    return other
+
+
+def test_members(model):
+    assert [member.scheme.__class__ for member in model.members_] == [DSVI, DSVI, VFE]
+    assert model.members_[0].scheme.inner_scale < model.members_[1].scheme.inner_scale
+    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0]
+    kinds = [type(member.likelihood) for member in model.members_]
+    assert kinds == [HeteroscedasticGaussian, HeteroscedasticGaussian, Gaussian]
+    assert "Matern" in repr(model.members_[2].kernels)
+    assert [member.architecture.n_inducing for member in model.members_] == [10, 10, 10]
+
+
+def test_densities_add(model, data):
+    X, y = data
+    parts = [alone(model, i).log_predictive_density(X, y) for i in range(3)]
+    assert_allclose(model.log_predictive_density(X, y), logsumexp(parts, 0) - np.log(3.0))
+    assert np.ptp(parts, axis=0).max() > 0.1
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_moments_by_the_law_of_total_variance(model, data, latent):
+    X = data[0]
+    means, stds = zip(
+        *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(3))
+    )
+    mean, std = model.predict(X, return_std=True, latent=latent)
+    assert_allclose(mean, np.mean(means, 0))
+    second = np.mean(np.square(stds) + np.square(means), 0)
+    assert_allclose(std, np.sqrt(second - mean**2), rtol=1e-6)
+
+
+def test_quantiles_invert_the_mixed_cdf(model, data):
+    X = data[0][:5]
+    quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.9])
+    draws = model.sample_y(X, 4000, random_state=1)
+    share = (draws[:, None] < quantiles[..., None]).mean(-1)
+    expected = np.array([0.1, 0.5, 0.9])
+    assert np.abs((share - expected) / np.sqrt(expected * (1 - expected) / 4000)).max() < 4.5
+
+
+def test_weights_count(model, data):
+    X, y = data
+    other = copy.deepcopy(model)
+    for member, weight in zip(other.members_, (2.0, 0.0 + 1e-300, 6.0)):
+        member.weight = weight
+    parts = [alone(model, i).log_predictive_density(X, y) for i in (0, 2)]
+    expected = np.logaddexp(parts[0] + np.log(0.25), parts[1] + np.log(0.75))
+    assert_allclose(other.log_predictive_density(X, y), expected)
+
+
+def test_function_draws_pick_a_member(model, data):
+    X = np.vstack([data[0][:3], data[0][:3]])
+    draws = model.sample_y(X, 600, random_state=0, latent=True)
+    assert draws.shape == (6, 600)
+    assert_allclose(draws[:3], draws[3:], atol=1e-8)
+    mean, std = model.predict(X, return_std=True, latent=True)
+    assert (np.abs(draws.mean(1) - mean) < 5.0 * std / np.sqrt(600) + 0.05).all()
+    _, cov = model.predict(X, return_cov=True)
+    assert_allclose(np.sqrt(np.diag(cov)), model.predict(X, return_std=True)[1])
+
+
+def test_what_the_user_fixes_is_fixed(data):
+    model = DeepGPRegressor(3, kernel="matern52", likelihood="gaussian", **FEW).fit(*data)
+    assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0]
+    assert all("nu=2.5" in repr(kernel) for member in model.members_ for kernel in member.kernels)
+    assert {type(member.likelihood) for member in model.members_} == {Gaussian}
+    model = DeepGPRegressor(likelihood="student_t", **FEW).fit(*data)
+    assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI]
+    model = DeepGPRegressor(kernel=["matern52", "linear"], **FEW).fit(*data)
+    assert len(model.members_) == 2
+    model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
+    assert len(model.members_) == 1 and isinstance(model.likelihood_, Gaussian)
+    assert len(DeepGPClassifier(**FEW).fit(data[0], data[1] > 50.0).members_) == 1
+
+
+def test_parameters_of_the_scheme_make_a_single_model(data):
+    model = DeepGPRegressor(**FEW).set_params(inference__n_draws=2)
+    assert isinstance(model.inference, DSVI)
+    assert len(model.fit(*data).members_) == 1
+
+
+def test_few_rows_get_more_inducing_points(data):
+    settings = {**FEW, "n_inducing": None, "max_iter": 2}
+    rng = np.random.default_rng(0)
+    for n, expected in ((250, [200, 100, 250]), (1700, [100, 100, 500])):
+        X = rng.standard_normal((n, 2))
+        model = DeepGPRegressor(**settings).fit(X, X[:, 0])
+        assert [m.architecture.n_inducing for m in model.members_] == expected
+
+
+def test_very_many_rows_go_without_the_shallow_member(data, monkeypatch):
+    monkeypatch.setattr("skdgp.estimators.regressor._MOST_ROWS", 50)
+    assert len(DeepGPRegressor(**FEW).fit(*data).members_) == 2
+
+
+def test_attributes_are_those_of_the_first(model, data):
+    assert model.n_iter_ == len(model.loss_curve_) == 30
+    assert len(model.kernels_) == len(model.inducing_inputs_) == 2
+    first = DeepGPRegressor(inference="dsvi", likelihood="heteroscedastic", **FEW).fit(*data)
+    assert np.isfinite(model.lower_bound_)
+    assert_allclose(model.loss_curve_[0], first.loss_curve_[0])
+
+
+def test_outputs_and_weights(data):
+    X, y = data
+    Y = np.column_stack([y, -y])
+    model = DeepGPRegressor(**FEW).fit(X, Y)
+    assert model.predict(X).shape == (80, 2)
+    counts = np.random.default_rng(0).integers(0, 3, 80)
+    weighted = DeepGPRegressor(**FEW).fit(X, y, sample_weight=counts)
+    repeated = DeepGPRegressor(**FEW).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-7)
+
+
+def test_validation_sees_the_mixture(data):
+    X, y = data
+    settings = {**FEW, "max_iter": 100}
+    model = DeepGPRegressor(**settings).fit(X, y, X_val=X[:20] + 0.1, y_val=y[:20])
+    score = model.log_predictive_density(X[:20] + 0.1, y[:20]).mean() + np.log(y.std())
+    assert_allclose(max(model.validation_scores_), score, rtol=1e-6)
+
+
+def test_partial_fit_goes_on_with_the_first(data):
+    X, y = data
+    model = DeepGPRegressor(**FEW).fit(X, y)
+    model.partial_fit(X, y)
+    assert len(model.members_) == 1 and model.n_iter_ == 31
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_warm_start(data):
+    X, y = data
+    model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
+    before = model.log_predictive_density(X, y).mean()
+    model.set_params(max_iter=10, learning_rate=1e-3).fit(X, y)
+    assert len(model.members_) == 3 and model.n_iter_ == 10
+    assert abs(model.log_predictive_density(X, y).mean() - before) < 0.3
+
+
+def test_resume(data, tmp_path, monkeypatch):
+    """All members go on, to the last bit."""
+    X, y = data
+    expected = DeepGPRegressor(batch_size=20, **FEW).fit(X, y)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    model = DeepGPRegressor(batch_size=20, checkpoint=checkpoint, **FEW)
+    step, calls = DeepSparseGP.step, iter(range(10_000))
+
+    def killed(self, *args):
+        if next(calls) == 35:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    monkeypatch.setattr(DeepSparseGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y)
+    model.fit(X, y)
+    assert_array_equal(model.predict(X), expected.predict(X))
+    for one, other in zip(model.members_, expected.members_):
+        for name, values in other.arrays.items():
+            assert_array_equal(one.arrays[name], values, err_msg=name)
+
+
+def test_trouble_of_any_member_steps_all_back(data, monkeypatch):
+    step, calls = DeepSparseGP.step, iter(range(10_000))
+
+    def spoiling(self, *args):
+        loss = step(self, *args)
+        return np.nan if next(calls) == 15 else loss  # of the second member
+
+    monkeypatch.setattr(DeepSparseGP, "step", spoiling)
+    with pytest.warns(ConvergenceWarning, match="half the step size") as record:
+        model = DeepGPRegressor(**FEW).fit(*data)
+    assert len(record) == 1 and np.isfinite(model.predict(data[0])).all()
+
+
+def test_round_trip(model, data):
+    other = pickle.loads(pickle.dumps(model))
+    assert_array_equal(other.predict(data[0]), model.predict(data[0]))
+
+
+def test_time_is_shared(data):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = DeepGPRegressor(max_time=0.3, **{**FEW, "max_iter": 100_000}).fit(*data)
+    assert len(model.members_) == 3 and 1 < model.n_iter_ < 10_000
