@@ -45,7 +45,7 @@ def fit_and_plot(X, y, **likelihoods):
     grid = np.linspace(-2, 2, 200)
     for ax, (likelihood, title) in zip(axes, likelihoods.items()):
         model = DeepGPRegressor(
-            n_layers=1, n_inducing=30, likelihood=likelihood, max_iter=500, random_state=0
+            1, inference="dsvi", n_inducing=30, likelihood=likelihood, max_iter=500, random_state=0
         )
         models[title] = model.fit(X, y)
         PredictiveDisplay.from_estimator(model, X, y, name="mean", ax=ax)

@@ -11,7 +11,7 @@ from .members import Plan
 
 _COVARIANCE_DRAWS = 512
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
-_FEW_ROWS = 1_000  #: rows up to which more inducing points cost little
+_MORE = 200  #: inducing points of the first member
 _MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
 
 
@@ -165,8 +165,8 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         if free:
             for plan in deep:
                 plan.likelihood = HeteroscedasticGaussian()
-        if self.n_inducing is None and n_rows <= _FEW_ROWS:
-            deep[0].n_inducing = 200
+        if self.n_inducing is None:
+            deep[0].n_inducing = _MORE
         gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
         if not gaussian or n_rows > _MOST_ROWS:
             return deep
