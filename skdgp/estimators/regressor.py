@@ -11,7 +11,6 @@ from .members import Plan
 
 _COVARIANCE_DRAWS = 512
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
-_MORE = 200  #: inducing points of the first member
 _MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
 
 
@@ -166,7 +165,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
             for plan in deep:
                 plan.likelihood = HeteroscedasticGaussian()
         if self.n_inducing is None:
-            deep[0].n_inducing = _MORE
+            deep[0].n_inducing, deep[1].n_inducing = 200, 100
         gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
         if not gaussian or n_rows > _MOST_ROWS:
             return deep

@@ -12,6 +12,8 @@ from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
 from .base import GradientModel, Scheme
 
+_FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
+
 
 class DSVI(Scheme):
     """Doubly stochastic variational inference (Salimbeni and Deisenroth, 2017).
@@ -75,7 +77,10 @@ class DSVI(Scheme):
         self.natural_step = natural_step
 
     def max_iter(self, n_rows):
-        return 500 if n_rows <= 4000 else 1500
+        return 500 if n_rows <= _FEW_ROWS else 1500
+
+    def n_inducing(self, n_rows):
+        return 100 if n_rows <= _FEW_ROWS else 200
 
     def validate(self):
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")

@@ -36,6 +36,7 @@ def main():
     ).fit(X, np.column_stack([y, 100.0 * y**2]))
     labels = np.array(["low", "middle", "high"])[np.digitize(y, [4.7, 5.3])]
     classifier = DeepGPClassifier(random_state=0, **FEW).fit(X, labels)
+    mixture = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
     new = X[:7] + 0.1
     mean, std = regressor.predict(new, return_std=True)
     np.savez_compressed(
@@ -47,8 +48,10 @@ def main():
         draws=regressor.sample_y(new, 3, latent=True),
         proba=classifier.predict_proba(new),
         labels=classifier.predict(new),
+        mixture=mixture.predict_quantiles(new),
     )
-    for name, model in (("regressor", regressor), ("classifier", classifier)):
+    models = {"regressor": regressor, "classifier": classifier, "mixture": mixture}
+    for name, model in models.items():
         path = HERE / f"{name}_{version}.skops"
         skops.io.dump(model, path, compression=zipfile.ZIP_DEFLATED, compresslevel=9)
         print(path.name, path.stat().st_size, "bytes", file=sys.stderr)

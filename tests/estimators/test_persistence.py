@@ -247,7 +247,8 @@ def test_files_of_older_versions(version):
 
     expected = np.load(DATA / f"predictions_{version}.npz")
     X, tolerance = expected["X"], {"rtol": 1e-6, "atol": 1e-6}
-    regressor, classifier = load("regressor"), load("classifier")
+    regressor, classifier, mixture = load("regressor"), load("classifier"), load("mixture")
+    assert_allclose(mixture.predict_quantiles(X), expected["mixture"], **tolerance)
     mean, std = regressor.predict(X, return_std=True)
     assert_allclose(mean, expected["mean"], **tolerance)
     assert_allclose(std, expected["std"], **tolerance)
