@@ -160,12 +160,15 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
 
     def _recipe(self, n_rows):
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        deep = [self._plan(DSVI()), self._plan(DSVI(inner_scale=_LOOSE))]
+        deep = [self._plan(DSVI())]
+        if self.n_layers > 1:  # the scale is that of hidden layers
+            deep.append(self._plan(DSVI(inner_scale=_LOOSE)))
         if free:
             for plan in deep:
                 plan.likelihood = HeteroscedasticGaussian()
         if self.n_inducing is None:
-            deep[0].n_inducing, deep[1].n_inducing = 200, 100
+            for plan, n_inducing in zip(deep, (200, 100)):
+                plan.n_inducing = n_inducing
         gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
         if not gaussian or n_rows > _MOST_ROWS:
             return deep

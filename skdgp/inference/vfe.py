@@ -6,7 +6,7 @@ import torch
 
 from ..gp.likelihoods import Gaussian
 from ..lbfgs import LBFGS
-from ..linalg import cholesky, root_of_inverse
+from ..linalg import add_diagonal, cholesky, root_of_inverse
 from .base import Scheme
 from .dsvi import DSVI, DeepSparseGP
 
@@ -70,12 +70,17 @@ class VFE(Scheme):
         return CollapsedGP(architecture, likelihood, self)
 
 
+def _rounding(P):
+    """What rounding may take from the eigenvalues of `P`."""
+    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
+
+
 class _LogNormal(torch.autograd.Function):
     """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
 
     @staticmethod
     def forward(ctx, y, K):
-        L = cholesky(K)
+        L = cholesky(K, _rounding(K))
         a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
         ctx.save_for_backward(L, a)
         log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
@@ -121,7 +126,7 @@ class CollapsedGP(DeepSparseGP):
         P = AAT / noise
         P = P + torch.eye(len(L), dtype=P.dtype, device=P.device)
         h = (A @ (root_w[:, None] * y)).mT[..., None] / noise  # k, M, 1
-        L_P = cholesky(P)
+        L_P = cholesky(P, _rounding(P))
         c = torch.linalg.solve_triangular(L_P, h, upper=False)
         squares = (weight @ y.square())[:, None, None] / noise
         fit = weight.sum() * (_LOG_2PI + noise.log()) + squares
@@ -189,6 +194,8 @@ class CollapsedGP(DeepSparseGP):
         batch, self._unsolved = self._unsolved, None
         _, P, h = self.bound(batch.X.double(), batch.y, batch.weight)
         root, q = root_of_inverse(P), self.layers[0].q
+        if root is None:  # numbers of very different size
+            root = root_of_inverse(add_diagonal(P, 1e3 * _rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
 

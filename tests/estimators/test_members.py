@@ -223,3 +223,9 @@ def test_time_is_shared(data):
         warnings.simplefilter("ignore")
         model = DeepGPRegressor(max_time=0.3, **{**FEW, "max_iter": 100_000}).fit(*data)
     assert len(model.members_) == 3 and 1 < model.n_iter_ < 10_000
+
+
+def test_shallow(data):
+    model = DeepGPRegressor(1, **FEW).fit(*data)
+    assert [type(member.scheme) for member in model.members_] == [DSVI, VFE]
+    assert len(model.kernels_) == 1
