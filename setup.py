@@ -33,6 +33,7 @@ setup(
             "ruff>=0.6",
             "skops>=0.11",
         ],
+        "bench": ["catboost>=1.2", "gpytorch>=1.15", "ngboost>=0.5"],
         "docs": [
             "matplotlib>=3.8",
             "numpydoc>=1.8",
