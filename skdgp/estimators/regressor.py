@@ -11,6 +11,7 @@ from .members import Plan
 
 _COVARIANCE_DRAWS = 512
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
+_FEW_ROWS = 4000  #: rows up to which a deep model may follow noise
 _MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
 
 
@@ -18,9 +19,9 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
     A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By
-    default the predictions are those of an equal mixture of models that err differently: two deep
-    Gaussian processes with noise that depends on the inputs, and a shallow one; a scheme given as
-    `inference` trains a single model. Attributes with fitted numbers are those of the first model.
+    default the predictions are those of an equal mixture of models that err differently: one or two
+    deep Gaussian processes with noise that depends on the inputs, and a shallow one; a scheme given
+    as `inference` trains a single model. Attributes with fitted numbers are those of the first model.
 
     Parameters
     ----------
@@ -161,7 +162,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
     def _recipe(self, n_rows):
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         deep = [self._plan(DSVI())]
-        if self.n_layers > 1:  # the scale is that of hidden layers
+        if self.n_layers > 1 and n_rows <= _FEW_ROWS:  # more rows speak for themselves
             deep.append(self._plan(DSVI(inner_scale=_LOOSE)))
         if free:
             for plan in deep:

@@ -122,7 +122,7 @@ def test_parameters_of_the_scheme_make_a_single_model(data):
 def test_inducing_points(data):
     settings = {**FEW, "n_inducing": None, "max_iter": 2}
     rng = np.random.default_rng(0)
-    for n, expected in ((250, [200, 100, 250]), (1700, [200, 100, 500])):
+    for n, expected in ((250, [200, 100, 250]), (1700, [200, 100, 500]), (4100, [200, 500])):
         X = rng.standard_normal((n, 2))
         model = DeepGPRegressor(**settings).fit(X, X[:, 0])
         assert [m.architecture.n_inducing for m in model.members_] == expected
