@@ -1,0 +1,168 @@
+"""How soon a deep Gaussian process of skdgp is as good as GPyTorch's at the end.
+
+What counts is the wall time until the test log-density first stays above the final value of
+GPyTorch. Scoring stops the clock.
+"""
+
+import time
+
+from skdgp import DeepGPRegressor
+
+from . import arguments, cells, data, models, rst, scores
+
+#: arguments of the estimator
+SETTINGS = {"inference": "dsvi"}
+EVERY = 100  #: steps between two scores of GPyTorch; skdgp's are 50 steps apart
+NEARLY = 0.01  #: GPyTorch's own last bit of progress, in nats
+
+
+def add_arguments(parser):
+    """Sets, splits, seeds, data and output."""
+    arguments.add_cells(parser, data.UCI, "race.json", splits="0")
+
+
+def run(options):
+    """Run all races that are not there yet, and print them."""
+    arguments.check_known(options.sets, data.UCI, "sets")
+    models.require(["gpytorch"])
+    if not hasattr(DeepGPRegressor, "set_callbacks"):
+        raise SystemExit("The race follows fits by callbacks, which scikit-learn has from 1.9 on.")
+    root = data.folder(options.data)
+
+    def compute(cell):
+        split = data.uci_split(root, cell["set"], cell["split"])
+        return race(split, cell["seed"], options.max_iter)
+
+    todo = [
+        {
+            "set": name,
+            "split": split,
+            "seed": seed,
+            "model": "race",
+            "settings": {**SETTINGS, **arguments.trial(options)},
+        }
+        for name in options.sets
+        for split in options.splits
+        if data.uci_split(root, name, split) is not None
+        for seed in options.seeds
+    ]
+    out = arguments.out(options)
+    cells.fill(out, todo, compute, ["gpytorch"])
+    print(summary(cells.read(out).values()))
+
+
+class Clock:
+    """Seconds since the start, pauses left out; also a callback that scores after each block."""
+
+    def __init__(self, score):
+        self._score = score
+        self._paused = 0.0
+        self._start = time.perf_counter()
+        self.curve = []  #: pairs of seconds and score
+
+    def look(self, model):
+        """Note the time and the score of a model."""
+        now = time.perf_counter()
+        self.curve.append((now - self._start - self._paused, self._score(model)))
+        self._paused += time.perf_counter() - now
+
+    # the protocol of scikit-learn's callbacks
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator):
+        if context.task_name == "block":
+            self.look(fitted_estimator)
+        return False
+
+
+def race(split, seed, max_iter=None):
+    """Curves of both, and who was where when."""
+    few = slice(50)  # the first fit of a process is slow
+    theirs_curve(split, seed, 2, few)
+    ours_curve(split, seed, 2, few)
+    theirs = theirs_curve(split, seed, max_iter)
+    ours = ours_curve(split, seed, max_iter)
+    goal = theirs[-1][1]
+    return {
+        "goal": goal,
+        "reached": ours[-1][1],
+        "skdgp_seconds": stays_above(ours, goal),
+        "skdgp_all_seconds": ours[-1][0],
+        "gpytorch_seconds": theirs[-1][0],
+        "gpytorch_nearly_seconds": stays_above(theirs, goal - NEARLY),
+        "skdgp_curve": ours,
+        "gpytorch_curve": theirs,
+    }
+
+
+def stays_above(curve, goal):
+    """Seconds after which no score of a curve is below the goal any more; None if there are none."""
+    since = None
+    for seconds, score in curve:
+        if score < goal:
+            since = None
+        elif since is None:
+            since = seconds
+    return since
+
+
+def ours_curve(split, seed, max_iter, rows=slice(None)):
+    """Seconds and test log-densities during a fit of skdgp."""
+
+    def score(model):
+        return float(model.log_predictive_density(split.X_test, split.y_test).mean())
+
+    model = DeepGPRegressor(random_state=seed, max_iter=max_iter, **SETTINGS)
+    clock = Clock(score)
+    model.set_callbacks(clock).fit(split.X_train[rows], split.y_train[rows])
+    return clock.curve
+
+
+def theirs_curve(split, seed, max_iter, rows=slice(None)):
+    """Seconds and test log-densities during the training of GPyTorch's model."""
+    from .models import gpytorch_deep
+    from .models.scaling import Standardized
+
+    def score(model):
+        moments = gpytorch_deep.predictor(model, scaled)(split.X_test)
+        return float(scores.mixture_log_density(split.y_test, *moments).mean())
+
+    clock = Clock(score)
+    scaled = Standardized(split.X_train[rows], split.y_train[rows])
+    model = gpytorch_deep.start(scaled.X, seed)
+    n_steps = max_iter or gpytorch_deep.N_STEPS
+    for i in gpytorch_deep.train(model, scaled.X, scaled.y, seed, n_steps):
+        if i % EVERY == 0 or i == n_steps:
+            clock.look(model)
+    return clock.curve
+
+
+def summary(all_cells):
+    """A table of all races."""
+    rows = []
+    for cell in all_cells:
+        ours, theirs = cell["skdgp_seconds"], cell["gpytorch_seconds"]
+        nearly = cell["gpytorch_nearly_seconds"]
+        rows.append(
+            [
+                f"{cell['set']} {cell['split']}",
+                f"{cell['goal']:.3f}",
+                f"{theirs:.1f}",
+                f"{nearly:.1f}",
+                "never" if ours is None else f"{ours:.1f}",
+                rst.NOTHING if ours is None else f"{ours / theirs:.3f}",
+                rst.NOTHING if ours is None else f"{ours / nearly:.3f}",
+                f"{cell['reached']:.3f}",
+                f"{cell['skdgp_all_seconds']:.1f}",
+            ]
+        )
+    head = ["set and split", "goal", "GPyTorch (s)", "nearly (s)", "skdgp (s)", "ratio"]
+    return rst.table([*head, "to nearly", "skdgp's end", "after (s)"], rows)

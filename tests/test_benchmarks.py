@@ -1,0 +1,213 @@
+"""The benchmarks' own arithmetic, and that they run; no data and no peers are needed."""
+
+import json
+import math
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
+
+from benchmarks import __main__ as command_line
+from benchmarks import cells, data, models, race, rst, scores, step, table, uci
+from benchmarks.models.scaling import Standardized, centers
+
+
+def cell(set_name, split, model, log_density, seed=0, **more):
+    return {
+        "set": set_name,
+        "split": split,
+        "seed": seed,
+        "model": model,
+        "log_density": log_density,
+        "rmse": -log_density,
+        "n_train": 90,
+        "n_test": 10,
+        **more,
+    }
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A folder of data with one small set, made up."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 3))
+    y = X[:, 0] + 0.1 * rng.normal(size=50)
+    X[41], y[41] = X[3], y[3]  # repeats a training row
+    X[42] = X[4]  # repeats only its inputs
+    X[:, 2] = 7.0
+    rows = np.arange(50)
+    (tmp_path / "uci").mkdir()
+    for name in ("wine_red", "boston"):
+        train, test = rows[None, :40], rows[None, 40:]
+        np.savez(tmp_path / f"uci/{name}.npz", X=X, y=y, train=train, test=test)
+    return tmp_path
+
+
+def test_standard_error_of_overlapping_splits():
+    # the variance of 1, 2, 3, 4 is 5/3; (1/4 + 1/9) 5/3 = 65/108
+    error = table.nadeau_bengio([1.0, 2.0, 3.0, 4.0], n_train=90, n_test=10)
+    assert error == pytest.approx(math.sqrt(65.0 / 108.0), rel=1e-12)
+    assert math.isnan(table.nadeau_bengio([1.0], 90, 10))
+
+
+def test_seeds_are_averaged_before_splits_are_paired():
+    found = [cell("a", 0, "skdgp", 1.0), cell("a", 0, "skdgp", 3.0, seed=1)]
+    found += [cell("a", 1, "skdgp", 5.0), cell("a", 0, "peer", 1.0), cell("a", 1, "peer", 1.0)]
+    found += [cell("a", 2, "peer", 100.0)]  # has no partner
+    of_models = table.by_split(found)["a"]
+    mean, error = table.difference(of_models["skdgp"], of_models["peer"], "log_density")
+    assert mean == pytest.approx(2.5)  # of 2 - 1 and 5 - 1
+    assert error == pytest.approx(math.sqrt((1 / 2 + 1 / 9) * 4.5))
+
+
+def test_mean_ranks_leave_out_who_has_no_density():
+    found = [cell("a", 0, "skdgp", 2.0), cell("a", 0, "peer", 1.0), cell("a", 0, "tied", 1.0)]
+    found += [cell("b", 0, "skdgp", 0.0), cell("b", 0, "peer", 1.0)]
+    trees = cell("a", 0, "trees", 0.0)
+    del trees["log_density"]
+    ranks = table.mean_ranks(table.by_split([*found, trees]))
+    assert ranks == [("skdgp", 1.5, 2), ("peer", 1.75, 2), ("tied", 2.5, 1)]
+
+
+def test_table_of_results(tmp_path, capsys):
+    found = {
+        f"a/{split}/0/{model}": cell("a", split, model, value + split, coverage=0.95)
+        for split in range(2)
+        for model, value in (("skdgp", 0.5), ("peer", 0.25))
+    }
+    path = tmp_path / "uci.json"
+    path.write_text(json.dumps({"cells": found}))
+    command_line.main(["table", "--in", str(path)])
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    ours = next(line for line in lines if line.startswith("skdgp")).split()
+    peer = next(line for line in lines if line.startswith("peer")).split()
+    assert ours[:3] == ["skdgp", "2", "1.000"] and "95.0" in ours
+    assert peer[:6] == ["peer", "2", "0.750", "+0.25", "±", "0"]
+    rules = [line for line in lines if line.startswith("==")]
+    assert len(rules) == 6 and all(set(rule) <= {"=", " "} for rule in rules)
+    assert lines[-2].split() == ["peer", "2.00", "1"]
+
+
+def test_table_without_results(tmp_path):
+    with pytest.raises(SystemExit, match="There are no results"):
+        command_line.main(["table", "--in", str(tmp_path / "none.json")])
+
+
+def test_known_cells_are_not_computed_again(tmp_path):
+    path, asked = tmp_path / "results" / "x.json", []
+
+    def compute(name):
+        asked.append((name["split"], name["settings"]["n"]))
+        if name["split"] == 2:
+            raise ArithmeticError("cannot be done")
+        return {"rmse": 1.0}
+
+    def todo(n_splits, n=1):
+        return [
+            {"set": "a", "split": i, "seed": 0, "model": "m", "settings": {"n": n}}
+            for i in range(n_splits)
+        ]
+
+    assert cells.fill(path, todo(2), compute) == []
+    assert cells.fill(path, todo(3), compute) == ["a/2/0/m"]
+    assert asked == [(0, 1), (1, 1), (2, 1)]
+    cells.fill(path, todo(1, n=5), compute)  # other settings
+    assert asked[3:] == [(0, 5)]
+    found = cells.read(path)
+    assert set(found) == {"a/0/0/m", "a/1/0/m"} and found["a/0/0/m"]["settings"] == {"n": 5}
+    assert "torch" in found["a/1/0/m"]["versions"]
+    assert [file.name for file in path.parent.iterdir()] == ["x.json"]
+
+
+def test_repeated_rows_are_dropped_from_the_test_part(root):
+    split = data.uci_split(root, "wine_red", 0)
+    assert len(split.y_train) == 40 and split.n_held_out == 10
+    assert len(split.y_test) == len(split.X_test) == 9
+    assert len(data.uci_split(root, "boston", 0).y_test) == 10
+    assert data.uci_split(root, "boston", 1) is None
+
+
+def test_missing_data_and_packages_give_one_sentence(root, monkeypatch):
+    monkeypatch.delenv("SKDGP_DATA", raising=False)
+    with pytest.raises(SystemExit, match="SKDGP_DATA"):
+        data.folder()
+    with pytest.raises(SystemExit, match="There is no"):
+        data.uci_split(root, "energy", 0)
+    monkeypatch.setattr(models, "find_spec", lambda package: None)
+    with pytest.raises(SystemExit, match=r"\[bench\]"):
+        models.require(["skdgp", "catboost"])
+    models.require(["skdgp", "exact"])
+
+
+def test_who_is_asked():
+    assert models.suits("exact", "boston", 455)
+    assert not models.suits("exact", "wine_red", 1439)
+    assert not models.suits("exact", "power", 8611)
+    assert models.suits("svgp-500", "wine_red", 1439)
+
+
+def test_scores_of_mixtures():
+    rng = np.random.default_rng(0)
+    means, variances = rng.normal(size=(2, 4000)), np.full((2, 4000), 0.5)
+    which = rng.integers(2, size=4000)
+    y = means[which, np.arange(4000)] + np.sqrt(0.5) * rng.normal(size=4000)
+    found = scores.of_mixture(lambda X: (means, variances), None, y)
+    density = np.exp(-((y - means) ** 2)).mean(0) / np.sqrt(np.pi)
+    assert found["log_density"] == pytest.approx(np.log(density).mean())
+    assert found["coverage"] == pytest.approx(0.95, abs=0.015)
+    single = scores.of_mixture(lambda X: (means[:1], variances[:1]), None, means[0])
+    assert single["coverage"] == 1.0 and single["rmse"] == 0.0
+
+
+def test_scaling_of_constant_columns(root):
+    split = data.uci_split(root, "boston", 0)
+    scaled = Standardized(split.X_train, split.y_train)
+    np.testing.assert_allclose(scaled.X[:, 2], 0.0)
+    np.testing.assert_allclose(scaled.X[:, :2].std(0), 1.0)
+    mean, variance = scaled.moments(scaled.y, np.ones(40))
+    np.testing.assert_allclose(mean, split.y_train)
+    np.testing.assert_allclose(variance, split.y_train.var())
+    assert centers(scaled.X, 5, 0).shape == (5, 3)
+    assert centers(scaled.X, 500, 0).shape == (40, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", models.MODELS)
+def test_models_run(name, root):
+    package = models.MODELS[name].package
+    if package is not None and find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    split = data.uci_split(root, "boston", 0)
+    found = uci.evaluate(name, split, seed=0, max_iter=2)
+    assert all(math.isfinite(value) for value in found.values())
+    assert ("log_density" in found) == models.MODELS[name].distribution
+    assert (found["n_train"], found["n_test"], found["n_scored"]) == (40, 10, 10)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trials_are_kept_apart(root, tmp_path):
+    out = tmp_path / "out" / "uci.json"
+    options = ["--sets", "boston", "--splits", "0,1", "--models", "hgb", "--max-iter", "2"]
+    command_line.main(["uci", *options, "--data", str(root), "--out", str(out)])
+    assert not out.exists()
+    assert list(cells.read(out.with_suffix(".trial.json"))) == ["boston/0/0/hgb"]
+
+
+def test_when_a_curve_stays_above():
+    curve = [(1.0, 0.5), (2.0, 2.0), (3.0, 0.9), (4.0, 1.0), (5.0, 3.0)]
+    assert race.stays_above(curve, 1.0) == 4.0
+    assert race.stays_above(curve, 0.0) == 1.0
+    assert race.stays_above(curve, 4.0) is None
+
+
+def test_steps_take_turns():
+    shape = step.Shape(20, 3, (3,), 2, 5, 1)
+    medians = step.measure(step.contenders(shape, ["skdgp", "separate"]), 1)
+    assert len(medians) == 6 and min(medians.values()) > 0.0
+    row = step.report("tiny", "float32", medians)
+    assert len(row) == 10 and row[-1] == rst.NOTHING
