@@ -23,7 +23,9 @@ def as_scheme(inference):
         return inference
     if isinstance(inference, str):
         if inference not in SCHEMES:
-            raise ValueError(f"Unknown inference {inference!r}; the names are {sorted(SCHEMES)}.")
+            raise ValueError(
+                f"Unknown inference {inference!r}; the names are {sorted(SCHEMES)} and 'auto'."
+            )
         return SCHEMES[inference]()
     raise TypeError(
         f"inference must be a string or an object of skdgp.inference; got {inference!r}."
