@@ -10,7 +10,7 @@ from . import arguments, cells, data, rst
 
 #: arguments of the classifier for each set
 SETTINGS = {
-    "mnist": {"n_inducing": 200, "max_iter": 7000, "dtype": "float32"},
+    "mnist": {"n_inducing": 200, "max_iter": 5000, "dtype": "float32"},
     "eeg": {},
 }
 SPLITS = {"mnist": [0], "eeg": [0, 1, 2, 3, 4]}
