@@ -4,14 +4,28 @@ The functions take arrays, and smaller is better unless they say otherwise. The 
 estimator and rows, as ``cross_val_score(scoring=...)`` wants them, and greater is better always.
 """
 
-from inspect import signature
-
 import numpy as np
-from scipy.special import erf, ndtri
+from scipy.special import erf
 from scipy.stats import norm
 from sklearn.metrics import mean_pinball_loss
-from sklearn.pipeline import Pipeline
-from sklearn.utils import check_array, check_consistent_length, gen_batches
+from sklearn.utils import check_array, gen_batches
+
+from ._scoring import (
+    _average,
+    _check_coverage,
+    _check_not_negative,
+    _check_shape,
+    _columns,
+    _components,
+    _interval,
+    _normal,
+    _predict_interval,
+    _predict_quantiles,
+    _quantiles,
+    _same_shape,
+    _take_apart,
+    _weights,
+)
 
 __all__ = [
     "calibration_error",
@@ -553,134 +567,3 @@ def calibration_scorer(estimator, X, y, sample_weight=None):
     alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
     quantiles = _predict_quantiles(estimator, X, alpha)
     return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)
-
-
-def _take_apart(estimator, X):
-    """The estimator inside searches and pipelines, and X as it sees it."""
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, Pipeline):
-            if len(estimator) > 1:
-                X = estimator[:-1].transform(X)
-            estimator = estimator[-1]
-        else:
-            return estimator, X
-
-
-def _normal(estimator, X):
-    """Mean and standard deviation that a regressor predicts."""
-    predict = getattr(estimator, "predict", None)
-    if predict is None or "return_std" not in signature(predict).parameters:
-        raise TypeError(
-            f"{type(estimator).__name__} predicts no distribution of the target; the scorer needs a "
-            "regressor of skdgp, or one with predict(X, return_std=True)."
-        )
-    mean, std = predict(X, return_std=True)
-    return {"mean": mean, "std": std}
-
-
-def _predict_quantiles(estimator, X, alpha):
-    estimator, X = _take_apart(estimator, X)
-    if hasattr(estimator, "predict_quantiles"):
-        return estimator.predict_quantiles(X, alpha)
-    normal = _normal(estimator, X)
-    return normal["mean"][..., None] + normal["std"][..., None] * ndtri(np.asarray(alpha))
-
-
-def _predict_interval(estimator, X, coverage):
-    _check_coverage(coverage)
-    ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-    return np.moveaxis(_predict_quantiles(estimator, X, ends), -1, 0)
-
-
-# Checks
-
-
-def _columns(values, name):
-    """As floats of shape (n_samples, n_outputs)."""
-    values = check_array(values, ensure_2d=False, dtype=np.float64, input_name=name)
-    return values[:, None] if values.ndim == 1 else values
-
-
-def _components(values, name):
-    """As floats of shape (n_components, n_samples, n_outputs)."""
-    values = check_array(values, allow_nd=True, dtype=np.float64, input_name=name)
-    return values[:, :, None] if values.ndim == 2 else values
-
-
-def _same_shape(y_true, **others):
-    y_true = _columns(y_true, "y_true")
-    columns = [_columns(values, name) for name, values in others.items()]
-    check_consistent_length(y_true, *columns)
-    for name, values in zip(others, columns):
-        if values.shape != y_true.shape:
-            raise ValueError(
-                f"y_true and {name} have different number of output "
-                f"({y_true.shape[1]}!={values.shape[1]})"
-            )
-    return y_true, *columns
-
-
-def _interval(y_true, lower, upper):
-    y_true, lower, upper = _same_shape(y_true, lower=lower, upper=upper)
-    if (lower > upper).any():
-        raise ValueError("Some intervals end before they begin: lower is larger than upper.")
-    return y_true, lower, upper
-
-
-def _quantiles(y_true, y_quantiles, alpha):
-    y_true = _columns(y_true, "y_true")
-    alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-    if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
-        raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
-    y_quantiles = check_array(
-        y_quantiles, allow_nd=True, dtype=np.float64, input_name="y_quantiles"
-    )
-    if y_quantiles.ndim == 2:
-        y_quantiles = y_quantiles[:, None]
-    check_consistent_length(y_true, y_quantiles)
-    _check_shape("y_quantiles", y_quantiles, (*y_true.shape, len(alpha)))
-    return y_true, y_quantiles, alpha
-
-
-def _check_shape(name, values, shape):
-    if values.shape != shape:
-        raise ValueError(
-            f"{name} has shape {values.shape}, but shape {shape} was expected from the other arguments."
-        )
-
-
-def _check_not_negative(values, name):
-    if (values < 0.0).any():
-        raise ValueError(f"Negative values in data passed to {name}.")
-
-
-def _check_coverage(coverage):
-    if not 0.0 < coverage < 1.0:
-        raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
-
-
-def _weights(sample_weight, y):
-    """Weights of the rows, or None."""
-    if sample_weight is None:
-        return None
-    weights = check_array(
-        sample_weight,
-        ensure_2d=False,
-        dtype=np.float64,
-        ensure_non_negative=True,
-        input_name="sample_weight",
-    )
-    if weights.ndim != 1:
-        raise ValueError("Sample weights must be 1D array or scalar")
-    check_consistent_length(y, weights)
-    if not weights.any():
-        raise ValueError("Sample weights must contain at least one non-zero number.")
-    return weights
-
-
-def _average(values, sample_weight):
-    """Weighted mean over rows, mean over outputs."""
-    values = values.reshape(len(values), -1).mean(1)
-    return float(np.average(values, weights=_weights(sample_weight, values)))
