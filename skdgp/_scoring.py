@@ -8,13 +8,16 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 
 
-def _take_apart(estimator, X):
-    """The estimator inside searches and pipelines, and X as it sees it."""
+def take_apart(estimator, X=None):
+    """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
+
+    A pipeline passes on `predict` alone, a search not even its keywords.
+    """
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
         elif isinstance(estimator, Pipeline):
-            if len(estimator) > 1:
+            if X is not None and len(estimator) > 1:
                 X = estimator[:-1].transform(X)
             estimator = estimator[-1]
         else:
@@ -34,7 +37,7 @@ def _normal(estimator, X):
 
 
 def _predict_quantiles(estimator, X, alpha):
-    estimator, X = _take_apart(estimator, X)
+    estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "predict_quantiles"):
         return estimator.predict_quantiles(X, alpha)
     normal = _normal(estimator, X)
@@ -42,7 +45,7 @@ def _predict_quantiles(estimator, X, alpha):
 
 
 def _predict_interval(estimator, X, coverage):
-    _check_coverage(coverage)
+    check_coverage(coverage)
     ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
     return np.moveaxis(_predict_quantiles(estimator, X, ends), -1, 0)
 
@@ -84,9 +87,7 @@ def _interval(y_true, lower, upper):
 
 def _quantiles(y_true, y_quantiles, alpha):
     y_true = _columns(y_true, "y_true")
-    alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-    if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
-        raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
+    alpha = check_alpha(alpha)
     y_quantiles = check_array(
         y_quantiles, allow_nd=True, dtype=np.float64, input_name="y_quantiles"
     )
@@ -109,7 +110,15 @@ def _check_not_negative(values, name):
         raise ValueError(f"Negative values in data passed to {name}.")
 
 
-def _check_coverage(coverage):
+def check_alpha(alpha):
+    """Orders of quantiles as an array of shape (n_alpha,)."""
+    alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
+    if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
+        raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
+    return alpha
+
+
+def check_coverage(coverage):
     if not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
 

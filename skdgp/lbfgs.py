@@ -90,6 +90,7 @@ class LBFGS:
         """The inverse of :meth:`state`; tensors go where `like` is."""
         arrays = {name: torch.tensor(array).to(like.device) for name, array in arrays.items()}
         self.x, self.g = arrays.get("x"), arrays.get("g")
+        self.f, self.converged = 0.0, False
         if "numbers" in arrays:
             self.f, self.converged = float(arrays["numbers"][0]), bool(arrays["numbers"][1])
         # rows of a matrix may be aligned otherwise, and then sums round otherwise

@@ -12,7 +12,6 @@ from sklearn.utils import check_array, gen_batches
 
 from ._scoring import (
     _average,
-    _check_coverage,
     _check_not_negative,
     _check_shape,
     _columns,
@@ -23,8 +22,9 @@ from ._scoring import (
     _predict_quantiles,
     _quantiles,
     _same_shape,
-    _take_apart,
     _weights,
+    check_coverage,
+    take_apart,
 )
 
 __all__ = [
@@ -228,7 +228,7 @@ def interval_score(y_true, lower, upper, coverage, *, sample_weight=None):
     >>> interval_score([0.0, 1.5], lower=[-1.0, -1.0], upper=[1.0, 1.0], coverage=0.9)
     7.0...
     """
-    _check_coverage(coverage)
+    check_coverage(coverage)
     y_true, lower, upper = _interval(y_true, lower, upper)
     missed = np.maximum(lower - y_true, 0.0) + np.maximum(y_true - upper, 0.0)
     return _average(upper - lower + 2.0 / (1.0 - coverage) * missed, sample_weight)
@@ -414,7 +414,7 @@ def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
     >>> round(float(scores.mean()), 1)
     -5.4
     """
-    estimator, X = _take_apart(estimator, X)
+    estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "log_predictive_density"):
         log_density = estimator.log_predictive_density(X, y)
     else:
@@ -452,7 +452,7 @@ def crps_scorer(estimator, X, y, sample_weight=None):
     --------
     crps_gaussian_mixture : The score as a function of arrays.
     """
-    estimator, X = _take_apart(estimator, X)
+    estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "_crps"):
         return -_average(estimator._crps(X, y), sample_weight)
     return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)

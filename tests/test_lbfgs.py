@@ -86,3 +86,14 @@ def test_state_goes_on_to_the_bit():
     fresh = LBFGS()
     fresh.load(LBFGS().state(), torch.empty(0))
     assert fresh.x is None
+
+
+def test_going_back_to_before_the_start():
+    """An empty state forgets that the search had converged."""
+    search = run(started(), 200)
+    assert search.converged
+    search.load(LBFGS().state(), torch.empty(0, dtype=torch.float64))
+    search.start(torch.tensor([-1.2, 1.0], dtype=torch.float64), rosenbrock)
+    before = search.f
+    search.step(rosenbrock)
+    assert search.f < before

@@ -222,6 +222,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
+            for member in before.get("members_", ()):
+                member.release()  # its module may have been trained
             raise
 
     def _validate(self, X, y, sample_weight, reset):

@@ -120,6 +120,10 @@ class Member:
         """Take a model that is in the state of `arrays`, instead of building one."""
         self._model = next(model.parameters()).device, model
 
+    def release(self):
+        """Forget the module; the next one is made from `arrays`."""
+        self._model = None
+
     def model(self, device):
         """The fitted torch module on a device."""
         device = torch.device(device)

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
+from .._scoring import check_alpha, check_coverage
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian
 from ..inference import DSVI, VFE
 from .base import BaseDeepGP
@@ -273,9 +274,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         quantiles : ndarray of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
         """
         X = self._check_X(X)
-        alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-        if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
-            raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
+        alpha = check_alpha(alpha)
         q = self._predict_rows(X, "quantiles", alpha=alpha)
         q = q * self._y_scaler.scale[:, None] + self._y_scaler.center[:, None]
         return q[:, 0] if self._y_ndim == 1 else q
@@ -294,8 +293,7 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         interval : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
             Lower and upper ends.
         """
-        if not 0.0 < coverage < 1.0:
-            raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
+        check_coverage(coverage)
         return self.predict_quantiles(X, [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)])
 
     def log_predictive_density(self, X, y):

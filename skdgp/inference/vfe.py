@@ -173,8 +173,9 @@ class CollapsedGP(DeepSparseGP):
         if search.x is None:
             x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
             search.start(x, evaluate)
-        search.step(evaluate)
-        with torch.no_grad():
+        try:
+            search.step(evaluate)
+        finally:  # also after an interrupt no numbers stay that were only tried
             torch.nn.utils.vector_to_parameters(search.x, parameters)
         return search.f
 
@@ -205,6 +206,10 @@ class CollapsedGP(DeepSparseGP):
             root = root_of_inverse(add_diagonal(P, 1e3 * _rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
+
+    def divergence(self):
+        self._solve()
+        return super().divergence()
 
     def predictive(self, X, draws):
         self._solve()

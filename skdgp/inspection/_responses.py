@@ -6,25 +6,15 @@ from numbers import Integral
 import numpy as np
 from scipy.stats import norm
 from sklearn.base import is_regressor
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
+
+from .._scoring import take_apart
 
 
 def unwrap(estimator, X=None):
-    """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
-
-    A pipeline passes on `predict` alone, a search not even its keywords.
-    """
+    """As :func:`~skdgp._scoring.take_apart`, of a fitted estimator."""
     check_is_fitted(estimator)
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, Pipeline):
-            if X is not None and len(estimator) > 1:
-                X = estimator[:-1].transform(X)
-            estimator = estimator[-1]
-        else:
-            return estimator, X
+    return take_apart(estimator, X)
 
 
 def unwrap_deep_gp(estimator, X, caller):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from latents import latent_mixture
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, softmax
@@ -144,14 +145,6 @@ def test_logarithms_do_not_underflow(moons):
     model = make(likelihood="probit", max_iter=100).fit(X, y)
     far = model.predict_log_proba(X * [[1.0, 50.0]])
     assert np.isfinite(far).all()
-
-
-def latent_mixture(model, X):
-    X = torch.as_tensor(model._x_scaler.transform(X))
-    draws = torch.as_tensor(model.members_[0].draws)
-    mean, var = (part.numpy() for part in model.members_[0].model("cpu").predictive(X, draws))
-    assert np.ptp(mean, axis=0).max() > 0.05  # the draws differ
-    return mean, var
 
 
 def normal_nodes(n):

@@ -81,7 +81,7 @@ def test_quantiles_invert_the_mixed_cdf(model, data):
 def test_weights_count(model, data):
     X, y = data
     other = copy.deepcopy(model)
-    for member, weight in zip(other.members_, (2.0, 0.0 + 1e-300, 6.0)):
+    for member, weight in zip(other.members_, (2.0, 1e-300, 6.0)):
         member.weight = weight
     parts = [alone(model, i).log_predictive_density(X, y) for i in (0, 2)]
     expected = np.logaddexp(parts[0] + np.log(0.25), parts[1] + np.log(0.75))

@@ -163,6 +163,23 @@ def test_optimizer_goes_on_between_chunks(data):
     assert np.diff(model.loss_curve_).max() < 0.0
 
 
+def test_failed_chunk_leaves_no_trace(data, monkeypatch):
+    X, y = data
+    model = make(batch_size=20).partial_fit(X, y)
+    before, step, calls = model.predict(X), DeepSparseGP.step, iter(range(100))
+
+    def failing(self, *args, **kwargs):
+        if next(calls) == 3:
+            raise ZeroDivisionError
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(DeepSparseGP, "step", failing)
+    with pytest.raises(ZeroDivisionError):
+        model.partial_fit(X, y)
+    assert_array_equal(model.predict(X), before)
+    assert model.n_iter_ == 6
+
+
 def test_after_fit(data, batches):
     X, y = data
     model = make(max_iter=80).fit(X[:60], y[:60])

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from latents import latent_mixture
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import integrate, stats
 from scipy.special import logsumexp
@@ -246,15 +247,6 @@ def test_affine_change_of_the_inputs(data):
 
 
 # The mixture
-
-
-def latent_mixture(model, X):
-    """Latent moments for each draw, in the units of the standardized target."""
-    X = torch.as_tensor(model._x_scaler.transform(X))
-    draws = torch.as_tensor(model.members_[0].draws)
-    mean, var = (part.numpy() for part in model.members_[0].model("cpu").predictive(X, draws))
-    assert np.ptp(mean, axis=0).max() > 0.05  # the draws differ
-    return mean, var
 
 
 def mixture(model, X, y):

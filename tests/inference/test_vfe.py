@@ -14,7 +14,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI, VFE
-from skdgp.inference.base import Architecture
+from skdgp.inference.base import Architecture, Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -213,7 +213,7 @@ def test_loss_is_the_bound_per_row():
     assert (np.diff(model.loss_curve_) <= 0.0).all() and model.n_iter_ == 100
 
 
-def test_draws_and_chunks(tmp_path):
+def test_draws_and_rows():
     X, y = rows(50)
     model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
     mean, cov = model.predict(X[:5], return_cov=True, latent=True)
@@ -280,3 +280,30 @@ def test_kernels_and_noise_can_be_fixed():
     ).fit(X, y[:, 0])
     assert_allclose(model.kernels_[0].lengthscale, 0.7)
     assert_allclose(model.likelihood_.variance, 0.3)
+
+
+def test_interrupt_between_points():
+    """In the middle of a line search the numbers are on trial; those of the last step stay."""
+    X, y = rows(40)
+    model = make_model(X[:8])
+    batch = Batch(*tensors(X, y), 1.0, 40.0)
+    loss, objective = model.step(batch, None), model._objective
+
+    def interrupted(batch):
+        objective(batch)
+        raise KeyboardInterrupt
+
+    model._objective = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        model.step(batch, None)
+    with torch.no_grad():
+        assert_allclose(-float(model.bound(*tensors(X, y))[0]) / 40.0, loss)
+
+
+def test_divergence_is_that_of_the_present_posterior():
+    X, y = rows(40)
+    model = make_model(X[:8])
+    model.step(Batch(*tensors(X, y), 1.0, 40.0), None)
+    now = float(model.divergence())
+    model.state()  # which needs the posterior as well
+    assert float(model.divergence()) == now > 0.1
