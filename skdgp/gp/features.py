@@ -226,14 +226,26 @@ class FeatureLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
-    def moments(self, H, Omega=None):
+    def moments(self, H, Omega=None, weight_draw=None):
         """Mean and variance of the outputs, each of shape (..., P, n_outputs).
 
         The variance is that of the weights; rows are independent only given these (the local
         reparametrization of Kingma et al., 2015).
+
+        Parameters
+        ----------
+        H : tensor of shape (..., P, n_inputs)
+        Omega : tensor of shape (n_inputs, R) or (S, n_inputs, R), optional
+            From :meth:`frequencies`, if these are not fixed.
+        weight_draw : tensor of shape (n_weights, n_outputs), optional
+            Standard normal draws. With them the weights are drawn, and the variance is zero; for
+            full covariances.
         """
         Omega = self.frequencies(None, H) if Omega is None else Omega
         Phi, c2 = self.features(H, Omega)
+        if weight_draw is not None:
+            mean = c2.sqrt() * (Phi @ self.q.draw(weight_draw).to(H.dtype))
+            return mean + self.mean_function(H), torch.zeros_like(mean)
         if isinstance(self.q, DiagonalBlock):
             q_mean, q_var = self.q.moments(H.dtype)
             var = c2 * (Phi.square() @ q_var)

@@ -17,6 +17,7 @@ _FREQUENCIES = ("fixed", "variational", "resampled")
 _COVARIANCES = ("auto", "full", "diagonal")
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves
 _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
+_DILIGENT = 50  #: steps in which everything moves
 _MOST_FULL = 4, 1024  #: latents and weights of each, up to which "auto" is a full covariance
 
 
@@ -52,6 +53,9 @@ class RandomFeatures(Scheme):
     natural_step : float, default=0.1
         Size of the natural-gradient steps, approached over the first five. A step of size 1 is exact
         for Gaussian noise and full batches.
+    lazy : int, default=10
+        A full covariance moves in every so many steps, after the first 50; the mean moves in all of
+        them. The steps between cost as much as those of a network.
     n_draws : int, default=1
         Draws for each row and step in training.
     n_frozen : int, default=0
@@ -94,6 +98,7 @@ class RandomFeatures(Scheme):
         sampling="auto",
         covariance="auto",
         natural_step=0.1,
+        lazy=10,
         n_draws=1,
         n_frozen=0,
     ):
@@ -102,6 +107,7 @@ class RandomFeatures(Scheme):
         self.sampling = sampling
         self.covariance = covariance
         self.natural_step = natural_step
+        self.lazy = lazy
         self.n_draws = n_draws
         self.n_frozen = n_frozen
 
@@ -112,6 +118,7 @@ class RandomFeatures(Scheme):
         if self.n_features is not None:
             self.check("n_features", Integral, lambda n: n >= 1, "an int of at least 1, or None")
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
+        self.check("lazy", Integral, lambda n: n >= 1, "an int of at least 1")
         self.check("n_frozen", Integral, lambda n: n >= 0, "an int of at least 0")
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
         for name, known in (
@@ -135,7 +142,7 @@ class DeepRandomFeatures(GradientModel):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(natural_step=scheme.natural_step)
         self.n_draws, self.n_frozen = scheme.n_draws, scheme.n_frozen
-        self.sampling = scheme.sampling
+        self.sampling, self.lazy = scheme.sampling, scheme.lazy
         self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
         R = scheme.n_features or architecture.n_inducing
@@ -204,7 +211,7 @@ class DeepRandomFeatures(GradientModel):
     def divergence(self):
         return sum(block.kl() for block in self._all_blocks())
 
-    def propagate(self, X, eps, xi):
+    def propagate(self, X, eps, xi, weight_draw=None):
         """Moments of the last layer.
 
         Parameters
@@ -214,6 +221,8 @@ class DeepRandomFeatures(GradientModel):
             Standard normal draws for the hidden layers.
         xi : list of tensors of shape (S, n_inputs, R), or of None
             Standard normal draws for the frequencies of all layers.
+        weight_draw : tensor of shape (n_weights, n_latents), optional
+            Standard normal draws for the weights of the last layer, instead of its variance.
 
         Returns
         -------
@@ -226,7 +235,9 @@ class DeepRandomFeatures(GradientModel):
                 H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
                 if self.input_connected:
                     H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-            moments = layer.moments(H, layer.frequencies(xi[i], X))
+            last = layer is self.layers[-1]
+            Omega = layer.frequencies(xi[i], X)
+            moments = layer.moments(H, Omega, weight_draw if last else None)
         mean, var = (m if m.ndim == 3 else m[None] for m in moments)
         return mean, var.clamp_min(1e-12)
 
@@ -241,7 +252,10 @@ class DeepRandomFeatures(GradientModel):
             layer.draw_xi(self.n_draws, generator, batch.X) if layer.resampled else None
             for layer in self.layers
         ]
-        mean, var = self.propagate(batch.X, eps, xi)
+        weight_draw, q = None, self.layers[-1].q
+        if q.natural and self._n_steps >= _DILIGENT and self._n_steps % self.lazy:
+            weight_draw = normal(q.mean.shape, generator, q.mean)
+        mean, var = self.propagate(batch.X, eps, xi, weight_draw)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 
