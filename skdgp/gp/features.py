@@ -59,22 +59,52 @@ class _CosSin(torch.autograd.Function):
     @staticmethod
     def forward(ctx, A):
         R = A.shape[-1]
-        out = current_workspace().take((*A.shape[:-1], 2 * R), A)
+        out = A.new_empty((*A.shape[:-1], 2 * R))
         torch.cos(A, out=out[..., :R])
         torch.sin(A, out=out[..., R:])
-        ctx.out = out
+        ctx.save_for_backward(out)
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         R = g.shape[-1] // 2
-        cos, sin = ctx.out.split(R, -1)
+        cos, sin = ctx.saved_tensors[0].split(R, -1)
         return (g[..., R:] * cos).addcmul_(g[..., :R], sin, value=-1.0)
 
 
+class _LocalMoments(torch.autograd.Function):
+    """Means and variances of ``Phi w`` for independent weights: ``Phi m`` and ``Phi^2 v``."""
+
+    @staticmethod
+    def forward(ctx, Phi, mean, var):
+        squares = torch.mul(Phi, Phi, out=current_workspace().take(tuple(Phi.shape), Phi))
+        ctx.save_for_backward(Phi, mean, var)
+        ctx.squares, ctx.space = squares, current_workspace()
+        return Phi @ mean, squares @ var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        (Phi, mean, var), squares = ctx.saved_tensors, ctx.squares
+        d_var = squares.mT @ g_var
+        dPhi = g_mean @ mean.mT
+        dPhi.addcmul_(torch.matmul(g_var, var.mT, out=squares), Phi, value=2.0)
+        d_mean = Phi.mT @ g_mean
+        ctx.squares = ctx.space.give(squares)
+        return dPhi, _summed(d_mean), _summed(d_var)
+
+
+def _summed(G):
+    """Gradients of one matrix from those of several draws."""
+    return G.sum(0) if G.ndim == 3 else G
+
+
 class _QuadraticForms(torch.autograd.Function):
-    """``phi_p^T Q_d phi_p`` for all rows of Phi (P, M) and symmetric matrices Q (D, M, M): (P, D)."""
+    """``phi_p^T Q_d phi_p`` for all rows of Phi (P, M) and symmetric matrices Q (D, M, M): (P, D).
+
+    The gradient of `Q` becomes a precision, and is summed in float64 whatever the dtype of Phi.
+    """
 
     @staticmethod
     def forward(ctx, Phi, Q):
@@ -89,10 +119,11 @@ class _QuadraticForms(torch.autograd.Function):
     def backward(ctx, g):
         (Phi,), PhiQ = ctx.saved_tensors, ctx.PhiQ
         g = g.T[..., None]  # D, P, 1
-        dQ = Phi.mT @ (g * Phi)
+        wide = Phi.double()
+        dQ = wide.mT @ (g.double() * wide)
         dPhi = PhiQ.mul_(g).sum(0).mul_(2.0)
         ctx.PhiQ = None
-        return dPhi, dQ.double()
+        return dPhi, dQ
 
 
 class FeatureLayer(nn.Module):
@@ -248,15 +279,14 @@ class FeatureLayer(nn.Module):
             return mean + self.mean_function(H), torch.zeros_like(mean)
         if isinstance(self.q, DiagonalBlock):
             q_mean, q_var = self.q.moments(H.dtype)
-            var = c2 * (Phi.square() @ q_var)
+            mean, var = _LocalMoments.apply(Phi, q_mean, q_var)
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])
             forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], -1)
             prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
-            var = c2 * (prior + forms)
-        mean = c2.sqrt() * (Phi @ q_mean.to(H.dtype))
-        return mean + self.mean_function(H), var
+            mean, var = Phi @ q_mean.to(H.dtype), prior + forms
+        return c2.sqrt() * mean + self.mean_function(H), c2 * var
 
     def function(self, n_functions, n_features, generator):
         """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
