@@ -219,8 +219,8 @@ class FeatureLayer(nn.Module):
                 self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
                 self.q_omega.rho.fill_(2.0 * math.log(spread))
 
-    def frequencies(self, xi, like):
-        r"""The matrix :math:`\Omega`, (n_inputs, R) or (S, n_inputs, R).
+    def basis(self, xi, like):
+        r"""The feature map for some frequencies.
 
         Parameters
         ----------
@@ -228,36 +228,30 @@ class FeatureLayer(nn.Module):
             Standard normal draws, for resampled frequencies.
         like : tensor
             Gives the dtype.
+
+        Returns
+        -------
+        phi : callable
+            Maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights),
+            and the square of this factor.
         """
-        z = _like(self.z, like)
+        kernel, z = self.kernel(), _like(self.z, like)
         if self.q_omega is not None:
             mean, var = self.q_omega.moments(like.dtype)
             z = mean + var.sqrt() * (xi if self.resampled else z)
         if self.mix is not None:
             z = z * _like(self.mix, like)
-        kernel = self.kernel()
-        scale = 1.0 / _like(kernel.lengthscale, like).expand(self.n_inputs)
-        if not self.trigonometric:
-            scale = torch.cat([scale, _like(kernel.bias, like)[None]])
-        return scale[:, None] * z
-
-    def features(self, H, Omega):
-        """Features without their common factor, and the square of this factor.
-
-        Parameters
-        ----------
-        H : tensor of shape (..., P, n_inputs)
-        Omega : tensor of shape (n_inputs, R) or (S, n_inputs, R)
-        """
-        c2 = _like(self.kernel().variance, H) / Omega.shape[-1]
+        c2 = _like(kernel.variance, like) / z.shape[-1]
+        Omega = z[..., : self.n_inputs, :] / _like(kernel.lengthscale, like)[..., None]
         if self.trigonometric:
-            return _CosSin.apply(H @ Omega), c2
-        return (H @ Omega[..., :-1, :] + Omega[..., -1:, :]).clamp_min(0.0), 2.0 * c2
+            return lambda H: (_CosSin.apply(H @ Omega), c2)
+        shift = _like(kernel.bias, like) * z[..., self.n_inputs :, :]
+        return lambda H: ((H @ Omega + shift).clamp_min(0.0), 2.0 * c2)
 
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
-    def moments(self, H, Omega=None, weight_draw=None):
+    def moments(self, H, xi=None, weight_draw=None):
         """Mean and variance of the outputs, each of shape (..., P, n_outputs).
 
         The variance is that of the weights; rows are independent only given these (the local
@@ -266,14 +260,13 @@ class FeatureLayer(nn.Module):
         Parameters
         ----------
         H : tensor of shape (..., P, n_inputs)
-        Omega : tensor of shape (n_inputs, R) or (S, n_inputs, R), optional
-            From :meth:`frequencies`, if these are not fixed.
+        xi : tensor of shape (S, n_inputs, R), optional
+            Standard normal draws, for resampled frequencies.
         weight_draw : tensor of shape (n_weights, n_outputs), optional
             Standard normal draws. With them the weights are drawn, and the variance is zero; for
             full covariances.
         """
-        Omega = self.frequencies(None, H) if Omega is None else Omega
-        Phi, c2 = self.features(H, Omega)
+        Phi, c2 = self.basis(xi, H)(H)
         if weight_draw is not None:
             mean = c2.sqrt() * (Phi @ self.q.draw(weight_draw).to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
@@ -304,15 +297,15 @@ class FeatureLayer(nn.Module):
             Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs).
         """
         xi = self.draw_xi(n_functions, generator) if self.resampled else None
-        Omega = self.frequencies(xi, self.z)
+        phi = self.basis(xi, self.z)
         w = self.q.sample(n_functions, generator)
 
         def f(H):
-            Phi, c2 = self.features(H, Omega)
+            Phi, c2 = phi(H)
             return c2.sqrt() * (Phi @ w) + self.mean_function(H)
 
         return f
 
     def draw_xi(self, n, generator, like=None):
-        """Draws for :meth:`frequencies`."""
+        """Draws for :meth:`basis`."""
         return normal((n, *self.z.shape), generator, self.z if like is None else like)

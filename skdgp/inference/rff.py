@@ -228,16 +228,15 @@ class DeepRandomFeatures(GradientModel):
         -------
         mean, var : tensors of shape (S, n, n_latents); S is 1 if nothing is drawn
         """
-        H = X
+        H, moments = X, None
         for i, layer in enumerate(self.layers):
-            if i:
+            if moments is not None:
                 mean, var = moments
                 H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
                 if self.input_connected:
                     H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
             last = layer is self.layers[-1]
-            Omega = layer.frequencies(xi[i], X)
-            moments = layer.moments(H, Omega, weight_draw if last else None)
+            moments = layer.moments(H, xi[i], weight_draw if last else None)
         mean, var = (m if m.ndim == 3 else m[None] for m in moments)
         return mean, var.clamp_min(1e-12)
 

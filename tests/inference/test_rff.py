@@ -97,8 +97,7 @@ def test_one_layer_is_bayesian_linear_regression(make_batch):
     layer, X_new = model.layers[0], data(5, seed=1)[0]
     with torch.no_grad():
         Phi, Phi_new = (
-            c2.sqrt() * Phi
-            for Phi, c2 in (layer.features(x, layer.frequencies(None, x)) for x in (X, X_new))
+            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
         )
     C = Phi @ Phi.T + NOISE * torch.eye(len(X)).double()
     evidence = MultivariateNormal(torch.zeros(len(X)).double(), C).log_prob(y[:, 0])
@@ -121,8 +120,7 @@ def test_many_features_are_the_exact_gp():
     layer = make(n_features=2**14, covariance="diagonal").layers[0]
     with torch.no_grad():
         Phi, Phi_new = (
-            c2.sqrt() * Phi
-            for Phi, c2 in (layer.features(x, layer.frequencies(None, x)) for x in (X, X_new))
+            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
         )
     kernel = ConstantKernel(1.0) * RBF(math.sqrt(2))
     exact = GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(X, y)
@@ -459,7 +457,9 @@ def test_the_covariance_is_lazy(make_batch):
     model = make((2,), lazy=4)
     moved = []
     for _ in range(60):
-        root, mean = (p.detach().clone() for p in (model.layers[-1].q.root, model.layers[-1].q.mean))
+        root, mean = (
+            p.detach().clone() for p in (model.layers[-1].q.root, model.layers[-1].q.mean)
+        )
         model.step(batch, generator)
         q = model.layers[-1].q
         moved.append(not torch.equal(q.root, root))

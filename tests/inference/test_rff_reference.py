@@ -66,7 +66,7 @@ def test_features(case):
     layer = FeatureLayer(kernel, *np.shape(given["log_ell"]), 1, np.shape(given["z"])[1])
     place(layer, given)
     X = tensor(given["X"])
-    Phi, c2 = layer.features(X, layer.frequencies(None, X))
+    Phi, c2 = layer.basis(None, X)(X)
     close(c2.sqrt() * Phi, case["expected"]["Phi"])
     close(c2 * Phi @ Phi.T, case["expected"]["Gram"])
 
@@ -81,14 +81,14 @@ def test_many_features_are_the_kernel(case):
     grams = []
     for seed in range(4):
         layer.start(np.random.RandomState(seed), "independent", 1.0)
-        Phi, c2 = layer.features(X, layer.frequencies(None, X))
+        Phi, c2 = layer.basis(None, X)(X)
         grams.append((c2 * Phi @ Phi.T).numpy())
     # the error of one of these numbers is below 1 / sqrt(n) times a diagonal one, or twice that of
     # rectified units; averaged over four seeds, this is four standard errors or more
     size = np.abs(case["expected"]["K"]).max()
     np.testing.assert_allclose(np.mean(grams, 0), case["expected"]["K"], atol=6 * size / n**0.5)
     layer.start(np.random.RandomState(0), "auto", 1.0)
-    Phi, c2 = layer.features(X, layer.frequencies(None, X))
+    Phi, c2 = layer.basis(None, X)(X)
     np.testing.assert_allclose(c2 * Phi @ Phi.T, case["expected"]["K"], atol=3e-3 * size)
 
 
@@ -124,12 +124,11 @@ def forward(model, given):
             xi = tensor(q["zs"])
             if not layer.trigonometric:
                 xi = torch.cat([xi, torch.zeros_like(xi[:, :1])], 1)
-        Omega = layer.frequencies(xi, X)
         if given["local"]:
-            mean, var = layer.moments(H, Omega)
+            mean, var = layer.moments(H, xi)
             H = mean + var.sqrt() * tensor(q["eps"])
         else:
-            Phi, c2 = layer.features(H, Omega)
+            Phi, c2 = layer.basis(xi, X)(H)
             H = c2.sqrt() * Phi @ (layer.q.mean + (0.5 * layer.q.rho).exp() * tensor(q["eps"]))
     return H
 
@@ -202,7 +201,7 @@ def one_layer(Phi, noise, covariance):
     kernel = ArcCosine().bind(M)
     shape = Architecture(M, (), 1, M, [kernel], False, False)
     model = RandomFeatures(covariance=covariance).build(shape, Gaussian(np.array([noise])))
-    model.layers[0].features = lambda H, Omega: (H, tensor(1.0))
+    model.layers[0].basis = lambda xi, like: lambda H: (H, tensor(1.0))
     return model
 
 
