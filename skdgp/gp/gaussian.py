@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from ..linalg import root_of_inverse
+from ..random import normal
 
 
 class GaussianBlock(nn.Module):
@@ -67,6 +68,12 @@ class GaussianBlock(nn.Module):
         return 0.5 * (self.mean.square().sum() - self.mean.numel()) + self.n_sharing * (
             0.5 * squares - log_det
         )
+
+    def draw(self, n, generator):
+        """`n` draws of the variables, shape (n, M, D)."""
+        M, D = self.mean.shape
+        xi = normal((n, D, M, 1), generator, self.mean)
+        return self.mean + (self.root.double() @ xi)[..., 0].mT
 
     def collected_gradients(self, scale=1.0):
         """What the leaves have collected, times `scale`, in float64."""

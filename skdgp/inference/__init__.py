@@ -2,11 +2,12 @@
 
 from .base import Scheme
 from .dsvi import DSVI
+from .structured import StructuredVI
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "vfe": VFE}
+SCHEMES = {"dsvi": DSVI, "structured": StructuredVI, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "StructuredVI", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -105,14 +105,16 @@ class DeepSparseGP(GradientModel):
         self.n_draws = scheme.n_draws
         self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
+        self.layers = nn.ModuleList(self._layers(architecture, scheme))
+
+    def _layers(self, architecture, scheme):
         outputs = (*architecture.widths, architecture.n_latents)
-        self.layers = nn.ModuleList()
         for i, n_inputs in enumerate(architecture.layer_inputs()):
             last = i == len(outputs) - 1
             natural = scheme.natural_gradient == "all" or (
                 scheme.natural_gradient == "last" and last
             )
-            layer = SparseLayer(
+            yield SparseLayer(
                 architecture.kernels[i],
                 n_inputs,
                 outputs[i],
@@ -123,7 +125,6 @@ class DeepSparseGP(GradientModel):
                 natural=natural,
                 shared=scheme.shared_covariance and not last and not natural,
             )
-            self.layers.append(layer)
 
     def blocks(self):
         return [layer.q for layer in self.layers]
@@ -177,7 +178,7 @@ class DeepSparseGP(GradientModel):
 
     def functions(self, n, generator, n_features):
         with torch.no_grad():
-            layers = [layer.function(n, n_features, generator) for layer in self.layers]
+            layers = self._layer_functions(n, generator, n_features)
 
         def f(X, noise=None):
             with torch.no_grad():
@@ -190,3 +191,6 @@ class DeepSparseGP(GradientModel):
                 return H
 
         return f
+
+    def _layer_functions(self, n, generator, n_features):
+        return [layer.function(n, n_features, generator) for layer in self.layers]
