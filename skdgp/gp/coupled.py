@@ -44,6 +44,8 @@ class Pattern:
         self.first = np.concatenate([[0], np.cumsum(self.widths)]).astype(int)  # GP of each layer
         self.n_hidden = int(self.first[-1])
         self.arrow = coupling != "mean-field" and self.n_hidden > 0
+        #: whether outputs covary given the hidden units that a row has met
+        self.shares = self.arrow and n_outputs > 1
         layers = range(len(self.widths))
         if coupling == "mean-field":
             parts = [[(layer, np.arange(self.widths[layer])[:, None])] for layer in layers]
@@ -108,6 +110,13 @@ class Pattern:
                 places[b, a] = places[a, b]
                 return units.T, places
         raise LookupError((layer, c))
+
+    def shared_forms(self):
+        """Where to find what pairs of outputs share, (K, K), behind what each has by itself."""
+        places = np.zeros((self.n_outputs, self.n_outputs), dtype=int)
+        a, b = np.tril_indices(self.n_outputs)
+        places[a, b] = places[b, a] = np.arange(len(a))
+        return places
 
     def order(self, layer):
         """How to sort the units of a layer that come chain by chain."""
@@ -175,9 +184,9 @@ class CoupledGaussian(nn.Module):
         final = self.patterns[coupling]
         T = final.n_hidden + n_outputs
         rows, columns = final.blocks()
-        self._slot = np.full((T, T), -1)
-        self._slot[np.arange(T), np.arange(T)] = np.arange(T)
-        self._slot[rows, columns] = T + np.arange(len(rows))
+        self.slots = np.full((T, T), -1)
+        self.slots[np.arange(T), np.arange(T)] = np.arange(T)
+        self.slots[rows, columns] = T + np.arange(len(rows))
         root = torch.zeros(T + len(rows), n_inducing, n_inducing, dtype=torch.float64)
         root[:T] = torch.eye(n_inducing, dtype=torch.float64)
         root[: final.n_hidden] *= scale
@@ -186,11 +195,19 @@ class CoupledGaussian(nn.Module):
         self.root = nn.Parameter(root, not natural)
 
     def activate(self, coupling):
-        """Train within a simpler pattern from now on; what lies outside of it is not touched."""
-        if coupling not in self.patterns:
-            final = self.patterns[self.coupling]
-            self.patterns[coupling] = Pattern(final.widths, final.n_outputs, coupling)
-        self.active = coupling
+        """Train within a pattern from now on, or within a richer one if other blocks are in use."""
+        final, T = self.patterns[self.coupling], len(self.mean)
+        for richer in COUPLINGS[COUPLINGS.index(coupling) :]:
+            if richer not in self.patterns:
+                self.patterns[richer] = Pattern(final.widths, final.n_outputs, richer)
+            self.active = richer
+            if richer == self.coupling:
+                return
+            outside = np.ones(len(self.root), dtype=bool)
+            outside[:T] = False
+            outside[self.slots[tuple(self.patterns[richer].blocks())]] = False
+            if not self.root[outside].any():
+                return
 
     # Blocks and matrices
 
@@ -202,14 +219,14 @@ class CoupledGaussian(nn.Module):
         for chain in pattern.chains:
             w, n = chain.gps.shape
             a, b = np.tril_indices(n)
-            slots = self._slot[chain.gps[:, a], chain.gps[:, b]]
+            slots = self.slots[chain.gps[:, a], chain.gps[:, b]]
             root = blocks.new_zeros(w, n, M, n, M)
             root.permute(0, 1, 3, 2, 4)[:, a, b] = blocks[slots]
             roots.append(root.view(w, n * M, n * M))
             if pattern.arrow:
-                arrow = blocks[self._slot[outputs[:, None, None], chain.gps]]  # K, w, n, M, M
+                arrow = blocks[self.slots[outputs[:, None, None], chain.gps]]  # K, w, n, M, M
                 arrows.append(arrow.transpose(2, 3).reshape(len(outputs), w, M, n * M))
-        return Factor(roots, arrows, blocks[self._slot[outputs, outputs]])
+        return Factor(roots, arrows, blocks[self.slots[outputs, outputs]])
 
     def _scatter(self, factor, pattern, into):
         """Write the blocks of a factor into `into`; the inverse of :meth:`_gather`."""
@@ -218,13 +235,13 @@ class CoupledGaussian(nn.Module):
         for c, chain in enumerate(pattern.chains):
             w, n = chain.gps.shape
             a, b = np.tril_indices(n)
-            slots = self._slot[chain.gps[:, a], chain.gps[:, b]]
+            slots = self.slots[chain.gps[:, a], chain.gps[:, b]]
             root = factor.roots[c].view(w, n, M, n, M).permute(0, 1, 3, 2, 4)
-            into[slots] = root[:, a, b]
+            into[slots] = root[:, a, b].to(into.dtype)
             if pattern.arrow:
                 arrow = factor.arrows[c].view(len(outputs), w, M, n, M).transpose(2, 3)
-                into[self._slot[outputs[:, None, None], chain.gps]] = arrow
-        into[self._slot[outputs, outputs]] = factor.outputs
+                into[self.slots[outputs[:, None, None], chain.gps]] = arrow.to(into.dtype)
+        into[self.slots[outputs, outputs]] = factor.outputs.to(into.dtype)
         into[: len(self.mean)].tril_()
         return into
 
@@ -245,7 +262,7 @@ class CoupledGaussian(nn.Module):
         grad = torch.is_grad_enabled()
         pattern = self.patterns[self.active]
         with torch.no_grad():
-            factor = self._gather(self.root, pattern)
+            factor = self._gather(self.root if self.natural else self.root.to(dtype), pattern)
             moments = _moments(factor, pattern, self.mean, dtype)
         if grad:
             for leaf in moments.leaves():
@@ -412,8 +429,8 @@ class CoupledGaussian(nn.Module):
         """`C` as one matrix of shape (T M, T M)."""
         T, M = self.mean.shape
         C = self.root.new_zeros(T, M, T, M)
-        rows, columns = np.nonzero(self._slot >= 0)
-        C.permute(0, 2, 1, 3)[rows, columns] = self.root[self._slot[rows, columns]]
+        rows, columns = np.nonzero(self.slots >= 0)
+        C.permute(0, 2, 1, 3)[rows, columns] = self.root[self.slots[rows, columns]]
         return C.reshape(T * M, T * M)
 
 
@@ -421,7 +438,9 @@ class Moments(NamedTuple):
     """Means, and those blocks of the covariance that rows meet."""
 
     means: list  #: (M, D) for each layer
-    squares: list  #: (q, M, M) for each layer: its units, less the identity, then pairs of units
+    #: (q, M, M) for each layer: its units, less the identity, then pairs of units; for several
+    #: outputs with an arrow what each has by itself, then all that pairs share through hidden units
+    squares: list
     crosses: dict  #: (u_j, u_i, w, M, M) by layer, chain and earlier layer
 
     def leaves(self):
@@ -436,7 +455,7 @@ def _moments(factor, pattern, mean, dtype):
     covariances = [_lower_products(root, M) for root in factor.roots]  # (w, n, n, M, M) views
     squares, crosses = [], {}
     for layer in range(len(pattern.widths)):
-        parts, diagonal = [], mean.new_empty(pattern.widths[layer], M, M)
+        parts, diagonal = [], factor.outputs.new_empty(pattern.widths[layer], M, M)
         for c, units, at, pairs, _ in pattern.within(layer):
             S = covariances[c]
             p = np.arange(at.start, at.stop)
@@ -451,14 +470,20 @@ def _moments(factor, pattern, mean, dtype):
                 )
         squares.append(_less_identity(diagonal, parts, dtype))
     last, outputs = len(pattern.widths), factor.outputs @ factor.outputs.mT
+    a, b = np.tril_indices(pattern.n_outputs)
+    shared = torch.zeros_like(outputs[a])
     for c, arrow in enumerate(factor.arrows):
         K, w, _, nM = arrow.shape
-        outputs = outputs + (arrow @ arrow.mT).sum(1)
+        shared += (arrow[a] @ arrow[b].mT).sum(1)
         S = (arrow @ factor.roots[c].mT).view(K, w, M, nM // M, M).permute(3, 0, 1, 2, 4)
         for earlier in pattern.chains[c].layers:
             block = S[pattern.places(c, earlier)]  # u_j, K, w, M, M
             crosses[last, c, earlier] = block.to(dtype, copy=True).contiguous()
-    squares.append(_less_identity(outputs, [], dtype))
+    if pattern.shares:
+        squares.append(_less_identity(outputs, [0.5 * (shared + shared.mT)], dtype))
+    else:
+        outputs = outputs + shared if pattern.arrow else outputs
+        squares.append(_less_identity(outputs, [], dtype))
     return Moments(means, squares, crosses)
 
 
@@ -528,8 +553,14 @@ def _pull_back(leaves, factor, pattern):
             pairs = g[which].view(*np.broadcast_shapes(w.shape, a.shape), M, M)
             views[c][w, a, b] = pairs
             views[c][w, b, a] = pairs.mT
-    last = len(pattern.widths)
-    G_outputs = 2.0 * leaves.squares[-1].grad.to(dtype)  # K, M, M
+    last, K, g = len(pattern.widths), pattern.n_outputs, leaves.squares[-1].grad.to(dtype)
+    G_outputs, G_shared = 2.0 * g[:K], g.new_zeros(K, K, M, M)
+    if pattern.shares:
+        a, b = np.tril_indices(K)
+        G_shared[a, b] += g[K:]
+        G_shared[b, a] += g[K:].mT
+    else:
+        G_shared[range(K), range(K)] = G_outputs
     G_arrows = [torch.zeros_like(arrow) for arrow in factor.arrows]
     for (layer, c, earlier), cross in leaves.crosses.items():
         g, before = cross.grad.to(dtype), pattern.places(c, earlier)
@@ -547,7 +578,8 @@ def _pull_back(leaves, factor, pattern):
             d[:, k:, k : k + M] = h[:, k:, k:] @ root[:, k:, k : k + M]
         if pattern.arrow:
             d += (G_arrows[c].mT @ factor.arrows[c]).sum(0)
-            arrows.append(G_arrows[c] @ root + G_outputs[:, None] @ factor.arrows[c])
+            shared = torch.einsum("abmn,bwnk->awmk", G_shared, factor.arrows[c])
+            arrows.append(G_arrows[c] @ root + shared)
         roots.append(d)
     return Factor(roots, arrows, G_outputs @ factor.outputs)
 

@@ -157,22 +157,26 @@ class DeepSparseGP(GradientModel):
         mean, var = layer.moments(H.reshape(-1, H.shape[-1]))
         return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
 
+    def _draw_widths(self):
+        """Dimensions of the draws that propagation needs, layer by layer."""
+        return [layer.n_outputs for layer in self.layers[:-1]]
+
     def expected_log_likelihood(self, batch, generator):
         eps = [
-            normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
-            for layer in self.layers[:-1]
+            normal((self.n_draws, len(batch.X), width), generator, batch.X)
+            for width in self._draw_widths()
         ]
         mean, var = self.propagate(batch.X, eps)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 
     def draws(self, n, seed):
-        widths = [layer.n_outputs for layer in self.layers[:-1]]
+        widths = self._draw_widths()
         return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
 
     def predictive(self, X, draws):
         with torch.no_grad():
-            widths = [layer.n_outputs for layer in self.layers[:-1]]
+            widths = self._draw_widths()
             eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
             return self.propagate(X, eps)
 

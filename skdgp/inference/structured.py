@@ -38,10 +38,10 @@ class StructuredVI(Scheme):
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
-    inner_scale : float, default=0.1
+    inner_scale : float, default=0.5
         Start of the posterior standard deviations of hidden layers, relative to the prior's. With
         very small ones the gradient of the coupling all but vanishes.
-    natural_gradient : bool, default=False
+    natural_gradient : bool, default=True
         Whether the posterior takes natural-gradient steps, in the group of factors of the pattern,
         instead of Adam's.
     natural_step : float, default=0.1
@@ -70,8 +70,8 @@ class StructuredVI(Scheme):
         n_draws=1,
         n_warmup=50,
         inner_noise=1e-5,
-        inner_scale=0.1,
-        natural_gradient=False,
+        inner_scale=0.5,
+        natural_gradient=True,
         natural_step=0.1,
     ):
         self.coupling = coupling
@@ -161,7 +161,9 @@ class StructuredGP(DeepSparseGP):
         ----------
         X : tensor of shape (n, n_features)
         eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
+            Standard normal draws for the hidden layers and, if there are several outputs that are
+            coupled to these, for what outputs share beyond them. They are independent given all
+            draws.
 
         Returns
         -------
@@ -191,10 +193,16 @@ class StructuredGP(DeepSparseGP):
                 for c in tied
             }
             if i == last:
-                var = forms + own
-                for c in tied:
-                    shift, explained = past[c].tell(crosses[c])  # K, w, S, n
-                    mean, var = mean + shift.sum(1), var - explained.sum(1)
+                K, told = layer.n_outputs, [past[c].tell(crosses[c]) for c in tied]
+                mean = mean + sum(shift for shift, _ in told)
+                var = forms[:K] + own
+                if pattern.shares:
+                    E = forms[K:][pattern.shared_forms()]
+                    E = E - sum((Y[:, :, None] * Y[:, None]).sum(0) for _, Y in told)
+                    R = small_cholesky(E, _rounding(E))  # K, K, S, n
+                    mean = mean + (R * eps[i].permute(2, 0, 1)).sum(1)
+                else:
+                    var = var - sum(Y.square().sum(0) for _, Y in told)
                 mean, var = torch.broadcast_tensors(mean, var.clamp_min(_FLOOR))
                 return mean.permute(1, 2, 0), var.permute(1, 2, 0)
             e, floor = eps[i].permute(2, 0, 1), _floor(layer)
@@ -204,6 +212,11 @@ class StructuredGP(DeepSparseGP):
                 f = past[c].draw(mean[units], forms[places], own, crosses[c], e[units], floor)
                 parts.append(f.flatten(0, 1))  # u w, S, n
             H = torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
+
+    def _draw_widths(self):
+        """Dimensions of the draws for each layer."""
+        shares = self.q.patterns[self.q.coupling].shares
+        return [layer.n_outputs for layer in (self.layers if shares else self.layers[:-1])]
 
     def _solved(self, dtype):
         """What rows need of the posterior, and the inverse factors of the kernel matrices.
@@ -259,15 +272,17 @@ class _Past:
     factor = eps = None
 
     def tell(self, crosses):
-        """What the past says of later units, from their covariances (p, u, w, S, n) with it.
+        """What the past says of outputs, from their covariances (p, K, w, S, n) with it.
 
         Returns
         -------
-        shift, explained : tensors of shape (u, w, S, n)
-            To be added to the means, and taken from the variances.
+        shift : tensor of shape (K, S, n)
+            To be added to the means.
+        Y : tensor of shape (p w, K, S, n)
+            Their squares are to be taken from the covariance.
         """
         Y = substitute(self.factor, torch.cat(crosses))
-        return (Y * self.eps[:, None]).sum(0), Y.square().sum(0)
+        return (Y * self.eps[:, None]).sum((0, 2)), Y.transpose(1, 2).flatten(0, 1)
 
     def draw(self, mean, E, own, crosses, eps, floor):
         """Draws of units given the past, of which they become a part.
@@ -304,6 +319,11 @@ class _Past:
         self.factor = torch.cat([above, torch.cat([Y.transpose(0, 1), R], 1)])
         self.eps = torch.cat([self.eps, eps])
         return f
+
+
+def _rounding(E):
+    """A variance that rounding can bring about."""
+    return torch.tensor(max(1e-10, 10.0 * torch.finfo(E.dtype).eps), device=E.device)
 
 
 def _floor(layer):
