@@ -129,6 +129,10 @@ class SparseLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
+    def inducing_root(self):
+        """The factor `L` of ``u = m(Z) + L v``, which maps whitened variables to inducing outputs."""
+        return cholesky(self.kernel()(self.Z, self.Z), self.jitter)
+
     def moments(self, H):
         """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
 
@@ -157,7 +161,7 @@ class SparseLayer(nn.Module):
         """What predictions need and inputs do not change; kept in evaluation mode."""
         if self._kept is not None:
             return self._kept
-        L_inv = inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
+        L_inv = inverse_triangular(self.inducing_root())
         solved = L_inv, *self.q.moments()
         if not self.training:
             self._kept = solved

@@ -9,7 +9,7 @@ import torch
 from ..gp.coupled import COUPLINGS, CoupledGaussian, Marginal
 from ..gp.layer import SparseLayer
 from ..gp.products import bilinear, quadratic, small_cholesky, substitute, whiten
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import inverse_triangular
 from .base import Scheme
 from .dsvi import DeepSparseGP
 
@@ -228,10 +228,7 @@ class StructuredGP(DeepSparseGP):
             return self.q.moments(dtype), [None] * len(self.layers)
         if self._kept is not None:
             return self._kept
-        L_inv = [
-            inverse_triangular(cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)).to(dtype)
-            for layer in self.layers
-        ]
+        L_inv = [inverse_triangular(layer.inducing_root()).to(dtype) for layer in self.layers]
         solved = self.q.moments(dtype), L_inv
         if not self.training:
             self._kept = solved

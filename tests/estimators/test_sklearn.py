@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI
+from skdgp.inference import DSVI, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 
@@ -40,7 +40,12 @@ ESTIMATORS = [
     DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", **FEW),
     DeepGPRegressor(kernel=Matern(nu=2.5), inference=DSVI(natural_gradient="all"), **FEW),
     DeepGPRegressor(dtype="float32", batch_size=8, init="random", **FEW),
+    DeepGPRegressor(n_layers=3, inference=StructuredVI(n_warmup=5), **FEW),
+    DeepGPRegressor(
+        inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
+    ),
     DeepGPClassifier(**FEW),
+    DeepGPClassifier(inference=StructuredVI(n_warmup=5), **FEW),
     DeepGPClassifier(likelihood="probit", **FEW),
     DeepGPClassifier(likelihood="logit", **FEW),
     DeepGPClassifier(likelihood="softmax", **FEW),

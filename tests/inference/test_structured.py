@@ -140,7 +140,7 @@ def test_the_optimizer_gets_the_gradient_of_the_bound(
 @pytest.mark.parametrize("natural_gradient", [False, True])
 @pytest.mark.parametrize(
     ("likelihood", "n_latents"),
-    [(None, 1), (None, 2), (HeteroscedasticGaussian(np.array([0.1])), 2), (Poisson(), 1),
+    [(None, 1), (None, 2), (HeteroscedasticGaussian(np.array([0.1])), 2), (Poisson(np.array([1.0])), 1),
      (StudentT(np.array([4.0]), np.array([0.3])), 1), (Bernoulli(), 1), (Softmax(), 3), (RobustMax(), 3)],
     ids=["gaussian", "two_outputs", "heteroscedastic", "poisson", "student_t", "probit", "softmax",
          "robustmax"],
