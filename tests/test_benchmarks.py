@@ -8,11 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, extrapolation, models, race, rst, scores, step, table, uci
+from benchmarks import (
+    cells,
+    couplings,
+    data,
+    extrapolation,
+    models,
+    race,
+    rst,
+    scores,
+    step,
+    table,
+    uci,
+)
 from benchmarks.models.scaling import Standardized, centers
 
 
@@ -211,6 +224,23 @@ def test_steps_take_turns():
     assert len(medians) == 6 and min(medians.values()) > 0.0
     row = step.report("tiny", "float32", medians)
     assert len(row) == 10 and row[-1] == rst.NOTHING
+
+
+def test_steps_of_the_couplings(capsys):
+    # per block of the pattern, as the notes of the paper count them
+    shape = couplings.Shape(n_layers=3, width=2, n_inducing=4, batch=6, n_draws=2)
+    large = [
+        sum(w * a * b * c for w, a, b, c in couplings.products(shape._replace(batch=10**6), name))
+        for name in ("mean-field", "stripes-and-arrow", "full")
+    ]
+    unit = 4 * 4 * 10**6  # M^2 B; layers after the first have two draws
+    quadratic = 2 * (2 + 2 * 2 + 2)
+    star = quadratic + 3 * (2 + 2 + 2 * 2)
+    full = star + 2 * (1 + 2) + 3 * 2  # pairs within layers, and the stripes that are none
+    np.testing.assert_allclose(np.array(large) / unit, [quadratic, star, full], rtol=1e-3)
+    medians = step.measure(couplings.contenders(shape, torch.float64), 1)
+    row = couplings.report(shape, "float64", medians)
+    assert len(row) == 12 and float(row[2]) > 0.0
 
 
 @pytest.mark.filterwarnings("ignore")
