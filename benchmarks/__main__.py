@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import classify, predict, race, step, table, uci
+from . import classify, extrapolation, predict, race, step, table, uci
 
 COMMANDS = {
     "uci": uci,
@@ -11,6 +11,7 @@ COMMANDS = {
     "step": step,
     "predict": predict,
     "table": table,
+    "extrapolation": extrapolation,
 }
 
 

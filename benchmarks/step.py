@@ -67,10 +67,19 @@ def add_arguments(parser):
         metavar="R",
         help="instead, RandomFeatures with so many frequencies against a torch network",
     )
+    parser.add_argument(
+        "--couplings",
+        action="store_true",
+        help="the structured posteriors instead, against their own floors and the mean field",
+    )
 
 
 def run(options):
     """Print medians and ratios."""
+    if options.couplings:
+        from . import couplings
+
+        return couplings.run(options)
     arguments.check_known(options.models, ("skdgp", "separate", "gpytorch"), "models")
     models.require({"gpytorch"} & set(options.models))
     torch.set_num_threads(1)
@@ -142,7 +151,12 @@ def rows_of(shape):
 
 
 def ours(shape, dtype, **settings):
-    """A step of skdgp's model, as the trainer makes it."""
+    """A step of skdgp's model."""
+    return step_of(DSVI(**settings), shape, dtype)
+
+
+def step_of(scheme, shape, dtype):
+    """A step of the model of a scheme, as the trainer makes it."""
     X, y = rows_of(shape)
     architecture = Architecture(
         shape.n_features, shape.widths, shape.n_outputs, shape.n_inducing, [], True, False
@@ -150,7 +164,7 @@ def ours(shape, dtype, **settings):
     kernel = as_kernel("squared_exponential")
     architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
     likelihood = Gaussian(np.full(shape.n_outputs, 0.1))
-    model = DSVI(**settings).build(architecture, likelihood)
+    model = scheme.build(architecture, likelihood)
     init.start(model, X, np.ones(len(X)), "random", np.random.RandomState(0))
     model.prepare(0.01, dtype)
     batch = Batch(

@@ -8,11 +8,24 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, race, rst, scores, step, table, uci
+from benchmarks import (
+    cells,
+    couplings,
+    data,
+    extrapolation,
+    models,
+    race,
+    rst,
+    scores,
+    step,
+    table,
+    uci,
+)
 from benchmarks.models.scaling import Standardized, centers
 
 
@@ -211,3 +224,89 @@ def test_steps_take_turns():
     assert len(medians) == 6 and min(medians.values()) > 0.0
     row = step.report("tiny", "float32", medians)
     assert len(row) == 10 and row[-1] == rst.NOTHING
+
+
+def test_steps_of_the_couplings(capsys):
+    # per block of the pattern, as the notes of the paper count them
+    shape = couplings.Shape(n_layers=3, width=2, n_inducing=4, batch=6, n_draws=2)
+    large = [
+        sum(w * a * b * c for w, a, b, c in couplings.products(shape._replace(batch=10**6), name))
+        for name in ("mean-field", "stripes-and-arrow", "full")
+    ]
+    unit = 4 * 4 * 10**6  # M^2 B; layers after the first have two draws
+    quadratic = 2 * (2 + 2 * 2 + 2)
+    star = quadratic + 3 * (2 + 2 + 2 * 2)
+    full = star + 2 * (1 + 2) + 3 * 2  # pairs within layers, and the stripes that are none
+    np.testing.assert_allclose(np.array(large) / unit, [quadratic, star, full], rtol=1e-3)
+    medians = step.measure(couplings.contenders(shape, torch.float64), 1)
+    row = couplings.report(shape, "float64", medians)
+    assert len(row) == 12 and float(row[2]) > 0.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_extrapolation_runs_and_goes_on(root, tmp_path, capsys):
+    out = tmp_path / "x.json"
+    options = ["--sets", "boston", "--directions", "2", "--max-iter", "3", "--n-inducing", "5"]
+    options += ["--data", str(root), "--out", str(out)]
+    command_line.main(["extrapolation", *options, "--models", "mean-field,stripes-and-arrow"])
+    command_line.main(["extrapolation", *options])
+    printed = capsys.readouterr().out
+    assert "boston/projection-1/0/full: known" not in printed
+    assert "boston/projection-1/0/mean-field: known" in printed
+    found = cells.read(out.with_suffix(".trial.json"))
+    assert len(found) == 2 * 2 * 5
+    cell = found["boston/projection-0/0/full"]
+    assert (cell["n_train"], cell["n_test"]) == (25, 25) and cell["n_iter"] == 3
+    assert all(
+        len(cell[name]) == 25 for name in ("log_densities", "errors", "variances", "distances")
+    )
+    assert found["boston/random-0/0/exact-gp"]["n_train"] == 45
+    command_line.main(["extrapolation", *options, "--table"])
+    table = capsys.readouterr().out
+    assert table == printed[-len(table) :]
+    assert "boston, projection splits" in table and "boston, random splits" in table
+
+
+def test_extrapolation_pairs_rows_within_splits():
+    def split(number, log_densities):
+        return {
+            "log_densities": log_densities, "errors": [1.0, 1.0], "coverage": 1.0, "lower_bound": 0.0,
+            "fit_seconds": 1.0, "n_train": 2, "n_test": 2, "split": f"projection-{number}",
+        }  # fmt: skip
+
+    of_models = {
+        "mean-field": {(0, 0): split(0, [1.0, 2.0]), (1, 0): split(1, [10.0, 20.0])},
+        "full": {(0, 0): split(0, [1.5, 1.9]), (1, 0): split(1, [10.3, 20.1])},
+    }
+    line = extrapolation.scores_table(of_models, "projection").splitlines()[4]
+    # differences 0.2 and 0.2; ahead on one half and on all
+    assert line.split()[:3] == ["full", "2", "8.450"]
+    assert "+0.200 ± 0.000" in line and "+0.750 ± 0.250" in line
+
+
+def test_calibration_by_distance():
+    cell = {
+        "distances": [4.0, 1.0, 3.0, 2.0],
+        "errors": [2.0, 1.0, -2.0, 1.0],
+        "variances": [2.0, 1.0, 2.0, 1.0],
+    }
+    np.testing.assert_allclose(extrapolation.calibration([cell], 2)[:, 0], [1.0, 0.5])
+    other = {**cell, "variances": [8.0, 4.0, 8.0, 4.0]}
+    ratios = extrapolation.calibration([cell, other], 2)
+    np.testing.assert_allclose(ratios[:, 0], [2.0, 1.0])
+    # the logarithms differ by log 4: a standard error of log(4) / 2, and t = 12.7 at one degree
+    np.testing.assert_allclose(
+        np.log(ratios[0, 2] / ratios[0, 0]), 12.7062 * math.log(2.0), rtol=1e-5
+    )
+
+
+def test_protocol_of_the_splits(root):
+    X, y = extrapolation.rows_of(root, "boston")
+    train, test = extrapolation.split_of(X, y, "boston", "random-1")
+    assert len(test) == 5 and len(set(train) | set(test)) == 50
+    train, test = extrapolation.split_of(X, y, "boston", "projection-1")
+    assert len(test) == 25
+    near, far = extrapolation.distances(np.array([[0.0], [2.0]]), np.array([[2.0], [5.0]]))
+    assert (near, far) == (0.0, 3.0)
+    assert not extrapolation.suits(root, "exact-gp", "wine_red", "random")
+    assert extrapolation.suits(root, "exact-gp", "boston", "random")

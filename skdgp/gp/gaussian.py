@@ -71,6 +71,12 @@ class GaussianBlock(nn.Module):
             0.5 * squares - log_det
         )
 
+    def draw(self, n, generator):
+        """`n` draws of the variables, shape (n, M, D)."""
+        M, D = self.mean.shape
+        xi = normal((n, D, M, 1), generator, self.mean)
+        return self.mean + (self.root.double() @ xi)[..., 0].mT
+
     def collected_gradients(self, scale=1.0):
         """What the leaves have collected, times `scale`, in float64; None if it is nothing."""
         grads = (leaf.grad for leaf in self._leaves)

@@ -90,6 +90,9 @@ class SparseLayer(nn.Module):
         Whether the outputs share one covariance of q(v), and hence one variance everywhere.
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
+    q : object, optional
+        The posterior, if it is not the layer's own; with `mean`, `moments` and `draw` as those of
+        :class:`GaussianBlock`.
     """
 
     def __init__(
@@ -104,6 +107,7 @@ class SparseLayer(nn.Module):
         natural=False,
         shared=False,
         jitter=1e-6,
+        q=None,
     ):
         super().__init__()
         self.n_outputs = n_outputs
@@ -111,7 +115,7 @@ class SparseLayer(nn.Module):
         self._kept = None
         self.kernel = Trainable(kernel)
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
-        self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared)
+        self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared) if q is None else q
         W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
         self.register_buffer("W", W)
         if noise > 0.0:
@@ -124,6 +128,10 @@ class SparseLayer(nn.Module):
 
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
+
+    def inducing_root(self):
+        """The factor `L` of ``u = m(Z) + L v``, which maps whitened variables to inducing outputs."""
+        return cholesky(self.kernel()(self.Z, self.Z), self.jitter)
 
     def moments(self, H):
         """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
@@ -153,7 +161,7 @@ class SparseLayer(nn.Module):
         """What predictions need and inputs do not change; kept in evaluation mode."""
         if self._kept is not None:
             return self._kept
-        L_inv = inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
+        L_inv = inverse_triangular(self.inducing_root())
         solved = L_inv, *self.q.moments()
         if not self.training:
             self._kept = solved
@@ -163,7 +171,7 @@ class SparseLayer(nn.Module):
         self._kept = None
         return super().train(mode)
 
-    def function(self, n_functions, n_features, generator):
+    def function(self, n_functions, n_features, generator, v=None):
         """Draws of functions by pathwise conditioning (Wilson et al., 2020).
 
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
@@ -174,6 +182,8 @@ class SparseLayer(nn.Module):
         n_features : int
             Random features of each function.
         generator : torch.Generator
+        v : tensor of shape (n_functions, M, n_outputs), optional
+            Draws of the whitened inducing variables; None to draw them here.
 
         Returns
         -------
@@ -187,8 +197,7 @@ class SparseLayer(nn.Module):
         basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
         w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
         L = cholesky(kernel(Z, Z), self.jitter)
-        xi = normal((n_functions, D, M, 1), generator, Z)
-        v = self.q.mean + (self.q.root.double() @ xi)[..., 0].mT  # F, M, D
+        v = self.q.draw(n_functions, generator) if v is None else v  # F, M, D
         nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
         prior = basis @ w + nugget
         update = torch.linalg.solve_triangular(L, prior, upper=False)

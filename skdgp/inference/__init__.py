@@ -3,11 +3,12 @@
 from .base import Scheme
 from .dsvi import DSVI
 from .rff import RandomFeatures
+from .structured import StructuredVI
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "rff": RandomFeatures, "vfe": VFE}
+SCHEMES = {"dsvi": DSVI, "rff": RandomFeatures, "structured": StructuredVI, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "StructuredVI", "as_scheme"]
 
 
 def as_scheme(inference):

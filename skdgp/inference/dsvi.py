@@ -105,14 +105,16 @@ class DeepSparseGP(GradientModel):
         self.n_draws = scheme.n_draws
         self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
+        self.layers = nn.ModuleList(self._layers(architecture, scheme))
+
+    def _layers(self, architecture, scheme):
         outputs = (*architecture.widths, architecture.n_latents)
-        self.layers = nn.ModuleList()
         for i, n_inputs in enumerate(architecture.layer_inputs()):
             last = i == len(outputs) - 1
             natural = scheme.natural_gradient == "all" or (
                 scheme.natural_gradient == "last" and last
             )
-            layer = SparseLayer(
+            yield SparseLayer(
                 architecture.kernels[i],
                 n_inputs,
                 outputs[i],
@@ -123,7 +125,6 @@ class DeepSparseGP(GradientModel):
                 natural=natural,
                 shared=scheme.shared_covariance and not last and not natural,
             )
-            self.layers.append(layer)
 
     def blocks(self):
         return [layer.q for layer in self.layers]
@@ -156,28 +157,32 @@ class DeepSparseGP(GradientModel):
         mean, var = layer.moments(H.reshape(-1, H.shape[-1]))
         return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
 
+    def _draw_widths(self):
+        """Dimensions of the draws that propagation needs, layer by layer."""
+        return [layer.n_outputs for layer in self.layers[:-1]]
+
     def expected_log_likelihood(self, batch, generator):
         eps = [
-            normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
-            for layer in self.layers[:-1]
+            normal((self.n_draws, len(batch.X), width), generator, batch.X)
+            for width in self._draw_widths()
         ]
         mean, var = self.propagate(batch.X, eps)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 
     def draws(self, n, seed):
-        widths = [layer.n_outputs for layer in self.layers[:-1]]
+        widths = self._draw_widths()
         return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
 
     def predictive(self, X, draws):
         with torch.no_grad():
-            widths = [layer.n_outputs for layer in self.layers[:-1]]
+            widths = self._draw_widths()
             eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
             return self.propagate(X, eps)
 
     def functions(self, n, generator, n_features):
         with torch.no_grad():
-            layers = [layer.function(n, n_features, generator) for layer in self.layers]
+            layers = self._layer_functions(n, generator, n_features)
 
         def f(X, noise=None):
             with torch.no_grad():
@@ -190,3 +195,6 @@ class DeepSparseGP(GradientModel):
                 return H
 
         return f
+
+    def _layer_functions(self, n, generator, n_features):
+        return [layer.function(n, n_features, generator) for layer in self.layers]

@@ -27,7 +27,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI, RandomFeatures
+from skdgp.inference import DSVI, RandomFeatures, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
@@ -46,7 +46,12 @@ ESTIMATORS = [
     DeepGPRegressor(inference=RandomFeatures(10, "variational"), likelihood="poisson", **RFF),
     DeepGPClassifier(inference=RandomFeatures(n_features=10), **RFF),
     DeepGPClassifier(inference=RandomFeatures(10, "variational"), likelihood="probit", **RFF),
+    DeepGPRegressor(n_layers=3, inference=StructuredVI(n_warmup=5), **FEW),
+    DeepGPRegressor(
+        inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
+    ),
     DeepGPClassifier(**FEW),
+    DeepGPClassifier(inference=StructuredVI(n_warmup=5), **FEW),
     DeepGPClassifier(likelihood="probit", **FEW),
     DeepGPClassifier(likelihood="logit", **FEW),
     DeepGPClassifier(likelihood="softmax", **FEW),

@@ -1,0 +1,194 @@
+"""The posterior covariance of a deep Gaussian process."""
+
+import numpy as np
+import torch
+
+from ._plotting import axes_or_new, check_matplotlib_support
+from ._responses import unwrap_deep_gp
+
+KINDS = ("correlation", "covariance")
+
+
+class CovarianceDisplay:
+    """Posterior covariance of the inducing outputs of all layers.
+
+    One block for each pair of units; within a block, the inducing points follow the first principal
+    direction of the inducing inputs of their layer. Blocks off the diagonal tell which units have
+    been coupled by the posterior. It is best made by :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    covariance : ndarray of shape (n_units, n_inducing, n_units, n_inducing)
+        Hidden units layer by layer, then the latent functions of the last layer.
+    labels : list of str
+        Names of the units.
+    first_units : list of int
+        The number of the first unit of each layer.
+    kind : {"correlation", "covariance"}, default="correlation"
+        What is plotted.
+    name : str, optional
+        Name of the model, for the title.
+
+    Attributes
+    ----------
+    strength : ndarray of shape (n_units, n_units)
+        Root mean square of the correlations in each block.
+    image_ : matplotlib AxesImage
+    colorbar_ : matplotlib Colorbar
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    See Also
+    --------
+    LayersDisplay : Each layer by itself.
+
+    References
+    ----------
+    J. Lindinger, D. Reeb, C. Lippert and B. Rakitsch (2020). Beyond the mean-field: structured deep
+    Gaussian processes improve the predictive uncertainties. Advances in Neural Information
+    Processing Systems 33, figure 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inspection import CovarianceDisplay
+    >>> X = np.linspace(0, 1, 50)[:, None]
+    >>> y = (X[:, 0] > 0.5).astype(float)
+    >>> model = DeepGPRegressor(inference="structured", max_iter=100, n_inducing=10, random_state=0)
+    >>> display = CovarianceDisplay.from_estimator(model.fit(X, y))
+    >>> display.strength.shape
+    (2, 2)
+    """
+
+    def __init__(self, covariance, labels, first_units, *, kind="correlation", name=None):
+        self.covariance = covariance
+        self.labels = labels
+        self.first_units = first_units
+        self.kind = kind
+        self.name = name
+
+    @property
+    def correlation(self):
+        """Correlations, of the shape of `covariance`."""
+        std = np.sqrt(np.einsum("amam->am", self.covariance))
+        return self.covariance / (std[:, :, None, None] * std)
+
+    @property
+    def strength(self):
+        """Root mean square of the correlations in each block."""
+        return np.sqrt(np.square(self.correlation).mean((1, 3)))
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the title; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.imshow`.
+
+        Returns
+        -------
+        display : CovarianceDisplay
+        """
+        ax = axes_or_new(ax, self)
+        name = self.name if name is None else name
+        n_units, n_inducing, *_ = self.covariance.shape
+        values = getattr(self, self.kind).reshape(n_units * n_inducing, -1)
+        off = values[~np.kron(np.eye(n_units, dtype=bool), np.ones((n_inducing,) * 2, dtype=bool))]
+        limit = (
+            1.0
+            if self.kind == "correlation"
+            else np.abs(off).max(initial=0.0) or np.abs(values).max()
+        )
+        style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "none", **kwargs}
+        self.image_ = ax.imshow(values, **style)
+        self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, label=self.kind)
+        for unit in range(1, n_units):
+            between = unit in self.first_units
+            line = {"color": "black", "linewidth": 1.0 if between else 0.3}
+            ax.axhline(unit * n_inducing - 0.5, **line)
+            ax.axvline(unit * n_inducing - 0.5, **line)
+        ticks = (np.arange(n_units) + 0.5) * n_inducing - 0.5
+        ax.set_xticks(ticks, self.labels, rotation=90)
+        ax.set_yticks(ticks, self.labels)
+        ax.tick_params(length=0, labelsize="small")
+        if name is not None:
+            ax.set_title(name)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    @classmethod
+    def from_estimator(cls, estimator, *, kind="correlation", name=None, ax=None, **kwargs):
+        """Plot the posterior covariance of a fitted deep Gaussian process.
+
+        Parameters
+        ----------
+        estimator : fitted estimator of skdgp, pipeline or search
+            If a model is a mixture of several members, the first one is shown.
+        kind : {"correlation", "covariance"}, default="correlation"
+            What is plotted. The colors of the covariance are scaled to the largest entry that
+            couples two units.
+        name : str, default=None
+            Name in the title.
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        **kwargs : dict
+            Passed to :meth:`plot`.
+
+        Returns
+        -------
+        display : CovarianceDisplay
+
+        Raises
+        ------
+        NotFittedError
+            If the estimator is not fitted.
+        ValueError
+            If the estimator is none of skdgp, or `kind` is unknown.
+
+        Notes
+        -----
+        The inducing outputs of hidden layers are in units of the standardized inputs, those of the
+        last one in units of the standardized target.
+        """
+        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        if kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+        model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
+        with model._threads():
+            covariance, labels, first_units = _of_model(model.members_[0].model("cpu"))
+        return cls(covariance, labels, first_units, kind=kind, name=name).plot(ax, **kwargs)
+
+
+@torch.no_grad()
+def _of_model(model):
+    """Covariance, names of the units, and the first unit of each layer."""
+    layers, M = model.layers, len(model.layers[0].Z)
+    C = model.q.dense_root() if hasattr(model, "q") else _block_diagonal(layers)
+    T, first = len(C) // M, np.cumsum([0, *(layer.n_outputs for layer in layers)])[:-1]
+    C = C.view(T, M, T * M)
+    rows, labels = [], []
+    for i, (layer, start) in enumerate(zip(layers, first), start=1):
+        order = _along(layer.Z)
+        for unit in range(layer.n_outputs):
+            rows.append((layer.inducing_root() @ C[start + unit])[order])  # of u = m(Z) + L v
+            letter = "f" if layer is layers[-1] else "h"
+            labels.append(f"{letter}{unit}, layer {i}")
+    root = torch.cat(rows)
+    return (root @ root.T).view(T, M, T, M).numpy(), labels, list(first)
+
+
+def _block_diagonal(layers):
+    roots = [layer.q.root.double().expand(layer.n_outputs, -1, -1) for layer in layers]
+    return torch.block_diag(*(root for stack in roots for root in stack))
+
+
+def _along(Z):
+    """The order of inducing inputs along their first principal direction."""
+    Z = Z - Z.mean(0)
+    return torch.argsort(Z @ torch.linalg.svd(Z, full_matrices=False)[2][0], stable=True)

@@ -1,0 +1,122 @@
+"""Training and test rows on two sides of a hyperplane."""
+
+import math
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.model_selection import BaseCrossValidator
+from sklearn.utils import check_array, check_random_state, check_scalar
+
+_CONSTANT = 1e-12  #: spread of a column, relative to its size, that counts as none
+
+
+class ProjectionSplit(BaseCrossValidator):
+    """Test rows that lie beyond the training rows, in a random direction.
+
+    For each split, the standardized inputs are projected to a random direction, whose components
+    are independent and standard normal. The rows with the lowest projections are tested, all others
+    are for training. A model has to extrapolate to most of the test rows, so that its error bars,
+    and not only its mean, are put to the test.
+
+    Parameters
+    ----------
+    n_splits : int, default=10
+        Number of directions.
+    test_size : float or int, default=0.5
+        Share of test rows, rounded up, or their number.
+    random_state : int, RandomState instance or None, default=None
+        Determines the directions.
+
+    Notes
+    -----
+    Results differ more between directions than between models. Compare models on the same splits,
+    and average the differences.
+
+    References
+    ----------
+    J. Lindinger, D. Reeb, C. Lippert and B. Rakitsch (2020). Beyond the mean-field: structured deep
+    Gaussian processes improve the predictive uncertainties. Advances in Neural Information
+    Processing Systems 33, section 4.1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp.model_selection import ProjectionSplit
+    >>> X = np.arange(6.0)[:, None]
+    >>> for train, test in ProjectionSplit(2, random_state=1).split(X):
+    ...     print(train, test)
+    [3 4 5] [0 1 2]
+    [0 1 2] [3 4 5]
+    """
+
+    def __init__(self, n_splits=10, *, test_size=0.5, random_state=None):
+        self.n_splits = n_splits
+        self.test_size = test_size
+        self.random_state = random_state
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        """Number of splits.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored.
+
+        Returns
+        -------
+        n_splits : int
+        """
+        return check_scalar(self.n_splits, "n_splits", Integral, min_val=1)
+
+    def split(self, X, y=None, groups=None):
+        """Row numbers of the splits.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y, groups : object
+            Ignored.
+
+        Yields
+        ------
+        train, test : ndarrays of int
+            Sorted row numbers.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows left on one side, or all columns of `X` are constant.
+        """
+        X = check_array(X, dtype=np.float64)
+        n_splits, n_test = self.get_n_splits(), self._n_test(len(X))
+        spread = X.std(0)
+        varying = spread > _CONSTANT * (1.0 + np.abs(X).max(0))
+        if not varying.any():
+            raise ValueError(
+                "All columns of X are constant, so that no direction tells rows apart."
+            )
+        X = (X - X.mean(0))[:, varying] / spread[varying]
+        rng = check_random_state(self.random_state)
+        for _ in range(n_splits):
+            order = np.argsort(X @ rng.standard_normal(X.shape[1]), kind="stable")
+            yield np.sort(order[n_test:]), np.sort(order[:n_test])
+
+    def _n_test(self, n):
+        if isinstance(self.test_size, Integral) and not isinstance(self.test_size, bool):
+            n_test = int(self.test_size)
+        else:
+            size = check_scalar(
+                self.test_size,
+                "test_size",
+                Real,
+                min_val=0,
+                max_val=1,
+                include_boundaries="neither",
+            )
+            n_test = math.ceil(size * n)
+        if not 0 < n_test < n:
+            raise ValueError(
+                f"test_size={self.test_size} leaves no rows on one side of {n}; give a number between 1 and "
+                f"{n - 1}, or another share."
+            )
+        return n_test
