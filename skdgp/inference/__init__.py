@@ -1,12 +1,13 @@
 """Inference schemes: one file for each scheme of the literature."""
 
+from .aep import AEP
 from .base import Scheme
 from .dsvi import DSVI
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "vfe": VFE}
+SCHEMES = {"aep": AEP, "dsvi": DSVI, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
+__all__ = ["AEP", "DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -27,7 +27,7 @@ def start(model, X, weights, method, rng):
         Centers by k-means or a random choice of rows.
     rng : numpy.random.RandomState
     """
-    M = len(model.layers[0].Z)
+    M = model.layers[0].Z.shape[-2]
     Z = centers(X, weights, M, method, rng)
     A, Z_first = X, Z
     with torch.no_grad():
