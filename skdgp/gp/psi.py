@@ -11,7 +11,7 @@ _AT_ONCE = 2**18  #: exponentials at a time, few enough for the cache
 
 
 class _ExpContraction(torch.autograd.Function):
-    """``sum_r exp(F_p . H_r) E_dr`` for F (P, k), H (R, k) and E (D, R); shape (P, D).
+    """``sum_r exp((F H)_pr) E_dr`` for F (P, k), H (k, R) and E (D, R); shape (P, D).
 
     The exponentials are computed again on the way back, so that memory does not grow with P R.
     """
@@ -29,17 +29,17 @@ class _ExpContraction(torch.autograd.Function):
         for rows, S in _exponentials(F, H):
             dE.addmm_(g[rows].T, S)
             S.mul_(g[rows] @ E)
-            torch.mm(S, H, out=dF[rows])
-            dH.addmm_(S.T, F[rows])
+            torch.mm(S, H.T, out=dF[rows])
+            dH.addmm_(F[rows].T, S)
         return dF, dH, dE
 
 
 def _exponentials(F, H):
-    size = max(1, _AT_ONCE // len(H))
-    space = F.new_empty(min(size, len(F)), len(H))
+    size = max(1, _AT_ONCE // H.shape[1])
+    space = F.new_empty(min(size, len(F)), H.shape[1])
     for first in range(0, len(F), size):
         rows = slice(first, min(first + size, len(F)))
-        yield rows, torch.mm(F[rows], H.T, out=space[: rows.stop - first]).exp_()
+        yield rows, torch.mm(F[rows], H, out=space[: rows.stop - first]).exp_()
 
 
 class SquaredExponentialPsi:
@@ -89,7 +89,7 @@ class SquaredExponentialPsi:
         scale = 0.5 * (self.l2 * w).log().sum(1) + 2.0 * self.variance.log()
         scale = (scale - (w * self.m.square()).sum(1))[:, None]
         F = torch.cat([2.0 * w * self.m, -w, scale, torch.ones_like(scale)], 1)
-        H = torch.cat([middle, middle.square(), torch.ones_like(apart), -apart], 1)
+        H = torch.cat([middle, middle.square(), torch.ones_like(apart), -apart], 1).T.contiguous()
         both = 2.0 - (i == j).to(E.dtype)  # every pair stands for (i, j) and (j, i)
         return _ExpContraction.apply(F, H, E[:, i, j] * both)
 

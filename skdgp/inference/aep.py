@@ -151,8 +151,8 @@ class _Cavity(torch.autograd.Function):
         Bm = (A_inv @ q_mean.T[..., None])[..., 0]  # D, M
         Bg = (A_inv @ g_mean.T[..., None])[..., 0]
         d_mean = b * Bg.T + g * (q_mean - b * Bm.T)
-        outer = Bg[:, :, None] * Bm[:, None, :]
-        dX = b * (A_inv @ g_Q @ A_inv - 0.5 * a * (outer + outer.mT))
+        dX = A_inv @ g_Q @ A_inv - a * Bg[:, :, None] * Bm[:, None, :]
+        dX = (0.5 * b) * (dX + dX.mT)
         dX = dX + (0.5 * a * g) * (XB + b * Bm[:, :, None] * Bm[:, None, :])
         return d_mean, dX, None
 
