@@ -166,7 +166,9 @@ def test_small_powers_give_the_variational_bound(make_model, make_batch, likelih
 
 def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):
     batch = make_batch(*data())
-    model = make_model(random_q=False, natural_gradient="all", scheme=AEP(alpha=0.5, inner_scale=1.0))
+    model = make_model(
+        random_q=False, natural_gradient="all", scheme=AEP(alpha=0.5, inner_scale=1.0)
+    )
     with torch.no_grad():
         mean, var = model.match(batch.X, [q.moments() for q in model.blocks()])
         log_z = model.likelihood().log_partition(batch.y, mean, var, 0.5) / 0.5
@@ -175,9 +177,7 @@ def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):
 
 def test_one_row_is_exact_whatever_the_posterior(make_model, make_batch):
     X, y = data(1)
-    values = [
-        energy(make_model(widths=(), seed=0, scheme=AEP(inner_noise=0.0)), make_batch(X, y))
-    ]
+    values = [energy(make_model(widths=(), seed=0, scheme=AEP(inner_noise=0.0)), make_batch(X, y))]
     model = make_model(widths=(), seed=0, scheme=AEP())
     mean, root = random_q(1, 5, seed=3)
     with torch.no_grad():
