@@ -28,21 +28,24 @@ class AEP(Scheme):
     alpha : float in (0, 1], default=1.0
         Power of the factors. 1 is expectation propagation, whose shallow model is the FITC
         approximation; in the limit of 0 the objective is the variational one.
-    prediction : {"sampling", "moment-matching"}, default="sampling"
-        Whether predictions are mixtures over draws from the hidden layers, or one Gaussian
-        propagated as in training. With two layers, both have the same mean and variance of the
-        latent functions, but only draws have the right shape.
+    prediction : {"moment-matching", "sampling"}, default="moment-matching"
+        Whether a prediction is one Gaussian that is propagated as in training, or a mixture over
+        draws from the hidden layers. With two layers, both have the same mean and variance of the
+        latent functions. The Gaussian is what training makes likely; the mixture has the shape that
+        the model implies, several modes for instance, and is the fairer one away from the data.
     separate : bool, default=False
         Whether each unit of a layer has a kernel and inducing inputs of its own, as published.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
-    inner_scale : float, default=1e-5
+    inner_scale : float, default=0.1
         Start of the posterior standard deviations of hidden layers, relative to the prior's.
     natural_gradient : {"last", "all", "none"}, default="last"
-        The layers whose posterior takes natural-gradient steps instead of Adam's.
-    natural_step : float, default=0.1
-        Their step size, approached over the first five steps.
+        The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
+        Adam's.
+    natural_step : float, default=0.02
+        Their step size, approached over the first five steps. The energy is no bound, and large
+        steps can leave the region where it makes sense.
 
     References
     ----------
@@ -69,12 +72,12 @@ class AEP(Scheme):
     def __init__(
         self,
         alpha=1.0,
-        prediction="sampling",
+        prediction="moment-matching",
         separate=False,
         inner_noise=1e-5,
-        inner_scale=1e-5,
+        inner_scale=0.1,
         natural_gradient="last",
-        natural_step=0.1,
+        natural_step=0.02,
     ):
         self.alpha = alpha
         self.prediction = prediction
@@ -90,9 +93,9 @@ class AEP(Scheme):
 
     def validate(self):
         self.check("alpha", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        if self.prediction not in ("sampling", "moment-matching"):
+        if self.prediction not in ("moment-matching", "sampling"):
             raise ValueError(
-                "prediction of AEP must be 'sampling' or 'moment-matching'; got "
+                "prediction of AEP must be 'moment-matching' or 'sampling'; got "
                 f"{self.prediction!r}."
             )
         if self.separate not in (True, False):

@@ -27,9 +27,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI
+from skdgp.inference import AEP, DSVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: for smaller steps of the last layer
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
@@ -40,7 +41,12 @@ ESTIMATORS = [
     DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", **FEW),
     DeepGPRegressor(kernel=Matern(nu=2.5), inference=DSVI(natural_gradient="all"), **FEW),
     DeepGPRegressor(dtype="float32", batch_size=8, init="random", **FEW),
+    DeepGPRegressor(inference="aep", **SLOW),
+    DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
+    DeepGPRegressor(inference=AEP(0.5), likelihood="student_t", **SLOW),
     DeepGPClassifier(**FEW),
+    DeepGPClassifier(inference="aep", **SLOW),
+    DeepGPClassifier(inference=AEP(0.5), likelihood="probit", **SLOW),
     DeepGPClassifier(likelihood="probit", **FEW),
     DeepGPClassifier(likelihood="logit", **FEW),
     DeepGPClassifier(likelihood="softmax", **FEW),
