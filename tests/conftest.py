@@ -50,6 +50,7 @@ def make_model():
         random_q=True,
         shared_covariance=False,
         seed=0,
+        scheme=None,
         **settings,
     ):
         shape = Architecture(
@@ -58,7 +59,8 @@ def make_model():
         shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
         if likelihood is None:
             likelihood = Gaussian(np.full(n_latents, 0.1))
-        scheme = DSVI(shared_covariance=shared_covariance, **settings)
+        if scheme is None:
+            scheme = DSVI(shared_covariance=shared_covariance, **settings)
         model = scheme.build(shape, likelihood)
         rng = np.random.default_rng(seed)
         with torch.no_grad():

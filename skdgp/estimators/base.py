@@ -347,7 +347,9 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             self._stream = stream
             self.__dict__.update(self._fitted_attributes([member], data, trainer))
             self._describe(data)
-            self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
+            self.__dict__.pop("lower_bound_", None)
+            if model.divergence() is not None:
+                self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
         return self
 
     def _plans(self, n_rows):
@@ -488,6 +490,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         model = self.members_[0].model(self.device_)
         divergence = model.divergence()
         if divergence is None:
+            self.__dict__.pop("lower_bound_", None)  # of an earlier fit
             return
         rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
         X, y, weights = rows.sample(_BOUND_ROWS, rng)

@@ -149,4 +149,6 @@ class Member:
     @property
     def inducing_inputs(self):
         """Inducing inputs of the layers, in units of the standardized inputs."""
-        return [layer.Z.detach().cpu().numpy().copy() for layer in self._at_hand().layers]
+        return [
+            layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in self._at_hand().layers
+        ]

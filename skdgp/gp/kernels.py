@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from ..random import gamma, normal
 from .component import Component
+from .psi import SquaredExponentialPsi
 
 
 class _Scaled:
@@ -103,7 +104,15 @@ class _ArcCosine(torch.autograd.Function):
 
 
 class Kernel(Component):
-    """Base class of the kernels; ``+`` and ``*`` combine them."""
+    """Base class of the kernels; ``+`` and ``*`` combine them.
+
+    Attributes
+    ----------
+    psi : callable or None
+        ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
+    """
+
+    psi = None
 
     def __add__(self, other):
         return Sum(self, other)
@@ -226,6 +235,16 @@ class SquaredExponential(Stationary):
 
     def scale_by_slope(self, G, r2):
         return G.mul_(-0.5)
+
+    def psi(self, Z, m, v):
+        """Psi statistics for inputs ``N(m, diag(v))``, see :class:`~skdgp.gp.psi.SquaredExponentialPsi`.
+
+        Parameters
+        ----------
+        Z : tensor of shape (M, n_features)
+        m, v : tensors of shape (P, n_features)
+        """
+        return SquaredExponentialPsi(Z, m, v, _like(self.lengthscale, Z), _like(self.variance, Z))
 
 
 class Matern(Stationary):

@@ -10,6 +10,7 @@ from ..linalg import cholesky, current_workspace, inverse_triangular
 from ..random import normal
 from .component import Trainable
 from .gaussian import GaussianBlock
+from .matching import matched_moments, moments_by_quadrature
 
 
 class _SparseMoments(torch.autograd.Function):
@@ -67,6 +68,12 @@ def _sum_of_products(a, b, axis, space):
     total = product.sum(axis)
     space.give(product)
     return total
+
+
+def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
+    """Mean and variance, (P, D), of outputs without mean function and noise."""
+    K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
+    return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
 
 class SparseLayer(nn.Module):
@@ -133,29 +140,52 @@ class SparseLayer(nn.Module):
         """The factor `L` of ``u = m(Z) + L v``, which maps whitened variables to inducing outputs."""
         return cholesky(self.kernel()(self.Z, self.Z), self.jitter)
 
-    def moments(self, H):
+    def moments(self, H, q=None):
         """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
 
         Parameters
         ----------
         H : tensor of shape (P, n_inputs)
             Its dtype is that of the large products; matrices of inducing variables stay in float64.
+        q : pair of tensors, optional
+            Mean (M, D) and excess covariance (D, M, M) in the place of those of q(v).
 
         Returns
         -------
         mean, var : tensors of shape (P, n_outputs)
         """
         kernel, Z = self.kernel(), self.Z
-        K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
-        if torch.is_grad_enabled():
-            q_mean, Q = self.q.moments(H.dtype)
-            mean, var = _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, self.jitter)
+        if q is not None or torch.is_grad_enabled():
+            q = self.q.moments(H.dtype) if q is None else q
+            mean, var = sparse_moments(kernel, Z, H, *q, self.jitter)
         else:
+            K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
             L_inv, q_mean, Q = (part.to(H.dtype) for part in self._solved())
             A = L_inv @ K_uf  # M, P
             mean = (q_mean.T @ A).T
             var = torch.stack([((Q_d @ A).mul_(A)).sum(0) for Q_d in Q], 1) + k_ff[:, None]
         return mean + self.mean_function(H), (var + self.noise()).expand_as(mean)
+
+    def matched_moments(self, m, v, q, n_random):
+        """Mean and variance of the outputs for random inputs ``N(m, diag(v))``.
+
+        Parameters
+        ----------
+        m, v : tensors of shape (P, n_inputs)
+        q : pair of tensors
+            Mean (M, D) and excess covariance (D, M, M) of the inducing variables.
+        n_random : int
+            How many of the inputs are random; they come first.
+
+        Returns
+        -------
+        mean, var : tensors of shape (P, n_outputs)
+        """
+        kernel = self.kernel()
+        if kernel.psi is None:
+            return moments_by_quadrature(lambda H: self.moments(H, q), m, v, n_random)
+        mean, var = matched_moments(kernel, self.Z, m, v, *q, self.W, self.jitter)
+        return mean, var + self.noise()
 
     def _solved(self):
         """What predictions need and inputs do not change; kept in evaluation mode."""
@@ -190,23 +220,38 @@ class SparseLayer(nn.Module):
         f : callable
             Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs); layer noise is left out.
         """
-        kernel, Z = self.kernel(), self.Z
-        M, n_inputs = Z.shape
-        D = self.n_outputs
-        phi = kernel.features((n_functions, n_features), n_inputs, generator, Z)
-        basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
-        w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
-        L = cholesky(kernel(Z, Z), self.jitter)
-        v = self.q.draw(n_functions, generator) if v is None else v  # F, M, D
-        nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
-        prior = basis @ w + nugget
-        update = torch.linalg.solve_triangular(L, prior, upper=False)
-        update = torch.linalg.solve_triangular(L.T, v - update, upper=True)  # F, M, D
+        f = draw_functions(
+            self.kernel(),
+            self.Z,
+            self.n_outputs,
+            lambda: self.q.draw(n_functions, generator) if v is None else v,
+            self.jitter,
+            n_functions,
+            n_features,
+            generator,
+        )
+        return lambda H: f(H) + self.mean_function(H)
 
-        def f(H):
-            F, P, _ = H.shape
-            out = phi(H).flatten(-2) @ w
-            out = out + kernel(H.reshape(F * P, -1), Z).view(F, P, M) @ update
-            return out + self.mean_function(H)
 
-        return f
+def draw_functions(kernel, Z, D, draw_v, jitter, n_functions, n_features, generator):
+    """Draws of `D` functions without means, as :meth:`SparseLayer.function` says.
+
+    `draw_v` gives draws of their whitened inducing variables, (n_functions, M, D).
+    """
+    M, n_inputs = Z.shape
+    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z)
+    basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
+    w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
+    L = cholesky(kernel(Z, Z), jitter)
+    v = draw_v()
+    nugget = math.sqrt(jitter) * normal((n_functions, M, D), generator, Z)
+    prior = basis @ w + nugget
+    update = torch.linalg.solve_triangular(L, prior, upper=False)
+    update = torch.linalg.solve_triangular(L.T, v - update, upper=True)  # F, M, D
+
+    def f(H):
+        F, P, _ = H.shape
+        out = phi(H).flatten(-2) @ w
+        return out + kernel(H.reshape(F * P, -1), Z).view(F, P, M) @ update
+
+    return f

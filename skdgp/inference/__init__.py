@@ -1,14 +1,30 @@
 """Inference schemes: one file for each scheme of the literature."""
 
+from .aep import AEP
 from .base import Scheme
 from .dsvi import DSVI
 from .rff import RandomFeatures
 from .structured import StructuredVI
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "rff": RandomFeatures, "structured": StructuredVI, "vfe": VFE}
+SCHEMES = {
+    "aep": AEP,
+    "dsvi": DSVI,
+    "rff": RandomFeatures,
+    "structured": StructuredVI,
+    "vfe": VFE,
+}
 
-__all__ = ["DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "StructuredVI", "as_scheme"]
+__all__ = [
+    "AEP",
+    "DSVI",
+    "SCHEMES",
+    "RandomFeatures",
+    "VFE",
+    "Scheme",
+    "StructuredVI",
+    "as_scheme",
+]
 
 
 def as_scheme(inference):

@@ -242,8 +242,12 @@ class GradientModel(Model):
         """The Gaussian blocks of the posterior."""
         raise NotImplementedError
 
-    def divergence(self):
+    def kl(self):
+        """Divergence of the blocks from the prior."""
         return sum(block.kl() for block in self.blocks())
+
+    def divergence(self):
+        return self.kl()
 
     def step(self, batch, generator, rate=1.0):
         optimizer = self._adam()
@@ -251,7 +255,7 @@ class GradientModel(Model):
             parameter.grad = None
         loss = -self.expected_log_likelihood(batch, generator) / batch.total
         loss.backward()
-        value = float(loss.detach() + self.divergence() / batch.total)
+        value = float(loss.detach() + self.kl() / batch.total)
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps

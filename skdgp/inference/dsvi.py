@@ -100,6 +100,8 @@ class DSVI(Scheme):
 class DeepSparseGP(GradientModel):
     """The model that :class:`DSVI` builds."""
 
+    _layer_type = SparseLayer
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(natural_step=scheme.natural_step)
         self.n_draws = scheme.n_draws
@@ -114,7 +116,7 @@ class DeepSparseGP(GradientModel):
             natural = scheme.natural_gradient == "all" or (
                 scheme.natural_gradient == "last" and last
             )
-            yield SparseLayer(
+            yield self._layer_type(
                 architecture.kernels[i],
                 n_inputs,
                 outputs[i],

@@ -29,7 +29,7 @@ def start(model, X, weights, method, rng):
     """
     if hasattr(model, "start"):  # a model without inducing inputs
         return model.start(X, weights, rng)
-    M = len(model.layers[0].Z)
+    M = model.layers[0].Z.shape[-2]
     Z = centers(X, weights, M, method, rng)
     A, Z_first = X, Z
     with torch.no_grad():

@@ -27,10 +27,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI, RandomFeatures, StructuredVI
+from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
+SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: for smaller steps of the last layer
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
@@ -50,8 +51,13 @@ ESTIMATORS = [
     DeepGPRegressor(
         inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
     ),
-    DeepGPClassifier(**FEW),
     DeepGPClassifier(inference=StructuredVI(n_warmup=5), **FEW),
+    DeepGPRegressor(inference="aep", **SLOW),
+    DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
+    DeepGPRegressor(inference=AEP(0.5), likelihood="student_t", **SLOW),
+    DeepGPClassifier(**FEW),
+    DeepGPClassifier(inference="aep", **SLOW),
+    DeepGPClassifier(inference=AEP(0.5), likelihood="probit", **SLOW),
     DeepGPClassifier(likelihood="probit", **FEW),
     DeepGPClassifier(likelihood="logit", **FEW),
     DeepGPClassifier(likelihood="softmax", **FEW),

@@ -246,7 +246,7 @@ def test_robustmax_of_two_classes_in_closed_form():
         for alpha in ALPHAS:
             expected = math.log(p * 0.98**alpha + (1 - p) * 0.02**alpha)
             actual = likelihood.log_partition(tensor([[y]]), m, v, alpha)
-            np.testing.assert_allclose(actual, [expected], rtol=1e-9)
+            np.testing.assert_allclose(actual, [expected], rtol=1e-6)
 
 
 @pytest.mark.parametrize("y", [0, 1, 2, 3])
@@ -736,3 +736,47 @@ def test_objects_pass_through_and_those_for_other_targets_are_refused():
             as_likelihood(wrong, REGRESSION)
     with pytest.raises(ValueError, match="is not a likelihood for this estimator"):
         as_likelihood(likelihood, CLASSIFICATION)
+
+
+# Powers, whatever the width of the latent Gaussian
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "targets", "tolerance"),
+    [
+        (Bernoulli(), (0.0, 1.0), 0.01),
+        (Bernoulli("logit"), (0.0, 1.0), 0.005),
+        (StudentT(4.0, np.array([0.2])), (0.0, 3.0), 1e-6),
+        (StudentT(60.0, np.array([0.2])), (0.0, 3.0), 1e-6),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("alpha", [1e-4, 0.05, 0.5, 0.9])
+@pytest.mark.parametrize("v", [0.01, 1.0, 100.0])
+def test_log_partition_of_wide_and_narrow_latents(likelihood, targets, tolerance, alpha, v):
+    x = torch.linspace(-12.0, 12.0, 200_001, dtype=torch.float64)
+    log_weights = torch.log_softmax(-0.5 * x.square(), 0)
+    for y, m in itertools.product(targets, (-2.0, 0.5)):
+        f = m + math.sqrt(v) * x[:, None, None]
+        log_density = likelihood.log_prob(tensor([[y]]), f)[:, 0]
+        expected = torch.logsumexp(log_weights + alpha * log_density, 0)
+        actual = likelihood.log_partition(tensor([[y]]), tensor([[m]]), tensor([[v]]), alpha)
+        assert abs((actual - expected).item()) < tolerance * min(1.0, 20.0 * alpha)
+
+
+@pytest.mark.parametrize("spread", [1e-4, 0.01, 1.0, 100.0])
+def test_robustmax_of_latents_of_different_width(spread):
+    # other classes much more and much less certain than the one observed
+    rng, likelihood = np.random.default_rng(0), RobustMax()
+    x = np.linspace(-12.0, 12.0, 200_001)
+    weights = stats.norm.pdf(x) * (x[1] - x[0])
+    for _ in range(10):
+        m, v = rng.standard_normal(5), spread * rng.uniform(0.05, 1.0, 5)
+        v[1] = 1.0
+        others = [0, 2, 3, 4]
+        z = (m[1] + x[:, None] - m[others]) / np.sqrt(v[others])
+        p = weights @ stats.norm.cdf(z).prod(1)
+        for alpha in ALPHAS:
+            expected = math.log(p * 0.999**alpha + (1 - p) * (1e-3 / 4) ** alpha)
+            actual = likelihood.log_partition(tensor([[1.0]]), tensor([m]), tensor([v]), alpha)
+            np.testing.assert_allclose(actual, [expected], rtol=0.0, atol=2e-4)

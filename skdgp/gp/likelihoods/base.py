@@ -94,13 +94,14 @@ class OneLatent(Likelihood):
     """
 
     n_nodes = 20
+    n_power_nodes = 20  #: of powers of the density, whose integrals have no closed form
 
     def log_density(self, y, f):
         """``log p(y | f)`` element by element."""
         raise NotImplementedError
 
-    def _nodes(self, m, v):
-        nodes, log_weights = gauss_hermite(self.n_nodes, m)
+    def _nodes(self, m, v, n_nodes=None):
+        nodes, log_weights = gauss_hermite(n_nodes or self.n_nodes, m)
         shape = (-1,) + (1,) * m.ndim
         return m + v.sqrt() * nodes.view(shape), log_weights.view(shape)
 
@@ -112,7 +113,7 @@ class OneLatent(Likelihood):
         return (log_weights.exp() * self.log_density(y, f)).sum(0).sum(-1)
 
     def log_partition(self, y, m, v, alpha=1.0):
-        f, log_weights = self._nodes(m, v)
+        f, log_weights = self._nodes(m, v, None if alpha == 1.0 else self.n_power_nodes)
         return torch.logsumexp(log_weights + alpha * self.log_density(y, f), 0).sum(-1)
 
 

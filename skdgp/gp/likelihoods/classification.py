@@ -5,10 +5,12 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...quadrature import gauss_hermite, normal_nodes
+from ...quadrature import gauss_legendre, normal_nodes
 from .base import Likelihood, OneLatent
 
 _TINY = 1e-12
+_WIDE = 5.0  #: standard deviations beyond which a Gaussian has ended
+_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class _Classification(Likelihood):
@@ -38,6 +40,8 @@ class Bernoulli(_Classification, OneLatent):
     ----------
     link : {"probit", "logit"}
     """
+
+    n_power_nodes = 100  # of a step, with a standard deviation of 10 on each side
 
     def __init__(self, link="probit"):
         self.link = link
@@ -149,10 +153,10 @@ class RobustMax(_Classification):
     epsilon : float
         Probability that a label is not that of the largest latent value.
     n_nodes : int
-        Gauss-Hermite nodes of the integration.
+        Gauss-Legendre nodes of the integration.
     """
 
-    def __init__(self, epsilon=1e-3, n_nodes=20):
+    def __init__(self, epsilon=1e-3, n_nodes=32):
         self.epsilon = epsilon
         self.n_nodes = n_nodes
 
@@ -163,17 +167,29 @@ class RobustMax(_Classification):
     def n_latents(self, n_classes):
         return n_classes
 
-    def _log_win(self, y, m, v):
-        """``log P(f_y > f_c for all other c)``, shape (..., n)."""
-        nodes, log_weights = gauss_hermite(self.n_nodes, m)
-        shape = (-1,) + (1,) * (m.ndim - 1)
-        x = _pick(m, y) + _pick(v, y).clamp_min(_TINY).sqrt() * nodes.view(shape)  # nodes, ..., n
-        z = (x[..., None] - m) / v.clamp_min(_TINY).sqrt()
-        log_cdf = torch.special.log_ndtr(z.clamp_min(-1e6))  # beyond, its derivative is lost
+    def _win(self, y, m, v):
+        """``P(f_y > f_c for all other c)``, shape (..., n).
+
+        The density of f_y times the probability that all others are smaller is integrated where the
+        latter rises from 0 to 1; beyond, it is 1.
+        """
+        sd = v.clamp_min(_TINY).sqrt()
         own = torch.nn.functional.one_hot(y[..., 0].long(), m.shape[-1]).bool()
-        return torch.logsumexp(
-            log_weights.view(shape) + log_cdf.masked_fill(own, 0.0).sum(-1), 0
-        ).clamp_max(0.0)
+        m_y, sd_y = _pick(m, y), _pick(sd, y)
+        with torch.no_grad():  # what is left out is so small that its changes do not matter
+            rises, has_risen = (
+                (m + side * sd).masked_fill(own, -torch.inf).amax(-1) for side in (-_WIDE, _WIDE)
+            )
+            a = torch.maximum(rises, m_y - _WIDE * sd_y)
+            b = torch.maximum(a, torch.minimum(has_risen, m_y + _WIDE * sd_y))
+        nodes, weights = gauss_legendre(self.n_nodes, m)
+        shape = (-1,) + (1,) * (m.ndim - 1)
+        x = 0.5 * (a + b) + 0.5 * (b - a) * nodes.view(shape)  # nodes, ..., n
+        z = ((x[..., None] - m) / sd).clamp_min(-1e6)  # beyond, its derivative is lost
+        log_cdf = torch.special.log_ndtr(z).masked_fill(own, 0.0).sum(-1)
+        log_pdf = -0.5 * ((x - m_y) / sd_y).square() - sd_y.log() - _HALF_LOG_2PI
+        inside = 0.5 * (b - a) * (weights.view(shape) * (log_cdf + log_pdf).exp()).sum(0)
+        return (inside + torch.special.ndtr((m_y - b) / sd_y)).clamp(0.0, 1.0)
 
     def _levels(self, m):
         return math.log1p(-self.epsilon), math.log(self.epsilon / (m.shape[-1] - 1))
@@ -184,18 +200,18 @@ class RobustMax(_Classification):
 
     def expected_log_prob(self, y, m, v):
         right, wrong = self._levels(m)
-        return wrong + (right - wrong) * self._log_win(y, m, v).exp()
+        return wrong + (right - wrong) * self._win(y, m, v)
 
     def log_partition(self, y, m, v, alpha=1.0):
         right, wrong = self._levels(m)
-        win = self._log_win(y, m, v).exp()
+        win = self._win(y, m, v)
         return torch.log(win * math.exp(alpha * right) + (1.0 - win) * math.exp(alpha * wrong))
 
     def log_probabilities(self, m, v):
         right, wrong = self._levels(m)
         like = m[..., :1]
         win = torch.stack(
-            [self._log_win(torch.full_like(like, c), m, v).exp() for c in range(m.shape[-1])], -1
+            [self._win(torch.full_like(like, c), m, v) for c in range(m.shape[-1])], -1
         )
         win = win / win.sum(-1, keepdim=True)
         return torch.log(math.exp(wrong) + win * (math.exp(right) - math.exp(wrong)))

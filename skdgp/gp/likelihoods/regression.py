@@ -216,6 +216,26 @@ class StudentT(GaussianMixture, OneLatent):
         variances = v + scale.square() * torch.exp(-log_l)
         return log_weights, m.expand_as(variances), variances
 
+    def log_partition(self, y, m, v, alpha=1.0):
+        if alpha == 1.0:
+            return super().log_partition(y, m, v)
+        # (1 + x)^-b is the mean of exp(-l b x) over l ~ Gamma(b, b). For small b, log(l) has a long
+        # tail below, where y does not matter any more: there the rule has only a weight, in closed form.
+        df, scale = _like(self.df, m), _like(self.scale, m)
+        b = 0.5 * alpha * (df + 1.0)
+        step = 0.4 * float((4.0 / b.detach()).sqrt().clamp_max(1.0).min())
+        log_l = torch.arange(-24.0, 4.0, step, dtype=m.dtype, device=m.device)
+        log_l = log_l.view((-1,) + (1,) * m.ndim) - b.detach().clamp_max(1.0).log()
+        log_weights = b * (log_l - log_l.exp()) - b * log_l[0]
+        log_tail = -b * step - torch.log(-torch.expm1(-b * step))
+        precision = 2.0 * b * log_l.exp() / (df * scale.square())
+        spread = 1.0 + precision * v
+        log_z = log_weights - 0.5 * (spread.log() + precision * (y - m).square() / spread)
+        log_tail = log_tail.expand_as(log_z[:1])
+        log_z = torch.logsumexp(torch.cat([log_z, log_tail]), 0)
+        total = torch.cat([log_weights.expand(len(log_l), *m.shape), log_tail])
+        return (log_z - torch.logsumexp(total, 0) + alpha * self.log_density(y, y)).sum(-1)
+
     def moments(self, m, v):
         df, scale = _like(self.df, m), _like(self.scale, m)
         return m, v + scale.square() * df / (df - 2.0)

@@ -1,0 +1,137 @@
+"""AEP behind the estimators."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_moons
+from sklearn.model_selection import GridSearchCV
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.likelihoods import Bernoulli, RobustMax
+from skdgp.inference import AEP
+
+FEW = {"max_iter": 30, "n_inducing": 10, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def wave():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2, 5])
+@pytest.mark.parametrize("settings", [{}, {"alpha": 0.3, "prediction": "sampling"}], ids=repr)
+def test_it_learns_at_every_depth(wave, n_layers, settings):
+    settings = {"max_iter": 120, "n_layers": n_layers, "inference": AEP(**settings)}
+    model = DeepGPRegressor(**{**FEW, **settings}).fit(*wave)
+    assert model.score(*wave) > 0.9
+    mean, std = model.predict(wave[0], return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
+    assert np.mean(np.abs(wave[1] - mean) < 2.0 * std) > 0.8
+
+
+def test_there_is_no_lower_bound(wave):
+    model = DeepGPRegressor(inference="dsvi", **FEW).fit(*wave)
+    assert np.isfinite(model.lower_bound_)
+    model.set_params(inference="aep").fit(*wave)
+    assert not hasattr(model, "lower_bound_")
+    model.set_params(inference="aep", warm_start=False)
+    model.partial_fit(*wave)
+    assert not hasattr(model, "lower_bound_")
+
+
+def test_likelihoods_of_classes():
+    X, y = load_iris(return_X_y=True)
+    model = DeepGPClassifier(
+        inference="aep", **{**FEW, "max_iter": 100, "learning_rate": 0.05}
+    ).fit(X, y)
+    assert isinstance(model.likelihood_, RobustMax)
+    assert model.score(X, y) > 0.9
+    assert_allclose(model.predict_proba(X).sum(1), 1.0, rtol=1e-12)
+    X, y = make_moons(100, noise=0.1, random_state=0)
+    model = DeepGPClassifier(
+        inference=AEP(0.5), **{**FEW, "max_iter": 100, "learning_rate": 0.05}
+    ).fit(X, y)
+    assert isinstance(model.likelihood_, Bernoulli) and model.likelihood_.link == "probit"
+    assert model.score(X, y) > 0.9
+
+
+def test_weights_are_counts(wave):
+    X, y = wave
+    weights = 1.0 + np.arange(60) % 3
+    settings = {**FEW, "inference": AEP(0.5), "max_iter": 20}
+    weighted = DeepGPRegressor(**settings).fit(X, y, sample_weight=weights)
+    repeated = DeepGPRegressor(**settings).fit(
+        np.repeat(X, weights.astype(int), 0), np.repeat(y, weights.astype(int))
+    )
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-7, atol=1e-9)
+
+
+def test_the_kind_of_prediction_is_part_of_the_model(wave):
+    X, y = wave
+    settings = {**FEW, "n_predict_draws": 16}
+    gaussian, mixture = (
+        DeepGPRegressor(inference=AEP(prediction=prediction), **settings).fit(X, y)
+        for prediction in ("moment-matching", "sampling")
+    )
+    assert gaussian.members_[0].draws.shape == (1, 0)
+    assert mixture.members_[0].draws.shape == (16, 2)
+    # training is the same, and so are the first moments
+    assert_array_equal(gaussian.loss_curve_, mixture.loss_curve_)
+    assert_allclose(gaussian.predict(X), mixture.predict(X), atol=0.02)
+
+
+def test_grid_of_powers(wave):
+    search = GridSearchCV(
+        DeepGPRegressor(inference="aep", **FEW), {"inference__alpha": [0.5, 1.0]}, cv=2
+    ).fit(*wave)
+    assert search.best_estimator_.inference.alpha in (0.5, 1.0)
+
+
+def test_separate_units_show_all_their_numbers(wave):
+    model = DeepGPRegressor(inference=AEP(separate=True), **FEW).fit(*wave)
+    first, last = model.kernels_
+    assert [len(first), len(last)] == [2, 1]
+    assert (first[0].lengthscale != first[1].lengthscale).all()
+    assert model.inducing_inputs_[0].shape == (20, 2)  # ten of each unit
+    assert model.inducing_inputs_[1].shape == (10, 2)
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict(wave[0]), model.predict(wave[0]))
+    assert model.sample_y(wave[0], 2, latent=True).shape == (60, 2)
+
+
+@pytest.mark.parametrize("input_connected", [False, True])
+def test_rows_do_not_see_each_other(wave, input_connected):
+    X, y = wave
+    model = DeepGPRegressor(inference="aep", input_connected=input_connected, **FEW).fit(X, y)
+    whole = model.predict(X, return_std=True)
+    parts = [model.predict(X[i : i + 1], return_std=True) for i in range(5)]
+    for i in range(2):
+        assert_allclose(np.concatenate([part[i] for part in parts]), whole[i][:5], rtol=1e-9)
+
+
+def test_kernels_without_closed_forms(wave):
+    X, y = np.hstack([wave[0], wave[0] ** 2]), wave[1]
+    settings = {
+        **FEW,
+        "kernel": "matern52",
+        "inference": "aep",
+        "max_iter": 60,
+        "learning_rate": 0.05,
+    }
+    model = DeepGPRegressor(width=2, **settings).fit(*wave)
+    assert model.score(*wave) > 0.7
+    with pytest.raises(ValueError, match="Matern has no closed form for uncertain inputs"):
+        DeepGPRegressor(width=3, **settings).fit(X, y)
+    kernels = ["matern52", "squared_exponential"]  # what the first layer sees is certain
+    DeepGPRegressor(width=3, **{**settings, "kernel": kernels}).fit(X, y)
+
+
+def test_settings_that_mean_nothing(wave):
+    with pytest.raises(ValueError, match="dtype means nothing to AEP; leave it at 'auto'"):
+        DeepGPRegressor(inference="aep", dtype="float32", **FEW).fit(*wave)
+    with pytest.raises(ValueError, match=r"alpha of AEP must be a number in \(0, 1\]; got 2"):
+        DeepGPRegressor(inference=AEP(alpha=2), **FEW).fit(*wave)
