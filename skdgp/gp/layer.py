@@ -91,7 +91,7 @@ class SparseLayer(nn.Module):
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
     q : object, optional
-        The posterior, if it is not the layer's own; with `mean`, `moments` and `draw` as those of
+        The posterior, if it is not the layer's own; with `mean`, `moments` and `sample` as those of
         :class:`GaussianBlock`.
     """
 
@@ -197,7 +197,7 @@ class SparseLayer(nn.Module):
         basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
         w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
         L = cholesky(kernel(Z, Z), self.jitter)
-        v = self.q.draw(n_functions, generator) if v is None else v  # F, M, D
+        v = self.q.sample(n_functions, generator) if v is None else v  # F, M, D
         nugget = math.sqrt(self.jitter) * normal((n_functions, M, D), generator, Z)
         prior = basis @ w + nugget
         update = torch.linalg.solve_triangular(L, prior, upper=False)

@@ -2,12 +2,13 @@
 
 from .base import Scheme
 from .dsvi import DSVI
+from .rff import RandomFeatures
 from .structured import StructuredVI
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "structured": StructuredVI, "vfe": VFE}
+SCHEMES = {"dsvi": DSVI, "rff": RandomFeatures, "structured": StructuredVI, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "StructuredVI", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "StructuredVI", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -27,9 +27,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI, StructuredVI
+from skdgp.inference import DSVI, RandomFeatures, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
@@ -44,6 +45,11 @@ ESTIMATORS = [
     DeepGPRegressor(
         inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
     ),
+    DeepGPRegressor(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "resampled"), likelihood="student_t", **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "variational"), likelihood="poisson", **RFF),
+    DeepGPClassifier(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPClassifier(inference=RandomFeatures(10, "variational"), likelihood="probit", **RFF),
     DeepGPClassifier(**FEW),
     DeepGPClassifier(inference=StructuredVI(n_warmup=5), **FEW),
     DeepGPClassifier(likelihood="probit", **FEW),
