@@ -1,8 +1,9 @@
 """Time of a training step of the structured posteriors, against bare products and the mean field.
 
-The floor of a family are its own matrix products, run bare: two for each quadratic form and three
-for each bilinear one (value and gradients), with the rows of the data where the first layer is
-involved and those of all draws elsewhere; and those between blocks of the posterior's factor.
+The floor of a family are its own matrix products, run bare: three to whiten the kernel of a layer,
+two for each quadratic form and three for each bilinear one (value and gradients), with the rows of
+the data where the first layer is involved and those of all draws elsewhere; and those between
+blocks of the posterior's factor.
 """
 
 from typing import NamedTuple
@@ -96,6 +97,7 @@ def products(shape, coupling):
         if layer < len(widths):
             n_forms += sum(where.stop - where.start for *_, where in pattern.within(layer))
         sizes += [(1, n_forms * M, M, P), (1, n_forms * M, P, M)]
+        sizes += [(1, M, M, P), (1, M, M, P), (1, M, P, M)]  # whitening, and its gradients
         for c in pattern.tied(layer):
             chain = pattern.chains[c]
             w, units = len(chain.gps), dict(zip(chain.layers, chain.units))

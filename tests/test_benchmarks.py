@@ -234,7 +234,7 @@ def test_steps_of_the_couplings(capsys):
         for name in ("mean-field", "stripes-and-arrow", "full")
     ]
     unit = 4 * 4 * 10**6  # M^2 B; layers after the first have two draws
-    quadratic = 2 * (2 + 2 * 2 + 2)
+    quadratic = 2 * (2 + 2 * 2 + 2) + 3 * (1 + 2 + 2)  # and whitening
     star = quadratic + 3 * (2 + 2 + 2 * 2)
     full = star + 2 * (1 + 2) + 3 * 2  # pairs within layers, and the stripes that are none
     np.testing.assert_allclose(np.array(large) / unit, [quadratic, star, full], rtol=1e-3)

@@ -408,7 +408,7 @@ class CoupledGaussian(nn.Module):
     # Draws
 
     @torch.no_grad()
-    def draw(self, n, generator):
+    def sample(self, n, generator):
         """`n` joint draws of the inducing variables, shape (n, T, M)."""
         T, M = self.mean.shape
         pattern = self.patterns[self.coupling]
@@ -513,9 +513,9 @@ class Marginal:
         squares = self._q[0].moments().squares[self._layer]
         return self.mean, squares[: self._gps.stop - self._gps.start]
 
-    def draw(self, n, generator):
+    def sample(self, n, generator):
         """`n` draws of the variables, shape (n, M, D)."""
-        return self._q[0].draw(n, generator)[:, self._gps].mT
+        return self._q[0].sample(n, generator)[:, self._gps].mT
 
 
 def _less_identity(diagonal, parts, dtype):

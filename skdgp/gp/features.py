@@ -268,7 +268,7 @@ class FeatureLayer(nn.Module):
         """
         Phi, c2 = self.basis(xi, H)(H)
         if weight_draw is not None:
-            mean = c2.sqrt() * (Phi @ self.q.drawn(weight_draw).to(H.dtype))
+            mean = c2.sqrt() * (Phi @ self.q.draw(weight_draw).to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
         if isinstance(self.q, DiagonalBlock):
             q_mean, q_var = self.q.moments(H.dtype)
@@ -298,7 +298,7 @@ class FeatureLayer(nn.Module):
         """
         xi = self.draw_xi(n_functions, generator) if self.resampled else None
         phi = self.basis(xi, self.z)
-        w = self.q.draw(n_functions, generator)
+        w = self.q.sample(n_functions, generator)
 
         def f(H):
             Phi, c2 = phi(H)

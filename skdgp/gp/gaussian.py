@@ -71,19 +71,13 @@ class GaussianBlock(nn.Module):
             0.5 * squares - log_det
         )
 
-    def draw(self, n, generator):
-        """`n` draws of the variables, shape (n, M, D)."""
-        M, D = self.mean.shape
-        xi = normal((n, D, M, 1), generator, self.mean)
-        return self.mean + (self.root.double() @ xi)[..., 0].mT
-
     def collected_gradients(self, scale=1.0):
         """What the leaves have collected, times `scale`, in float64; None if it is nothing."""
         grads = (leaf.grad for leaf in self._leaves)
         return tuple(None if grad is None else scale * grad.double() for grad in grads)
 
-    def drawn(self, xi):
-        """A draw of the variables, (M, D), made of `xi`, whose graph has the mean as its only leaf.
+    def draw(self, xi):
+        """A draw of the variables, (M, D), whose graph has the mean as its only leaf.
 
         For steps in which the covariance stays: a product less for every row.
 
@@ -157,6 +151,12 @@ class GaussianBlock(nn.Module):
         self.set_precision(P_new)
         return True
 
+    def sample(self, n, generator):
+        """Draws of shape (n, M, D)."""
+        root = self.root.double()
+        xi = normal((n, self.mean.shape[1], len(self.mean), 1), generator, root)
+        return self.mean + (root @ xi)[..., 0].mT
+
     def precision(self):
         """Precision after the last natural step; None if the root has been overwritten since."""
         P, version = self._precision
@@ -215,8 +215,8 @@ class DiagonalBlock(nn.Module):
         self.mean.grad = g_mean.add_(self.mean, alpha=scale)
         self.rho.grad = g_var.add_(0.5 * scale).mul_(var).sub_(0.5 * scale)
 
-    def draw(self, n, generator):
-        """`n` draws of the variables, shape (n, n_rows, n_columns)."""
+    def sample(self, n, generator):
+        """Draws of shape (n, n_rows, n_columns)."""
         mean, var = self.mean.double(), self.rho.double().exp()
         return mean + var.sqrt() * normal((n, *mean.shape), generator, mean)
 

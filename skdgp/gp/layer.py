@@ -98,7 +98,7 @@ class SparseLayer(nn.Module):
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
     q : object, optional
-        The posterior, if it is not the layer's own; with `mean`, `moments` and `draw` as those of
+        The posterior, if it is not the layer's own; with `mean`, `moments` and `sample` as those of
         :class:`GaussianBlock`.
     """
 
@@ -224,7 +224,7 @@ class SparseLayer(nn.Module):
             self.kernel(),
             self.Z,
             self.n_outputs,
-            lambda: self.q.draw(n_functions, generator) if v is None else v,
+            lambda: self.q.sample(n_functions, generator) if v is None else v,
             self.jitter,
             n_functions,
             n_features,

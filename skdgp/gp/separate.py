@@ -63,7 +63,7 @@ class SeparateLayer(SparseLayer):
         return mean, var + self.noise()
 
     def function(self, n_functions, n_features, generator):
-        v = self.q.draw(n_functions, generator).split(1, -1)
+        v = self.q.sample(n_functions, generator).split(1, -1)
         units = [
             draw_functions(
                 kernel, Z, 1, lambda v=v: v, self.jitter, n_functions, n_features, generator
