@@ -2,11 +2,11 @@
 
 from .base import Scheme
 from .dsvi import DSVI
-from .vfe import VFE
+from .vfe import VFE, PowerEP
 
-SCHEMES = {"dsvi": DSVI, "vfe": VFE}
+SCHEMES = {"dsvi": DSVI, "vfe": VFE, "pep": PowerEP}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "VFE", "PowerEP", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):
