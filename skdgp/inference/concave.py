@@ -10,7 +10,7 @@ from .full_batch import FullBatchGP, solve_posterior
 
 _MOST = 100  #: natural-gradient steps for one trial of the numbers
 _MEMORY = 6  #: of them that the next one takes into account
-_GAIN = 1e-10  #: of the bound per row, that is none
+_GAIN = 1e-9  #: of the bound per row, that is none
 
 
 class _Posterior(NamedTuple):

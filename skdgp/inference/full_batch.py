@@ -9,6 +9,7 @@ from ..linalg import add_diagonal, cholesky, inverse_triangular, root_of_inverse
 from .dsvi import DSVI, DeepSparseGP
 
 _AT_ONCE = 2_000_000  #: numbers of a matrix with rows that are worked on together
+_JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
 
 
@@ -25,6 +26,7 @@ class FullBatchGP(DeepSparseGP):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, DSVI())
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
+        self.layers[0].jitter = _JITTER
         self._search = LBFGS(tol=scheme.tol)
         self._unsolved = None  # rows whose posterior is still to be found
 
