@@ -18,7 +18,7 @@ from skdgp.inference.base import Architecture, Batch
 from . import arguments, data, models, rst
 
 CLOSE = 1e-4  #: relative difference of bounds that is none
-N_STEPS = {"skdgp": 200, "GPyTorch, L-BFGS": 60, "GPyTorch, Adam": 300}
+N_STEPS = {"skdgp": 200, "GPyTorch, L-BFGS": 50, "GPyTorch, Adam": 100}
 RATE = 0.1  #: of Adam: with 0.01 it takes far longer
 VARIANCE, NOISE = 1.0, 0.05
 
@@ -164,7 +164,7 @@ class Theirs:
             self._optimizer = torch.optim.Adam(trained, lr=RATE)
         else:  # one iteration for each step
             self._optimizer = torch.optim.LBFGS(
-                trained, max_iter=1, history_size=20, line_search_fn="strong_wolfe"
+                trained, max_iter=1, max_eval=25, history_size=20, line_search_fn="strong_wolfe"
             )
 
     def evaluate(self):
