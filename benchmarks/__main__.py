@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import classify, extrapolation, predict, race, step, table, uci
+from . import classify, extrapolation, predict, race, sgpr, step, table, uci
 
 COMMANDS = {
     "uci": uci,
@@ -10,6 +10,7 @@ COMMANDS = {
     "race": race,
     "step": step,
     "predict": predict,
+    "sgpr": sgpr,
     "table": table,
     "extrapolation": extrapolation,
 }

@@ -1,6 +1,17 @@
 """Deep Gaussian processes with the interface of scikit-learn."""
 
 from ._version import __version__
-from .estimators import DeepGPClassifier, DeepGPRegressor
+from .estimators import (
+    DeepGPClassifier,
+    DeepGPRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+)
 
-__all__ = ["DeepGPClassifier", "DeepGPRegressor", "__version__"]
+__all__ = [
+    "DeepGPClassifier",
+    "DeepGPRegressor",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
+    "__version__",
+]

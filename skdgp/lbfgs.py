@@ -4,7 +4,6 @@ import torch
 
 _ARMIJO = 1e-4
 _HALVINGS = 12
-_SMALL = 1e-8  #: decrease, relative to the value, that is none
 
 
 class LBFGS:
@@ -16,6 +15,9 @@ class LBFGS:
         Number of pairs of steps and changes of the gradient that are kept.
     largest : float
         No component of a step exceeds this size.
+    tol : float
+        An iteration that lowers the value by less, relative to the larger of 1 and its size, is the
+        last.
 
     Attributes
     ----------
@@ -26,8 +28,8 @@ class LBFGS:
         Whether there is nothing left to gain.
     """
 
-    def __init__(self, memory=20, largest=2.0):
-        self.memory, self.largest = memory, largest
+    def __init__(self, memory=20, largest=2.0, tol=1e-8):
+        self.memory, self.largest, self.tol = memory, largest, tol
         self.x = self.g = None
         self.f = 0.0
         self.pairs = []
@@ -56,7 +58,7 @@ class LBFGS:
             self.pairs = []  # once more, along the gradient
 
     def _accept(self, x, f, g):
-        self.converged = self.f - f < _SMALL * max(1.0, abs(f))
+        self.converged = self.f - f < self.tol * max(1.0, abs(f))
         s, y = x - self.x, g - self.g
         if float(s @ y) > 1e-10 * float(y @ y):
             self.pairs = [*self.pairs, (s, y)][-self.memory :]

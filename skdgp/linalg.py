@@ -48,6 +48,27 @@ def add_diagonal(K, value):
     return K
 
 
+def gram(A, weights):
+    """``A diag(w) A^T`` for each row `w` of the weights; little more than one half is computed.
+
+    Parameters
+    ----------
+    A : tensor of shape (M, n)
+    weights : tensor of shape (k, n)
+
+    Returns
+    -------
+    G : tensor of shape (k, M, M)
+    """
+    M, G = len(A), A.new_zeros(len(weights), len(A), len(A))
+    size = max(64, -(-M // 4))
+    for G_k, w in zip(G, weights):
+        scaled = A * w
+        for i in range(0, M, size):
+            torch.mm(scaled[i : i + size], A[: i + size].T, out=G_k[i : i + size, : i + size])
+    return G.tril() + G.tril(-1).mT
+
+
 def inverse_triangular(L):
     """Inverse of a lower triangular matrix."""
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)

@@ -8,6 +8,7 @@ from skdgp.linalg import (
     add_diagonal,
     cholesky,
     current_workspace,
+    gram,
     inverse_triangular,
     root_of_inverse,
     workspace,
@@ -150,3 +151,13 @@ class TestWorkspace:
             thread.start()
             thread.join()
             assert seen[0] is not current_workspace()
+
+
+@pytest.mark.parametrize("M", [1, 5, 64, 65, 300])
+def test_gram(M):
+    rng = np.random.default_rng(0)
+    A, weights = rng.standard_normal((M, 7)), rng.standard_normal((2, 7))
+    G = gram(torch.as_tensor(A), torch.as_tensor(weights))
+    for G_k, w in zip(G, weights):
+        np.testing.assert_allclose(G_k, A @ np.diag(w) @ A.T, atol=1e-12)
+        assert torch.equal(G_k, G_k.T)

@@ -2,5 +2,6 @@
 
 from .classifier import DeepGPClassifier
 from .regressor import DeepGPRegressor
+from .sparse import SparseGPClassifier, SparseGPRegressor
 
-__all__ = ["DeepGPClassifier", "DeepGPRegressor"]
+__all__ = ["DeepGPClassifier", "DeepGPRegressor", "SparseGPClassifier", "SparseGPRegressor"]

@@ -5,11 +5,12 @@ from .base import Scheme
 from .dsvi import DSVI
 from .rff import RandomFeatures
 from .structured import StructuredVI
-from .vfe import VFE
+from .vfe import VFE, PowerEP
 
 SCHEMES = {
     "aep": AEP,
     "dsvi": DSVI,
+    "pep": PowerEP,
     "rff": RandomFeatures,
     "structured": StructuredVI,
     "vfe": VFE,
@@ -19,6 +20,7 @@ __all__ = [
     "AEP",
     "DSVI",
     "SCHEMES",
+    "PowerEP",
     "RandomFeatures",
     "VFE",
     "Scheme",

@@ -124,7 +124,14 @@ class Model(nn.Module):
     """What a scheme builds.
 
     All randomness comes in through arguments; no global seed is read or set.
+
+    Attributes
+    ----------
+    finished : bool
+        Whether further steps would change nothing.
     """
+
+    finished = False
 
     def prepare(self, learning_rate, dtype):
         """Called once before training.

@@ -1,14 +1,15 @@
-"""The shallow sparse GP with its posterior in closed form."""
+"""Shallow sparse GPs with their posterior in closed form, and what they become for classes."""
 
 import math
+from numbers import Real
 
 import torch
 
-from ..gp.likelihoods import Gaussian
-from ..lbfgs import LBFGS
-from ..linalg import add_diagonal, cholesky, root_of_inverse
+from ..gp.likelihoods import Bernoulli, Gaussian, Softmax
+from ..linalg import cholesky, gram, inverse_triangular
 from .base import Scheme
-from .dsvi import DSVI, DeepSparseGP
+from .concave import ConcaveGP
+from .full_batch import FullBatchGP, backward, gradient_of_gram, rounding, solve_posterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
@@ -22,10 +23,16 @@ class VFE(Scheme):
     inducing points as there are rows this is the exact Gaussian process; that is the default up to
     1,500 rows.
 
+    For classes (probit, logit, softmax) the best Gaussian posterior is found by natural gradients
+    for every trial of L-BFGS; see :class:`~skdgp.SparseGPClassifier`.
+
     Parameters
     ----------
     train_inducing : bool, default=False
         Whether inducing inputs are optimized, too, instead of staying at the centers of the rows.
+    tol : float, default=1e-8
+        L-BFGS has converged when an iteration improves the bound per row by less, relative to the
+        larger of 1 and its size.
 
     References
     ----------
@@ -45,9 +52,11 @@ class VFE(Scheme):
 
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
+    _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
-    def __init__(self, train_inducing=False):
+    def __init__(self, train_inducing=False, tol=1e-8):
         self.train_inducing = train_inducing
+        self.tol = tol
 
     def max_iter(self, n_rows):
         return 100
@@ -60,19 +69,67 @@ class VFE(Scheme):
             return n_rows
         return 500 if n_rows <= 10_000 else 300
 
+    def validate(self):
+        self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
+
     def build(self, architecture, likelihood):
+        name = type(self).__name__
         if architecture.widths:
-            raise ValueError("inference='vfe' is for shallow models; set n_layers=1.")
-        if not isinstance(likelihood, Gaussian):
-            raise ValueError(
-                f"inference='vfe' is for Gaussian noise; {type(likelihood).__name__} needs 'dsvi'."
-            )
-        return CollapsedGP(architecture, likelihood, self)
+            raise ValueError(f"{name} is for shallow models; set n_layers=1.")
+        if isinstance(likelihood, Gaussian):
+            return CollapsedGP(architecture, likelihood, self)
+        if self._alpha == 0.0 and isinstance(likelihood, (Bernoulli, Softmax)):
+            return ConcaveGP(architecture, likelihood, self)
+        raise ValueError(
+            f"{name} is for Gaussian noise{', probit, logit and softmax' * (self._alpha == 0.0)}; "
+            f"{type(likelihood).__name__} needs 'dsvi'."
+        )
 
 
-def _rounding(P):
-    """What rounding may take from the eigenvalues of `P`."""
-    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
+class PowerEP(VFE):
+    """Power expectation propagation for a shallow Gaussian process (Bui, Yan and Turner, 2017).
+
+    Each row has a factor of its own. For Gaussian noise the fixed point is known, and its energy
+    takes the place of the bound of :class:`VFE`: with ``d = diag(K_ff - Q_ff)``,
+
+    ``log N(y; 0, Q_ff + alpha diag(d) + s I) - (1 - alpha) / (2 alpha) sum log(1 + alpha d / s)``.
+
+    Parameters
+    ----------
+    alpha : float in (0, 1], default=0.5
+        1 is FITC, the fully independent training conditional (Snelson and Ghahramani, 2006); the
+        limit of small values is :class:`VFE`. Positive values do not give a bound, and large ones
+        can drive the noise to its floor (Bauer et al., 2016), a millionth of the target's variance.
+    train_inducing, tol
+        As for :class:`VFE`.
+
+    References
+    ----------
+    T. Bui, J. Yan and R. Turner (2017). A unifying framework for Gaussian process pseudo-point
+    approximations using power expectation propagation. Journal of Machine Learning Research 18,
+    equation 27.
+
+    M. Bauer, M. van der Wilk and C. Rasmussen (2016). Understanding probabilistic sparse Gaussian
+    process approximations. Advances in Neural Information Processing Systems 29.
+
+    Examples
+    --------
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inference import PowerEP
+    >>> model = DeepGPRegressor(n_layers=1, inference=PowerEP(alpha=1.0), n_inducing=20)
+    """
+
+    def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8):
+        super().__init__(train_inducing, tol)
+        self.alpha = alpha
+
+    @property
+    def _alpha(self):
+        return self.alpha
+
+    def validate(self):
+        super().validate()
+        self.check("alpha", Real, lambda a: 0.0 < a <= 1.0, "a number in (0, 1]")
 
 
 def _all_among(X, Z):
@@ -86,7 +143,7 @@ class _LogNormal(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, y, K):
-        L = cholesky(K, _rounding(K))
+        L = cholesky(K, rounding(K))
         a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
         ctx.save_for_backward(L, a)
         log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
@@ -98,49 +155,138 @@ class _LogNormal(torch.autograd.Function):
         return None, 0.5 * g * (a @ a.mT - torch.cholesky_inverse(L))
 
 
-class CollapsedGP(DeepSparseGP):
-    """The model that :class:`VFE` builds."""
+class CollapsedGP(FullBatchGP):
+    """The model of :class:`VFE` and :class:`PowerEP` for Gaussian noise.
+
+    Given its value at the inducing inputs, the k-th output of a row has the noise ``s_k t_k`` with
+    ``t_k = 1 + alpha d / s_k``; up to one term, the objective is the evidence of a linear model in
+    the columns of ``A = L^{-1} K_uf`` with this noise.
+    """
 
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, DSVI())
-        self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
-        self._search = LBFGS()
+        super().__init__(architecture, likelihood, scheme)
+        self.alpha = scheme._alpha
         self._seen = None  # rows, and whether all of them are inducing inputs
-        self._unsolved = None  # rows whose posterior is still to be found
 
-    def prepare(self, learning_rate, dtype):
-        pass  # everything is in float64
+    def bound(self, batch):
+        if not self._is_exact(batch.X):
+            return self.collapsed(batch.X, batch.y, batch.weight)
+        value = self.exact(batch.X.double(), batch.y, batch.weight)
+        backward((value, torch.ones_like(value)))
+        return float(value.detach())
 
-    def bound(self, X, y, weight):
-        """The collapsed bound of all rows, and the posterior of the whitened inducing variables.
+    def posterior(self, batch):
+        layer = self.layers[0]
+        noise = self.likelihood().variance.expand(batch.y.shape[1])
+        L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)
+        G, b, *_ = self._sums(self.pieces(batch.X, L), batch.y, batch.weight, noise)
+        return self._natural(G, b, noise)
+
+    def _noise_factors(self, k_ff, A, noise):
+        """``d`` (n,) and ``t`` (k, n)."""
+        d = k_ff.detach() - A.square().sum(0)
+        return d, 1.0 + self.alpha * d / noise[:, None]
+
+    def _sums(self, pieces, y, weight, noise):
+        """Sums over rows.
 
         Returns
         -------
-        bound : tensor of shape ()
-            Titsias (2009), equation 9; a row of weight w stands for w rows.
-        P : tensor of shape (k, M, M)
-            Precision for each output.
-        h : tensor of shape (k, M, 1)
-            Precision times mean.
+        G : tensor of shape (k, M, M), or (1, M, M) if it is the same for all
+            ``A diag(w / t_k) A^T``.
+        b : tensor of shape (k, M, 1)
+            ``A (w y_k / t_k)``.
+        fit : tensor of shape ()
+            The terms of the objective, times -2, to which each row adds its own.
+        left_out : tensor of shape ()
+            Sum of ``w d``.
         """
-        layer, k = self.layers[0], y.shape[1]
-        kernel, noise = layer.kernel(), self.likelihood().variance
-        noise = noise.expand(k)[:, None, None]
-        root_w = weight.sqrt()
-        L = cholesky(kernel(layer.Z, layer.Z), layer.jitter)
-        A = torch.linalg.solve_triangular(L, kernel(layer.Z, X) * root_w, upper=False)  # M, n
-        AAT = A @ A.mT
-        P = AAT / noise
-        P = P + torch.eye(len(L), dtype=P.dtype, device=P.device)
-        h = (A @ (root_w[:, None] * y)).mT[..., None] / noise  # k, M, 1
-        L_P = cholesky(P, _rounding(P))
-        c = torch.linalg.solve_triangular(L_P, h, upper=False)
-        squares = (weight @ y.square())[:, None, None] / noise
-        fit = weight.sum() * (_LOG_2PI + noise.log()) + squares
-        log_det = 2.0 * torch.diagonal(L_P, dim1=-2, dim2=-1).log().sum()
-        left_out = (weight @ kernel.diag(X) - torch.diagonal(AAT).sum()) / noise
-        bound = -0.5 * (fit.sum() + log_det - c.square().sum() + left_out.sum())
-        return bound, P.detach(), h.detach()
+        G = b = fit = left_out = 0.0
+        for rows, _, k_ff, A in pieces:
+            d, t = self._noise_factors(k_ff, A, noise)
+            r, y_c = weight[rows] / t, y[rows].T
+            G = G + gram(A, r if self.alpha > 0.0 else r[:1])
+            b = b + A @ (r * y_c).T
+            left_out = left_out + weight[rows] @ d
+            excess = d / noise[:, None]
+            if self.alpha > 0.0:
+                excess = t.log() / self.alpha
+            fit = fit + (weight[rows] * excess + r * y_c.square() / noise[:, None]).sum()
+        return G, b.T[..., None], fit, left_out
+
+    @staticmethod
+    def _natural(G, b, noise):
+        """Precision of the posterior, and precision times mean."""
+        noise = noise[:, None, None]
+        P = G / noise
+        P.diagonal(dim1=-2, dim2=-1).add_(1.0)
+        return P, b / noise
+
+    def collapsed(self, X, y, weight):
+        """The collapsed objective of all rows; its gradients are added to the parameters'.
+
+        Titsias (2009), equation 9, for alpha = 0; Bui et al. (2017), equation 27, otherwise. A row of
+        weight w stands for w rows.
+
+        Returns
+        -------
+        bound : float
+        """
+        layer, variance = self.layers[0], self.likelihood().variance.expand(y.shape[1])
+        noise = variance.detach()  # k
+        K_uu = layer.kernel()(layer.Z, layer.Z)
+        L = cholesky(K_uu.detach(), layer.jitter)
+        passes = self.passes(X, L)
+        G, b, fit, left_out = self._sums(passes(), y, weight, noise)
+        P, h = self._natural(G, b, noise)
+        L_P, mu, log_det = solve_posterior(P, h)
+        fit = fit + weight.sum() * (_LOG_2PI + noise.log()).sum() + log_det
+        if torch.is_grad_enabled():
+            P_inv = torch.cholesky_inverse(L_P)
+            T = (P_inv + mu @ mu.mT).sum(0)
+            T.diagonal().sub_(len(P))
+            if self.alpha > 0.0:
+                d_noise = self._pep_gradients(passes, K_uu, L, y, weight, noise, mu, P_inv, T)
+            else:
+                T += P.sum(0)
+                T.diagonal().sub_(len(P))
+                squares = self._vfe_gradients(passes, K_uu, L, y, weight, noise, mu, P_inv, T)
+                # tr(P^{-1} G) with G = s (P - I): the variance that the posterior leaves
+                kept = noise * (len(L) - torch.diagonal(P_inv, dim1=-2, dim2=-1).sum(-1))
+                d_noise = -0.5 * (weight.sum() - (squares + left_out + kept) / noise) / noise
+            backward((variance, d_noise))
+        return -0.5 * float(fit - (h * mu).sum())
+
+    def _vfe_gradients(self, passes, K_uu, L, y, weight, noise, mu, P_inv, T):
+        """Gradients for kernel and inducing inputs; returns the squared errors of each output."""
+        squares = torch.zeros_like(noise)
+
+        def row_gradients(rows, A):
+            w, error = weight[rows], y[rows].T - mu[..., 0] @ A  # k, n
+            squares.add_((w * error.square()).sum(1))
+            return w * error / noise[:, None], -0.5 * w / noise[:, None]
+
+        self.variational_gradients(passes, K_uu, L, mu, P_inv, row_gradients, T)
+        return squares
+
+    def _pep_gradients(self, passes, K_uu, L, y, weight, noise, mu, P_inv, T):
+        """Gradients for kernel and inducing inputs; returns those for the noise.
+
+        The expected squared error ``e = (y - m)^2 + a^T P^{-1} a`` of a row under the posterior of
+        its conditional mean is weighed against its noise ``s t``.
+        """
+        L_inv, s, d_noise = inverse_triangular(L), noise[:, None], torch.zeros_like(noise)
+        for rows, K_uf, k_ff, A in passes():
+            d, t = self._noise_factors(k_ff, A, noise)
+            w, error, PA = weight[rows], y[rows].T - mu[..., 0] @ A, P_inv @ A
+            e, r = error.square() + (A * PA).sum(1), w / (s * t)  # k, n
+            g_d = (r * (1.0 - self.alpha * e / (s * t))).sum(0)  # times -1/2
+            dA = mu[..., 0].T @ (r * error) + A * g_d - (PA * r[:, None]).sum(0)
+            T = T + gram(A, g_d[None])[0]
+            d_noise -= 0.5 * (w / s - r * d / s - r * e / (s * t)).sum(1)
+            backward((K_uf, L_inv.T @ dA), (k_ff, -0.5 * g_d))
+        backward((K_uu, gradient_of_gram(L_inv, T)))
+        return d_noise
 
     def exact(self, X, y, weight):
         """The log evidence of all rows, for inducing inputs that are these rows."""
@@ -152,79 +298,11 @@ class CollapsedGP(DeepSparseGP):
         repeated = repeated + k * (weight.sum() - len(X)) * _LOG_2PI
         return _LogNormal.apply(y.mT, K) - 0.5 * repeated
 
-    def step(self, batch, generator, rate=1.0):
-        parameters = [p for p in self.parameters() if p.requires_grad]
-
-        def evaluate(x):
-            torch.nn.utils.vector_to_parameters(x, parameters)
-            for parameter in parameters:
-                parameter.grad = None
-            try:
-                value = self._objective(batch)
-                value.backward()
-            except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
-                return math.inf, torch.zeros_like(x)
-            return float(value.detach()), torch.cat([p.grad.flatten() for p in parameters])
-
-        self._unsolved, search = batch, self._search
-        if not parameters:  # all numbers are given
-            with torch.no_grad():
-                return float(self._objective(batch))
-        if search.x is None:
-            x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
-            search.start(x, evaluate)
-        try:
-            search.step(evaluate)
-        finally:  # also after an interrupt no numbers stay that were only tried
-            torch.nn.utils.vector_to_parameters(search.x, parameters)
-        return search.f
-
-    def _objective(self, batch):
-        """Negative bound per row."""
-        X, y, weight = batch.X.double(), batch.y, batch.weight
-        bound = self.exact(X, y, weight) if self._is_exact(X) else self.bound(X, y, weight)[0]
-        return -bound / weight.sum()
-
     def _is_exact(self, X):
         """Whether all rows are inducing inputs, and stay so."""
         Z = self.layers[0].Z
         if Z.requires_grad or len(X) > len(Z):
             return False
         if self._seen is None or self._seen[0] is not X:
-            self._seen = X, _all_among(X, Z)
+            self._seen = X, _all_among(X.double(), Z)
         return self._seen[1]
-
-    @torch.no_grad()
-    def _solve(self):
-        """Set the posterior to the best one for the present numbers."""
-        if self._unsolved is None:
-            return
-        batch, self._unsolved = self._unsolved, None
-        _, P, h = self.bound(batch.X.double(), batch.y, batch.weight)
-        root, q = root_of_inverse(P), self.layers[0].q
-        if root is None:  # numbers of very different size
-            root = root_of_inverse(add_diagonal(P, 1e3 * _rounding(P)))
-        q.root.copy_(root)
-        q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
-
-    def divergence(self):
-        self._solve()
-        return super().divergence()
-
-    def predictive(self, X, draws):
-        self._solve()
-        return super().predictive(X, draws)
-
-    def functions(self, n, generator, n_features):
-        self._solve()
-        return super().functions(n, generator, n_features)
-
-    def state(self):
-        self._solve()
-        return super().state()
-
-    def training_state(self):
-        return self._search.state()
-
-    def load_training_state(self, arrays):
-        self._search.load(arrays, self.layers[0].Z)

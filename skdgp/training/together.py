@@ -19,6 +19,10 @@ class Together:
         losses = [model.step(batch, generator, rate) for model, batch in zip(self.models, batches)]
         return losses[0] if all(map(math.isfinite, losses)) else math.nan
 
+    @property
+    def finished(self):
+        return all(model.finished for model in self.models)
+
     def _collect(self, method):
         return {
             f"{i}/{name}": array

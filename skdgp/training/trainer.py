@@ -147,6 +147,8 @@ class Trainer:
                 stacklevel=3,
             )
             return True
+        if self.tol > 0.0 and self.n_iter > 0 and self.model.finished:
+            return True
         return self.n_iter >= self.max_iter or self._failures >= _MAX_FAILURES
 
     def _step(self):

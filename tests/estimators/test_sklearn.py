@@ -24,7 +24,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
@@ -62,6 +62,10 @@ ESTIMATORS = [
     DeepGPClassifier(likelihood="logit", **FEW),
     DeepGPClassifier(likelihood="softmax", **FEW),
     DeepGPClassifier(likelihood="robustmax", **FEW),
+    SparseGPRegressor(n_inducing=10, max_iter=5),
+    SparseGPRegressor(n_inducing=10, max_iter=5, method="fitc", train_inducing=True),
+    SparseGPClassifier(n_inducing=10, max_iter=5),
+    SparseGPClassifier(n_inducing=10, max_iter=5, likelihood="logit"),
 ]
 
 

@@ -1,6 +1,8 @@
 """The shallow GP with its posterior in closed form."""
 
+import json
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,12 +15,13 @@ from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference import DSVI, VFE
+from skdgp.inference import DSVI, VFE, PowerEP, full_batch
 from skdgp.inference.base import Architecture, Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 JITTER = 1e-10
+REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "aep.json").read_text())
 
 
 def rows(n=30, k=1, seed=0):
@@ -29,12 +32,16 @@ def rows(n=30, k=1, seed=0):
     )
 
 
-def make_model(Z, k=1, variance=0.1, scheme=None):
-    shape = Architecture(2, (), k, len(Z), [as_kernel("matern32").bind(2)], True, False)
+def scheme_of(alpha, **settings):
+    return PowerEP(alpha, **settings) if alpha > 0.0 else VFE(**settings)
+
+
+def make_model(Z, k=1, variance=0.1, scheme=None, alpha=0.0, kernel="matern32"):
+    shape = Architecture(2, (), k, len(Z), [as_kernel(kernel).bind(2)], True, False)
     likelihood = Gaussian(variance=np.full(k, variance) * np.arange(1, k + 1)).bind(
         np.zeros((2, k)), np.ones(2), np.ones(k)
     )
-    model = (VFE() if scheme is None else scheme).build(shape, likelihood)
+    model = (scheme_of(alpha) if scheme is None else scheme).build(shape, likelihood)
     model.layers[0].jitter = JITTER
     with torch.no_grad():
         model.layers[0].Z.copy_(torch.as_tensor(Z))
@@ -54,80 +61,148 @@ def tensors(X, y, weight=None):
     return tuple(torch.as_tensor(a) for a in (X, y, weight))
 
 
-def brute_force(model, X, y, Z):
-    """Titsias (2009), equation 9, term by term; noises are .1, .2, ..."""
+def brute_force(model, X, y, Z, alpha=0.0):
+    """Bui et al. (2017), equation 27, term by term, or its limit; noises are .1, .2, ..."""
     K_uu = kernel_matrix(model, Z, Z) + JITTER * np.eye(len(Z))
     K_uf = kernel_matrix(model, Z, X)
     Q = K_uf.T @ np.linalg.solve(K_uu, K_uf)
-    diagonal = np.diag(kernel_matrix(model, X, X))
+    d = np.diag(kernel_matrix(model, X, X)) - np.diag(Q)
     total = 0.0
     for i, target in enumerate(y.T):
         noise = 0.1 * (i + 1)
-        total += multivariate_normal(np.zeros(len(X)), Q + noise * np.eye(len(X))).logpdf(target)
-        total -= 0.5 * (diagonal - np.diag(Q)).sum() / noise
+        covariance = Q + alpha * np.diag(d) + noise * np.eye(len(X))
+        total += multivariate_normal(np.zeros(len(X)), covariance).logpdf(target)
+        if alpha == 0.0:
+            total -= 0.5 * d.sum() / noise
+        else:
+            total -= (1.0 - alpha) / (2.0 * alpha) * np.log1p(alpha * d / noise).sum()
     return total
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_bound_by_brute_force(k):
-    X, y = rows(k=k)
-    model = make_model(X[:7] + 0.1, k)
-    value = model.bound(*tensors(X, y))[0].detach()
-    assert_allclose(float(value), brute_force(model, X, y, X[:7] + 0.1), rtol=1e-9)
+def value_of(model, *arrays):
+    X, y, weight = tensors(*arrays)
+    with torch.no_grad():
+        return model.collapsed(X, y, weight)
+
+
+@pytest.fixture(params=["at once", "chunks", "chunks anew"])
+def memory(request, monkeypatch):
+    """The ways in which rows are gone through."""
+    if request.param != "at once":
+        monkeypatch.setattr(full_batch, "_AT_ONCE", 50)
+    if request.param == "chunks anew":
+        monkeypatch.setattr(full_batch, "_KEPT", 0)
 
 
 @pytest.mark.parametrize("k", [1, 3])
-def test_all_rows_as_inducing_inputs_are_the_exact_gp(k):
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_bound_by_brute_force(k, alpha, memory):
     X, y = rows(k=k)
-    model = make_model(X, k)
+    model = make_model(X[:7] + 0.1, k, alpha=alpha)
+    expected = brute_force(model, X, y, X[:7] + 0.1, alpha)
+    assert_allclose(value_of(model, X, y), expected, rtol=1e-9)
+
+
+def test_limit_of_small_alpha_is_the_bound():
+    X, y = rows(k=2)
+    bound = value_of(make_model(X[:7] + 0.1, 2), X, y)
+    gaps = [
+        value_of(make_model(X[:7] + 0.1, 2, alpha=alpha), X, y) - bound for alpha in (1e-4, 1e-6)
+    ]
+    assert_allclose(gaps[0] / gaps[1], 100.0, rtol=0.01)  # the difference is linear in alpha
+    assert abs(gaps[1]) < 1e-4 * abs(bound)
+
+
+@pytest.mark.parametrize("case", REFERENCE["fitc"])
+def test_power_ep_by_reference(case):
+    X, y, Z = (np.array(case[name]) for name in ("X", "y", "Z"))
+    kernel = SquaredExponential(np.array(case["lengthscales"]), case["variance"]).bind(1)
+    model = PowerEP(case["alpha"]).build(
+        Architecture(1, (), 1, len(Z), [kernel], True, False),
+        Gaussian(np.array([case["noise_variance"]])),
+    )
+    model.layers[0].jitter = case["jitter"]
+    with torch.no_grad():
+        model.layers[0].Z.copy_(torch.as_tensor(Z))
+    expected = case["expected"]
+    assert_allclose(value_of(model, X, y[:, None]), expected["log_evidence"], rtol=1e-9)
+    model._unsolved = Batch(*tensors(X, y[:, None]), 1.0, float(len(X)))
+    model._solve()
+    q = model.layers[0].q
+    assert_allclose(q.mean[:, 0].detach(), expected["q_mu_whitened"], rtol=1e-8)
+    cov = (q.root @ q.root.mT)[0].detach()
+    assert_allclose(cov, expected["q_cov_whitened"], rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_all_rows_as_inducing_inputs_are_the_exact_gp(k, alpha):
+    X, y = rows(k=k)
+    model = make_model(X, k, alpha=alpha)
     exact = sum(
         multivariate_normal(
             np.zeros(len(X)), kernel_matrix(model, X, X) + 0.1 * (i + 1) * np.eye(len(X))
         ).logpdf(target)
         for i, target in enumerate(y.T)
     )
-    assert_allclose(float(model.exact(*tensors(X, y))), exact, rtol=1e-8)
-    assert_allclose(float(model.bound(*tensors(X, y))[0]), exact, rtol=1e-6)
+    assert_allclose(model.exact(*tensors(X, y)).detach(), exact, rtol=1e-8)
+    assert_allclose(value_of(model, X, y), exact, rtol=1e-6)
 
 
-@pytest.mark.parametrize("which", ["bound", "exact"])
-def test_weights_are_counts(which):
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_weights_are_counts(alpha):
+    X, y = rows(20, k=2)
+    counts = np.random.default_rng(1).integers(1, 4, 20)
+    model = make_model(X[:8], 2, alpha=alpha)
+    repeated = value_of(model, np.repeat(X, counts, 0), np.repeat(y, counts, 0))
+    assert_allclose(value_of(model, X, y, counts.astype(float)), repeated, rtol=1e-12)
+
+
+def test_weights_are_counts_in_the_exact_gp():
     X, y = rows(20, k=2)
     counts = np.random.default_rng(1).integers(1, 4, 20)
     model = make_model(X, 2)
-
-    def value(*arrays):
-        result = getattr(model, which)(*tensors(*arrays))
-        return float(result[0] if which == "bound" else result)
-
-    weighted = value(X, y, counts.astype(float))
-    repeated = model.bound(*tensors(np.repeat(X, counts, 0), np.repeat(y, counts, 0)))[0]
-    assert_allclose(weighted, float(repeated), rtol=1e-6)
+    weighted = float(model.exact(*tensors(X, y, counts.astype(float))))
+    repeated = value_of(model, np.repeat(X, counts, 0), np.repeat(y, counts, 0))
+    assert_allclose(weighted, repeated, rtol=1e-6)
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("n_inducing", [30, 6])
-def test_gradients(n_inducing):
-    """Both objectives against finite differences."""
+@pytest.mark.parametrize("kernel", ["matern32", "linear"])
+def test_gradients(kernel, n_inducing, alpha, memory):
+    """All objectives against finite differences, for numbers and inducing inputs."""
     X, y = rows(k=2)
-    model = make_model(X[:n_inducing], 2)
+    scheme = scheme_of(alpha, train_inducing=n_inducing == 6)
+    model = make_model(X[:n_inducing] + 1e-3 * (n_inducing == 6), 2, scheme=scheme, kernel=kernel)
+    if kernel == "linear":
+        model.layers[0].jitter = 1e-6
     parameters = [p for p in model.parameters() if p.requires_grad]
-    assert len(parameters) == 3  # lengthscales, variance, noise
-    batch = tensors(X, y, np.arange(30) % 3 + 1.0)
+    assert len(parameters) == 3 + (n_inducing == 6)  # two of the kernel, noise, inputs
+    batch = Batch(*tensors(X, y, np.arange(30) % 3 + 1.0), 1.0, 60.0)
+    assert model._is_exact(batch.X) == (n_inducing == 30)
+    check_gradients(model, batch, parameters)
+
+
+def check_gradients(model, batch, parameters, rtol=1e-5):
+    for parameter in parameters:
+        parameter.grad = None
+    model.bound(batch)
 
     def value():
-        return model.exact(*batch) if n_inducing == 30 else model.bound(*batch)[0]
+        with torch.no_grad():
+            return model.bound(batch)
 
-    value().backward()
     for parameter in parameters:
-        for i in range(parameter.numel()):
-            with torch.no_grad():
-                flat = parameter.view(-1)
-                flat[i] += 1e-5
-                high = float(value())
-                flat[i] -= 2e-5
-                low = float(value())
-                flat[i] += 1e-5
-            assert_allclose(float(parameter.grad.view(-1)[i]), (high - low) / 2e-5, rtol=1e-5)
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in range(len(flat)):
+            before = float(flat[i])
+            flat[i] = before + 1e-5
+            high = value()
+            flat[i] = before - 1e-5
+            low = value()
+            flat[i] = before
+            assert_allclose(float(gradient[i]), (high - low) / 2e-5, rtol=rtol, atol=1e-5)
 
 
 def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
@@ -138,7 +213,7 @@ def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
     model._unsolved = batch
     model._solve()
     mean, root = model.layers[0].q.mean.clone(), model.layers[0].q.root.clone()
-    other = make_model(X[:8], 2, scheme=None)
+    other = make_model(X[:8], 2)
     other.expected_log_likelihood(batch, None).backward()
     q = other.layers[0].q
     assert q.natural_step(q.collected_gradients(), 1.0)
@@ -146,7 +221,7 @@ def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
     assert_allclose(root @ root.mT, (q.root @ q.root.mT).detach(), atol=1e-8)
     with torch.no_grad():
         ell = float(model.expected_log_likelihood(batch, None))
-    assert_allclose(ell - float(model.divergence()), float(model.bound(*tensors(X, y))[0]))
+    assert_allclose(ell - float(model.divergence()), value_of(model, X, y))
 
 
 def test_same_answer_as_scikit_learn():
@@ -256,12 +331,16 @@ def test_resume(tmp_path, monkeypatch, train_inducing):
 def test_what_it_is_not_for():
     X, y = rows(20)
     y = y[:, 0]
-    with pytest.raises(ValueError, match="shallow models; set n_layers=1"):
+    with pytest.raises(ValueError, match="VFE is for shallow models; set n_layers=1"):
         DeepGPRegressor(2, inference="vfe", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="for Gaussian noise; StudentT needs 'dsvi'"):
+    with pytest.raises(ValueError, match="probit, logit and softmax; StudentT needs 'dsvi'"):
         DeepGPRegressor(1, inference="vfe", likelihood="student_t", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="for Gaussian noise; Bernoulli needs 'dsvi'"):
-        DeepGPClassifier(1, inference="vfe", random_state=0).fit(X, y > 0.0)
+    with pytest.raises(ValueError, match="PowerEP is for Gaussian noise; Bernoulli needs 'dsvi'"):
+        DeepGPClassifier(1, inference="pep", random_state=0).fit(X, y > 0.0)
+    with pytest.raises(ValueError, match="alpha of PowerEP must be a number in"):
+        DeepGPRegressor(1, inference=PowerEP(0.0), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="tol of VFE must be a number of at least 0"):
+        DeepGPRegressor(1, inference=VFE(tol=-1.0), random_state=0).fit(X, y)
     for name, value in (("learning_rate", 0.1), ("batch_size", 10), ("dtype", "float32")):
         with pytest.raises(ValueError, match=f"{name} means nothing to VFE"):
             DeepGPRegressor(1, inference="vfe", random_state=0, **{name: value}).fit(X, y)
@@ -287,17 +366,16 @@ def test_interrupt_between_points():
     X, y = rows(40)
     model = make_model(X[:8])
     batch = Batch(*tensors(X, y), 1.0, 40.0)
-    loss, objective = model.step(batch, None), model._objective
+    loss, bound = model.step(batch, None), model.bound
 
     def interrupted(batch):
-        objective(batch)
+        bound(batch)
         raise KeyboardInterrupt
 
-    model._objective = interrupted
+    model.bound = interrupted
     with pytest.raises(KeyboardInterrupt):
         model.step(batch, None)
-    with torch.no_grad():
-        assert_allclose(-float(model.bound(*tensors(X, y))[0]) / 40.0, loss)
+    assert_allclose(-value_of(model, X, y) / 40.0, loss)
 
 
 def test_divergence_is_that_of_the_present_posterior():

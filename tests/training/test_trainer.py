@@ -15,6 +15,8 @@ from skdgp.training.trainer import BLOCK, Trainer, schedule
 class Walk:
     """A model whose steps add the rate to a position; its loss is the distance from a goal."""
 
+    finished = False
+
     def __init__(self, goal=1e9, troubles=None):
         self.goal, self.troubles = goal, troubles or {}
         self.position, self.momentum = 0.0, 0
@@ -71,6 +73,16 @@ def clock(monkeypatch):
 
     monkeypatch.setattr(module.time, "monotonic", monotonic)
     return now
+
+
+def test_a_finished_model_ends_training_unless_all_steps_are_asked_for():
+    class Arrived(Walk):
+        @property
+        def finished(self):
+            return self.position >= 7.0
+
+    for tol, n_iter in ((1e-6, 7), (0.0, 120)):
+        assert make(Arrived(), tol=tol).run().n_iter == n_iter
 
 
 # Schedule

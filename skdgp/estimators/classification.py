@@ -1,0 +1,125 @@
+"""What classifiers share: labels and their probabilities."""
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+
+from ..gp.likelihoods import Bernoulli
+
+
+class ClassificationMixin(ClassifierMixin):
+    """Predictions of classes."""
+
+    _y_checks = {}
+
+    def _n_classes(self):
+        return len(self.classes_)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        binary = isinstance(self.likelihood, Bernoulli) or self.likelihood in ("probit", "logit")
+        tags.classifier_tags.multi_class = not binary
+        return tags
+
+    def _encode(self, y, reset, classes=None):
+        y = column_or_1d(y, warn=reset)
+        if reset:
+            check_classification_targets(y)
+            self.classes_ = np.unique(y if classes is None else classes)
+            if len(self.classes_) < 2:
+                raise ValueError(
+                    f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
+                    f"contains only one class: {self.classes_[0]!r}."
+                )
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"y contains classes that were not there at first: {unknown.tolist()}."
+            )
+        return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
+
+    def _check_likelihood(self, likelihood, y):
+        likelihood.check_n_classes(len(self.classes_))
+
+    def predict(self, X):
+        """Predict the most probable class.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,)
+        """
+        proba = self.predict_proba(X)
+        return self.classes_[proba.argmax(1)]
+
+    def predict_proba(self, X):
+        """Predict the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        proba : ndarray of shape (n_samples, n_classes)
+            In the order of `classes_`.
+        """
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X):
+        """Predict the logarithms of the probabilities of the classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        log_proba : ndarray of shape (n_samples, n_classes)
+        """
+        return self._predict_rows(self._check_X(X), "log_probabilities")
+
+    def log_predictive_density(self, X, y):
+        """Log-probability of the given class at each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+
+        Returns
+        -------
+        log_probability : ndarray of shape (n_samples,)
+        """
+        X, y = self._check_X_y(X, y)
+        log_proba = self._predict_rows(X, "log_probabilities")
+        return log_proba[np.arange(len(X)), y[:, 0].astype(int)]
+
+    def sample_y(self, X, n_samples=1, random_state=0, latent=False):
+        """Draw from the predictive distribution.
+
+        Each draw is one set of latent functions, evaluated at all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState instance or None, default=0
+        latent : bool, default=False
+            Return the latent functions: the same ones for the same `random_state`, whatever the
+            rows. Otherwise labels are drawn afresh for every row.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples), or (n_samples_X, n_latents, n_samples) if
+        `latent` is True
+        """
+        X = self._check_X(X)
+        seed = int(check_random_state(random_state).randint(2**31 - 2))
+        y = self._draw(X, n_samples, seed, "latent" if latent else "y")
+        return np.moveaxis(y, 0, -1) if latent else self.classes_[y[..., 0].T.astype(int)]

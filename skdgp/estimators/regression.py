@@ -1,0 +1,189 @@
+"""What regressors share: targets, and what is said of them in their units."""
+
+import numpy as np
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+
+from .._scoring import check_alpha, check_coverage
+
+_COVARIANCE_DRAWS = 512
+
+
+class RegressionMixin(MultiOutputMixin, RegressorMixin):
+    """Predictions of real numbers and counts."""
+
+    _y_checks = {"multi_output": True, "y_numeric": True}
+
+    def _n_classes(self):
+        return None
+
+    def _encode(self, y, reset, classes=None):
+        if reset:
+            self._y_ndim = y.ndim
+            self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
+        elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
+            raise ValueError(
+                f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "
+                f"{self._n_outputs}."
+            )
+        return y.reshape(len(y), -1)
+
+    def _check_likelihood(self, likelihood, y):
+        likelihood.check_target(y)
+
+    def predict(self, X, return_std=False, return_cov=False, latent=False):
+        """Predict the mean, and how far off it may be.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return standard deviations.
+        return_cov : bool, default=False
+            Whether to return the covariance of the rows. Its correlations are those of 512 function
+            draws, its diagonal is the exact variance.
+        latent : bool, default=False
+            Predict the latent function, without the noise of the observations.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        std : ndarray of the shape of `mean`
+            Only if `return_std` is True.
+        cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
+            Only if `return_cov` is True.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        X = self._check_X(X)
+        mean, var = self._moments(X, latent)
+        if return_std:
+            return self._shaped(mean), self._shaped(np.sqrt(var))
+        if return_cov:
+            return self._shaped(mean), self._covariance(X, var, latent)
+        return self._shaped(mean)
+
+    def predict_var(self, X):
+        """Predict the variance of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        var : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        """
+        return self._shaped(self._moments(self._check_X(X), latent=False)[1])
+
+    def predict_quantiles(self, X, alpha=(0.05, 0.95)):
+        """Predict quantiles of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        alpha : float or array-like of floats in (0, 1)
+            Orders of the quantiles.
+
+        Returns
+        -------
+        quantiles : ndarray of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
+        """
+        X = self._check_X(X)
+        alpha = check_alpha(alpha)
+        q = self._predict_rows(X, "quantiles", alpha=alpha)
+        q = q * self._y_scaler.scale[:, None] + self._y_scaler.center[:, None]
+        return q[:, 0] if self._y_ndim == 1 else q
+
+    def predict_interval(self, X, coverage=0.9):
+        """Predict central intervals of the target.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        coverage : float in (0, 1)
+            Probability that the target lies inside.
+
+        Returns
+        -------
+        interval : ndarray of shape (n_samples, 2) or (n_samples, n_outputs, 2)
+            Lower and upper ends.
+        """
+        check_coverage(coverage)
+        return self.predict_quantiles(X, [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)])
+
+    def log_predictive_density(self, X, y):
+        """Log-density of the target at each row, in the target's units; all outputs together.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_samples,)
+        """
+        X, y = self._check_X_y(X, y)
+        log_density = self._predict_rows(X, "log_density", self._y_scaler.transform(y))
+        return log_density - np.log(self._y_scaler.scale).sum()
+
+    def sample_y(self, X, n_samples=1, random_state=0, latent=False):
+        """Draw from the predictive distribution.
+
+        Each draw is one function, evaluated at all rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples_X, n_features)
+        n_samples : int, default=1
+            Number of draws.
+        random_state : int, RandomState instance or None, default=0
+        latent : bool, default=False
+            Return the latent functions: the same function for the same `random_state`, whatever the
+            rows. Otherwise fresh noise is added to every row.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
+        """
+        X = self._check_X(X)
+        seed = int(check_random_state(random_state).randint(2**31 - 2))
+        y = self._draw(X, n_samples, seed, "latent" if latent else "y", k=self._n_outputs)
+        y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
+        return y[:, 0] if self._y_ndim == 1 else y
+
+    def _crps(self, X, y):
+        """Continuous ranked probability score of each row and output, in the target's units."""
+        X, y = self._check_X_y(X, y)
+        scores = self._predict_rows(X, "crps", self._y_scaler.transform(y))
+        return self._shaped(scores * self._y_scaler.scale)
+
+    def _shaped(self, values):
+        return values[:, 0] if self._y_ndim == 1 else values
+
+    def _moments(self, X, latent):
+        """Mean and variance in the target's units, (n, k)."""
+        if latent:
+            mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
+        else:
+            mean, var = self._predict_rows(X, "moments")
+        scale = self._y_scaler.scale
+        return mean * scale + self._y_scaler.center, var * scale**2
+
+    def _covariance(self, X, var, latent):
+        """Covariance of the rows: correlations from function draws, variances from the mixture."""
+        what, k = "latent" if latent else "mean", self._n_outputs
+        draws = self._draw(X, _COVARIANCE_DRAWS, 0, what, n_features=512, k=k)
+        draws = (draws - draws.mean(0)) * self._y_scaler.scale
+        cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        diagonal = np.einsum("iik->ik", cov)  # a view
+        explained = diagonal.copy()  # of the variance, by the function
+        if latent or all(
+            member.likelihood.scales_target for member in self.members_
+        ):  # E[y | f] is f
+            explained = self._moments(X, latent=True)[1]
+        scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
+        cov *= scale[:, None] * scale[None]
+        diagonal[...] = var
+        return cov[..., 0] if self._y_ndim == 1 else cov

@@ -1,0 +1,387 @@
+"""Shallow sparse Gaussian processes on all rows at once."""
+
+from numbers import Real
+
+from ..gp.kernels import Kernel
+from ..gp.likelihoods import CLASSIFICATION, Gaussian
+from ..inference import VFE, PowerEP
+from ._sklearn import Interval, StrOptions
+from .base import BaseDeepGP
+from .classification import ClassificationMixin
+from .regression import RegressionMixin
+
+_FEW_ROWS = 300  #: rows up to which all of them are inducing inputs of a classifier
+_N_INDUCING = 200  #: of a classifier, for more rows
+_MAX_ITER = 200
+
+
+class BaseSparseGP(BaseDeepGP):
+    """Base class of the shallow estimators: deep ones of which most choices are made."""
+
+    # what else could be chosen
+    n_layers, width, mean, input_connected, inference = 1, None, "linear", False, "vfe"
+    batch_size, learning_rate, dtype, n_predict_draws = None, None, "auto", 1
+    early_stopping, validation_fraction, n_iter_no_change = False, 0.1, 1
+
+    _parameter_constraints = {
+        **{
+            name: BaseDeepGP._parameter_constraints[name]
+            for name in (
+                "n_inducing",
+                "likelihood",
+                "max_iter",
+                "max_time",
+                "tol",
+                "warm_start",
+                "standardize",
+                "checkpoint",
+                "device",
+                "n_threads",
+                "random_state",
+                "verbose",
+            )
+        },
+        "kernel": [str, Kernel],
+        "init": [StrOptions({"kmeans", "random"})],
+        "train_inducing": ["boolean"],
+    }
+
+    def _plans(self, n_rows):
+        scheme = self._scheme()
+        scheme.validate()
+        plan = self._plan(scheme)
+        plan.n_inducing = plan.n_inducing or self._default_n_inducing(scheme, n_rows)
+        return [plan]
+
+    def _scheme(self):
+        return VFE(self.train_inducing, self.tol)
+
+    def _default_n_inducing(self, scheme, n_rows):
+        return scheme.n_inducing(n_rows)
+
+    def _trainer(self, models, data, plans, seed, total=None):
+        trainer = super()._trainer(models, data, plans, seed, total)
+        if self.max_iter is None:
+            trainer.max_iter = _MAX_ITER
+        return trainer
+
+
+class SparseGPRegressor(RegressionMixin, BaseSparseGP):
+    """Sparse Gaussian process regression on collapsed bounds.
+
+    One layer and Gaussian noise: the posterior at the inducing inputs is known in closed form, and
+    L-BFGS finds the numbers of kernel and noise on all rows at once. The result is deterministic,
+    needs no step size, and is the baseline that deep models have to beat. With as many inducing
+    points as rows it is the exact Gaussian process. Time grows linearly with the rows, and with the
+    square of the inducing points; memory beyond the data's does not grow with the rows.
+
+    Parameters
+    ----------
+    n_inducing : int or None, default=None
+        Inducing points. None stands for all rows if these are at most 1,500, for 500 points up to
+        10,000 rows, and for 300 beyond.
+    kernel : str or Kernel, default="squared_exponential"
+        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
+        ``"arc_cosine"``, ``"linear"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        products of these. Lengthscales are in units of the standardized inputs.
+    method : {"vfe", "fitc", "pep"}, default="vfe"
+        What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
+
+        * ``"vfe"``, the variational free energy ``log N(y; 0, Q + s I) - sum(d) / (2 s)``, a lower
+          bound on the log evidence [1]_;
+        * ``"fitc"``, the fully independent training conditional ``log N(y; 0, Q + diag(d) + s I)``
+          [2]_: noise that depends on the input, an evidence of another model, and no bound;
+        * ``"pep"``, power expectation propagation with the power `alpha`, which lies between [3]_.
+
+        The first is the one to trust. The others may call noise what inducing points could explain,
+        or none at all: see [4]_.
+    alpha : float in (0, 1], default=0.5
+        Power of ``method="pep"``: 1 is ``"fitc"``, the limit of small values is ``"vfe"``. Ignored by
+        these methods.
+    likelihood : "gaussian" or Gaussian, default="gaussian"
+        The noise; ``Gaussian(variance=0.1, trainable=False)`` keeps it fixed. Its variance stays above
+        a millionth of the target's, where ``"fitc"`` would drive it to zero.
+    init : {"kmeans", "random"}, default="kmeans"
+        Where inducing inputs are: at centers of the training rows, or at random rows.
+    train_inducing : bool, default=False
+        Whether inducing inputs are optimized from there, with everything else. Worth its price for
+        few inducing points.
+    max_iter : int or None, default=None
+        Largest number of iterations of L-BFGS; None stands for 200.
+    max_time : float or None, default=None
+        Seconds after which ``fit`` ends, with a warning.
+    tol : float, default=1e-7
+        The search ends when an iteration improves the objective per row by less, relative to the
+        larger of 1 and its size. With 0, `max_iter` iterations are made.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit, with its scaling and shape.
+    standardize : bool, default=True
+        Whether inputs and target are centered and scaled inside. The scaling of inputs is safe
+        against outliers. Everything that comes out is in the units that went in.
+    checkpoint : str, path-like, Checkpoint or None, default=None
+        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
+        and data goes on from there.
+    device : str, default="auto"
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+    n_threads : int or None, default=None
+        Limit on the number of threads during ``fit`` and prediction.
+    random_state : int, RandomState instance or None, default=None
+        Determines where inducing inputs start; the rest is deterministic.
+    verbose : int, default=0
+        If positive, prints a line every 50 iterations.
+
+    Attributes
+    ----------
+    kernels_ : list of Kernel
+        The kernel with fitted numbers, in units of the standardized inputs.
+    likelihood_ : Gaussian
+        With the fitted variance, in squared units of the target.
+    inducing_inputs_ : list of ndarray
+        The array of inducing inputs, in units of the inputs.
+    members_ : list of Member
+        The fitted model.
+    n_iter_ : int
+        Number of iterations made.
+    loss_curve_ : list of float
+        Negative objective per row after each iteration, in units of the standardized target.
+    lower_bound_ : float
+        Lower bound on the log evidence that the posterior gives, in units of the target; for
+        ``method="vfe"`` the objective itself.
+    device_ : str
+        Where the model was trained.
+    n_features_in_ : int
+        Number of features seen during ``fit``.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during ``fit``, if they are all strings.
+
+    See Also
+    --------
+    SparseGPClassifier : The same for classes.
+    DeepGPRegressor : Deep Gaussian processes; with one layer, a sparse one by minibatches.
+
+    References
+    ----------
+    .. [1] M. Titsias (2009). Variational learning of inducing variables in sparse Gaussian
+       processes. AISTATS 5, equation 9.
+
+    .. [2] E. Snelson and Z. Ghahramani (2006). Sparse Gaussian processes using pseudo-inputs.
+       Advances in Neural Information Processing Systems 18.
+
+    .. [3] T. Bui, J. Yan and R. Turner (2017). A unifying framework for Gaussian process
+       pseudo-point approximations using power expectation propagation. Journal of Machine Learning
+       Research 18, equation 27.
+
+    .. [4] M. Bauer, M. van der Wilk and C. Rasmussen (2016). Understanding probabilistic sparse
+       Gaussian process approximations. Advances in Neural Information Processing Systems 29.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import SparseGPRegressor
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> y = np.sin(12 * X[:, 0]) + 0.1 * np.cos(1000 * X[:, 0])
+    >>> model = SparseGPRegressor(n_inducing=20, random_state=0).fit(X, y)
+    >>> mean, std = model.predict([[0.25]], return_std=True)
+    >>> mean.round(1), std.round(1)
+    (array([0.1]), array([0.1]))
+    """
+
+    _likelihoods = {"gaussian": Gaussian}
+    _parameter_constraints = {
+        **BaseSparseGP._parameter_constraints,
+        "likelihood": [StrOptions({"gaussian"}), Gaussian],
+        "method": [StrOptions({"vfe", "fitc", "pep"})],
+        "alpha": [Interval(Real, 0, 1, closed="right")],
+    }
+
+    def __init__(
+        self,
+        n_inducing=None,
+        *,
+        kernel="squared_exponential",
+        method="vfe",
+        alpha=0.5,
+        likelihood="gaussian",
+        init="kmeans",
+        train_inducing=False,
+        max_iter=None,
+        max_time=None,
+        tol=1e-7,
+        warm_start=False,
+        standardize=True,
+        checkpoint=None,
+        device="auto",
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.method = method
+        self.alpha = alpha
+        self.likelihood = likelihood
+        self.init = init
+        self.train_inducing = train_inducing
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.tol = tol
+        self.warm_start = warm_start
+        self.standardize = standardize
+        self.checkpoint = checkpoint
+        self.device = device
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _scheme(self):
+        if self.method == "vfe":
+            return super()._scheme()
+        alpha = 1.0 if self.method == "fitc" else self.alpha
+        return PowerEP(alpha, self.train_inducing, self.tol)
+
+
+class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
+    """Sparse Gaussian process classification on a bound of all rows.
+
+    One layer; for every trial of the kernel's numbers that L-BFGS makes, the Gaussian posterior at
+    the inducing inputs is the one with the highest variational bound on the log evidence [1]_,
+    found by natural-gradient steps [2]_. With the likelihoods offered here the bound is concave in
+    the posterior [3]_: there is one optimum, and it is reached whatever the start. This is why it
+    was chosen over power expectation propagation with a factor for each row [4]_, whose fixed point
+    need not exist or be unique, whose energy is no bound, and whose factors for several classes are
+    not Gaussians of one variable. For two classes the two differ little.
+
+    Parameters
+    ----------
+    n_inducing : int or None, default=None
+        Inducing points. None stands for all rows if these are at most 300, and for 200 points beyond.
+    kernel : str or Kernel, default="squared_exponential"
+        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
+        ``"arc_cosine"``, ``"linear"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        products of these. Lengthscales are in units of the standardized inputs.
+    likelihood : str or Likelihood, default="auto"
+        ``"probit"`` or ``"logit"`` for two classes, ``"softmax"``, or an object of
+        :mod:`skdgp.gp.likelihoods`. ``"auto"`` is probit for two classes and softmax for more, with
+        a latent function for each class.
+    init : {"kmeans", "random"}, default="kmeans"
+        Where inducing inputs are: at centers of the training rows, or at random rows.
+    train_inducing : bool, default=False
+        Whether inducing inputs are optimized from there, with everything else.
+    max_iter : int or None, default=None
+        Largest number of iterations of L-BFGS; None stands for 200.
+    max_time : float or None, default=None
+        Seconds after which ``fit`` ends, with a warning.
+    tol : float, default=1e-6
+        The search ends when an iteration improves the bound per row by less, relative to the larger
+        of 1 and its size. With 0, `max_iter` iterations are made.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the last fit, with its scaling and shape.
+    standardize : bool, default=True
+        Whether inputs are centered and scaled inside, safe against outliers.
+    checkpoint : str, path-like, Checkpoint or None, default=None
+        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
+        and data goes on from there.
+    device : str, default="auto"
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+    n_threads : int or None, default=None
+        Limit on the number of threads during ``fit`` and prediction.
+    random_state : int, RandomState instance or None, default=None
+        Determines where inducing inputs start; the rest is deterministic.
+    verbose : int, default=0
+        If positive, prints a line every 50 iterations.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The class labels.
+    kernels_ : list of Kernel
+        The kernel with fitted numbers, in units of the standardized inputs.
+    likelihood_ : Likelihood
+    inducing_inputs_ : list of ndarray
+        The array of inducing inputs, in units of the inputs.
+    members_ : list of Member
+        The fitted model.
+    n_iter_ : int
+        Number of iterations made.
+    loss_curve_ : list of float
+        Negative lower bound per row after each iteration.
+    lower_bound_ : float
+        Lower bound on the log evidence of the training rows.
+    device_ : str
+        Where the model was trained.
+    n_features_in_ : int
+        Number of features seen during ``fit``.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of features seen during ``fit``, if they are all strings.
+
+    See Also
+    --------
+    SparseGPRegressor : The same for regression.
+    DeepGPClassifier : Deep Gaussian processes; with one layer, a sparse one by minibatches.
+
+    References
+    ----------
+    .. [1] J. Hensman, A. Matthews and Z. Ghahramani (2015). Scalable variational Gaussian process
+       classification. AISTATS 18.
+
+    .. [2] M. Khan and W. Lin (2017). Conjugate-computation variational inference: converting
+       variational inference in non-conjugate models to inferences in conjugate models. AISTATS 20.
+
+    .. [3] E. Challis and D. Barber (2013). Gaussian Kullback-Leibler approximate inference. Journal
+       of Machine Learning Research 14.
+
+    .. [4] T. Bui, J. Yan and R. Turner (2017). A unifying framework for Gaussian process
+       pseudo-point approximations using power expectation propagation. Journal of Machine Learning
+       Research 18.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from skdgp import SparseGPClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = SparseGPClassifier(n_inducing=30, random_state=0).fit(X, y)
+    >>> model.predict_proba(X[:1]).shape
+    (1, 3)
+    >>> bool(model.score(X, y) > 0.9)
+    True
+    """
+
+    _likelihoods = {name: CLASSIFICATION[name] for name in ("probit", "logit", "softmax")}
+
+    def __init__(
+        self,
+        n_inducing=None,
+        *,
+        kernel="squared_exponential",
+        likelihood="auto",
+        init="kmeans",
+        train_inducing=False,
+        max_iter=None,
+        max_time=None,
+        tol=1e-6,
+        warm_start=False,
+        standardize=True,
+        checkpoint=None,
+        device="auto",
+        n_threads=None,
+        random_state=None,
+        verbose=0,
+    ):
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.init = init
+        self.train_inducing = train_inducing
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.tol = tol
+        self.warm_start = warm_start
+        self.standardize = standardize
+        self.checkpoint = checkpoint
+        self.device = device
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _default_n_inducing(self, scheme, n_rows):
+        return n_rows if n_rows <= _FEW_ROWS else _N_INDUCING

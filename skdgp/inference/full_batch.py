@@ -1,0 +1,220 @@
+"""Shallow sparse GPs that look at all rows at once."""
+
+import math
+
+import torch
+
+from ..lbfgs import LBFGS
+from ..linalg import add_diagonal, cholesky, inverse_triangular, root_of_inverse
+from .dsvi import DSVI, DeepSparseGP
+
+_AT_ONCE = 2_000_000  #: numbers of a matrix with rows that are worked on together
+_JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
+_KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
+
+
+class FullBatchGP(DeepSparseGP):
+    """A shallow sparse GP of which L-BFGS sees only the numbers of kernel and likelihood.
+
+    For each trial of these numbers the posterior of the whitened inducing variables is the best one.
+    Rows are gone through in chunks, once for sums that the bound needs, and once for its gradients,
+    so that memory does not grow with their number.
+
+    A subclass gives :meth:`bound` and :meth:`posterior`.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(architecture, likelihood, DSVI())
+        self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
+        self.layers[0].jitter = _JITTER
+        self._search = LBFGS(tol=scheme.tol)
+        self._unsolved = None  # rows whose posterior is still to be found
+
+    def bound(self, batch):
+        """Objective of all rows, which is maximized; its gradients are added to the parameters'.
+
+        Parameters
+        ----------
+        batch : Batch
+            All rows; a row of weight w stands for w rows.
+
+        Returns
+        -------
+        bound : float
+        """
+        raise NotImplementedError
+
+    def posterior(self, batch):
+        """The best posterior for the present numbers, in natural parameters.
+
+        Returns
+        -------
+        P : tensor of shape (k, M, M)
+            Precision for each latent function.
+        h : tensor of shape (k, M, 1)
+            Precision times mean.
+        """
+        raise NotImplementedError
+
+    def prepare(self, learning_rate, dtype):
+        pass  # everything is in float64
+
+    @property
+    def finished(self):
+        return self._search.converged
+
+    def step(self, batch, generator, rate=1.0):
+        parameters, search = [p for p in self.parameters() if p.requires_grad], self._search
+        total = float(batch.weight.sum())
+
+        def evaluate(x):
+            torch.nn.utils.vector_to_parameters(x, parameters)
+            for parameter in parameters:
+                parameter.grad = torch.zeros_like(parameter)
+            try:
+                value = self.bound(batch)
+            except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
+                return math.inf, torch.zeros_like(x)
+            return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total
+
+        self._unsolved = batch
+        if not parameters:  # all numbers are given
+            with torch.no_grad():
+                search.f, search.converged = -self.bound(batch) / total, True
+            self.accept()
+            return search.f
+        if search.x is None:
+            x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
+            search.start(x, evaluate)
+            self.accept()
+        before = search.x
+        try:
+            search.step(evaluate)
+        finally:  # also after an interrupt no numbers stay that were only tried
+            torch.nn.utils.vector_to_parameters(search.x, parameters)
+        if search.x is not before:
+            self.accept()
+        return search.f
+
+    def accept(self):
+        """Called when the search has come to stay where :meth:`bound` was asked for last."""
+
+    def pieces(self, X, L):
+        """Chunks of rows, and what the kernel says of them; with a graph if gradients are enabled.
+
+        Yields
+        ------
+        rows : slice
+        K_uf : tensor of shape (M, n)
+        k_ff : tensor of shape (n,)
+        A : tensor of shape (M, n)
+            ``L^{-1} K_uf``, outside of the graph.
+        """
+        layer = self.layers[0]
+        size = max(1, _AT_ONCE // len(layer.Z))
+        for i in range(0, len(X), size):
+            rows, kernel = slice(i, i + size), layer.kernel()
+            K_uf, k_ff = kernel(layer.Z, X[rows].double()), kernel.diag(X[rows].double())
+            A = torch.linalg.solve_triangular(L, K_uf.detach(), upper=False)
+            yield rows, K_uf, k_ff, A
+
+    def passes(self, X, L):
+        """A function that gives the pieces anew, or those of the first time if they are few."""
+        if len(X) * len(L) > _KEPT:
+            return lambda: self.pieces(X, L)
+        kept = list(self.pieces(X, L))
+        return lambda: kept
+
+    def variational_gradients(self, passes, K_uu, L, mu, P_inv, row_gradients, T):
+        """Add the gradients of ``sum_n ell_n(m_n, v_n) - KL`` at a fixed whitened posterior.
+
+        With ``m_k = A^T mu_k`` and ``v_k = k_ff + diag(A^T (P_k^{-1} - I) A)``, and the derivatives
+        `g_m`, `g_v` of ell, ``dA = sum_k mu_k g_m,k^T + 2 (P_k^{-1} - I) A diag(g_v,k)``.
+
+        Parameters
+        ----------
+        passes : callable
+            From :meth:`passes`.
+        K_uu, L : tensors of shape (M, M)
+        mu : tensor of shape (k, M, 1)
+        P_inv : tensor of shape (k, M, M)
+        row_gradients : callable
+            Maps a slice and `A` to `g_m` and `g_v`, shape (k, n).
+        T : tensor of shape (M, M)
+            ``dA A^T``.
+        """
+        L_inv = inverse_triangular(L)
+        V = 2.0 * L_inv.T @ add_diagonal(P_inv, -1.0)  # k, M, M
+        nu = (L_inv.T @ mu)[..., 0].T  # M, k
+        for rows, K_uf, k_ff, A in passes():
+            g_m, g_v = row_gradients(rows, A)
+            dK_uf = nu @ g_m
+            for V_k, g_vk in zip(V, g_v):
+                dK_uf.addmm_(V_k, A * g_vk)
+            backward((K_uf, dK_uf), (k_ff, g_v.sum(0)))
+        backward((K_uu, gradient_of_gram(L_inv, T)))
+
+    @torch.no_grad()
+    def _solve(self):
+        """Set the posterior to the best one for the present numbers."""
+        if self._unsolved is None:
+            return
+        batch, self._unsolved = self._unsolved, None
+        P, h = self.posterior(batch)
+        root, q = root_of_inverse(P), self.layers[0].q
+        if root is None:  # numbers of very different size
+            root = root_of_inverse(add_diagonal(P, 1e3 * rounding(P)))
+        q.root.copy_(root)
+        q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
+
+    def divergence(self):
+        self._solve()
+        return super().divergence()
+
+    def predictive(self, X, draws):
+        self._solve()
+        return super().predictive(X, draws)
+
+    def functions(self, n, generator, n_features):
+        self._solve()
+        return super().functions(n, generator, n_features)
+
+    def state(self):
+        self._solve()
+        return super().state()
+
+    def load_state(self, arrays):
+        super().load_state(arrays)
+        self._unsolved = None
+
+    def training_state(self):
+        return self._search.state()
+
+    def load_training_state(self, arrays):
+        self._search.load(arrays, self.layers[0].Z)
+
+
+def backward(*pairs):
+    """Hand gradients on to what tensors were computed from, as far as that wants any."""
+    pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.requires_grad]
+    if pairs:
+        torch.autograd.backward(*zip(*pairs))
+
+
+def gradient_of_gram(L_inv, T):
+    """Gradient of ``K = L L^T``, of which only ``A = L^{-1} K_uf`` depends; `T` is ``dA A^T``."""
+    lower = T.tril()
+    lower.diagonal().mul_(0.5)
+    return -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
+
+
+def rounding(P):
+    """What rounding may take from the eigenvalues of `P`."""
+    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
+
+
+def solve_posterior(P, h):
+    """Root of `P`, mean ``P^{-1} h`` and, summed over latent functions, ``log |P|``."""
+    L_P = cholesky(P, rounding(P))
+    log_det = 2.0 * torch.diagonal(L_P, dim1=-2, dim2=-1).log().sum()
+    return L_P, torch.cholesky_solve(h, L_P), log_det

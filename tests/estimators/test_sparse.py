@@ -1,0 +1,248 @@
+"""The shallow estimators."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.datasets import make_moons
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
+from skdgp.gp.kernels import Matern as OurMatern
+from skdgp.gp.kernels import SquaredExponential
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference import DSVI, VFE, full_batch
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+METHODS = ["vfe", "fitc", "pep"]
+
+
+def rows(n=80, n_features=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, n_features))
+    return X, np.sin(3.0 * X).sum(1) + 0.2 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("noise", [1e-2, 0.3])
+@pytest.mark.parametrize("kernel", ["squared_exponential", "matern32"])
+@pytest.mark.parametrize("n_features", [1, 4])
+@pytest.mark.parametrize("method", METHODS)
+def test_all_rows_as_inducing_inputs_are_the_exact_gp(method, n_features, kernel, noise):
+    """At equal fixed numbers, predictions are those of scikit-learn to a millionth."""
+    X, y = rows(200, n_features)
+    ours = SquaredExponential if kernel == "squared_exponential" else OurMatern
+    model = SparseGPRegressor(
+        kernel=ours(lengthscale=0.7, variance=1.5, trainable=False),
+        likelihood=Gaussian(variance=noise, trainable=False),
+        method=method,
+        standardize=False,
+        random_state=0,
+    ).fit(X, y)
+    theirs = RBF(0.7) if kernel == "squared_exponential" else Matern(0.7, nu=1.5)
+    exact = GaussianProcessRegressor(
+        ConstantKernel(1.5) * theirs, alpha=noise, optimizer=None, normalize_y=False
+    ).fit(X, y)
+    new = np.vstack([rows(100, n_features, seed=1)[0] * 1.2, X[:20]])
+    mean, std = model.predict(new, return_std=True)
+    expected, expected_std = exact.predict(new, return_std=True)
+    assert_allclose(mean, expected, atol=1e-6)
+    assert_allclose(std, np.sqrt(expected_std**2 + noise), atol=1e-6)
+    evidence = exact.log_marginal_likelihood_value_
+    assert_allclose(-model.loss_curve_[-1] * len(y), evidence, rtol=1e-6)
+    assert_allclose(model.lower_bound_, evidence, rtol=1e-6)
+
+
+def test_methods_are_members_of_one_family():
+    X, y = rows()
+    settings = {"n_inducing": 8, "max_iter": 30, "random_state": 0}
+    fits = {
+        (method, alpha): SparseGPRegressor(method=method, alpha=alpha, **settings).fit(X, y)
+        for method, alpha in [
+            ("vfe", 0.5),
+            ("vfe", 1.0),
+            ("pep", 1e-8),
+            ("pep", 1.0),
+            ("fitc", 0.5),
+            ("pep", 0.5),
+        ]
+    }
+    means = {key: fit.predict(X) for key, fit in fits.items()}
+    assert_array_equal(means["vfe", 0.5], means["vfe", 1.0])
+    assert_allclose(means["vfe", 0.5], means["pep", 1e-8], atol=1e-4)
+    assert_array_equal(means["fitc", 0.5], means["pep", 1.0])
+    for other in ("vfe", "fitc"):
+        assert np.abs(means["pep", 0.5] - means[other, 0.5]).max() > 1e-3
+
+
+def test_vfe_is_a_bound_and_its_own_lower_bound():
+    X, y = rows()
+    model = SparseGPRegressor(n_inducing=10, random_state=0).fit(X, y)
+    bound = -len(y) * (model.loss_curve_[-1] + np.log(y.std()))
+    assert_allclose(model.lower_bound_, bound, atol=1e-3)
+    other = SparseGPRegressor(n_inducing=10, method="fitc", random_state=0).fit(X, y)
+    assert other.lower_bound_ < model.lower_bound_
+
+
+def test_noise_stays_above_its_floor():
+    """FITC explains these rows without noise if it may (Bauer et al., 2016)."""
+    X = np.linspace(0.0, 1.0, 40)[:, None]
+    y = np.sin(5.0 * X[:, 0])
+    model = SparseGPRegressor(
+        40, method="fitc", train_inducing=True, max_iter=60, random_state=0
+    ).fit(X, y)
+    assert model.likelihood_.variance >= 1e-6 * y.var()
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    assert np.isfinite(model.log_predictive_density(X, y)).all()
+
+
+def test_search_ends_by_itself():
+    X, y = rows()
+    model = SparseGPRegressor(n_inducing=15, random_state=0).fit(X, y)
+    assert model.n_iter_ == len(model.loss_curve_) < 100
+    assert (np.diff(model.loss_curve_) <= 0.0).all()
+    every = SparseGPRegressor(n_inducing=15, random_state=0, tol=0.0, max_iter=40).fit(X, y)
+    assert every.n_iter_ == 40
+    assert every.lower_bound_ >= model.lower_bound_ - 1e-6
+    X, y = make_moons(80, noise=0.2, random_state=0)
+    classifier = SparseGPClassifier(n_inducing=15, random_state=0).fit(X, y)
+    assert classifier.n_iter_ < 100
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_chunks_of_rows_do_not_matter(method, monkeypatch):
+    X, y = rows(300, 2)
+    y = np.column_stack([y, np.cos(y)])
+    model = SparseGPRegressor(n_inducing=12, method=method, max_iter=10, random_state=0)
+    whole = model.fit(X, y).predict(X, return_std=True)
+    monkeypatch.setattr(full_batch, "_AT_ONCE", 12 * 70)
+    monkeypatch.setattr(full_batch, "_KEPT", 0)
+    chunks = clone(model).fit(X, y).predict(X, return_std=True)
+    assert_allclose(chunks, whole, rtol=1e-6)
+
+
+def test_many_rows_as_fast_as_memory_allows(monkeypatch):
+    """Matrices with all rows and all inducing inputs are never there at once."""
+    import torch
+
+    monkeypatch.setattr(full_batch, "_AT_ONCE", 20_000)
+    monkeypatch.setattr(full_batch, "_KEPT", 0)
+    largest, solve = [0], torch.linalg.solve_triangular
+
+    def watched(A, B, **settings):
+        largest[0] = max(largest[0], B.shape[-2] * B.shape[-1])
+        return solve(A, B, **settings)
+
+    monkeypatch.setattr(torch.linalg, "solve_triangular", watched)
+    X, y = rows(5_000, 2)
+    SparseGPRegressor(n_inducing=20, max_iter=3, random_state=0).fit(X, y)
+    SparseGPClassifier(n_inducing=20, max_iter=1, random_state=0).fit(X, y > 0.0)
+    assert 0 < largest[0] <= 20_000
+
+
+def test_the_same_as_the_deep_estimator_with_its_scheme():
+    X, y = rows()
+    ours = SparseGPRegressor(n_inducing=10, max_iter=20, tol=0.0, random_state=0).fit(X, y)
+    deep = DeepGPRegressor(
+        1, inference=VFE(tol=0.0), n_inducing=10, max_iter=20, random_state=0
+    ).fit(X, y)
+    assert_array_equal(ours.predict(X), deep.predict(X))
+
+
+def test_classes_nearly_as_by_minibatches():
+    X, y = make_moons(120, noise=0.25, random_state=0)
+    ours = SparseGPClassifier(n_inducing=25, random_state=0).fit(X, y)
+    steps = DeepGPClassifier(
+        1, inference=DSVI(natural_step=0.5), n_inducing=25, max_iter=500, random_state=0
+    ).fit(X, y)
+    assert -1.0 < ours.lower_bound_ - steps.lower_bound_ < 3.0
+    assert_allclose(ours.predict_proba(X), steps.predict_proba(X), atol=0.1)
+
+
+def test_everything_that_estimators_offer():
+    X, y = rows(60, 2)
+    model = SparseGPRegressor(n_inducing=20, max_iter=30, random_state=0).fit(X, y)
+    mean, cov = model.predict(X[:5], return_cov=True)
+    std = model.predict(X[:5], return_std=True)[1]
+    assert_allclose(np.diag(cov), std**2)
+    low, high = model.predict_interval(X[:5], coverage=0.9).T
+    assert_allclose(high - low, 2 * 1.6448536 * std, rtol=1e-6)
+    assert_allclose(model.predict_quantiles(X[:5], [0.5])[:, 0], mean, atol=1e-8)
+    expected = -0.5 * (np.log(2 * np.pi * std**2) + ((y[:5] - mean) / std) ** 2)
+    assert_allclose(model.log_predictive_density(X[:5], y[:5]), expected, rtol=1e-9)
+    draws = model.sample_y(X[:5], 3000)
+    assert (np.abs(draws.mean(1) - mean) < 5.0 * std / np.sqrt(3000) + 1e-3).all()
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict(X), model.predict(X))
+    assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("Estimator", [SparseGPRegressor, SparseGPClassifier])
+def test_warm_start_goes_on(Estimator):
+    X, y = rows()
+    y = y if Estimator is SparseGPRegressor else y > 0.0
+    settings = {"n_inducing": 10, "random_state": 0, "tol": 0.0}
+    model = Estimator(max_iter=5, warm_start=True, **settings).fit(X, y)
+    first = model.lower_bound_
+    assert model.fit(X, y).lower_bound_ > first
+    assert Estimator(max_iter=5, **settings).fit(X, y).lower_bound_ == first
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_interrupted_fits_go_on(method, tmp_path, monkeypatch):
+    from skdgp.training import Checkpoint
+
+    X, y = rows()
+    settings = {"n_inducing": 10, "method": method, "max_iter": 20, "tol": 0.0, "random_state": 0}
+    whole = SparseGPRegressor(**settings).fit(X, y)
+    step, calls = full_batch.FullBatchGP.step, iter(range(1000))
+
+    def killed(self, *args):
+        if next(calls) == 10:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    model = SparseGPRegressor(checkpoint=checkpoint, **settings)
+    monkeypatch.setattr(full_batch.FullBatchGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y)
+    model.fit(X, y)
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict(X), whole.predict(X))
+
+
+@pytest.mark.parametrize("Estimator", [SparseGPRegressor, SparseGPClassifier])
+def test_parameters_are_stored_as_given_and_documented(Estimator):
+    given = {name: object() for name in inspect.signature(Estimator).parameters}
+    assert Estimator(**given).get_params(deep=False) == given
+    for name in given:
+        assert f"\n    {name} : " in Estimator.__doc__, name
+    assert not hasattr(Estimator, "partial_fit")
+
+
+def test_nested_parameters():
+    model = SparseGPRegressor().set_params(kernel__variance=2.0, likelihood__variance=0.1)
+    assert model.kernel.variance == 2.0 and model.likelihood.variance == 0.1
+    with pytest.raises(ValueError, match="Invalid parameter 'inference'"):
+        model.set_params(inference__n_draws=2)
+
+
+@pytest.mark.parametrize(
+    ("Estimator", "settings", "message"),
+    [
+        (SparseGPRegressor, {"method": "ep"}, "The 'method' parameter"),
+        (SparseGPRegressor, {"alpha": 0.0}, "The 'alpha' parameter"),
+        (SparseGPRegressor, {"likelihood": "student_t"}, "The 'likelihood' parameter"),
+        (SparseGPClassifier, {"likelihood": "robustmax"}, "Unknown likelihood 'robustmax'"),
+        (SparseGPClassifier, {"kernel": "rbff"}, "Unknown kernel"),
+    ],
+)
+def test_what_cannot_be_asked_for(Estimator, settings, message):
+    X, y = rows(20)
+    with pytest.raises(ValueError, match=message):
+        Estimator(random_state=0, **settings).fit(X, y > 0.0)

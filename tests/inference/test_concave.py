@@ -1,0 +1,220 @@
+"""The shallow GP for classes, with the best Gaussian posterior."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+from skdgp import DeepGPClassifier
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
+from skdgp.inference import VFE, full_batch
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.concave import ConcaveGP
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+LIKELIHOODS = {
+    "probit": (Bernoulli(), 1),
+    "logit": (Bernoulli("logit"), 1),
+    "softmax": (Softmax(), 3),
+}
+
+
+def rows(n=30, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.digitize(np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=n), [-0.4, 0.4])
+    return X, np.minimum(y, n_classes - 1).astype(float)[:, None]
+
+
+def batch_of(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    return Batch(*(torch.as_tensor(a) for a in (X, y, weight)), 1.0, float(weight.sum()))
+
+
+def make_model(Z, likelihood, k, kernel="squared_exponential", train_inducing=False):
+    Z = torch.as_tensor(Z)
+    shape = Architecture(
+        Z.shape[1], (), k, len(Z), [as_kernel(kernel).bind(Z.shape[1])], True, False
+    )
+    model = ConcaveGP(shape, likelihood, VFE(train_inducing=train_inducing))
+    with torch.no_grad():
+        model.layers[0].Z.copy_(Z)
+        model.layers[0].kernel.assign(variance=3.0)
+    return model
+
+
+def value_of(model, batch):
+    with torch.no_grad():
+        return model.bound(batch)
+
+
+def case(name, n=30, M=6, **settings):
+    likelihood, k = LIKELIHOODS[name]
+    X, y = rows(n, max(k, 2))
+    return make_model(X[:M] + 0.05, likelihood, k, **settings), X, y
+
+
+@pytest.fixture(params=["at once", "chunks anew"])
+def memory(request, monkeypatch):
+    """The ways in which rows are gone through."""
+    if request.param != "at once":
+        monkeypatch.setattr(full_batch, "_AT_ONCE", 50)
+        monkeypatch.setattr(full_batch, "_KEPT", 0)
+
+
+def test_gaussian_noise_is_the_collapsed_bound():
+    """The best posterior is that in closed form, found by a single step."""
+    X, y = rows()
+    model = make_model(X[:7], Gaussian(np.array([0.3])), 1)
+    shape = Architecture(2, (), 1, 7, [as_kernel("squared_exponential").bind(2)], True, False)
+    closed = VFE().build(shape, Gaussian(np.array([0.3])))
+    closed.load_state(model.state())
+    batch = batch_of(X, y)
+    assert_allclose(value_of(model, batch), value_of(closed, batch), rtol=1e-12)
+    with torch.no_grad():
+        posterior = closed.posterior(batch)
+    for found, expected in zip(model._found, posterior):
+        assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_gradients(name, memory):
+    model, X, y = case(name, train_inducing=True)
+    batch = batch_of(X, y, np.arange(30) % 3 + 1.0)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 3
+    for parameter in parameters:
+        parameter.grad = None
+    model.bound(batch)
+    for parameter in parameters:
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in range(len(flat)):
+            before, values = float(flat[i]), []
+            for shift in (1e-4, -1e-4):
+                flat[i] = before + shift
+                values.append(value_of(model, batch))
+            flat[i] = before
+            slope = (values[0] - values[1]) / 2e-4
+            assert_allclose(float(gradient[i]), slope, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memory):
+    model, X, y = case(name)
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    model._unsolved = batch
+    model.accept()
+    model._solve()
+
+    def bound_of_posterior():
+        with torch.no_grad():
+            return float(model.expected_log_likelihood(batch, None)) - float(model.divergence())
+
+    assert_allclose(bound_of_posterior(), best, rtol=1e-9)
+    q = model.layers[0].q
+    mean, root = q.mean.clone(), q.root.clone()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        with torch.no_grad():
+            q.mean.copy_(mean + 0.01 * torch.as_tensor(rng.normal(size=mean.shape)))
+            q.root.copy_(root + 0.01 * torch.as_tensor(rng.normal(size=root.shape)).tril())
+        assert bound_of_posterior() < best
+
+
+@pytest.mark.parametrize("link", ["probit", "logit"])
+def test_one_row_by_brute_force(link):
+    """All Gaussians over a single latent value, with integrals by adaptive quadrature."""
+    likelihood = Bernoulli(link)
+    likelihood.n_nodes = 60
+    model = make_model(np.zeros((1, 2)), likelihood, 1)
+    model.layers[0].jitter = 0.0
+    value = value_of(model, batch_of(np.zeros((1, 2)), np.ones((1, 1))))
+    variance = 3.0
+    log_p = norm.logcdf if link == "probit" else lambda f: -np.logaddexp(0.0, -f)
+
+    def negative_bound(parameters):
+        m, s = parameters[0], np.exp(parameters[1])
+        ell = quad(lambda f: norm.pdf(f, m, s) * log_p(f), m - 12 * s, m + 12 * s, epsabs=1e-12)[0]
+        return 0.5 * (s**2 / variance + m**2 / variance - 1 - np.log(s**2 / variance)) - ell
+
+    found = minimize(negative_bound, [0.0, 0.0], method="Nelder-Mead", options={"fatol": 1e-12})
+    assert_allclose(value, -found.fun, atol=1e-8)
+    evidence = quad(lambda f: norm.pdf(f, 0, variance**0.5) * np.exp(log_p(f)), -20, 20)[0]
+    assert value < np.log(evidence) < value + 0.1
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_weights_are_counts(name):
+    model, X, y = case(name)
+    counts = np.random.default_rng(1).integers(1, 4, len(X))
+    weighted = value_of(model, batch_of(X, y, counts.astype(float)))
+    repeated = value_of(model, batch_of(np.repeat(X, counts, 0), np.repeat(y, counts, 0)))
+    assert_allclose(weighted, repeated, rtol=1e-9)
+
+
+def test_start_does_not_matter():
+    """The bound is concave: from a far posterior the same optimum is reached."""
+    model, X, y = case("softmax")
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    rng = np.random.default_rng(0)
+    M, k = model.layers[0].q.mean.shape
+    B = torch.as_tensor(rng.normal(size=(k, M, M)))
+    model._accepted = B @ B.mT + torch.eye(M), torch.as_tensor(5.0 * rng.normal(size=(k, M, 1)))
+    assert_allclose(value_of(model, batch), best, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_extreme_numbers(name):
+    """Steps of size 1 that go too far are halved."""
+    model, X, y = case(name, n=60, M=20)
+    with torch.no_grad():
+        model.layers[0].kernel.assign(variance=300.0, lengthscale=0.3)
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    assert np.isfinite(best)
+    model.accept()
+    assert_allclose(value_of(model, batch), best, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_resume(tmp_path, monkeypatch, n_classes):
+    from skdgp.training import Checkpoint
+
+    X, y = rows(80, n_classes)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    settings = {
+        "inference": VFE(train_inducing=True),
+        "n_inducing": 10,
+        "max_iter": 20,
+        "random_state": 0,
+    }
+    whole = DeepGPClassifier(1, **settings).fit(X, y[:, 0])
+    step, calls = ConcaveGP.step, iter(range(1000))
+
+    def killed(self, *args):
+        if next(calls) == 10:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    model = DeepGPClassifier(1, checkpoint=checkpoint, **settings)
+    monkeypatch.setattr(ConcaveGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_loss_is_the_bound_per_row():
+    X, y = rows(80)
+    model = DeepGPClassifier(1, inference="vfe", n_inducing=20, random_state=0).fit(X, y[:, 0])
+    assert_allclose(model.lower_bound_, -model.loss_curve_[-1] * 80, rtol=1e-6)
+    assert (np.diff(model.loss_curve_) <= 0.0).all()
+    assert model.score(X, y[:, 0]) > 0.8
