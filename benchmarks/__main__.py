@@ -2,12 +2,13 @@
 
 import argparse
 
-from . import classify, predict, race, step, table, uci
+from . import classify, pathologies, predict, race, step, table, uci
 
 COMMANDS = {
     "uci": uci,
     "classify": classify,
     "race": race,
+    "pathologies": pathologies,
     "step": step,
     "predict": predict,
     "table": table,
