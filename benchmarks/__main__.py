@@ -2,12 +2,13 @@
 
 import argparse
 
-from . import classify, extrapolation, predict, race, sgpr, step, table, uci
+from . import classify, extrapolation, pathologies, predict, race, sgpr, step, table, uci
 
 COMMANDS = {
     "uci": uci,
     "classify": classify,
     "race": race,
+    "pathologies": pathologies,
     "step": step,
     "predict": predict,
     "sgpr": sgpr,

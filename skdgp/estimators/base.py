@@ -9,6 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -19,6 +20,7 @@ from ..inference import DSVI, Scheme, as_scheme
 from ..inference.base import Architecture
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
+from ..training.rounds import FirstRounds
 from ..training.together import RowsTogether, Together
 from ..training.trainer import BLOCK, Trainer
 from ._sklearn import (
@@ -60,7 +62,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         "input_connected": ["boolean"],
         "likelihood": [str, Likelihood],
         "inference": [str, Scheme],
-        "init": [StrOptions(set(initialization.METHODS))],
+        "init": [StrOptions(set(initialization.STARTS)), BaseEstimator],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
         "max_time": [Interval(Real, 0, None, closed="neither"), None],
         "batch_size": [Interval(Integral, 1, None, closed="left"), None],
@@ -264,15 +266,22 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             data, held_out = data.split(self.validation_fraction, rng)
         old = self.members_ if self.warm_start and hasattr(self, "members_") else None
         plans = self._plans(len(data))
+        donor = self._donor() if old is None else None
         if old is None:
             data.scale(self.standardize, plans[0].likelihood.scales_target, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
-        members, models = zip(*(self._start(plan, data, rng, old) for plan in plans))
+        if donor is not None:
+            donor._hand_scaling_to(data)
+        rounds = FirstRounds(self.max_time, started)
+        checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
+        rounds.skipped = checkpoint is not None and checkpoint.exists()
+        members, models = zip(*(self._start(plan, data, rng, rounds, old) for plan in plans))
         draws = [model.draws(self.n_predict_draws, seed) for model in models]
         trainer = self._trainer(models, data, plans, seed)
         trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
-        trainer.checkpoint = self._checkpoint_file(seed, data, held_out, old)
+        trainer.interrupted = rounds.interrupted
+        trainer.checkpoint = checkpoint
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
             live = [member.holding(*parts) for member, *parts in zip(members, models, draws)]
@@ -308,7 +317,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                     )
                 plan = self._plans(len(data))[0]
                 data.scale(self.standardize, plan.likelihood.scales_target, rng)
-                member, model = self._start(plan, data, rng)
+                donor = self._donor()
+                if donor is not None:
+                    data.scale_as(
+                        donor._x_scaler,
+                        donor._y_scaler if data.y_scaler.standardize else data.y_scaler,
+                    )
+                member, model = self._start(plan, data, rng, FirstRounds(None, 0.0))
                 self._stream = {
                     "seed": int(rng.randint(2**31 - 1)),
                     "n_rows": 0.0,
@@ -377,17 +392,50 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
-    def _start(self, plan, data, rng, old=None):
+    def _start(self, plan, data, rng, rounds, old=None):
         """A member of the shape that the parameters ask for, and its model before training."""
         kin = [member for member in old or () if repr(member.scheme) == repr(plan.scheme)]
         member = self._new_member(plan, data, rng, kin[0] if kin else None)
         model = member.build()
         if kin:
             model.load_state(kin[0].arrays)
+        elif not isinstance(self.init, str):
+            initialization.hand_over(self._donor().members_, member, model)
         else:
-            X, _, weights = data.sample(_SAMPLE_ROWS, rng)
-            initialization.start(model, X, weights, self.init, rng)
+            X, y, weights = data.sample(_SAMPLE_ROWS, rng)
+            if self.init == "greedy":  # which takes as many random numbers as it needs
+                seed = int(rng.randint(2**31 - 1))
+                rng = np.random.RandomState(seed)
+                rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
+            with rounds:
+                initialization.start(model, X, weights, self.init, rng, y, rounds.train)
+            if self.init == "greedy":  # no traces of the first rounds
+                state, model = model.state(), member.build()
+                model.load_state(state)
         return member, model
+
+    def _donor(self):
+        """The fitted estimator whose state is the start; None if there is none."""
+        if isinstance(self.init, str):
+            return None
+        donor = getattr(self.init, "estimator", self.init)  # of a FrozenEstimator
+        if not isinstance(donor, BaseDeepGP):
+            raise ValueError(f"init must be an estimator of skdgp; got {type(donor).__name__}.")
+        if not hasattr(donor, "members_"):
+            raise NotFittedError(
+                "The estimator given as init is not fitted. Copies made by clone, as in a search, forget "
+                "the fit unless it is wrapped in sklearn.frozen.FrozenEstimator."
+            )
+        if donor.n_features_in_ != self.n_features_in_:
+            raise ValueError(
+                f"The estimator given as init was fitted with {donor.n_features_in_} features, X has "
+                f"{self.n_features_in_}."
+            )
+        return donor
+
+    def _hand_scaling_to(self, data):
+        y_scaler = self._y_scaler if data.y_scaler.standardize else data.y_scaler
+        data.scale_as(self._x_scaler, y_scaler)
 
     def _new_member(self, plan, data, rng, old):
         scheme, likelihood = plan.scheme, plan.likelihood
@@ -451,7 +499,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             raise ValueError(f"device={self.device!r} cannot be used here: {error}") from error
         return self.device
 
-    def _checkpoint_file(self, seed, data, held_out, old):
+    def _checkpoint_file(self, seed, data, held_out, old, donor):
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
@@ -460,10 +508,11 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         unimportant = ("checkpoint", "verbose", "n_threads", "random_state")
         params = self.get_params(deep=False)
         settings = {name: value for name, value in params.items() if name not in unimportant}
+        settings["init"] = self.init if donor is None else "estimator"
         rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if self.random_state is None else seed
-        states = [member.arrays for member in old or ()]
+        states = [member.arrays for member in old or getattr(donor, "members_", ())]
         return checkpoint.open(fingerprint(settings, seed, rows, states))
 
     def _fitted_attributes(self, members, data, trainer):

@@ -36,8 +36,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name; ``"auto"`` is
         ``"dsvi"``.
-    init : {"kmeans", "random"}, default="kmeans"
-        Where inducing inputs start: at centers of the training rows, or at random rows.
+    init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
+        Where training starts: with inducing inputs at centers of the training rows or at random
+        rows; as in the literature on expectation propagation; with hidden units that a sparse
+        Gaussian process has taught; or with the state of a fitted estimator, see the user guide.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None

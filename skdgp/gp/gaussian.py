@@ -33,6 +33,7 @@ class GaussianBlock(nn.Module):
     def __init__(self, n_inducing, n_outputs, scale=1.0, natural=False, shared=False):
         super().__init__()
         self.natural = natural
+        self.held = False  #: whether steps leave the block as it is
         self.n_sharing = n_outputs if shared else 1
         root = scale * torch.eye(n_inducing, dtype=torch.float64)
         root = root.repeat(1 if shared else n_outputs, 1, 1)

@@ -70,6 +70,10 @@ class CheckpointFile:
         self._last_step = 0
         self._last_time = time.monotonic()
 
+    def exists(self):
+        """Whether there is a state from which to go on."""
+        return os.path.exists(self.path)
+
     def due(self, step, stop):
         """Whether to save now."""
         if self.n_steps is not None and step - self._last_step >= self.n_steps:

@@ -2,15 +2,20 @@
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
 
+from ..gp.gaussian import GaussianBlock
 from ..gp.means import linear_map
+from .centers import METHODS, centers
+from .greedy import greedy
+from .handover import hand_over
+from .median import median
 
-METHODS = ("kmeans", "random")
+STARTS = (*METHODS, "median", "greedy")
+
+__all__ = ["METHODS", "STARTS", "centers", "hand_over", "start"]
 
 
-def start(model, X, weights, method, rng):
+def start(model, X, weights, method, rng, y=None, train=None):
     """Place inducing inputs, and set the mean functions of hidden layers.
 
     The inducing inputs of the first layer are centers of the rows; those of later layers are the
@@ -23,12 +28,41 @@ def start(model, X, weights, method, rng):
     X : ndarray of shape (n_rows, n_features)
         Training rows as the model sees them, or a sample of them.
     weights : ndarray of shape (n_rows,)
-    method : {"kmeans", "random"}
-        Centers by k-means or a random choice of rows.
+    method : {"kmeans", "random", "median", "greedy"}
+        Centers by k-means or a random choice of rows. The last two go on from k-means.
     rng : numpy.random.RandomState
+    y : ndarray of shape (n_rows, k), optional
+        Targets as the model sees them, for the greedy start.
+    train : callable, optional
+        Trains the model, for the greedy start: see :func:`~skdgp.training.greedy.greedy`.
+
+    Raises
+    ------
+    ValueError
+        If the model has no inducing inputs to be placed.
     """
-    if hasattr(model, "start"):  # a model without inducing inputs
+    if hasattr(model, "start") and method == METHODS[0]:  # a model without inducing inputs
         return model.start(X, weights, rng)
+    if not all(hasattr(layer, "Z") for layer in getattr(model, "layers", [None])):
+        raise ValueError(
+            f"init={method!r} places inducing inputs, and {type(model).__name__} has none; leave init "
+            f"at {METHODS[0]!r}."
+        )
+    if method not in METHODS and not all(
+        isinstance(layer.q, GaussianBlock) for layer in model.layers
+    ):
+        raise ValueError(
+            f"init={method!r} sets the posterior of each layer, and those of {type(model).__name__} "
+            f"are tied together; choose init={METHODS[0]!r} or {METHODS[1]!r}."
+        )
+    _place(model, X, weights, method if method in METHODS else "kmeans", rng)
+    if method == "median":
+        median(model, X, rng)
+    if method == "greedy":
+        greedy(model, X, y, weights, train, rng)
+
+
+def _place(model, X, weights, method, rng):
     M = model.layers[0].Z.shape[-2]
     Z = centers(X, weights, M, method, rng)
     A, Z_first = X, Z
@@ -44,20 +78,3 @@ def start(model, X, weights, method, rng):
             if layer.W is not None:
                 layer.W.zero_()  # which leaves fed-forward inputs without a mean of their own
                 layer.W[:n_hidden].copy_(torch.as_tensor(W))
-
-
-def centers(X, weights, n_centers, method, rng):
-    """`n_centers` distinct points that represent the rows of `X`."""
-    places, inverse = np.unique(X, axis=0, return_inverse=True)
-    if len(places) < len(X):  # rows that differ in the target alone
-        X, weights = places, np.bincount(inverse.ravel(), weights=weights)
-    if len(X) <= n_centers:
-        extra = n_centers - len(X)
-        return np.vstack(
-            [X, X[rng.randint(len(X), size=extra)] + 0.1 * rng.standard_normal((extra, X.shape[1]))]
-        )
-    if method == "random":
-        return X[rng.choice(len(X), n_centers, replace=False, p=weights / weights.sum())]
-    with threadpool_limits(1):  # the order of sums over threads would change the result
-        kmeans = KMeans(n_centers, n_init=1, max_iter=30, random_state=rng)
-        return kmeans.fit(X, sample_weight=weights).cluster_centers_

@@ -64,6 +64,10 @@ class Trainer:
         Steps made.
     elapsed : float
         Seconds spent; what is there before :meth:`run` counts.
+    quiet : bool
+        Whether to keep warnings back, as those of a start that the user has not asked for.
+    interrupted : bool
+        Whether Ctrl-C ended the training; set beforehand, no steps are made.
     """
 
     def __init__(
@@ -103,6 +107,8 @@ class Trainer:
         self._best_score = -math.inf
         self._best_state = None
         self.elapsed = 0.0
+        self.quiet = False
+        self.interrupted = False
 
     def run(self):
         """Train until a budget is spent or a test stops it; the best state stays."""
@@ -111,6 +117,8 @@ class Trainer:
         self._keep()
         stop = self._spent(self.elapsed) or finished
         try:
+            if self.interrupted:
+                raise KeyboardInterrupt
             with workspace():
                 while not stop:
                     self._step()
@@ -122,29 +130,31 @@ class Trainer:
                         self._keep()
                         self.checkpoint.save(*self._everything(), finished=stop)
         except KeyboardInterrupt:
-            warnings.warn(
+            self.interrupted = True
+            self._warn(
                 f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
-                ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         if self._best_state is not None:
             self.model.load_state(self._best_state)
         elif not all(np.isfinite(array).all() for array in self.model.state().values()):
             self._back()
-            warnings.warn(
+            self._warn(
                 "The last step left numbers that are not finite; the model is the last good state.",
-                ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         return self
 
+    def _warn(self, message, stacklevel):
+        if not self.quiet:
+            warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+
     def _spent(self, elapsed):
         if self.max_time is not None and elapsed >= self.max_time and self.n_iter > 0:
-            warnings.warn(
+            self._warn(
                 f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
                 f"{self.max_time} seconds have passed.",
-                ConvergenceWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return True
         if self.tol > 0.0 and self.n_iter > 0 and self.model.finished:
@@ -173,17 +183,15 @@ class Trainer:
         self._failures += 1
         self.loss_curve.append(self.loss_curve[-1] if self.loss_curve else math.inf)
         if self._failures == 1:
-            warnings.warn(
+            self._warn(
                 "The loss was not finite; training stepped back to the last good state and goes on with half "
                 "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
-                ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if self._failures == _MAX_FAILURES:
-            warnings.warn(
+            self._warn(
                 "The loss was not finite again and again; training ended early, with the last good state.",
-                ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _look(self, stop):

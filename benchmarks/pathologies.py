@@ -1,0 +1,252 @@
+"""Deep Gaussian processes from different starts, on draws whose roughness varies from place to place.
+
+The experiments of Pascual Diaz (2017), redone. His figures do not follow from his description, so
+that they are context and no targets.
+"""
+
+import math
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from skdgp import DeepGPRegressor
+from skdgp.datasets import make_deep_gp, make_piecewise_linear, make_step
+from skdgp.gp.kernels import SquaredExponential
+from skdgp.inference import DSVI, SCHEMES
+
+from . import arguments, cells, rst
+
+STEPS = 1500  #: of every deep model, the first round of the greedy start included
+
+
+class Problem(NamedTuple):
+    """Training and test rows, and how many inducing inputs a layer may have."""
+
+    kind: str
+    n_train: int
+    n_inducing: int
+    gap: tuple = ()  #: share of the range from which training rows are taken away, but for a few
+    few: int = 1  #: training rows that stay in the middle of it
+
+
+PROBLEMS = {
+    **{f"draws-{n}": Problem("draws", n, 50) for n in (250, 500, 750, 1000, 1250)},
+    **{f"draws-500-M{m}": Problem("draws", 500, m) for m in (30, 40, 60)},
+    "draws-1000-free": Problem("draws", 1000, None),
+    "draws-50": Problem("draws", 50, 50),
+    "draws-gap": Problem("draws", 500, 25, (0.3, 0.7), 4),
+    "step": Problem("step", 60, 20),
+    "step-gap": Problem("step", 60, 10, (0.6, 0.95)),
+    "piecewise": Problem("piecewise", 60, 20),
+    "piecewise-gap": Problem("piecewise", 60, 20, (0.72, 0.98)),
+}
+_SHALLOW = {
+    "exact": {"n_layers": 1, "inference": "vfe"},
+    "vfe": {"n_layers": 1, "inference": "vfe", "inference__train_inducing": True},
+}
+STARTS = ("kmeans", "random", "median", "greedy", "long-short", "short-long", "fixed-z")
+_DEEP = [name for name in ("dsvi", "aep") if name in SCHEMES]
+MODELS = ("oracle", *_SHALLOW, *(f"{name}-{start}" for name in _DEEP for start in STARTS))
+
+
+def add_arguments(parser):
+    """Problems, draws, models and output."""
+    parser.add_argument(
+        "--sets", type=arguments.names, default=["draws-500"], help=f"of {', '.join(PROBLEMS)}"
+    )
+    parser.add_argument(
+        "--splits",
+        type=arguments.numbers,
+        default=list(range(10)),
+        help="draws; default: 0 to 9",
+    )
+    parser.add_argument("--models", type=arguments.names, default=list(MODELS), help="default: all")
+    parser.add_argument(
+        "--reference", default="dsvi-greedy", help="whom the others are paired with"
+    )
+    parser.add_argument(
+        "--out", type=arguments.Path, default=arguments.RESULTS / "pathologies.json"
+    )
+    arguments.add_max_iter(parser)
+
+
+def run(options):
+    """Compute all cells that are not there yet, and print the tables."""
+    arguments.check_known(options.sets, PROBLEMS, "sets")
+    arguments.check_known(options.models, MODELS, "models")
+    todo = [
+        {
+            "set": name,
+            "split": draw,
+            "seed": 0,
+            "model": model,
+            "settings": arguments.trial(options),
+        }
+        for name in options.sets
+        for draw in options.splits
+        for model in options.models
+        if model != "oracle" or PROBLEMS[name].kind == "draws"
+    ]
+
+    def compute(cell):
+        problem = PROBLEMS[cell["set"]]
+        return evaluate(cell["model"], problem, cell["split"], options.max_iter or STEPS)
+
+    out = arguments.out(options)
+    cells.fill(out, todo, compute)
+    print(tables(cells.read(out).values(), options.reference))
+
+
+def rows(problem, draw):
+    """Training and test rows of a problem; the inputs of the oracle beside those of the others.
+
+    Returns
+    -------
+    train, test : tuples of ndarrays
+        Inputs, targets, and the values of the hidden function or None.
+    """
+    hidden = None
+    if problem.kind == "draws":
+        X, y, (hidden,) = make_deep_gp(
+            2500, lengthscales=[5.0, 0.025], noise=0.01, return_hidden=True, random_state=draw
+        )
+    else:
+        make = make_step if problem.kind == "step" else make_piecewise_linear
+        X, y = make(2500, random_state=draw)
+    rng = np.random.default_rng(draw)
+    order = rng.permutation(len(X))
+    test = order[-1000:]
+    if problem.gap:
+        position = (X[:, 0] - X.min()) / np.ptp(X)
+        inside = (position > problem.gap[0]) & (position < problem.gap[1])
+        test = test[inside[test]]
+        middle = np.flatnonzero(inside & (np.abs(position - np.mean(problem.gap)) < 0.04))
+        pool = order[:-1000]
+        kept = rng.choice(np.intersect1d(middle, pool), problem.few, replace=False)
+        train = np.concatenate([pool[~inside[pool]][: problem.n_train - problem.few], kept])
+    elif problem.kind == "draws":
+        train = order[: problem.n_train]
+    else:  # equally spaced, as in the thesis
+        train = np.linspace(0, len(X) - 1, problem.n_train).round().astype(int)
+        test = np.setdiff1d(test, train)
+    return tuple(
+        (X[part], y[part], None if hidden is None else hidden[part]) for part in (train, test)
+    )
+
+
+class FixedInducingInputs(DSVI):
+    """The inducing inputs of the first layer stay where they start."""
+
+    def build(self, architecture, likelihood):
+        model = super().build(architecture, likelihood)
+        model.layers[0].Z.requires_grad_(False)
+        return model
+
+
+def estimator(name, problem, X, max_iter):
+    """The model of a name, with starts that are relative to the range of the data."""
+    n_inducing = problem.n_inducing or len(X) // 4
+    if name in ("oracle", *_SHALLOW):
+        settings = _SHALLOW["exact" if name == "oracle" else name]
+        model = DeepGPRegressor(random_state=0).set_params(**settings)
+        return model.set_params(max_iter=300, n_inducing=n_inducing if name == "vfe" else None)
+    scheme, _, start = name.partition("-")
+    kernels, unit = "auto", np.ptp(X) / X.std()
+    if start in ("long-short", "short-long"):
+        lengthscales = (0.5 * unit, 0.05) if start == "long-short" else (0.01 * unit, 1.0)
+        kernels = [SquaredExponential(lengthscale=value) for value in lengthscales]
+    return DeepGPRegressor(
+        2,
+        width=2,
+        n_inducing=n_inducing,
+        kernel=kernels,
+        inference=FixedInducingInputs() if start == "fixed-z" and scheme == "dsvi" else scheme,
+        init=start if start in ("kmeans", "random", "median", "greedy") else "kmeans",
+        max_iter=math.ceil(max_iter / 1.5) if start == "greedy" else max_iter,
+        random_state=0,
+    )
+
+
+def evaluate(name, problem, draw, max_iter):
+    """Scores of a model on the test rows of one draw, in units of the target's variance."""
+    (X, y, hidden), (X_test, y_test, hidden_test) = rows(problem, draw)
+    if name == "oracle":
+        X, X_test = hidden, hidden_test
+    model = estimator(name, problem, X, max_iter)
+    start = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - start
+    mean, std = model.predict(X_test, return_std=True)
+    density = model.log_predictive_density(X_test, y_test)
+    scores = {
+        "mse": float(np.mean((mean - y_test) ** 2) / y_test.var()),
+        "mnlpp": _gaussian(y_test, mean, std),
+        "sample_mnlpp": -float(density.mean()),
+        "constant": _gaussian(y_test, y.mean(), y.std()),
+        "noise": float(model.likelihood_.variance[0] / y.var()),
+        "fit_seconds": seconds,
+    }
+    if not all(map(math.isfinite, scores.values())):
+        raise ArithmeticError("scores that are not finite")
+    return scores
+
+
+def _gaussian(y, mean, std):
+    """Mean negative log-density of Gaussian predictions."""
+    return float(np.mean(0.5 * ((y - mean) / std) ** 2 + np.log(std) + 0.5 * np.log(2.0 * np.pi)))
+
+
+def tables(found, reference):
+    """A table for each problem.
+
+    A model fails on a draw if the mean and variance of the training targets predict better.
+    """
+    found, parts = list(found), []
+    for name in PROBLEMS:
+        by_model = {}
+        for cell in found:
+            if cell["set"] == name:
+                by_model.setdefault(cell["model"], {})[cell["split"]] = cell
+        if by_model:
+            head = [
+                "model",
+                "draws",
+                "MSE",
+                "MNLPP",
+                "sample MNLPP",
+                "difference",
+                "is worse",
+                "fails",
+                "s",
+            ]
+            ours = by_model.get(reference, {})
+            lines = [_line(model, by_model[model], ours) for model in MODELS if model in by_model]
+            parts += [rst.heading(name), rst.table(head, lines), ""]
+    return "\n".join(parts)
+
+
+def _line(model, of_model, ours):
+    cells_ = list(of_model.values())
+
+    def mean(key):
+        return f"{np.mean([cell[key] for cell in cells_]):.3f}"
+
+    both = sorted(set(of_model) & set(ours))
+    gaps = np.array([of_model[d]["sample_mnlpp"] - ours[d]["sample_mnlpp"] for d in both])
+    paired = better = rst.NOTHING
+    if len(both) > 1 and of_model is not ours:
+        paired = f"{gaps.mean():+.3f} ± {gaps.std(ddof=1) / math.sqrt(len(gaps)):.3f}"
+        better = f"{int((gaps > 0).sum())} of {len(gaps)}"
+    fails = sum(cell["sample_mnlpp"] > cell["constant"] for cell in cells_)
+    return [
+        model,
+        len(cells_),
+        mean("mse"),
+        mean("mnlpp"),
+        mean("sample_mnlpp"),
+        paired,
+        better,
+        f"{fails} of {len(cells_)}",
+        f"{np.mean([cell['fit_seconds'] for cell in cells_]):.1f}",
+    ]

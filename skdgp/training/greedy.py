@@ -1,0 +1,235 @@
+"""The greedy start: hidden units begin as a sparse Gaussian process that knows the target."""
+
+import contextlib
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..gp.likelihoods import Gaussian
+from ..inference.base import Architecture, Batch
+from ..inference.vfe import VFE
+from .centers import centers
+from .trainer import Trainer
+
+_ROWS = 2000  #: rows that the sparse Gaussian processes see
+_STEPS = 100  #: iterations of L-BFGS
+_TRIALS = (1.0, 0.3, 0.1, 0.03)  #: lengthscales that are tried, relative to the kernel's start
+_TRIAL_STEPS = 15
+_AMPLITUDE = 0.1  #: of a copy beside units that hand the inputs on, so that these get little noise
+_ASYMMETRY = 0.1  #: by how many posterior standard deviations copies differ
+_REFINE = 0.3  #: lengthscale of the last layer, which corrects, relative to the kernel's start
+
+
+def greedy(model, X, y, weights, train, rng):
+    """Two rounds that lead a deep model past bad optima (Pascual Diaz, 2017, section 5.1).
+
+    Round 0: a sparse Gaussian process is trained on the rows; kernel, inducing inputs and posterior
+    go to units of the first layer. What this layer hands on are the rows of the next sparse
+    Gaussian process, and so on up to the last hidden layer. Round 1: the last layer and the noise
+    are trained while the hidden layers are held. With all layers free begins the training proper.
+
+    Without mean functions, every unit is a copy, as published. With linear ones, copies are the
+    units beyond the number of inputs, or else the last one; the others hand the inputs on, so that
+    the last layer sees the sparse Gaussian process beside the inputs, and can correct it.
+
+    Parameters
+    ----------
+    model : Model
+        With `layers`; its inducing inputs and mean functions are set.
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows, k)
+        Targets as the model sees them.
+    weights : ndarray of shape (n_rows,)
+    train : callable
+        ``train(trainer=None)`` runs a trainer within what time there is, and returns it; None
+        stands for the one of this model in round 1.
+    rng : numpy.random.RandomState
+    """
+    *hidden, last = model.layers
+    if not hidden:
+        return
+    if len(X) > _ROWS:
+        chosen = np.sort(rng.choice(len(X), _ROWS, replace=False))
+        X, y, weights = X[chosen], y[chosen], weights[chosen]
+    targets, unit = stand_in(model.likelihood(), y, weights)
+    X, targets, weights = (torch.tensor(np.array(part)) for part in (X, targets, weights))
+    H, Z, carriers = X, places(hidden[0]), None
+    for layer in hidden:
+        batch = Batch(H, targets, weights, 1.0, float(weights.sum()))
+        shallow = sparse_gp(layer, batch, Z, train, rng)
+        carriers = choose_carriers(layer, carriers)
+        copy_into(layer, shallow.layers[0], carriers, rng)
+        with torch.no_grad():
+            H, Z = (layer.moments(part)[0] for part in (H, places(layer)))
+            if model.input_connected:
+                H, Z = torch.cat([H, X], -1), torch.cat([Z, places(hidden[0])], -1)
+    with torch.no_grad():
+        last.Z.copy_(Z)
+    scales = np.full(H.shape[1], _REFINE)
+    scales[carriers] *= amplitude(hidden[-1])
+    scale_lengthscales(last.kernel, scales)
+    if unit is not None:
+        model.likelihood.assign(variance=shallow.likelihood.numbers().variance * unit**2)
+    with held(hidden):
+        train()
+
+
+def stand_in(likelihood, y, weights):
+    """Standardized numbers in the place of the target: itself, indicators of classes, log counts.
+
+    Returns
+    -------
+    targets : ndarray of shape (n_rows, k)
+    unit : ndarray of shape (k,) or None
+        Standard deviations of the target if it stands for itself.
+    """
+    if hasattr(likelihood, "log_probabilities"):
+        classes = np.unique(y)
+        y = (y == (classes[1:] if len(classes) == 2 else classes)).astype(np.float64)
+    elif not likelihood.scales_target:
+        y = np.log1p(np.maximum(y, 0.0))
+    mean = np.average(y, axis=0, weights=weights)
+    std = np.sqrt(np.average(np.square(y - mean), axis=0, weights=weights))
+    std = np.where(std > 1e-12, std, 1.0)
+    return (y - mean) / std, std if likelihood.scales_target else None
+
+
+class _Always:
+    """Rows of a trainer that sees the same batch in every step."""
+
+    def __init__(self, batch):
+        self._batch = batch
+
+    def batch(self, step):
+        return self._batch
+
+
+def sparse_gp(layer, batch, Z, train, rng):
+    """A shallow model of the batch, with kernel and number of inducing inputs as the layer has them.
+
+    L-BFGS finds no way from a long lengthscale to a short one, so that several are tried; nor do
+    inducing inputs travel far, so that the search is repeated with more of them where the first
+    result is wrong.
+    """
+    k = batch.y.shape[1]
+    likelihood = Gaussian().bind(batch.y.numpy(), batch.weight.numpy(), np.ones(k))
+    shape = Architecture(
+        Z.shape[1],
+        (),
+        k,
+        len(Z),
+        [kernels(layer)[0].numbers()],
+        linear_mean=False,
+        input_connected=False,
+    )
+
+    def search(factor, Z):
+        model = VFE(train_inducing=True).build(shape, likelihood)
+        with torch.no_grad():
+            model.layers[0].Z.copy_(torch.as_tensor(Z))
+        scaled = scale_lengthscales(model.layers[0].kernel, factor)
+        return scaled, train(Trainer(model, _Always(batch), None, max_iter=_TRIAL_STEPS))
+
+    def loss(trainer):
+        return trainer.loss_curve[-1] if math.isfinite(trainer.loss_curve[-1]) else math.inf
+
+    trials = []
+    for factor in _TRIALS:
+        scaled, trial = search(factor, Z)
+        trials.append((loss(trial), factor, trial))
+        if not scaled:
+            break
+    _, factor, best = min(trials, key=lambda trial: trial[0])
+    best.max_iter = _STEPS
+    train(best)
+    wrong = (best.model.predictive(batch.X, None)[0][0] - batch.y).abs().mean(1).numpy()
+    wrong = batch.weight.numpy() * (wrong + 0.3 * wrong.mean() + 1e-9)
+    _, again = search(factor, centers(batch.X.numpy(), wrong, len(Z), "kmeans", rng))
+    again.max_iter = _STEPS
+    best = min(best, train(again), key=loss)
+    best.model.divergence()  # finds the posterior
+    return best.model
+
+
+def scale_lengthscales(kernel, factor):
+    """Multiply all trainable lengthscales of a kernel and its parts; whether there are any."""
+    found = False
+    with torch.no_grad():
+        for name, parameter in kernel.named_parameters():
+            if name.rpartition(".")[2] == "log_lengthscale":
+                factors = torch.as_tensor(factor, dtype=parameter.dtype)
+                if factors.ndim > parameter.ndim:  # one lengthscale for all inputs
+                    factors = factors.max()
+                parameter.add_(factors.log())
+                found = True
+    return found
+
+
+def choose_carriers(layer, before):
+    """The units that become copies; those of the layer `before` stay where they are."""
+    D = layer.n_outputs
+    if layer.W is None:
+        return np.arange(D)
+    padded = np.flatnonzero(~layer.W.any(0).numpy())
+    if len(padded):
+        return padded
+    return before if before is not None and before.max() < D else np.array([D - 1])
+
+
+def amplitude(layer):
+    """Scale of the copies in a layer: less than one only if they stand beside the inputs."""
+    free = hasattr(kernels(layer)[0], "log_variance")
+    return _AMPLITUDE if layer.W is not None and free else 1.0
+
+
+def places(layer):
+    """Inducing inputs of a layer, or those of its first unit."""
+    return layer.Z if layer.Z.ndim == 2 else layer.Z[0]
+
+
+def kernels(layer):
+    """The trainable kernel that units of a layer share, or the one of each unit."""
+    return list(layer.kernel) if isinstance(layer.kernel, nn.ModuleList) else [layer.kernel]
+
+
+@torch.no_grad()
+def copy_into(layer, source, carriers, rng):
+    """Let some units of a layer be the outputs of a shallow one, in turn.
+
+    Copies differ by a fraction of a draw from the posterior. Otherwise the gradients of all of them
+    would be the same, and so would be the units for ever.
+    """
+    own = layer.Z.ndim == 3  # each unit has kernel and inducing inputs of its own
+    for unit in carriers if own else [0]:
+        kernel = kernels(layer)[unit]
+        kernel.load_state_dict(source.kernel.state_dict())
+        if amplitude(layer) != 1.0:
+            kernel.log_variance.add_(2.0 * math.log(amplitude(layer)))
+        (layer.Z[unit] if own else layer.Z).copy_(source.Z)
+    if layer.W is not None:
+        layer.W[:, carriers] = 0.0
+    for i, unit in enumerate(carriers):
+        mean, root = source.q.mean[:, i % source.n_outputs], source.q.root[i % source.n_outputs]
+        xi = torch.tensor(rng.standard_normal(len(mean)))
+        layer.q.mean[:, unit] = mean + _ASYMMETRY * (root @ xi)
+        layer.q.root[unit if len(layer.q.root) > 1 else 0] = root
+
+
+@contextlib.contextmanager
+def held(layers):
+    """No step changes these layers."""
+    parameters = [p for layer in layers for p in layer.parameters() if p.requires_grad]
+    blocks = [layer.q for layer in layers]
+    for parameter in parameters:
+        parameter.requires_grad_(False)
+    for block in blocks:
+        block.held = True
+    try:
+        yield
+    finally:
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        for block in blocks:
+            block.held = False

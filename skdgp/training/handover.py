@@ -1,0 +1,60 @@
+"""The state of one model as the start of another."""
+
+import numpy as np
+
+
+def hand_over(members, wanted, model):
+    """Start a model with the state of another one of the same shape, perhaps by another scheme.
+
+    Numbers of the likelihood are handed over if both have them. A covariance that units share goes
+    to each of them; of several, a shared one becomes the mean.
+
+    Parameters
+    ----------
+    members : list of Member
+        Of the fitted estimator; the one that is most like the new model gives its state.
+    wanted : Member
+    model : Model
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    arrays = min(members, key=lambda member: _distance(member, wanted)).arrays
+    state = model.state()
+    for name, own in state.items():
+        given = arrays.get(name)
+        if given is not None and name.endswith(".q.root") and len(own) != len(given):
+            given = _shared_root(given, len(own))
+        if given is not None and given.shape == own.shape:
+            state[name] = given
+        elif not name.startswith("likelihood.") and not name.endswith("log_noise"):
+            raise ValueError(
+                "init must be an estimator whose first model of this kind has the same layers, widths, "
+                f"kernels and numbers of inducing inputs; {name!r} has shape {own.shape} here, and "
+                f"{'is missing' if given is None else given.shape} there."
+            )
+    model.load_state(state)
+
+
+def _shared_root(roots, n):
+    """Roots of covariances for `n` units from those of one or several."""
+    if len(roots) == 1:
+        return np.repeat(roots, n, axis=0)
+    if n == 1:
+        roots = roots.astype(np.float64)
+        return np.linalg.cholesky(np.mean(roots @ roots.mT, axis=0))[None]
+    return roots
+
+
+def _distance(member, wanted):
+    """How far a member is from the wanted one: in shape, then in scheme."""
+    a, b = member.architecture, wanted.architecture
+    same = [
+        a.widths == b.widths and a.n_latents == b.n_latents,
+        a.n_inducing == b.n_inducing,
+        repr(member.scheme) == repr(wanted.scheme),
+        type(member.scheme) is type(wanted.scheme),
+    ]
+    return [not part for part in same]

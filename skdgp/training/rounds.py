@@ -1,0 +1,61 @@
+"""Training before the training proper, as some starts need it."""
+
+import time
+
+_SHARE = 0.3  #: of the time that all first rounds together may take
+_STEPS = 0.5  #: steps of a first round of the model itself, relative to the training proper
+
+
+class Interrupted(Exception):
+    """Ctrl-C in a first round."""
+
+
+class FirstRounds:
+    """What the first rounds of a fit share: the clock, and whether there is a point in going on.
+
+    As a context it keeps an interrupt of a round for the training proper, which then makes no steps.
+
+    Parameters
+    ----------
+    max_time : float or None
+        Seconds of the whole fit.
+    started : float
+        When it began, by the monotonic clock.
+
+    Attributes
+    ----------
+    trainer : callable
+        Makes the trainer of the model itself.
+    skipped : bool
+        Whether a checkpoint will overwrite what the rounds find.
+    interrupted : bool
+        Whether Ctrl-C ended a round.
+    """
+
+    def __init__(self, max_time, started):
+        self.max_time, self.started = max_time, started
+        self.trainer = None
+        self.skipped = self.interrupted = False
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        return kind is Interrupted
+
+    def train(self, trainer=None):
+        """Run a trainer, or that of the model itself, without a word."""
+        if trainer is None:
+            trainer = self.trainer()
+            trainer.max_iter = int(-(-trainer.max_iter * _STEPS // 1))
+        trainer.quiet, trainer.verbose = True, 0
+        if self.max_time is not None:
+            trainer.max_time = _SHARE * self.max_time
+            trainer.elapsed = time.monotonic() - self.started
+        if self.skipped or self.interrupted:
+            trainer.max_iter = 1
+        trainer.run()
+        if trainer.interrupted:
+            self.interrupted = True
+            raise Interrupted
+        return trainer

@@ -1,0 +1,400 @@
+"""The greedy start, the start from the median distance, and the start from another model."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.spatial.distance import pdist
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+
+import skdgp.training.greedy as greedy
+import skdgp.training.init as init
+import skdgp.training.median as median
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
+from skdgp.inference import DSVI, VFE
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.training import Checkpoint
+from skdgp.training.rounds import FirstRounds
+
+SHAPES = [
+    {"mean": "zero", "width": 2},
+    {"width": 2},
+    {"width": 1},
+    {"n_layers": 3, "width": 2},
+    {"n_layers": 3, "width": [3, 1], "input_connected": True, "kernel": "matern32"},
+    {"kernel": "arc_cosine"},
+    {"n_layers": 1},
+    {"inference": DSVI(natural_gradient="all"), "width": 3},
+    {"likelihood": "heteroscedastic"},
+    {"inference": "auto"},
+]
+
+
+def data(n=80):
+    X = np.linspace(-1.0, 1.0, n)[:, None]
+    return X, np.sin(9.0 * X[:, 0] ** 3) + 0.05 * np.random.default_rng(0).standard_normal(n)
+
+
+def regressor(**settings):
+    settings = {"inference": "dsvi", "n_inducing": 12, "max_iter": 12, **settings}
+    return DeepGPRegressor(random_state=0, init=settings.pop("init", "greedy"), **settings)
+
+
+def torch_data():
+    X, y = data()
+    y = (y - y.mean()) / y.std()
+    return Batch(torch.tensor(X), torch.tensor(y[:, None]), torch.ones(80).double(), 1.0, 80.0)
+
+
+def build(mean=False, widths=(2,), **scheme):
+    kernels = [as_kernel("squared_exponential").bind(n) for n in (1, *widths)]
+    shape = Architecture(1, widths, 1, 12, kernels, mean, False)
+    model = DSVI(**scheme).build(
+        shape, Gaussian(variance=0.05).bind(np.ones((3, 1)), np.ones(3), np.ones(1))
+    )
+    init.start(model, torch_data().X.numpy(), np.ones(80), "kmeans", np.random.RandomState(0))
+    return model
+
+
+def shallow(layer):
+    batch = torch_data()
+    run = FirstRounds(None, 0.0).train
+    return greedy.sparse_gp(layer, batch, layer.Z, run, np.random.RandomState(0))
+
+
+# The copy
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_copies_reproduce_the_sparse_gp(monkeypatch, shared):
+    """Without a mean function every unit has the marginals of the sparse Gaussian process."""
+    monkeypatch.setattr(greedy, "_ASYMMETRY", 0.0)
+    model = build(shared_covariance=shared, inner_noise=0.0)
+    source, X = shallow(model.layers[0]), torch.linspace(-1.5, 1.5, 40).double()[:, None]
+    greedy.copy_into(model.layers[0], source.layers[0], np.arange(2), np.random.RandomState(0))
+    expected = source.predictive(X, None)
+    for got, wanted in zip(model.layers[0].moments(X), expected):
+        assert_allclose(got.detach(), wanted[0].expand(-1, 2), rtol=1e-9, atol=1e-9)
+
+
+def test_beside_inputs_the_copy_is_small():
+    """The unit that a linear mean function leaves free is the copy; the other one is the input."""
+    model = build(mean=True, inner_noise=0.0)
+    layer, X = model.layers[0], torch_data().X
+    source = shallow(layer)
+    carriers = greedy.choose_carriers(layer, None)
+    assert_array_equal(carriers, [1])
+    greedy.copy_into(layer, source.layers[0], carriers, np.random.RandomState(0))
+    mean, var = (part.detach() for part in layer.moments(X))
+    expected, v = (part[0, :, 0] for part in source.predictive(X, None))
+    assert_allclose(mean[:, 0], X[:, 0])
+    assert_allclose(mean[:, 1], 0.1 * expected, atol=0.05 * 0.1)  # up to the asymmetry
+    assert_allclose(var[:, 1], 0.01 * v, atol=1.5e-6)  # the jitter is not scaled
+
+
+def test_asymmetry_lets_units_part(monkeypatch):
+    """Exact copies have the same gradients for ever; with a little noise they do not."""
+
+    def difference():
+        model = build(shared_covariance=False)
+        source = shallow(model.layers[0])
+        greedy.copy_into(model.layers[0], source.layers[0], np.arange(2), np.random.RandomState(0))
+        last, Z = model.layers[1], torch.linspace(-1.0, 1.0, 12).double()
+        with torch.no_grad():
+            last.Z.copy_(Z[:, None])
+            last.q.mean.copy_(Z[:, None])
+        batch, eps = torch_data(), torch.zeros(1, 80, 2).double()
+        mean, var = model.propagate(batch.X, [eps])
+        model.likelihood().expected_log_prob(batch.y, mean, var).sum().backward()
+        gradient = model.layers[0].q.collected_gradients()[0]  # M, 2
+        return float((gradient[:, 0] - gradient[:, 1]).norm() / gradient.norm())
+
+    assert difference() > 1e-4
+    monkeypatch.setattr(greedy, "_ASYMMETRY", 0.0)
+    assert difference() < 1e-12
+
+
+@pytest.mark.parametrize("natural", ["last", "all"])
+def test_held_layers_stay(natural):
+    model = build(natural_gradient=natural)
+    before = model.state()
+    with greedy.held(model.layers[:1]):
+        for _ in range(5):
+            model.step(torch_data(), torch.Generator().manual_seed(0))
+    for name, array in model.state().items():
+        same = np.array_equal(array, before[name])
+        assert same == name.startswith("layers.0") or name.endswith("trainable"), name
+    model = build(natural_gradient=natural)
+    with greedy.held(model.layers[:1]):
+        pass
+    model.step(torch_data(), torch.Generator().manual_seed(0))
+    assert not np.array_equal(model.state()["layers.0.q.root"], before["layers.0.q.root"])
+
+
+def test_the_sparse_gp_finds_short_lengthscales():
+    """From the kernel's start alone the search ends in noise."""
+    X = torch.linspace(-1.7, 1.7, 300).double()[:, None]
+    y = torch.sin(30.0 * X)
+    batch = Batch(X, y / y.std(), torch.ones(300).double(), 1.0, 300.0)
+    model = build()
+    layer = model.layers[0]
+    layer_Z = X[::6].clone()
+    found = greedy.sparse_gp(
+        layer, batch, layer_Z, FirstRounds(None, 0.0).train, np.random.RandomState(0)
+    )
+    assert float(found.likelihood.numbers().variance[0]) < 0.05
+
+
+def test_stand_ins():
+    w = np.array([1.0, 2.0, 1.0, 1.0])
+    y = np.array([[1.0], [2.0], [4.0], [0.0]])
+    mean = np.average(y[:, 0], weights=w)
+    std = np.sqrt(np.average((y[:, 0] - mean) ** 2, weights=w))
+    targets, unit = greedy.stand_in(Gaussian(), y, w)
+    assert_allclose(targets, (y - mean) / std)
+    assert_allclose(unit, std)
+    targets, unit = greedy.stand_in(Poisson(), y, np.ones(4))
+    log = np.log1p(y)
+    assert_allclose(targets, (log - log.mean()) / log.std())
+    assert unit is None
+    classes = np.array([[0.0], [1.0], [1.0], [0.0]])
+    assert_allclose(greedy.stand_in(Bernoulli(), classes, np.ones(4))[0], 2.0 * classes - 1.0)
+    several = greedy.stand_in(Softmax(), np.array([[0.0], [1.0], [2.0], [1.0]]), np.ones(4))[0]
+    assert several.shape == (4, 3)
+    assert_allclose(several.mean(0), 0.0, atol=1e-12)
+    assert several[1, 1] == several[3, 1] == several[:, 1].max()
+
+
+# In a fit
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_fits_of_all_shapes(shape):
+    X, y = data(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = regressor(**shape).fit(X, y)
+        again = regressor(**shape).fit(X, y)
+    assert model.n_iter_ == len(model.loss_curve_) == 12
+    assert_array_equal(model.predict(X), again.predict(X))
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_other_targets():
+    X, y = data(40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor(likelihood="poisson").fit(X, np.round(3 + y))
+        regressor(width=3).fit(X, np.column_stack([y, 7.0 - 3.0 * y]))
+        for labels in (np.where(y > 0, "b", "a"), np.digitize(y, [-0.5, 0.5])):
+            model = DeepGPClassifier(
+                n_inducing=12, max_iter=12, width=2, init="greedy", random_state=0
+            )
+            assert model.fit(X, labels).score(X, labels) > 0.5
+
+
+def test_greedy_follows_what_others_miss():
+    """Two hundred rows, a function that is fast in places; the start knows it after few steps."""
+    X = np.linspace(0.0, 1.0, 200)[:, None]
+    y = np.sin(50.0 * X[:, 0] ** 3)
+    scores = {
+        start: regressor(init=start, width=2, n_inducing=30, max_iter=100).fit(X, y).score(X, y)
+        for start in ("kmeans", "median", "greedy")
+    }
+    assert scores["greedy"] > max(scores["kmeans"], scores["median"], 0.97)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("steps", [3, 30])
+def test_resumed_fits_are_the_same(tmp_path, monkeypatch, steps):
+    """A fit that is killed in the first round or later ends as one that is not."""
+    X, y = data(40)
+    whole = regressor(max_iter=40).fit(X, y)
+    step, done = DeepSparseGP.step, []
+
+    def fragile(self, *args, **kwargs):
+        if type(self) is DeepSparseGP:
+            done.append(1)
+            if len(done) > 20 + steps:  # 20 are those of the first round
+                raise Killed
+        return step(self, *args, **kwargs)
+
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=10)
+    model = regressor(max_iter=40, checkpoint=checkpoint)
+    monkeypatch.setattr(DeepSparseGP, "step", fragile)
+    with pytest.raises(Killed):
+        model.fit(X, y)
+    monkeypatch.setattr(DeepSparseGP, "step", step)
+    assert (tmp_path / "fit.npz").exists() == (steps > 10)
+    model.fit(X, y)
+    assert_array_equal(model.predict(X), whole.predict(X))
+    assert model.loss_curve_ == whole.loss_curve_
+    assert model.lower_bound_ == whole.lower_bound_
+
+
+def test_interrupts_leave_a_model(monkeypatch):
+    """Ctrl-C in a first round: no step of the training proper, a warning, and a usable model."""
+    X, y = data(40)
+    step = DeepSparseGP.step
+
+    def interrupted(self, *args, **kwargs):
+        if type(self) is DeepSparseGP:
+            raise KeyboardInterrupt
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(DeepSparseGP, "step", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
+        model = regressor().fit(X, y)
+    assert model.n_iter_ == 0
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_rounds_have_their_share_of_the_time():
+    class Recorder:
+        interrupted = False
+        max_iter = 10
+
+        def run(self):
+            return self
+
+    rounds, recorder = FirstRounds(10.0, 0.0), Recorder()
+    rounds.train(recorder)
+    assert recorder.max_time == 3.0 and recorder.elapsed > 0.0 and recorder.quiet
+    rounds.trainer = Recorder
+    assert rounds.train().max_iter == 5
+    rounds.skipped = True
+    assert rounds.train().max_iter == 1
+
+
+def test_little_time_is_enough():
+    X, y = data(40)
+    with pytest.warns(ConvergenceWarning, match="max_time") as caught:
+        model = regressor(max_time=1e-6).fit(X, y)
+    assert len(caught) == 1
+    assert model.n_iter_ == 1
+    assert np.isfinite(model.predict(X)).all()
+
+
+# The median start
+
+
+def test_median_start():
+    model = build(mean=False, widths=(2,), shared_covariance=False)
+    X = torch_data().X.numpy()
+    init.start(model, X, np.ones(80), "median", np.random.RandomState(0))
+    first, last = model.layers
+    kernel = first.kernel.numbers()
+    assert_allclose(kernel.lengthscale, np.median(pdist(X)))
+    assert_allclose(kernel.variance, 0.25)
+    assert_allclose(last.Z[:, 0].detach(), np.linspace(-1, 1, 12))
+    assert_allclose(last.Z[:, 1].detach(), np.linspace(-1, 1, 12))
+    assert 1.0 <= float(last.kernel.numbers().lengthscale[0]) <= 1.1
+    assert_allclose(model.likelihood.numbers().variance, 0.01)
+
+
+def test_median_posterior_is_that_of_noisy_targets(monkeypatch):
+    """Against the dense formula for q(u), with the noise that the generator gives."""
+    layer = build(widths=(1,), shared_covariance=False).layers[1]
+    with torch.no_grad():
+        layer.Z.copy_(torch.linspace(-4.0, 4.0, 12)[:, None])  # well conditioned
+    median._set_posterior(layer, np.random.RandomState(5), centered=False)
+    noise = 0.5 * np.maximum(np.random.RandomState(5).uniform(size=12), 1e-3)
+    with torch.no_grad():
+        K = layer.kernel()(layer.Z, layer.Z).numpy() + layer.jitter * np.eye(12)
+    S = np.linalg.inv(np.linalg.inv(K) + np.diag(1.0 / noise))
+    m = S @ (np.linspace(-1, 1, 12) / noise)
+    L = np.linalg.cholesky(K)
+    root = L @ layer.q.root[0].detach().numpy()
+    assert_allclose(root @ root.T, S, atol=1e-9)
+    assert_allclose(L @ layer.q.mean[:, 0].detach().numpy(), m, atol=1e-9)
+
+
+# Another estimator
+
+
+def still(**settings):
+    """A regressor whose steps change nothing."""
+    scheme = DSVI(natural_step=1e-12, **settings.pop("scheme", {}))
+    return regressor(max_iter=1, learning_rate=1e-12, inference=scheme, **settings)
+
+
+def test_start_from_a_fitted_estimator():
+    X, y = data(40)
+    given = regressor(init="kmeans", max_iter=60).fit(X, y)
+    other = X[::2] * 1.3, 5.0 * y[::2]  # the scaling comes with the state
+    model = still(init=given).fit(*other)
+    assert_allclose(model.predict(X), given.predict(X), rtol=1e-6)
+    assert_allclose(
+        model.predict(X, return_std=True)[1], given.predict(X, return_std=True)[1], rtol=1e-6
+    )
+    frozen = clone(still(init=FrozenEstimator(given)))
+    assert_array_equal(frozen.fit(*other).predict(X), model.predict(X))
+    scores = cross_val_score(frozen, X, y, cv=2)
+    assert_allclose(scores, [given.score(X[:20], y[:20]), given.score(X[20:], y[20:])])
+
+
+def test_start_from_another_scheme():
+    """A covariance that units share goes to each; of several, the mean is shared."""
+    X, y = data(40)
+    shared = regressor(init="kmeans", max_iter=60, width=2).fit(X, y)
+    separate = still(init=shared, width=2, scheme={"shared_covariance": False}).fit(X, y)
+    assert_allclose(separate.predict(X), shared.predict(X), rtol=1e-6)
+    root = separate.members_[0].arrays["layers.0.q.root"]
+    assert_allclose(root, np.repeat(shared.members_[0].arrays["layers.0.q.root"], 2, 0), rtol=1e-6)
+    separate = regressor(
+        init="kmeans", max_iter=60, width=2, inference=DSVI(shared_covariance=False)
+    ).fit(X, y)
+    again = still(init=separate, width=2).fit(X, y)
+    roots = separate.members_[0].arrays["layers.0.q.root"]
+    root = again.members_[0].arrays["layers.0.q.root"][0]
+    assert_allclose(root @ root.T, (roots @ roots.mT).mean(0), rtol=1e-6, atol=1e-12)
+    posterior = regressor(init="kmeans", n_layers=1, inference=VFE(), max_iter=30).fit(X, y)
+    uncollapsed = still(init=posterior, n_layers=1).fit(X, y)
+    assert_allclose(uncollapsed.predict(X), posterior.predict(X), rtol=1e-6)
+
+
+def test_start_from_a_mixture():
+    X, y = data(40)
+    given = regressor(inference="auto", init="kmeans").fit(X, y)
+    model = regressor(inference="auto", init=given, max_iter=1, learning_rate=1e-12).fit(X, y)
+    shallow_before, shallow_after = (m.members_[-1].arrays for m in (given, model))
+    assert_array_equal(shallow_before["layers.0.Z"], shallow_after["layers.0.Z"])
+    assert len(model.members_) == 3
+
+
+def test_starts_that_do_not_fit():
+    X, y = data(40)
+    given = regressor(init="kmeans", max_iter=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"'layers.0.Z' has shape \(5, 1\) here"):
+        regressor(init=given, n_inducing=5).fit(X, y)
+    with pytest.raises(ValueError, match="is missing"):
+        regressor(init=given, n_layers=3).fit(X, y)
+    with pytest.raises(NotFittedError, match="FrozenEstimator"):
+        clone(regressor(init=given)).fit(X, y)
+    with pytest.raises(ValueError, match="1 features, X has 2"):
+        regressor(init=given).fit(np.hstack([X, X]), y)
+    with pytest.raises(ValueError, match="must be an estimator of skdgp"):
+        regressor(init=Ridge().fit(X, y)).fit(X, y)
+
+
+def test_models_without_inducing_inputs():
+    class Features(torch.nn.Module):
+        def start(self, X, weights, rng):
+            return "started"
+
+    args = np.zeros((3, 1)), np.ones(3)
+    assert init.start(Features(), *args, "kmeans", None) == "started"
+    with pytest.raises(ValueError, match="Features has none; leave init at 'kmeans'"):
+        init.start(Features(), *args, "greedy", None)
