@@ -2,13 +2,14 @@
 
 import argparse
 
-from . import classify, pathologies, predict, race, step, table, uci
+from . import classify, doctor, pathologies, predict, race, step, table, uci
 
 COMMANDS = {
     "uci": uci,
     "classify": classify,
     "race": race,
     "pathologies": pathologies,
+    "doctor": doctor,
     "step": step,
     "predict": predict,
     "table": table,

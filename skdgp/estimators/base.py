@@ -32,6 +32,7 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
+from .health import warn_if_sick
 from .members import Member, Plan
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive
@@ -298,6 +299,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         self.__dict__.pop("_stream", None)
         self._describe(data)
         self._set_lower_bound(data, rng)
+        warn_if_sick(self, data, trainer.n_iter)
         progress.end(attributes)
 
     def _partial_fit(self, X, y, sample_weight, classes=None):

@@ -1,8 +1,20 @@
-"""Pictures of fitted models, in scikit-learn's display convention; they need matplotlib."""
+"""What people look at: diagnoses, and pictures in scikit-learn's display convention.
+
+Pictures need matplotlib.
+"""
 
 from .coverage import CoverageDisplay
+from .diagnosis import Diagnosis, PathologyWarning, diagnose
 from .layers import LayersDisplay
 from .loss_curve import LossCurveDisplay
 from .predictive import PredictiveDisplay
 
-__all__ = ["CoverageDisplay", "LayersDisplay", "LossCurveDisplay", "PredictiveDisplay"]
+__all__ = [
+    "CoverageDisplay",
+    "Diagnosis",
+    "LayersDisplay",
+    "LossCurveDisplay",
+    "PathologyWarning",
+    "PredictiveDisplay",
+    "diagnose",
+]
