@@ -406,6 +406,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 seed = int(rng.randint(2**31 - 1))
                 rng = np.random.RandomState(seed)
                 rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
+                rounds.most = self.max_iter or rounds.most
             with rounds:
                 initialization.start(model, X, weights, self.init, rng, y, rounds.train)
             if self.init == "greedy":  # no traces of the first rounds

@@ -35,7 +35,8 @@ class Reference:
         The best ones; the lengthscale relative to the square root of the number of inputs, the
         noise to the variance of the function.
     n_effective : float
-        Effective number of parameters, the trace of the smoother.
+        Effective number of parameters, the trace of the smoother, for a noise of a hundredth at
+        least; below, it counts details that nobody needs.
     """
 
     def __init__(self, X, y):
@@ -63,4 +64,4 @@ class Reference:
                     self.log_density = (logs - np.log(scale)).sum(1)
                     self.mean = y - error * scale
                     self.mse = float(np.mean(np.square(error)))
-                    self.n_effective = float(np.sum(values * inverse))
+                    self.n_effective = float(np.sum(values / (values + max(noise, 0.01))))

@@ -34,6 +34,7 @@ FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
     DeepGPRegressor(likelihood="gaussian", n_layers=1, **FEW),
+    DeepGPRegressor(inference="dsvi", init="greedy", **FEW),
     DeepGPRegressor(likelihood="heteroscedastic", **FEW),
     DeepGPRegressor(likelihood="student_t", **FEW),
     DeepGPRegressor(likelihood="poisson", **FEW),

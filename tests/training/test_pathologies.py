@@ -45,7 +45,11 @@ def test_leave_one_out_by_brute_force(rows):
     var = np.maximum(scale * variances[:, None], 0.05)
     logs = -0.5 * ((t - means) ** 2 / var + np.log(2 * np.pi * var)) - np.log(y.std(0))
     assert_allclose(reference.log_density, logs.sum(1), rtol=1e-8)
-    assert_allclose(reference.n_effective, np.trace(np.linalg.solve(A, K)), rtol=1e-8)
+    assert_allclose(
+        reference.n_effective,
+        np.trace(np.linalg.solve(K + max(reference.noise, 0.01) * np.eye(60), K)),
+        rtol=1e-8,
+    )
 
 
 def test_reference_chooses_lengthscale_and_noise():
@@ -54,7 +58,7 @@ def test_reference_chooses_lengthscale_and_noise():
     y = np.sin(30 * x)
     fast, slow = Reference(x, y), Reference(x, np.sin(x))
     assert fast.lengthscale < slow.lengthscale
-    assert fast.n_effective > 15 > slow.n_effective
+    assert fast.n_effective > 25 > slow.n_effective
     noise = Reference(x, rng.standard_normal((200, 1)))
     assert noise.noise >= 1.0
     assert 0.9 < noise.mse < 1.2
