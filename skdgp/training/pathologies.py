@@ -181,7 +181,7 @@ def _uncertain(layer, H, mean, use):
         shares.append(noise / (noise + mean[:, units].var(0)).clamp_min(1e-300))
     shares = torch.cat(shares)
     weights = torch.ones_like(shares) if use is None else use
-    value = float((weights * shares).sum() / weights.sum().clamp_min(1e-12))
+    value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
     return Finding(
         "inflated posterior variance",
         1,
