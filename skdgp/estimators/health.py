@@ -14,7 +14,7 @@ ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
-SICK = 0.5  #: share of what the reference knows that a healthy model does not miss
+SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 
 
@@ -138,5 +138,5 @@ def warn_if_sick(estimator, data, n_iter):
         f"Signs: {named or 'none inside the model; more steps or another init may help'}. "
         "skdgp.inspection.diagnose(model, X, y) tells more.",
         PathologyWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
