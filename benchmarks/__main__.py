@@ -2,13 +2,25 @@
 
 import argparse
 
-from . import classify, extrapolation, pathologies, predict, race, sgpr, step, table, uci
+from . import (
+    classify,
+    doctor,
+    extrapolation,
+    pathologies,
+    predict,
+    race,
+    sgpr,
+    step,
+    table,
+    uci,
+)
 
 COMMANDS = {
     "uci": uci,
     "classify": classify,
     "race": race,
     "pathologies": pathologies,
+    "doctor": doctor,
     "step": step,
     "predict": predict,
     "sgpr": sgpr,

@@ -19,6 +19,7 @@ from benchmarks import (
     data,
     extrapolation,
     models,
+    pathologies,
     race,
     rst,
     scores,
@@ -310,3 +311,41 @@ def test_protocol_of_the_splits(root):
     assert (near, far) == (0.0, 3.0)
     assert not extrapolation.suits(root, "exact-gp", "wine_red", "random")
     assert extrapolation.suits(root, "exact-gp", "boston", "random")
+
+
+def test_rows_of_the_pathologies():
+    for name, problem in pathologies.PROBLEMS.items():
+        (X, y, hidden), (X_test, *_) = pathologies.rows(problem, 0)
+        assert len(X) == len(y) == problem.n_train, name
+        assert not set(X[:, 0]) & set(X_test[:, 0])
+        assert (hidden is not None) == (problem.kind == "draws")
+        if problem.gap:
+            low, high = X_test.min(), X_test.max()
+            assert ((X > low) & (X < high)).sum() == problem.few
+            assert 0.2 < (high - low) / np.ptp(X) < 0.5
+
+
+def test_all_starts_make_the_same_steps():
+    X = np.linspace(0.0, 10.0, 20)[:, None]
+    problem = pathologies.PROBLEMS["draws-250"]
+    kmeans = pathologies.estimator("dsvi-kmeans", problem, X, 1500)
+    greedy = pathologies.estimator("dsvi-greedy", problem, X, 1500)
+    assert (kmeans.max_iter, greedy.max_iter) == (1500, 1000)  # and half as many in round 1
+    long_short = pathologies.estimator("dsvi-long-short", problem, X, 1500).kernel
+    assert [k.lengthscale for k in long_short] == pytest.approx([5.0 / X.std(), 0.05])
+
+
+def test_pathologies_run_and_go_on(tmp_path, capsys):
+    out = tmp_path / "found.json"
+    command = ["pathologies", "--sets", "step", "--splits", "0,1", "--max-iter", "2"]
+    command += ["--models", "exact,dsvi-kmeans,dsvi-greedy,dsvi-fixed-z", "--out", str(out)]
+    command_line.main(command)
+    printed = capsys.readouterr().out
+    greedy = next(line for line in printed.splitlines() if line.startswith("dsvi-greedy  "))
+    assert greedy.split()[1] == "2" and "of 2" in greedy
+    command_line.main(command)
+    assert capsys.readouterr().out.count("known") == 8
+    found = json.loads(out.with_suffix(".trial.json").read_text())["cells"]
+    assert found["step/1/0/exact"]["sample_mnlpp"] == pytest.approx(
+        found["step/1/0/exact"]["mnlpp"]
+    )

@@ -32,6 +32,7 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
+from .health import warn_if_sick
 from .members import Member, Plan
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive
@@ -299,6 +300,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         self.__dict__.pop("_stream", None)
         self._describe(data)
         self._set_lower_bound(data, rng)
+        warn_if_sick(self, data, trainer.n_iter)
         progress.end(attributes)
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
@@ -407,6 +409,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 seed = int(rng.randint(2**31 - 1))
                 rng = np.random.RandomState(seed)
                 rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
+                rounds.most = self.max_iter or rounds.most
             with rounds:
                 initialization.start(model, X, weights, self.init, rng, y, rounds.train)
             if self.init == "greedy":  # no traces of the first rounds

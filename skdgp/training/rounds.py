@@ -1,5 +1,6 @@
 """Training before the training proper, as some starts need it."""
 
+import sys
 import time
 
 _SHARE = 0.3  #: of the time that all first rounds together may take
@@ -26,6 +27,8 @@ class FirstRounds:
     ----------
     trainer : callable
         Makes the trainer of the model itself.
+    most : int
+        Steps that a round may make; those of a fit that is to be short.
     skipped : bool
         Whether a checkpoint will overwrite what the rounds find.
     interrupted : bool
@@ -34,7 +37,7 @@ class FirstRounds:
 
     def __init__(self, max_time, started):
         self.max_time, self.started = max_time, started
-        self.trainer = None
+        self.trainer, self.most = None, sys.maxsize
         self.skipped = self.interrupted = False
 
     def __enter__(self):
@@ -52,8 +55,7 @@ class FirstRounds:
         if self.max_time is not None:
             trainer.max_time = _SHARE * self.max_time
             trainer.elapsed = time.monotonic() - self.started
-        if self.skipped or self.interrupted:
-            trainer.max_iter = 1
+        trainer.max_iter = min(trainer.max_iter, 1 if self.skipped else self.most)
         trainer.run()
         if trainer.interrupted:
             self.interrupted = True

@@ -36,6 +36,7 @@ SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: for smaller steps of t
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
     DeepGPRegressor(likelihood="gaussian", n_layers=1, **FEW),
+    DeepGPRegressor(inference="dsvi", init="greedy", **FEW),
     DeepGPRegressor(likelihood="heteroscedastic", **FEW),
     DeepGPRegressor(likelihood="student_t", **FEW),
     DeepGPRegressor(likelihood="poisson", **FEW),

@@ -1,0 +1,142 @@
+"""Whether a fitted model is worse than it should be, and why."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
+from ..training.reference import Reference
+from .predictive import Predictive
+
+ROWS = 1000  #: rows that are looked at
+_REFERENCE_ROWS = 500
+_FEWEST_ROWS = 30
+_FEWEST_STEPS = 100
+SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
+_LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
+
+
+@dataclass
+class Report:
+    """The state of one model of a mixture.
+
+    Attributes
+    ----------
+    missed : float or None
+        What the reference knows and the model does not, as a share: the gap of their log-densities,
+        less two standard errors, over the gap between the reference and a constant prediction.
+    findings : list of Finding
+    """
+
+    missed: float
+    findings: list
+
+    @property
+    def severe(self):
+        """Whether predictions suffer."""
+        return self.missed is not None and self.missed > SICK
+
+    @property
+    def causes(self):
+        """The suspicious figures."""
+        return [finding for finding in self.findings if finding.flagged]
+
+
+def examine(members, X, y, device):
+    """Reports on all members, and what their mixture misses.
+
+    Parameters
+    ----------
+    members : list of Member
+    X : ndarray of shape (n, n_features)
+        Scaled.
+    y : ndarray of shape (n, k)
+        As the models see it.
+    device : str
+
+    Returns
+    -------
+    reports : list of Report
+    missed : float or None
+        None if the rows are too few, or too noisy, to tell.
+    """
+    rng = np.random.default_rng(0)
+    table = np.unique(np.column_stack([X, y]), axis=0)  # repeated rows would be remembered
+    table = table[rng.permutation(len(table))[:ROWS]]
+    X, y = table[:, : X.shape[1]], table[:, X.shape[1] :]
+    X_ref, y_ref = X[:_REFERENCE_ROWS], y[:_REFERENCE_ROWS]
+    likelihood = members[0].likelihood
+    reference = expected = None
+    if len(X) >= _FEWEST_ROWS and np.ptp(y_ref) > 0.0:
+        reference, expected, constant = _reference(likelihood, X_ref, y_ref)
+
+    def missed(chosen):
+        if reference is None or (expected - constant).mean() < _LITTLE:
+            return None
+        gap = expected - Predictive(chosen, X_ref, device).log_density(y_ref)
+        gap = np.clip(gap, -20.0, 20.0)  # single rows do not decide
+        behind = gap.mean() - 2.0 * gap.std() / np.sqrt(len(gap))
+        return float(behind / (expected - constant).mean())
+
+    reports = []
+    for member in members:
+        found = findings(member.model(device), torch.as_tensor(X, device=device))
+        if reference is not None:
+            found = [
+                *_noise(member, X_ref, y_ref, device, reference),
+                *found,
+                too_few_finding(member.architecture.n_inducing, reference),
+            ]
+        reports.append(Report(missed([member]), found))
+    return reports, missed(members) if len(members) > 1 else reports[0].missed
+
+
+def _reference(likelihood, X, y):
+    """A simple model of the rows, its log-density of each left out, and that of a constant."""
+    if likelihood.scales_target:
+        reference = Reference(X, y)
+        return reference, reference.log_density, reference.constant
+    if not hasattr(likelihood, "log_probabilities"):  # counts
+        log = np.log1p(y)
+        reference = Reference(X, log)
+        return reference, reference.log_density - log.sum(1), reference.constant - log.sum(1)
+    own = (y == np.unique(y)).astype(float)
+    reference = Reference(X, own)
+    scores = np.clip(reference.mean, 0.02, None)
+    expected = np.log((own * scores).sum(1) / scores.sum(1))
+    return reference, expected, np.log(own @ own.mean(0))
+
+
+def _noise(member, X, y, device, reference):
+    if not member.likelihood.scales_target:
+        return []
+    model = member.model(device)
+    mean, var = model.predictive(
+        torch.as_tensor(X, device=device), torch.tensor(member.draws, device=device)
+    )
+    with torch.no_grad():
+        noise = (
+            model.likelihood().moments(mean, torch.zeros_like(var))[1].mean((0, 1)).cpu().numpy()
+        )
+    return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
+
+
+def warn_if_sick(estimator, data, n_iter):
+    """One warning if the predictions of a trained estimator suffer from what can be named."""
+    if n_iter < _FEWEST_STEPS:
+        return
+    X, y, _ = data.sample(ROWS, np.random.RandomState(0))
+    reports, missed = examine(estimator.members_, X, y, estimator.device_)
+    if missed is None or missed <= SICK:
+        return
+    causes = {cause.name: cause for report in reports for cause in report.causes}
+    named = "; ".join(f"{name} ({cause.advice})" for name, cause in causes.items())
+    warnings.warn(
+        f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "
+        f"Signs: {named or 'none inside the model; more steps or another init may help'}. "
+        "skdgp.inspection.diagnose(model, X, y) tells more.",
+        PathologyWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,152 @@
+"""What is wrong with a fitted model, in words and figures."""
+
+from html import escape
+
+from ..estimators.health import SICK, examine
+from ..training.pathologies import PathologyWarning
+from ._responses import unwrap_deep_gp
+
+__all__ = ["Diagnosis", "PathologyWarning", "diagnose"]
+
+
+def diagnose(estimator, X, y):
+    """Look for known pathologies of a fitted deep Gaussian process.
+
+    The rows, at most 1,000 of them, are best those of training. Two questions are answered. Do
+    predictions suffer? The log-density of the rows is compared to that of a simple reference, a
+    Gaussian process with one lengthscale that predicts every row from the others. A model that
+    misses more than 40 % of what the reference gains over a constant prediction, though it has seen
+    the rows, is sick. And why? Figures are taken of what is known to go wrong ([1]_, [2]_), each with
+    a threshold and what to do. Figures alone harm nobody: a layer that ignores useless inputs has
+    dead units, and is well.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of skdgp, pipeline or search
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+
+    Returns
+    -------
+    diagnosis : Diagnosis
+        Prints as text, and shows as a table in notebooks.
+
+    Raises
+    ------
+    NotFittedError
+        If the estimator is not fitted.
+    ValueError
+        If the estimator is none of skdgp, or the data do not fit it.
+
+    References
+    ----------
+    .. [1] S. Pascual Diaz (2017). Pathologies of deep sparse Gaussian process regression. MPhil
+       dissertation, University of Cambridge, section 4.2.1.
+    .. [2] D. Duvenaud, O. Rippel, R. Adams and Z. Ghahramani (2014). Avoiding pathologies in very
+       deep networks. AISTATS 17.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.inspection import diagnose
+    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> y = np.sin(6 * X[:, 0])
+    >>> model = DeepGPRegressor(inference="dsvi", max_iter=100, random_state=0).fit(X, y)
+    >>> diagnose(model, X, y).healthy
+    True
+    """
+    model, X = unwrap_deep_gp(estimator, X, "diagnose")
+    X, y = model._check_X_y(X, y)
+    X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
+    with model._threads():
+        return Diagnosis(*examine(model.members_, X, y, model._prediction_device()))
+
+
+class Diagnosis:
+    """What :func:`diagnose` found.
+
+    Attributes
+    ----------
+    missed : float or None
+        Share of what the reference knows, in log-density, that the model does not know, less two
+        standard errors; negative if it knows more, None if there is nothing to be compared.
+    reports : list of Report
+        For each model of the mixture its own `missed` and its `findings`, each with `name`,
+        `layer`, `measure`, `value`, `threshold`, `flagged` and `advice`.
+    healthy : bool
+        Whether the model does not miss more than 40 %.
+    """
+
+    def __init__(self, reports, missed):
+        self.reports = reports
+        self.missed = missed
+
+    @property
+    def healthy(self):
+        return self.missed is None or self.missed <= SICK
+
+    def _verdict(self):
+        if self.missed is None:
+            return "No verdict: the rows are few, or a simple reference knows nothing about them."
+        if self.missed <= 0.0:
+            return "Healthy: the model knows the rows at least as well as a simple reference."
+        verdict = "Healthy" if self.healthy else "Sick"
+        return (
+            f"{verdict}: the model misses {min(self.missed, 1.0):.0%} of what a simple reference knows about "
+            f"the rows (sick from {SICK:.0%})."
+        )
+
+    def _rows(self, report):
+        for finding in report.findings:
+            if not finding.flagged:
+                mark = "ok"
+            else:
+                mark = "SEVERE" if report.severe else "harmless"
+            where = "" if finding.layer is None else f"layer {finding.layer}"
+            yield mark, finding.name, where, finding
+
+    def _title(self, i, report):
+        suffers = ", predictions suffer" if report.severe else ""
+        return f"Model {i} of {len(self.reports)}{suffers}"
+
+    def __str__(self):
+        lines = [self._verdict()]
+        for i, report in enumerate(self.reports, start=1):
+            if len(self.reports) > 1:
+                lines += ["", self._title(i, report)]
+            for mark, name, where, finding in self._rows(report):
+                figures = f"{finding.value:6.2f} ({finding.threshold:g})"
+                lines.append(f"  {mark:9s} {name:35s} {where:8s} {figures}")
+                if finding.flagged:
+                    lines += [f"            {finding.measure}", f"            -> {finding.advice}"]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        parts = [f"<p><b>{escape(self._verdict())}</b></p>"]
+        for i, report in enumerate(self.reports, start=1):
+            if len(self.reports) > 1:
+                parts.append(f"<p>{escape(self._title(i, report))}</p>")
+            cells = [
+                (
+                    mark,
+                    name,
+                    where,
+                    f"{f.value:.2f}",
+                    f"{f.threshold:g}",
+                    f.measure,
+                    f.advice if f.flagged else "",
+                )
+                for mark, name, where, f in self._rows(report)
+            ]
+            head = ("", "pathology", "where", "figure", "threshold", "what it is", "what to do")
+            parts.append(
+                "<table>" + _row("th", head) + "".join(_row("td", c) for c in cells) + "</table>"
+            )
+        return "".join(parts)
+
+
+def _row(tag, cells):
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -1,0 +1,239 @@
+"""What can go wrong inside a deep Gaussian process, as figures.
+
+The first four are those of Pascual Diaz (2017), section 4.2.1; collapsed layers are those of Duvenaud
+et al. (2014).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..gp.layer import SparseLayer
+from ..linalg import cholesky
+
+_TOGETHER = 0.99  #: correlation of inducing inputs that are as good as one
+_FAR = np.exp(-4.5)  #: correlation at three lengthscales
+_UNUSED = 0.01  #: change of the next layer's correlations that is none
+_FAINT = 0.05  #: variance of a unit's mean, relative to its uncertainty, that is none
+_ROWS = 200  #: rows that are shuffled to see what a unit does
+
+
+class PathologyWarning(UserWarning):
+    """A model predicts worse than a simple reference, for a reason that is told."""
+
+
+@dataclass
+class Finding:
+    """One figure of one layer, or of a whole model.
+
+    Attributes
+    ----------
+    name : str
+        The pathology.
+    layer : int or None
+        From 1; None for the whole model.
+    measure : str
+        What was measured.
+    value, threshold : float
+        The figure, and from where on it is suspicious.
+    advice : str
+        What to do about it.
+    """
+
+    name: str
+    layer: int
+    measure: str
+    value: float
+    threshold: float
+    advice: str
+
+    @property
+    def flagged(self):
+        """Whether the figure is suspicious."""
+        return bool(self.value > self.threshold)
+
+
+def noise_finding(noise, reference):
+    """Data explained by noise.
+
+    Parameters
+    ----------
+    noise : float
+        Mean variance of the noise, relative to the variance of the target.
+    reference : Reference
+    """
+    share = noise / max(reference.mse, 1e-6) if noise > 0.05 else 0.0
+    return Finding(
+        "data explained by noise",
+        None,
+        "variance of the noise / error of a simple reference (0 below a 20th of the target's)",
+        float(share),
+        1.5,
+        "start with init='greedy', or with less noise (likelihood=Gaussian(variance=...)); more steps",
+    )
+
+
+def too_few_finding(n_inducing, reference):
+    """Fewer inducing points than a simple reference has effective parameters."""
+    return Finding(
+        "too few inducing points",
+        None,
+        "effective parameters of a simple reference / inducing points of a layer",
+        reference.n_effective / n_inducing,
+        1.0,
+        f"set n_inducing to {int(2 * np.ceil(reference.n_effective))} or more",
+    )
+
+
+@torch.no_grad()
+def findings(model, X):
+    """Figures of the layers of a model.
+
+    Parameters
+    ----------
+    model : Model
+        Only layers with inducing inputs are looked into.
+    X : tensor of shape (n, n_features)
+        Rows as the model sees them.
+
+    Returns
+    -------
+    findings : list of Finding
+    """
+    layers = list(getattr(model, "layers", ()))
+    if not all(isinstance(layer, SparseLayer) for layer in layers):
+        return []
+    found, H = [], X
+    for i, layer in enumerate(layers):
+        hidden = i < len(layers) - 1
+        mean, var = layer.moments(H)
+        use = None
+        if hidden:
+            use = _use(layers[i + 1], mean, X if model.input_connected else None)
+        found += _inducing(layer, H, i + 1)
+        if i == 0 and hasattr(layer.q, "root"):
+            found.append(_uncertain(layer, H, mean, use))
+        if hidden:
+            found.append(_dead(mean, var, use, i + 1))
+            if X.shape[1] > 1:
+                found.append(_collapsed(H if i == 0 else X, mean, model.input_connected, i + 1))
+            H = torch.cat([mean, X], -1) if model.input_connected else mean
+    return found
+
+
+def _units(layer):
+    """Kernel and inducing inputs that units share, or those of each unit."""
+    if layer.Z.ndim == 2:
+        return [(layer.kernel(), layer.Z, slice(None))]
+    return [(k, Z, slice(d, d + 1)) for d, (k, Z) in enumerate(zip(layer.kernel(), layer.Z))]
+
+
+def _correlation(kernel, A, B):
+    scale = kernel.diag(A).sqrt()[:, None] * kernel.diag(B).sqrt()
+    return kernel(A, B) / scale.clamp_min(1e-300)
+
+
+def _projections(layer, kernel, Z, H):
+    """``L^{-1} k(Z, h)`` for all rows, (M, n)."""
+    L = cholesky(kernel(Z, Z), layer.jitter)
+    return torch.linalg.solve_triangular(L, kernel(Z, H), upper=False)
+
+
+def _inducing(layer, H, number):
+    """Clumped inducing inputs, and those away from the rows."""
+    clumped, away = [], []
+    for kernel, Z, _ in _units(layer):
+        among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
+        rest = kernel.diag(H) - _projections(layer, kernel, Z, H).square().sum(0)
+        rest = float((rest / kernel.diag(H).clamp_min(1e-300)).quantile(0.95))
+        share = float((among > _TOGETHER).double().mean())
+        clumped.append(min(share, rest))  # duplicates do no harm where nothing is left over
+        away.append(float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean()))
+    return [
+        Finding(
+            "clumped inducing inputs",
+            number,
+            "share of inducing inputs at the place of another, or variance that all leave over at "
+            "5 % of the rows, whichever is less",
+            max(clumped),
+            0.1,
+            "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
+        ),
+        Finding(
+            "inducing inputs away from the data",
+            number,
+            "share of inducing inputs that are uncorrelated with all rows",
+            max(away),
+            0.25,
+            "start with init='greedy' or 'kmeans'; a smaller learning_rate",
+        ),
+    ]
+
+
+def _uncertain(layer, H, mean, use):
+    """Inflated variance of the posterior at inducing points."""
+    shares = []
+    for kernel, Z, units in _units(layer):
+        b = _projections(layer, kernel, Z, H)
+        roots = layer.q.root.expand(layer.n_outputs, -1, -1)[units].to(b.dtype)
+        noise = (roots.mT @ b).square().sum(1).mean(1)  # one for each unit
+        shares.append(noise / (noise + mean[:, units].var(0)).clamp_min(1e-300))
+    shares = torch.cat(shares)
+    weights = torch.ones_like(shares) if use is None else use
+    value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
+    return Finding(
+        "inflated posterior variance",
+        1,
+        "share of uncertainty at inducing points in the variance that units hand on",
+        value,
+        0.5,
+        "start with init='greedy', or with DSVI(inner_scale=1e-5); more steps",
+    )
+
+
+def _use(layer, mean, X):
+    """How much the correlations that a layer sees change if a unit's rows are shuffled."""
+    mean = mean[:_ROWS]
+    H = mean if X is None else torch.cat([mean, X[:_ROWS]], -1)
+    changes = []
+    for d in range(mean.shape[1]):
+        shuffled = H.clone()
+        shuffled[:, d] = H[:, d].roll(len(H) // 2 + 1)
+        parts = [
+            1.0 - torch.diagonal(_correlation(kernel, H, shuffled)).mean()
+            for kernel, _, _ in _units(layer)
+        ]
+        changes.append(max(parts))
+    return torch.stack(changes)
+
+
+def _dead(mean, var, use, number):
+    faint = mean.var(0) < _FAINT * var.mean(0)
+    return Finding(
+        "dead hidden units",
+        number,
+        "share of units that are noise, or that the next layer does not look at",
+        float((faint | (use < _UNUSED)).double().mean()),
+        0.99,
+        "mean='linear'; a smaller n_layers or width; init='greedy'",
+    )
+
+
+def _effective_dimension(H):
+    """Participation ratio of the principal variances, between 1 and the number of columns."""
+    values = torch.linalg.svdvals(H - H.mean(0)).square()
+    return float(values.sum().square() / values.square().sum().clamp_min(1e-300))
+
+
+def _collapsed(X, mean, connected, number):
+    """All inputs on one line, or on fewer than there are."""
+    lost = 1.0 - (_effective_dimension(mean) - 1.0) / max(_effective_dimension(X) - 1.0, 1e-12)
+    return Finding(
+        "collapsed layer",
+        number,
+        "share of the directions of the inputs that are lost",
+        0.0 if connected else min(max(lost, 0.0), 1.0),
+        0.9,
+        "mean='linear', input_connected=True, a larger width, or a smaller n_layers",
+    )

@@ -1,0 +1,153 @@
+"""Alarms of fit, and what diagnose says."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inspection import PathologyWarning, diagnose
+from skdgp.training.reference import Reference
+
+
+def waves(n=120):
+    X = np.linspace(-1, 1, n)[:, None]
+    return X, np.sin(10 * X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(n)
+
+
+def regressor(**settings):
+    settings = {"inference": "dsvi", "n_inducing": 30, "max_iter": 100, **settings}
+    return DeepGPRegressor(random_state=0).set_params(**settings)
+
+
+LOUD = {"likelihood": Gaussian(variance=1.0, trainable=False)}
+
+
+@pytest.fixture(scope="module")
+def loud():
+    with pytest.warns(PathologyWarning) as caught:
+        model = regressor(**LOUD).fit(*waves())
+    return model, [str(one.message) for one in caught]
+
+
+def test_fit_warns_once(loud):
+    (message,) = loud[1]
+    assert "data explained by noise" in message and "diagnose" in message
+
+
+def test_fit_is_silent_below_a_hundred_steps():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        regressor(max_iter=99, **LOUD).fit(*waves())
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"init": "greedy"}, {"inference": "auto"}, {"n_layers": 3}, {"n_layers": 1}]
+)
+def test_healthy_fits_are_silent(settings):
+    X, y = waves()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = regressor(**settings, max_iter=300).fit(X, y)
+    assert diagnose(model, X, y).healthy
+
+
+def test_real_data_are_silent():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        X, y = load_diabetes(return_X_y=True)
+        DeepGPRegressor(max_iter=100, n_inducing=30, random_state=0).fit(X, y)
+        X, y = load_iris(return_X_y=True)
+        DeepGPClassifier(max_iter=100, n_inducing=30, random_state=0).fit(X, y)
+
+
+def test_text(loud):
+    diagnosis = diagnose(loud[0], *waves())
+    assert not diagnosis.healthy
+    text = str(diagnosis)
+    assert text.startswith("Sick: ") and "SEVERE    data explained by noise" in text
+    assert "-> start with init='greedy'" in text
+    assert repr(diagnosis) == text
+    healthy = str(diagnose(regressor().fit(*waves()), *waves()))
+    assert healthy.startswith("Healthy: ") and "SEVERE" not in healthy
+
+
+def test_html(loud):
+    html = diagnose(loud[0], *waves())._repr_html_()
+    assert html.count("<table>") == html.count("</table>") == 1
+    assert "data explained by noise" in html and "greedy" in html
+    assert "<tr><td>" in html and "&#x27;" in html  # quotes are escaped
+
+
+def test_missed_share(loud):
+    """The gap to the reference over what this gains on a constant, but for two standard errors."""
+    X, y = waves()
+    model = loud[0]
+    t = (y - y.mean()) / y.std()
+    reference = Reference((X - X.mean()) / X.std(), t[:, None])
+    known = reference.log_density - norm.logpdf(t)
+    gap = reference.log_density - np.log(y.std()) - model.log_predictive_density(X, y)
+    behind = gap.mean() - 2 * gap.std() / np.sqrt(len(gap))
+    assert_allclose(diagnose(model, X, y).missed, behind / known.mean(), rtol=1e-6)
+
+
+def test_mixtures_have_a_report_for_each_model():
+    X, y = waves()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = regressor(inference="auto", max_iter=300).fit(X, y)
+    arrays = model.members_[0].arrays
+    arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0
+    model.members_[0].release()
+    diagnosis = diagnose(model, X, y)
+    first, *others = diagnosis.reports
+    assert first.severe and "inducing inputs away from the data" in {c.name for c in first.causes}
+    assert not any(report.severe for report in others)
+    assert "Model 1 of 3, predictions suffer" in str(diagnosis)
+    assert diagnosis._repr_html_().count("<table>") == 3
+
+
+def test_other_targets(loud):
+    X, y = waves()
+    two = regressor(likelihood="gaussian").fit(X, np.column_stack([y, 3.0 - y]))
+    assert diagnose(two, X, np.column_stack([y, 3.0 - y])).healthy
+    counts = np.random.default_rng(0).poisson(np.exp(2 + y))
+    assert diagnose(regressor(likelihood="poisson").fit(X, counts), X, counts).healthy
+    labels = np.where(y > 0, "up", "down")
+    model = DeepGPClassifier(n_inducing=30, max_iter=100, random_state=0).fit(X, labels)
+    assert diagnose(model, X, labels).healthy
+    arrays = model.members_[0].arrays
+    arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0
+    arrays["layers.1.Z"] = arrays["layers.1.Z"] + 100.0
+    model.members_[0].release()
+    assert not diagnose(model, X, labels).healthy
+
+
+def test_repeated_rows_do_not_help_the_reference(loud):
+    X, y = waves()
+    once = diagnose(loud[0], X, y)
+    assert_allclose(diagnose(loud[0], np.tile(X, (3, 1)), np.tile(y, 3)).missed, once.missed)
+
+
+def test_few_rows_give_no_verdict(loud):
+    X, y = waves()
+    diagnosis = diagnose(loud[0], X[:10], y[:10])
+    assert diagnosis.missed is None and diagnosis.healthy
+    assert "No verdict" in str(diagnosis)
+
+
+def test_pipelines_and_bad_input(loud):
+    X, y = waves()
+    pipeline = make_pipeline(StandardScaler(), regressor()).fit(X, y)
+    assert diagnose(pipeline, X, y).healthy
+    with pytest.raises(NotFittedError):
+        diagnose(regressor(), X, y)
+    with pytest.raises(ValueError, match="inconsistent numbers"):
+        diagnose(loud[0], X, y[1:])
