@@ -131,8 +131,8 @@ def rows_of(shape):
     return X, y
 
 
-def ours(shape, dtype, **settings):
-    """A step of skdgp's model, as the trainer makes it."""
+def ours(shape, dtype, scheme=None, **settings):
+    """A step of skdgp's model, as the trainer makes it; with DSVI unless a scheme is given."""
     X, y = rows_of(shape)
     architecture = Architecture(
         shape.n_features, shape.widths, shape.n_outputs, shape.n_inducing, [], True, False
@@ -140,7 +140,7 @@ def ours(shape, dtype, **settings):
     kernel = as_kernel("squared_exponential")
     architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
     likelihood = Gaussian(np.full(shape.n_outputs, 0.1))
-    model = DSVI(**settings).build(architecture, likelihood)
+    model = (scheme or DSVI(**settings)).build(architecture, likelihood)
     init.start(model, X, np.ones(len(X)), "random", np.random.RandomState(0))
     model.prepare(0.01, dtype)
     batch = Batch(

@@ -30,7 +30,7 @@ from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import AEP, DSVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
-SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: for smaller steps of the last layer
+SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: without natural gradients
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
