@@ -3,11 +3,12 @@
 from .aep import AEP
 from .base import Scheme
 from .dsvi import DSVI
+from .rff import RandomFeatures
 from .vfe import VFE
 
-SCHEMES = {"aep": AEP, "dsvi": DSVI, "vfe": VFE}
+SCHEMES = {"aep": AEP, "dsvi": DSVI, "rff": RandomFeatures, "vfe": VFE}
 
-__all__ = ["AEP", "DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
+__all__ = ["AEP", "DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -61,7 +61,7 @@ class AEP(Scheme):
     True
     """
 
-    uses = frozenset({"n_inducing", "mean", "learning_rate", "batch_size"})
+    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size"})
 
     def __init__(
         self,

@@ -27,10 +27,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import AEP, DSVI
+from skdgp.inference import AEP, DSVI, RandomFeatures
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: without natural gradients
+RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
@@ -44,6 +45,11 @@ ESTIMATORS = [
     DeepGPRegressor(inference="aep", **SLOW),
     DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
     DeepGPRegressor(inference=AEP(0.5), likelihood="student_t", **SLOW),
+    DeepGPRegressor(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "resampled"), likelihood="student_t", **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "variational"), likelihood="poisson", **RFF),
+    DeepGPClassifier(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPClassifier(inference=RandomFeatures(10, "variational"), likelihood="probit", **RFF),
     DeepGPClassifier(**FEW),
     DeepGPClassifier(inference="aep", **SLOW),
     DeepGPClassifier(inference=AEP(0.5), likelihood="probit", **SLOW),
