@@ -3,6 +3,7 @@
 import argparse
 
 from . import (
+    aep,
     classify,
     doctor,
     extrapolation,
@@ -24,6 +25,7 @@ COMMANDS = {
     "step": step,
     "predict": predict,
     "sgpr": sgpr,
+    "aep": aep,
     "table": table,
     "extrapolation": extrapolation,
 }

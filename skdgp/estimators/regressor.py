@@ -43,8 +43,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for a single
         model, heteroscedastic noise for the deep members of the mixture.
     inference : str or Scheme, default="auto"
-        ``"auto"`` for the mixture; ``"dsvi"``, ``"vfe"`` or an object of :mod:`skdgp.inference` for
-        a single model. ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vfe"`` or an
+        object of :mod:`skdgp.inference` for a single model. ``set_params(inference__...)`` turns
+        ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse

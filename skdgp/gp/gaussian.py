@@ -182,7 +182,7 @@ class DiagonalBlock(nn.Module):
     mean, rho : tensors of shape (n_rows, n_columns)
     """
 
-    natural = False
+    natural = held = False
 
     def __init__(self, n_rows, n_columns, variance=1.0):
         super().__init__()

@@ -40,12 +40,6 @@ class AEP(Scheme):
         In units of the standardized inputs.
     inner_scale : float, default=0.1
         Start of the posterior standard deviations of hidden layers, relative to the prior's.
-    natural_gradient : {"last", "all", "none"}, default="last"
-        The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
-        Adam's.
-    natural_step : float, default=0.02
-        Their step size, approached over the first five steps. The energy is no bound, and large
-        steps can leave the region where it makes sense.
 
     References
     ----------
@@ -67,7 +61,7 @@ class AEP(Scheme):
     True
     """
 
-    uses = frozenset({"n_inducing", "mean", "learning_rate", "batch_size"})
+    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size"})
 
     def __init__(
         self,
@@ -76,16 +70,15 @@ class AEP(Scheme):
         separate=False,
         inner_noise=1e-5,
         inner_scale=0.1,
-        natural_gradient="last",
-        natural_step=0.02,
     ):
         self.alpha = alpha
         self.prediction = prediction
         self.separate = separate
         self.inner_noise = inner_noise
         self.inner_scale = inner_scale
-        self.natural_gradient = natural_gradient
-        self.natural_step = natural_step
+
+    def batch_size(self, n_rows):
+        return 250
 
     def auto_likelihood(self, n_classes=None):
         name = super().auto_likelihood(n_classes)
@@ -102,12 +95,6 @@ class AEP(Scheme):
             raise ValueError(f"separate of AEP must be True or False; got {self.separate!r}.")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
-        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        if self.natural_gradient not in ("last", "all", "none"):
-            raise ValueError(
-                "natural_gradient of AEP must be 'last', 'all' or 'none'; got "
-                f"{self.natural_gradient!r}."
-            )
 
     def build(self, architecture, likelihood):
         for kernel, width in zip(architecture.kernels[1:], architecture.widths):
@@ -179,8 +166,7 @@ class DeepPowerEP(DeepSparseGP):
             shared_covariance=False,
             inner_noise=scheme.inner_noise,
             inner_scale=scheme.inner_scale,
-            natural_gradient=scheme.natural_gradient,
-            natural_step=scheme.natural_step,
+            natural_gradient="none",  # its steps can leave the region where an energy makes sense
         )
         super().__init__(architecture, likelihood, settings)
         self.alpha = float(scheme.alpha)

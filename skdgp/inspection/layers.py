@@ -263,11 +263,11 @@ def _panels(member, X, line, n_functions, generator):
     """
     panels, H = [], X
     for layer in member.model("cpu").layers:
-        panel = Bunch()
+        panel, Z = Bunch(), layer.Z.flatten(0, -2)  # units may have inducing inputs of their own
         if panels:
             if member.architecture.input_connected:
                 H = torch.cat([H, X], -1)
-            line, panel = _principal_line(H, layer.Z, len(line))
+            line, panel = _principal_line(H, Z, len(line))
             if panel.one_input:
                 panel.x_label = f"h0 of layer {len(panels)}"
         mean, var = layer.moments(line)
@@ -279,7 +279,7 @@ def _panels(member, X, line, n_functions, generator):
             mean=mean.numpy(),
             std=var.clamp_min(0.0).sqrt().numpy(),
             functions=draws.numpy(),
-            inducing_mean=layer.moments(layer.Z)[0].numpy(),
+            inducing_mean=layer.moments(Z)[0].numpy(),
             y_label="output",
             unit_labels=[f"h{i}" for i in range(layer.n_outputs)],
         )

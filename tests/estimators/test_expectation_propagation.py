@@ -2,6 +2,7 @@
 
 import pickle
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.likelihoods import Bernoulli, RobustMax
 from skdgp.inference import AEP
+from skdgp.inspection import LayersDisplay
 
 FEW = {"max_iter": 30, "n_inducing": 10, "random_state": 0}
 
@@ -98,6 +100,9 @@ def test_separate_units_show_all_their_numbers(wave):
     assert (first[0].lengthscale != first[1].lengthscale).all()
     assert model.inducing_inputs_[0].shape == (20, 2)  # ten of each unit
     assert model.inducing_inputs_[1].shape == (10, 2)
+    display = LayersDisplay.from_estimator(model, wave[0], n_functions=2)
+    assert display.layers[0].inducing_mean.shape == (20, 2)
+    plt.close("all")
     again = pickle.loads(pickle.dumps(model))
     assert_array_equal(again.predict(wave[0]), model.predict(wave[0]))
     assert model.sample_y(wave[0], 2, latent=True).shape == (60, 2)

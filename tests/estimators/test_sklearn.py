@@ -30,8 +30,8 @@ from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: without natural gradients
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
-SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: for smaller steps of the last layer
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),

@@ -63,8 +63,6 @@ def test_scheme_is_a_parameter_object():
         ({"separate": "yes"}, "separate of AEP must be True or False; got 'yes'"),
         ({"inner_noise": -1.0}, r"inner_noise of AEP must be a number of at least 0; got -1\.0"),
         ({"inner_scale": 0.0}, r"inner_scale of AEP must be a positive number; got 0\.0"),
-        ({"natural_gradient": "first"}, "natural_gradient of AEP must be .* got 'first'"),
-        ({"natural_step": 0.0}, r"natural_step of AEP must be a number in \(0, 1\]; got 0\.0"),
     ],
 )
 def test_settings_that_make_no_sense(settings, message):
@@ -191,7 +189,7 @@ def test_identical_rows_are_exact(make_model, make_batch, alpha):
     """Power EP's posterior is a stationary point, where the energy is power EP's evidence."""
     n = 5
     X, y = (part.expand(n, -1).clone() for part in data(1))
-    model = make_model(widths=(), scheme=AEP(alpha=alpha, natural_gradient="none"))
+    model = make_model(widths=(), scheme=AEP(alpha=alpha))
     layer = model.layers[0]
     with torch.no_grad():
         kernel, eye = layer.kernel(), torch.eye(5, dtype=torch.float64)
@@ -225,7 +223,7 @@ def test_other_rows_are_not_fitc(make_model, make_batch):
     X = np.sort(rng.uniform(-2.0, 2.0, (20, 1)), 0)
     y = np.sin(3.0 * X) + 0.2 * rng.standard_normal((20, 1))
     batch = make_batch(torch.as_tensor(X), torch.as_tensor(y))
-    model = make_model(1, (), scheme=AEP(natural_gradient="none"), random_q=False)
+    model = make_model(1, (), scheme=AEP(), random_q=False)
     layer = model.layers[0]
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(".q." in name)
@@ -289,7 +287,7 @@ def test_gradients_equal_finite_differences(make_model, make_batch, likelihood, 
     batch = make_batch(X, torch.cat([y, y.cos()], 1))
     model = make_model(
         widths=(2, 2), n_latents=2, n_inducing=3, likelihood=likelihood,
-        scheme=AEP(natural_gradient="none", **settings),
+        scheme=AEP(**settings),
     )  # fmt: skip
     (-model.expected_log_likelihood(batch, None)).backward()
     for q in model.blocks():
