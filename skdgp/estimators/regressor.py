@@ -48,8 +48,9 @@ class DeepGPRegressor(MultiOutputMixin, RegressorMixin, BaseDeepGP):
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for a single
         model, heteroscedastic noise for the deep members of the mixture.
     inference : str or Scheme, default="auto"
-        ``"auto"`` for the mixture; ``"dsvi"``, ``"vfe"`` or an object of :mod:`skdgp.inference` for
-        a single model. ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"vfe"`` or an object of
+        :mod:`skdgp.inference` for a single model. ``set_params(inference__...)`` turns ``"auto"``
+        into ``"dsvi"``.
     init : {"kmeans", "random"}, default="kmeans"
         Where inducing inputs start: at centers of the training rows, or at random rows.
     max_iter : int or None, default=None

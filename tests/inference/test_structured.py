@@ -5,7 +5,8 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from skdgp.gp.coupled import COUPLINGS, CoupledGaussian, Pattern
+from skdgp.gp.coupled import CoupledGaussian
+from skdgp.gp.pattern import COUPLINGS, Pattern
 from skdgp.gp.likelihoods import (
     Bernoulli,
     HeteroscedasticGaussian,
