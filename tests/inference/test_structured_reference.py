@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from skdgp.gp.coupled import CoupledGaussian
-from skdgp.gp.pattern import Pattern
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
+from skdgp.gp.pattern import Pattern
 from skdgp.inference import StructuredVI
 from skdgp.inference.base import Architecture
 
