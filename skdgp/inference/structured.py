@@ -328,4 +328,4 @@ def _rounding(E):
 
 def _floor(layer):
     """What the noise of a layer leaves of every conditional variance."""
-    return torch.as_tensor(layer.noise()).detach().clamp_min(_FLOOR)
+    return torch.as_tensor(layer.noise(), device=layer.Z.device).detach().clamp_min(_FLOOR)
