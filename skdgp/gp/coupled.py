@@ -210,11 +210,11 @@ class CoupledGaussian(nn.Module):
         g_mean, g_root = gradients
         pattern = self.patterns[self.active]
         C, G = self._gather(self.root, pattern), self._gather(g_root, pattern)
-        roots, arrows = [], []
+        roots, arrows, M = [], [], g_mean.shape[1]
         delta = torch.empty_like(g_mean)
         d_outputs = g_mean[pattern.n_hidden :]  # K, M
         for c, chain in enumerate(pattern.chains):
-            xi = C.roots[c].mT @ G.roots[c]
+            xi = _columns(C.roots[c].mT, G.roots[c], M)
             d = C.roots[c].mT @ g_mean[chain.gps].flatten(1)[..., None]  # w, n M, 1
             if pattern.arrow:
                 xi = xi + (C.arrows[c].mT @ G.arrows[c]).sum(0)
@@ -247,13 +247,14 @@ class CoupledGaussian(nn.Module):
         gamma = gamma * self._damping(xi, delta, pattern, gamma)
         C = self._gather(self.root, pattern)
         mean, roots, arrows = self.mean.clone(), [], []
+        M = mean.shape[1]
         d_outputs = (C.outputs @ delta[pattern.n_hidden :, :, None])[..., 0]
         step_outputs = _exponential(xi.outputs, gamma)
         for c, chain in enumerate(pattern.chains):
             d = delta[chain.gps].flatten(1)[..., None]  # w, n M, 1
             mean[chain.gps] += gamma * (C.roots[c] @ d).view(*chain.gps.shape, -1)
             step = _exponential(xi.roots[c], gamma)
-            roots.append(C.roots[c] @ step)
+            roots.append(_columns(C.roots[c], step, M))
             if pattern.arrow:
                 d_outputs += (C.arrows[c] @ d)[..., 0].sum(1)
                 arrows.append(C.arrows[c] @ step + gamma * C.outputs[:, None] @ xi.arrows[c])
@@ -407,6 +408,14 @@ def _lower_products(root, M):
     return S.view(w, nM // M, M, nM // M, M).permute(0, 1, 3, 2, 4)
 
 
+def _columns(left, right, M):
+    """Blocks on and below the diagonal of ``left @ right``, for a lower triangular `right`."""
+    out = torch.zeros_like(right)
+    for k in range(0, right.shape[-1], M):
+        out[:, k:, k : k + M] = left[:, k:, k:] @ right[:, k:, k : k + M]
+    return out
+
+
 def _pull_back(leaves, factor, pattern):
     """Gradients with respect to the factor from those that the moments have collected.
 
@@ -447,9 +456,7 @@ def _pull_back(leaves, factor, pattern):
             G_arrows[c].view(K, w, M, nM // M, M)[:, :, :, before] = g.permute(1, 2, 3, 0, 4)
     roots, arrows = [], []
     for c, root in enumerate(factor.roots):
-        h, d = H[c].view(root.shape), torch.zeros_like(root)
-        for k in range(0, root.shape[1], M):  # the blocks below the diagonal are all that is needed
-            d[:, k:, k : k + M] = h[:, k:, k:] @ root[:, k:, k : k + M]
+        d = _columns(H[c].view(root.shape), root, M)
         if pattern.arrow:
             d += (G_arrows[c].mT @ factor.arrows[c]).sum(0)
             shared = torch.einsum("abmn,bwnk->awmk", G_shared, factor.arrows[c])
