@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skdgp.gp.coupled import COUPLINGS, Pattern
+from skdgp.gp.pattern import COUPLINGS, Pattern
 from skdgp.inference import DSVI, StructuredVI
 
 from . import rst, step

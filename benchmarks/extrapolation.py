@@ -204,7 +204,8 @@ def scores_table(of_models, kind):
         ]
         for values in ([(a - b).mean() for a, b in pairs], [(a > b).mean() for a, b in pairs]):
             error = standard_error(values, kind, *sizes) if values else math.nan
-            row.append(f"{np.mean(values):+.3f} ± {error:.3f}" if values else rst.NOTHING)
+            spread = "" if math.isnan(error) else f" ± {error:.3f}"
+            row.append(f"{np.mean(values):+.3f}{spread}" if values else rst.NOTHING)
         rmse = np.mean([math.sqrt(np.mean(np.square(c["errors"]))) for c in splits.values()])
         row += [f"{rmse:.3g}", f"{100 * np.mean([c['coverage'] for c in splits.values()]):.1f}"]
         row += [
@@ -248,5 +249,6 @@ def calibration_table(of_models):
     rows = []
     for model in [name for name in MODELS if name in of_models]:
         ratios = calibration(of_models[model].values())
-        rows.append([model, *(f"{r:.2f} ({low:.2f}, {high:.2f})" for r, low, high in ratios)])
+        ends = [f" ({low:.2f}, {high:.2f})" if low == low else "" for _, low, high in ratios]
+        rows.append([model, *(f"{r:.2f}{end}" for (r, *_), end in zip(ratios, ends))])
     return rst.table(["model", *(f"bin {i + 1}" for i in range(N_BINS))], rows)

@@ -6,8 +6,9 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 
-from ..gp.coupled import COUPLINGS, CoupledGaussian, Marginal
+from ..gp.coupled import CoupledGaussian, Marginal
 from ..gp.layer import SparseLayer
+from ..gp.pattern import COUPLINGS
 from ..gp.products import bilinear, quadratic, small_cholesky, substitute, whiten
 from ..linalg import inverse_triangular
 from .base import Scheme
@@ -30,7 +31,8 @@ class StructuredVI(Scheme):
     ----------
     coupling : {"stripes-and-arrow", "full", "mean-field"}, default="stripes-and-arrow"
         Which units are coupled: those with the same number in all hidden layers (stripes), and all
-        of them with the outputs (arrow); or all; or none.
+        of them with the outputs (arrow); or all; or none. Outputs are coupled to each other only
+        through hidden units.
     n_draws : int, default=1
         Draws for each row and step in training.
     n_warmup : int, default=50
@@ -227,7 +229,7 @@ class StructuredGP(DeepSparseGP):
         """
         if torch.is_grad_enabled():
             return self.q.moments(dtype), [None] * len(self.layers)
-        if self._kept is not None:
+        if self._kept is not None and self._kept[1][0].dtype == dtype:
             return self._kept
         L_inv = [inverse_triangular(layer.inducing_root()).to(dtype) for layer in self.layers]
         solved = self.q.moments(dtype), L_inv
@@ -326,4 +328,4 @@ def _rounding(E):
 
 def _floor(layer):
     """What the noise of a layer leaves of every conditional variance."""
-    return torch.as_tensor(layer.noise()).detach().clamp_min(_FLOOR)
+    return torch.as_tensor(layer.noise(), device=layer.Z.device).detach().clamp_min(_FLOOR)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from skdgp.gp.coupled import COUPLINGS, CoupledGaussian, Pattern
+from skdgp.gp.coupled import CoupledGaussian
 from skdgp.gp.likelihoods import (
     Bernoulli,
     HeteroscedasticGaussian,
@@ -14,6 +14,7 @@ from skdgp.gp.likelihoods import (
     Softmax,
     StudentT,
 )
+from skdgp.gp.pattern import COUPLINGS, Pattern
 from skdgp.inference import StructuredVI, as_scheme
 from skdgp.linalg import workspace
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from skdgp.gp.coupled import CoupledGaussian, Pattern
+from skdgp.gp.coupled import CoupledGaussian
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
+from skdgp.gp.pattern import Pattern
 from skdgp.inference import StructuredVI
 from skdgp.inference.base import Architecture
 

@@ -1,0 +1,166 @@
+"""Structured posteriors behind the estimators."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.inference import StructuredVI
+from skdgp.inference.structured import StructuredGP
+from skdgp.inspection import LayersDisplay
+from skdgp.training import Checkpoint
+
+COUPLINGS = ["mean-field", "stripes-and-arrow", "full"]
+FEW = {"n_layers": 3, "max_iter": 12, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+
+
+def regressor(coupling="full", **settings):
+    return DeepGPRegressor(inference=StructuredVI(coupling, n_warmup=3), **{**FEW, **settings})
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_it_learns(rows, coupling):
+    X, y = rows
+    model = regressor(coupling, max_iter=150).fit(X, y)
+    assert model.score(X, y) > 0.9
+    assert np.isfinite(model.lower_bound_)
+    mean, std = model.predict(X, return_std=True)
+    _, cov = model.predict(X[:5], return_cov=True)
+    np.testing.assert_allclose(np.sqrt(cov.diagonal()), std[:5], rtol=1e-6)
+    apart = np.concatenate([model.predict(X[:7]), model.predict(X[7:])])
+    np.testing.assert_allclose(apart, mean, atol=1e-7)
+    lower, upper = model.predict_interval(X, 0.95).T
+    assert np.mean((lower <= y) & (y <= upper)) > 0.85
+
+
+def test_by_name_and_by_parameter(rows):
+    model = DeepGPRegressor(inference="structured", **FEW)
+    assert model.set_params(inference__coupling="full").inference.coupling == "full"
+    model.set_params(inference__coupling="nothing")
+    with pytest.raises(ValueError, match="coupling of StructuredVI must be one of"):
+        model.fit(*rows)
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("stop", [2, 5, 8])
+def test_an_interrupted_fit_goes_on_where_it_was(rows, tmp_path, monkeypatch, coupling, stop):
+    X, y = rows
+    expected = regressor(coupling, batch_size=20).fit(X, y)
+    model = regressor(coupling, batch_size=20, checkpoint=Checkpoint(tmp_path / "x.npz", n_steps=1))
+    step, made = StructuredGP.step, []
+
+    def failing(self, *args):
+        if len(made) == stop:
+            raise MemoryError
+        made.append(1)
+        return step(self, *args)
+
+    monkeypatch.setattr(StructuredGP, "step", failing)
+    with pytest.raises(MemoryError):
+        clone(model).fit(X, y)
+    monkeypatch.setattr(StructuredGP, "step", step)
+    model.fit(X, y)
+    np.testing.assert_array_equal(model.loss_curve_, expected.loss_curve_)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_copies_predict_the_same(rows):
+    X, y = rows
+    model = regressor().fit(X, y)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(other.predict(X), model.predict(X))
+        draws = (m.sample_y(X[:4], 3, random_state=1, latent=True) for m in (model, other))
+        np.testing.assert_array_equal(*draws)
+    np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), model.predict(X))
+
+
+def test_a_warm_start_keeps_the_coupling(rows):
+    X, y = rows
+    model = regressor(warm_start=True, max_iter=60).fit(X, y)
+    bound = model.lower_bound_
+    model.set_params(max_iter=1, learning_rate=1e-6)  # natural steps start small
+    before = model.members_[0].arrays["q.root"]
+    assert np.abs(before[5:]).max() > 0.01
+    model.fit(X, y)
+    np.testing.assert_allclose(model.members_[0].arrays["q.root"], before, atol=2e-3)
+    assert model.lower_bound_ == pytest.approx(bound, abs=0.5)
+
+
+def test_chunks(rows):
+    X, y = rows
+    model = regressor(batch_size=10)
+    for _ in range(15):
+        for first in (0, 30):
+            model.partial_fit(X[first : first + 30], y[first : first + 30])
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_several_targets_and_unequal_widths(rows, coupling):
+    X, y = rows
+    Y = np.column_stack([y, 5.0 - 2.0 * y])
+    settings = {"n_layers": 4, "width": [3, 1, 2], "input_connected": True, "max_iter": 100}
+    model = regressor(coupling, **settings).fit(X, Y)
+    assert model.predict(X).shape == (60, 2) and model.score(X, Y) > 0.7
+    assert model.sample_y(X, 5).shape == (60, 2, 5)
+    assert np.isfinite(model.log_predictive_density(X, Y)).all()
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes(rows, coupling, n_classes):
+    X, y = rows
+    labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.4, 0.4] if n_classes == 3 else [0.0])]
+    scheme = StructuredVI(coupling, n_warmup=3)
+    model = DeepGPClassifier(inference=scheme, **{**FEW, "max_iter": 100}).fit(X, labels)
+    assert model.score(X, labels) > 0.8
+    np.testing.assert_allclose(model.predict_proba(X).sum(1), 1.0)
+
+
+@pytest.mark.parametrize("likelihood", ["heteroscedastic", "student_t", "poisson"])
+def test_likelihoods(rows, likelihood):
+    X, y = rows
+    y = np.round(np.exp(y)) if likelihood == "poisson" else y
+    model = regressor(likelihood=likelihood, max_iter=60).fit(X, y)
+    assert np.isfinite(model.log_predictive_density(X, y)).all()
+    assert model.log_predictive_density(X, y).mean() > -2.0
+
+
+def test_single_precision(rows):
+    X, y = rows
+    model = regressor(dtype="float32", max_iter=100).fit(X, y)
+    assert model.score(X, y) > 0.9 and model.predict(X).dtype == np.float64
+
+
+def test_validation_keeps_the_best_state(rows):
+    X, y = rows
+    model = regressor(early_stopping=True, max_iter=150).fit(X, y)
+    assert len(model.validation_scores_) == 3
+
+
+def test_function_draws_agree_with_the_predictive(rows):
+    X, y = rows
+    model = regressor(max_iter=60, n_predict_draws=1024).fit(X, y)
+    mean, std = model.predict(X[:5], return_std=True, latent=True)
+    f = model.sample_y(X[:5], 2000, latent=True)
+    # hidden noise, left out of functions, is small
+    np.testing.assert_allclose(f.mean(1), mean, atol=5 * std.max() / np.sqrt(2000))
+    np.testing.assert_allclose(f.std(1), std, rtol=0.15)
+
+
+def test_layers_can_be_shown(rows):
+    plt = pytest.importorskip("matplotlib")
+    plt.use("agg")
+    X, y = rows
+    display = LayersDisplay.from_estimator(regressor().fit(X, y), X)
+    assert len(display.axes_) == 3
