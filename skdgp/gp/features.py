@@ -275,7 +275,7 @@ class FeatureLayer(nn.Module):
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])
-            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], -1)
+            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
             prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var
