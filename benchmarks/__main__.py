@@ -10,6 +10,7 @@ from . import (
     pathologies,
     predict,
     race,
+    rows,
     sgpr,
     step,
     table,
@@ -26,6 +27,7 @@ COMMANDS = {
     "predict": predict,
     "sgpr": sgpr,
     "aep": aep,
+    "rows": rows,
     "table": table,
     "extrapolation": extrapolation,
 }

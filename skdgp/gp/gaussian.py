@@ -73,42 +73,8 @@ class GaussianBlock(nn.Module):
         )
 
     def collected_gradients(self, scale=1.0):
-        """What the leaves have collected, times `scale`, in float64; None if it is nothing."""
-        grads = (leaf.grad for leaf in self._leaves)
-        return tuple(None if grad is None else scale * grad.double() for grad in grads)
-
-    def draw(self, xi):
-        """A draw of the variables, (M, D), whose graph has the mean as its only leaf.
-
-        For steps in which the covariance stays: a product less for every row.
-
-        Parameters
-        ----------
-        xi : tensor of shape (M, D)
-            Standard normal draws.
-        """
-        with torch.no_grad():
-            offset = (self.root.double() @ xi.double().T[..., None])[..., 0].T
-        mean = self.mean.detach().requires_grad_()
-        self._leaves = mean, torch.empty(0)
-        return mean + offset
-
-    @torch.no_grad()
-    def set_gradients(self, scale):
-        """Set the gradients of mean and root for the optimizer.
-
-        They are those of the objective whose gradients the leaves have collected, plus `scale` times
-        that of :meth:`kl`.
-        """
-        g_mean, g_cov = (leaf.grad for leaf in self._leaves)
-        self.mean.grad = g_mean.add_(self.mean, alpha=scale)
-        if self.root.grad is None:
-            self.root.grad = torch.empty_like(self.root)
-        grad = torch.bmm(g_cov.to(self.root.dtype), self.root, out=self.root.grad)
-        scale = scale * self.n_sharing
-        grad.mul_(2.0).add_(self.root, alpha=scale).tril_()
-        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
-        torch.diagonal(grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
+        """What the leaves have collected, times `scale`, in float64."""
+        return tuple(scale * leaf.grad.double() for leaf in self._leaves)
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
@@ -119,7 +85,6 @@ class GaussianBlock(nn.Module):
         gradients : pair of tensors
             Gradients of the expected log-likelihood alone, with respect to mean (M, D) and
             covariance (D, M, M); the divergence from the prior is dealt with in closed form.
-            Without the latter, which may be None, the covariance stays as it is.
         gamma : float in (0, 1]
             1 jumps to the optimum if the likelihood is Gaussian.
 
@@ -129,10 +94,6 @@ class GaussianBlock(nn.Module):
             False, and nothing has changed, if the new covariance would not be positive definite.
         """
         g_mean, g_cov = gradients
-        if g_cov is None:
-            step = self.root @ (self.root.mT @ (g_mean - self.mean).T[..., None])
-            self.mean.add_(step[..., 0].T, alpha=gamma)
-            return True
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
         P = self.precision()
