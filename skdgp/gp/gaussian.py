@@ -77,6 +77,23 @@ class GaussianBlock(nn.Module):
         return tuple(scale * leaf.grad.double() for leaf in self._leaves)
 
     @torch.no_grad()
+    def set_gradients(self, scale):
+        """Set the gradients of mean and root for the optimizer.
+
+        They are those of the objective whose gradients the leaves have collected, plus `scale` times
+        that of :meth:`kl`.
+        """
+        g_mean, g_cov = (leaf.grad for leaf in self._leaves)
+        self.mean.grad = g_mean.add_(self.mean, alpha=scale)
+        if self.root.grad is None:
+            self.root.grad = torch.empty_like(self.root)
+        grad = torch.bmm(g_cov.to(self.root.dtype), self.root, out=self.root.grad)
+        scale = scale * self.n_sharing
+        grad.mul_(2.0).add_(self.root, alpha=scale).tril_()
+        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
+        torch.diagonal(grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
+
+    @torch.no_grad()
     def natural_step(self, gradients, gamma):
         """One step of size `gamma` in the natural parameters (Salimbeni et al., 2018).
 
