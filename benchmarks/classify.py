@@ -10,7 +10,7 @@ from . import arguments, cells, data, rst
 
 #: arguments of the classifier for each set
 SETTINGS = {
-    "mnist": {"n_inducing": 200, "max_iter": 5000, "dtype": "float32"},
+    "mnist": {"n_inducing": 200, "max_iter": 5000, "dtype": "float32", "standardize": False},
     "eeg": {},
 }
 #: the same for random features
