@@ -2,11 +2,12 @@
 
 from .base import Scheme
 from .dsvi import DSVI
+from .rff import RandomFeatures
 from .vfe import VFE
 
-SCHEMES = {"dsvi": DSVI, "vfe": VFE}
+SCHEMES = {"dsvi": DSVI, "rff": RandomFeatures, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "RandomFeatures", "VFE", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -43,7 +43,7 @@ class VFE(Scheme):
     True
     """
 
-    uses = frozenset({"n_inducing"})
+    uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
 
     def __init__(self, train_inducing=False):
