@@ -257,7 +257,7 @@ class GradientModel(Model):
         # log-linearly from a thousandth of the step size to all of it in five steps
         gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self._n_steps - 3.0)
         for block in self.blocks():
-            if block.held:
+            if getattr(block, "held", False):  # not all kinds of blocks can be
                 continue
             if not block.natural:
                 block.set_gradients(1.0 / batch.total)
