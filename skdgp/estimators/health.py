@@ -84,11 +84,9 @@ def examine(members, X, y, device):
     for member in members:
         found = findings(member.model(device), torch.as_tensor(X, device=device))
         if reference is not None:
-            found = [
-                *_noise(member, X_ref, y_ref, device, reference),
-                *found,
-                too_few_finding(member.architecture.n_inducing, reference),
-            ]
+            if found:  # there are inducing points
+                found.append(too_few_finding(member.architecture.n_inducing, reference))
+            found = _noise(member, X_ref, y_ref, device, reference) + found
         reports.append(Report(missed([member]), found))
     return reports, missed(members) if len(members) > 1 else reports[0].missed
 

@@ -202,6 +202,7 @@ def test_other_targets():
             assert model.fit(X, labels).score(X, labels) > 0.5
 
 
+@pytest.mark.filterwarnings("ignore::skdgp.inspection.PathologyWarning")
 def test_greedy_follows_what_others_miss():
     """Two hundred rows, a function that is fast in places; the start knows it after few steps."""
     X = np.linspace(0.0, 1.0, 200)[:, None]
