@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not install
 
 from benchmarks import __main__ as command_line
 from benchmarks import (
+    aep,
     cells,
     couplings,
     data,
@@ -40,6 +41,7 @@ def cell(set_name, split, model, log_density, seed=0, **more):
         "model": model,
         "log_density": log_density,
         "rmse": -log_density,
+        "fit_seconds": 1.0,
         "n_train": 90,
         "n_test": 10,
         **more,
@@ -363,3 +365,21 @@ def test_pathologies_run_and_go_on(tmp_path, capsys):
     assert found["step/1/0/exact"]["sample_mnlpp"] == pytest.approx(
         found["step/1/0/exact"]["mnlpp"]
     )
+
+
+def test_expectation_propagation_beside_the_report_and_dsvi(root, tmp_path, capsys):
+    out = tmp_path / "aep.json"
+    arguments = ["aep", "--data", str(root), "--sets", "boston", "--splits", "0", "--out", str(out)]
+    command_line.main([*arguments, "--models", "aep,dsvi", "--max-iter", "2"])
+    printed = capsys.readouterr().out
+    assert "-2.323" in printed and "2.745" in printed  # what the report says
+    assert set(cells.read(tmp_path / "aep.trial.json")) == {
+        "boston/0/0/aep",
+        "boston/0/0/dsvi",
+    }
+    found = [cell("boston", s, "dsvi", float(s)) for s in (0, 1)]
+    found += [cell("boston", s, "aep", s + 0.25) for s in (0, 1)]
+    row = next(
+        row for row in aep.summary(found).splitlines() if row.split()[:2] == ["boston", "aep"]
+    )
+    assert "+0.250" in row and "-0.250" in row

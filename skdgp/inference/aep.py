@@ -26,8 +26,8 @@ class AEP(Scheme):
     Parameters
     ----------
     alpha : float in (0, 1], default=1.0
-        Power of the factors. 1 is expectation propagation, whose shallow model is the FITC
-        approximation; in the limit of 0 the objective is the variational one.
+        Power of the factors. 1 is expectation propagation in the model of the FITC approximation;
+        in the limit of 0 the objective is the variational one.
     prediction : {"moment-matching", "sampling"}, default="moment-matching"
         Whether a prediction is one Gaussian that is propagated as in training, or a mixture over
         draws from the hidden layers. With two layers, both have the same mean and variance of the
@@ -199,7 +199,8 @@ class DeepPowerEP(DeepSparseGP):
 
         That is what takes the place of the expected log-likelihood in a variational bound.
         """
-        cavities = [_Cavity.apply(*q.moments(), self.alpha / batch.total) for q in self.blocks()]
+        a = min(self.alpha / batch.total, 1.0)  # the share of all rows that is left out
+        cavities = [_Cavity.apply(*q.moments(), a) for q in self.blocks()]
         mean, var = self.match(batch.X, [cavity[:2] for cavity in cavities])
         log_z = self.likelihood().log_partition(batch.y, mean, var, self.alpha) / self.alpha
         return batch.scale * (batch.weight * log_z).sum() + sum(cavity[2] for cavity in cavities)

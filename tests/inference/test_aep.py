@@ -417,3 +417,9 @@ def test_a_loss_that_is_not_finite_changes_nothing(make_model, make_batch):
     assert not math.isfinite(model.step(make_batch(X, y * math.nan), seeded()))
     for name, array in model.state().items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_rows_that_count_less_than_one(make_model, make_batch):
+    X, y = data(3)
+    batch = make_batch(X, y, torch.full((3,), 0.1, dtype=torch.float64))
+    assert math.isfinite(energy(make_model(scheme=AEP()), batch))
