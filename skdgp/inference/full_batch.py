@@ -8,7 +8,7 @@ from ..lbfgs import LBFGS
 from ..linalg import add_diagonal, cholesky, inverse_triangular, root_of_inverse
 from .dsvi import DSVI, DeepSparseGP
 
-_AT_ONCE = 2_000_000  #: numbers of a matrix with rows that are worked on together
+_AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
 

@@ -187,6 +187,7 @@ class CollapsedGP(FullBatchGP):
         d = k_ff.detach() - A.square().sum(0)
         return d, 1.0 + self.alpha * d / noise[:, None]
 
+    @torch.no_grad()
     def _sums(self, pieces, y, weight, noise):
         """Sums over rows.
 
