@@ -19,7 +19,7 @@ from skdgp.inference.base import Architecture, Batch
 from skdgp.linalg import workspace
 from skdgp.training import init
 
-from . import arguments, models, rst
+from . import arguments, feature_step, models, rst
 
 N_ROWS = 10_000  #: rows of the data that the bound is scaled to
 TURN = 5  #: steps that a contender makes before the next one has its turn
@@ -61,6 +61,12 @@ def add_arguments(parser):
         help="skdgp (the default, one covariance for a hidden layer), separate (the published scheme), "
         "gpytorch; default: all",
     )
+    parser.add_argument(
+        "--features",
+        type=int,
+        metavar="R",
+        help="instead, RandomFeatures with so many frequencies against a torch network",
+    )
 
 
 def run(options):
@@ -71,6 +77,10 @@ def run(options):
     chosen = list(SHAPES.items())
     if options.shapes is not None:
         chosen = [chosen[i] for i in options.shapes]
+    if options.features:
+        args = dict(chosen), DTYPES, options.features, options.steps, measure
+        print(feature_step.table(*args))
+        return
     rows = []
     for name, shape in chosen:
         medians = measure(contenders(shape, options.models), options.steps or shape.steps)

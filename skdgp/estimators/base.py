@@ -40,6 +40,7 @@ _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.flo
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
     "n_inducing": None,
+    "init": "kmeans",
     "mean": "linear",
     "learning_rate": None,
     "batch_size": None,

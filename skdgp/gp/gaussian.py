@@ -1,9 +1,12 @@
-"""The Gaussian over whitened inducing variables."""
+"""Gaussian posteriors over whitened variables: inducing ones, weights, frequencies."""
+
+import math
 
 import torch
 from torch import nn
 
 from ..linalg import root_of_inverse
+from ..random import normal
 
 
 class GaussianBlock(nn.Module):
@@ -69,8 +72,25 @@ class GaussianBlock(nn.Module):
         )
 
     def collected_gradients(self, scale=1.0):
-        """What the leaves have collected, times `scale`, in float64."""
-        return tuple(scale * leaf.grad.double() for leaf in self._leaves)
+        """What the leaves have collected, times `scale`, in float64; None if it is nothing."""
+        grads = (leaf.grad for leaf in self._leaves)
+        return tuple(None if grad is None else scale * grad.double() for grad in grads)
+
+    def draw(self, xi):
+        """A draw of the variables, (M, D), whose graph has the mean as its only leaf.
+
+        For steps in which the covariance stays: a product less for every row.
+
+        Parameters
+        ----------
+        xi : tensor of shape (M, D)
+            Standard normal draws.
+        """
+        with torch.no_grad():
+            offset = (self.root.double() @ xi.double().T[..., None])[..., 0].T
+        mean = self.mean.detach().requires_grad_()
+        self._leaves = mean, torch.empty(0)
+        return mean + offset
 
     @torch.no_grad()
     def set_gradients(self, scale):
@@ -98,6 +118,7 @@ class GaussianBlock(nn.Module):
         gradients : pair of tensors
             Gradients of the expected log-likelihood alone, with respect to mean (M, D) and
             covariance (D, M, M); the divergence from the prior is dealt with in closed form.
+            Without the latter, which may be None, the covariance stays as it is.
         gamma : float in (0, 1]
             1 jumps to the optimum if the likelihood is Gaussian.
 
@@ -107,6 +128,10 @@ class GaussianBlock(nn.Module):
             False, and nothing has changed, if the new covariance would not be positive definite.
         """
         g_mean, g_cov = gradients
+        if g_cov is None:
+            step = self.root @ (self.root.mT @ (g_mean - self.mean).T[..., None])
+            self.mean.add_(step[..., 0].T, alpha=gamma)
+            return True
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
         P = self.precision()
@@ -126,6 +151,12 @@ class GaussianBlock(nn.Module):
         self.set_precision(P_new)
         return True
 
+    def sample(self, n, generator):
+        """Draws of shape (n, M, D)."""
+        root = self.root.double()
+        xi = normal((n, self.mean.shape[1], len(self.mean), 1), generator, root)
+        return self.mean + (root @ xi)[..., 0].mT
+
     def precision(self):
         """Precision after the last natural step; None if the root has been overwritten since."""
         P, version = self._precision
@@ -134,3 +165,61 @@ class GaussianBlock(nn.Module):
     def set_precision(self, P):
         """Remember the precision that belongs to the present root."""
         self._precision = P, (self.root.data_ptr(), self.root._version)
+
+
+class DiagonalBlock(nn.Module):
+    """Independent Gaussians ``N(mean, exp(rho))`` against the prior ``N(0, 1)``.
+
+    Parameters
+    ----------
+    n_rows, n_columns : int
+    variance : float
+        Where all variances start.
+
+    Attributes
+    ----------
+    mean, rho : tensors of shape (n_rows, n_columns)
+    """
+
+    natural = False
+
+    def __init__(self, n_rows, n_columns, variance=1.0):
+        super().__init__()
+        shape = n_rows, n_columns
+        self.mean = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
+        self.rho = nn.Parameter(torch.full(shape, math.log(variance), dtype=torch.float64))
+
+    def to_dtype(self, dtype):
+        """Keep the parameters in this precision."""
+        for parameter in (self.mean, self.rho):
+            parameter.data = parameter.data.to(dtype)
+
+    def moments(self, dtype=torch.float64):
+        """Means and variances, as leaves of the graph in training; see :class:`GaussianBlock`."""
+        with torch.no_grad():
+            mean, var = self.mean.to(dtype), self.rho.to(dtype).exp()
+        if torch.is_grad_enabled():
+            self._leaves = mean, var = mean.detach().requires_grad_(), var.requires_grad_()
+        return mean, var
+
+    @torch.no_grad()
+    def kl(self):
+        """Kullback-Leibler divergence from the prior."""
+        terms = self.mean.square() + self.rho.exp() - self.rho - 1.0
+        return 0.5 * terms.sum(dtype=torch.float64)
+
+    @torch.no_grad()
+    def set_gradients(self, scale):
+        """Set the gradients for the optimizer; see :meth:`GaussianBlock.set_gradients`."""
+        (_, var), (g_mean, g_var) = self._leaves, (leaf.grad for leaf in self._leaves)
+        self.mean.grad = g_mean.add_(self.mean, alpha=scale)
+        self.rho.grad = g_var.add_(0.5 * scale).mul_(var).sub_(0.5 * scale)
+
+    def sample(self, n, generator):
+        """Draws of shape (n, n_rows, n_columns)."""
+        mean, var = self.mean.double(), self.rho.double().exp()
+        return mean + var.sqrt() * normal((n, *mean.shape), generator, mean)
+
+    def precision(self):
+        """Nothing that :meth:`kl` would not know from the parameters."""
+        return None

@@ -2,11 +2,12 @@
 
 from .base import Scheme
 from .dsvi import DSVI
+from .rff import RandomFeatures
 from .vfe import VFE, PowerEP
 
-SCHEMES = {"dsvi": DSVI, "vfe": VFE, "pep": PowerEP}
+SCHEMES = {"dsvi": DSVI, "pep": PowerEP, "rff": RandomFeatures, "vfe": VFE}
 
-__all__ = ["DSVI", "SCHEMES", "VFE", "PowerEP", "Scheme", "as_scheme"]
+__all__ = ["DSVI", "SCHEMES", "VFE", "PowerEP", "RandomFeatures", "Scheme", "as_scheme"]
 
 
 def as_scheme(inference):

@@ -58,7 +58,7 @@ class DSVI(Scheme):
     DSVI(n_draws=5)
     """
 
-    uses = frozenset({"n_inducing", "mean", "learning_rate", "batch_size", "dtype"})
+    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
 
     def __init__(
         self,

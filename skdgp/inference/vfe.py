@@ -50,7 +50,7 @@ class VFE(Scheme):
     True
     """
 
-    uses = frozenset({"n_inducing"})
+    uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 

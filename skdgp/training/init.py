@@ -27,6 +27,8 @@ def start(model, X, weights, method, rng):
         Centers by k-means or a random choice of rows.
     rng : numpy.random.RandomState
     """
+    if hasattr(model, "start"):  # a model without inducing inputs
+        return model.start(X, weights, rng)
     M = len(model.layers[0].Z)
     Z = centers(X, weights, M, method, rng)
     A, Z_first = X, Z

@@ -27,9 +27,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import DSVI
+from skdgp.inference import DSVI, RandomFeatures
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
 
 ESTIMATORS = [
     DeepGPRegressor(**FEW),
@@ -40,6 +41,11 @@ ESTIMATORS = [
     DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", **FEW),
     DeepGPRegressor(kernel=Matern(nu=2.5), inference=DSVI(natural_gradient="all"), **FEW),
     DeepGPRegressor(dtype="float32", batch_size=8, init="random", **FEW),
+    DeepGPRegressor(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "resampled"), likelihood="student_t", **RFF),
+    DeepGPRegressor(inference=RandomFeatures(10, "variational"), likelihood="poisson", **RFF),
+    DeepGPClassifier(inference=RandomFeatures(n_features=10), **RFF),
+    DeepGPClassifier(inference=RandomFeatures(10, "variational"), likelihood="probit", **RFF),
     DeepGPClassifier(**FEW),
     DeepGPClassifier(likelihood="probit", **FEW),
     DeepGPClassifier(likelihood="logit", **FEW),
