@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, race, rst, scores, step, table, uci
+from benchmarks import cells, data, models, race, rst, scores, sgpr, step, table, uci
 from benchmarks.models.scaling import Standardized, centers
 
 
@@ -211,3 +211,27 @@ def test_steps_take_turns():
     assert len(medians) == 6 and min(medians.values()) > 0.0
     row = step.report("tiny", "float32", medians)
     assert len(row) == 10 and row[-1] == rst.NOTHING
+
+
+def test_time_to_the_best_bound_of_the_peer():
+    curves = {
+        "skdgp": [(1.0, -200.0), (2.0, -100.005)],
+        "GPyTorch, L-BFGS": [(3.0, -150.0), (6.0, -100.0)],
+        "GPyTorch, Adam": [(9.0, -101.0)],
+    }
+    lines = [line.split() for line in sgpr.table(curves).splitlines()]
+    assert "-100.0" in lines[1]  # the goal, a ten-thousandth below the best
+    assert lines[3][0] == "skdgp" and lines[3][-2:] == ["2.0", "1.0"]
+    assert lines[4][-2:] == ["6.0", "3.0"]
+    assert lines[5][-2:] == [rst.NOTHING] * 2
+
+
+def test_bound_of_the_model_that_races():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    model = sgpr.Ours(X, np.sin(X[:, 0]), X[:10])
+    start = model.evaluate()
+    points = sgpr.curve(model, 5, 3.0)
+    assert len(points) <= 5
+    assert points[0][1] > start - 3.0
+    assert (np.diff([bound for _, bound in points]) >= 0.0).all()
