@@ -26,6 +26,7 @@ from benchmarks import (
     rows,
     rst,
     scores,
+    sgpr,
     step,
     table,
     uci,
@@ -383,3 +384,27 @@ def test_expectation_propagation_beside_the_report_and_dsvi(root, tmp_path, caps
         row for row in aep.summary(found).splitlines() if row.split()[:2] == ["boston", "aep"]
     )
     assert "+0.250" in row and "-0.250" in row
+
+
+def test_time_to_the_best_bound_of_the_peer():
+    curves = {
+        "skdgp": [(1.0, -200.0), (2.0, -100.005)],
+        "GPyTorch, L-BFGS": [(3.0, -150.0), (6.0, -100.0)],
+        "GPyTorch, Adam": [(9.0, -101.0)],
+    }
+    lines = [line.split() for line in sgpr.table(curves).splitlines()]
+    assert "-100.0" in lines[1]  # the goal, a ten-thousandth below the best
+    assert lines[3][0] == "skdgp" and lines[3][-2:] == ["2.0", "1.0"]
+    assert lines[4][-2:] == ["6.0", "3.0"]
+    assert lines[5][-2:] == [rst.NOTHING] * 2
+
+
+def test_bound_of_the_model_that_races():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    model = sgpr.Ours(X, np.sin(X[:, 0]), X[:10])
+    start = model.evaluate()
+    points = sgpr.curve(model, 5, 3.0)
+    assert len(points) <= 5
+    assert points[0][1] > start - 3.0
+    assert (np.diff([bound for _, bound in points]) >= 0.0).all()

@@ -10,8 +10,7 @@ from .base import BaseDeepGP
 from .classification import ClassificationMixin
 from .regression import RegressionMixin
 
-_FEW_ROWS = 300  #: rows up to which all of them are inducing inputs of a classifier
-_N_INDUCING = 200  #: of a classifier, for more rows
+_N_INDUCING = 100  #: of a classifier
 _MAX_ITER = 200
 
 
@@ -254,7 +253,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     Parameters
     ----------
     n_inducing : int or None, default=None
-        Inducing points. None stands for all rows if these are at most 300, and for 200 points beyond.
+        Inducing points, at most one for each row. None stands for 100.
     kernel : str or Kernel, default="squared_exponential"
         ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
         ``"arc_cosine"``, ``"linear"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
@@ -384,4 +383,4 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         self.verbose = verbose
 
     def _default_n_inducing(self, scheme, n_rows):
-        return n_rows if n_rows <= _FEW_ROWS else _N_INDUCING
+        return _N_INDUCING

@@ -10,7 +10,7 @@ from .full_batch import FullBatchGP, solve_posterior
 
 _MOST = 100  #: natural-gradient steps for one trial of the numbers
 _MEMORY = 6  #: of them that the next one takes into account
-_GAIN = 1e-9  #: of the bound per row, that is none
+_GAIN = 1e-8  #: of the bound per row, that is none
 
 
 class _Posterior(NamedTuple):
@@ -27,18 +27,23 @@ class _Posterior(NamedTuple):
 def _extrapolate(history, gamma):
     """Where the next posterior is looked for, from the last ones (Walker and Ni, 2011).
 
-    That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel.
+    That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel, as
+    measured by the Fisher information of the last one.
     """
-    steps = torch.stack(
-        [torch.cat([(q.P_next - q.P).flatten(), (q.h_next - q.h).flatten()]) for q in history]
-    )
-    shares = steps.new_zeros(len(history))
-    shares[-1] = 1.0
-    if len(history) > 1:
-        changes = steps[:-1] - steps[-1]
+    if len(history) == 1:
+        shares = torch.ones(1)
+    else:
+        L_P, mu, _ = solve_posterior(history[-1].P, history[-1].h)
+        L_inv = torch.linalg.inv(L_P)
+        steps = []
+        for q in history:
+            dP, dh = q.P_next - q.P, q.h_next - q.h
+            parts = math.sqrt(0.5) * L_inv @ dP @ L_inv.mT, L_inv @ (dh - dP @ mu)
+            steps.append(torch.cat([part.flatten() for part in parts]))
+        changes = torch.stack(steps[:-1]) - steps[-1]
         inverse = torch.linalg.pinv(changes @ changes.T, rtol=1e-10, hermitian=True)
-        shares[:-1] = -inverse @ (changes @ steps[-1])
-        shares[-1] -= shares[:-1].sum()
+        shares = -inverse @ (changes @ steps[-1])
+        shares = torch.cat([shares, 1.0 - shares.sum(0, keepdim=True)])
     P = sum(c * torch.lerp(q.P, q.P_next, gamma) for c, q in zip(shares, history))
     h = sum(c * torch.lerp(q.h, q.h_next, gamma) for c, q in zip(shares, history))
     return P, h
@@ -57,6 +62,9 @@ class ConcaveGP(FullBatchGP):
     ----------
     E. Challis and D. Barber (2013). Gaussian Kullback-Leibler approximate inference. Journal of
     Machine Learning Research 14.
+
+    H. Walker and P. Ni (2011). Anderson acceleration for fixed-point iterations. SIAM Journal on
+    Numerical Analysis 49.
 
     M. Khan and W. Lin (2017). Conjugate-computation variational inference. AISTATS 20.
     """
@@ -91,7 +99,7 @@ class ConcaveGP(FullBatchGP):
 
     @torch.no_grad()
     def _optimum(self, passes, batch):
-        """The best posterior: natural-gradient steps, accelerated after Anderson (1965).
+        """The best posterior: natural-gradient steps, accelerated after Anderson.
 
         Classes pull at each other, which steps for each of them alone do not see; what the last
         few steps left over shows it. What does not improve the bound is replaced by shorter and

@@ -2,14 +2,16 @@
 
 import math
 
+import numpy as np
 import torch
 
 from ..lbfgs import LBFGS
 from ..linalg import add_diagonal, cholesky, inverse_triangular, root_of_inverse
 from .dsvi import DSVI, DeepSparseGP
 
-_AT_ONCE = 2_000_000  #: numbers of a matrix with rows that are worked on together
+_AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
+_OLD_JITTER = 1e-6  #: in files of version 0.1 that do not say
 _KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
 
 
@@ -181,9 +183,11 @@ class FullBatchGP(DeepSparseGP):
 
     def state(self):
         self._solve()
-        return super().state()
+        return {**super().state(), "jitter": np.array(self.layers[0].jitter)}
 
     def load_state(self, arrays):
+        arrays = dict(arrays)
+        self.layers[0].jitter = float(arrays.pop("jitter", _OLD_JITTER))
         super().load_state(arrays)
         self._unsolved = None
 

@@ -53,6 +53,7 @@ class VFE(Scheme):
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
+    tol = 1e-8  # for files that were saved before there was a choice
 
     def __init__(self, train_inducing=False, tol=1e-8):
         self.train_inducing = train_inducing
@@ -187,6 +188,7 @@ class CollapsedGP(FullBatchGP):
         d = k_ff.detach() - A.square().sum(0)
         return d, 1.0 + self.alpha * d / noise[:, None]
 
+    @torch.no_grad()
     def _sums(self, pieces, y, weight, noise):
         """Sums over rows.
 

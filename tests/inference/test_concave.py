@@ -11,7 +11,7 @@ from scipy.stats import norm
 from skdgp import DeepGPClassifier
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
-from skdgp.inference import VFE, full_batch
+from skdgp.inference import VFE, concave, full_batch
 from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.concave import ConcaveGP
 
@@ -57,6 +57,12 @@ def case(name, n=30, M=6, **settings):
     likelihood, k = LIKELIHOODS[name]
     X, y = rows(n, max(k, 2))
     return make_model(X[:M] + 0.05, likelihood, k, **settings), X, y
+
+
+@pytest.fixture(autouse=True)
+def exactly(monkeypatch):
+    """The optimum to nearly all digits."""
+    monkeypatch.setattr(concave, "_GAIN", 1e-12)
 
 
 @pytest.fixture(params=["at once", "chunks anew"])
