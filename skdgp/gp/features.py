@@ -251,7 +251,7 @@ class FeatureLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
-    def moments(self, H, xi=None, weight_draw=None):
+    def moments(self, H, xi=None, weights=None):
         """Mean and variance of the outputs, each of shape (..., P, n_outputs).
 
         The variance is that of the weights; rows are independent only given these (the local
@@ -262,13 +262,12 @@ class FeatureLayer(nn.Module):
         H : tensor of shape (..., P, n_inputs)
         xi : tensor of shape (S, n_inputs, R), optional
             Standard normal draws, for resampled frequencies.
-        weight_draw : tensor of shape (n_weights, n_outputs), optional
-            Standard normal draws. With them the weights are drawn, and the variance is zero; for
-            full covariances.
+        weights : tensor of shape (n_weights, n_outputs), optional
+            A draw of the weights, in place of their posterior; the variance is then zero.
         """
         Phi, c2 = self.basis(xi, H)(H)
-        if weight_draw is not None:
-            mean = c2.sqrt() * (Phi @ self.q.draw(weight_draw).to(H.dtype))
+        if weights is not None:
+            mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
         if isinstance(self.q, DiagonalBlock):
             q_mean, q_var = self.q.moments(H.dtype)
@@ -276,7 +275,7 @@ class FeatureLayer(nn.Module):
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])
-            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], -1)
+            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
             prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var

@@ -72,25 +72,8 @@ class GaussianBlock(nn.Module):
         )
 
     def collected_gradients(self, scale=1.0):
-        """What the leaves have collected, times `scale`, in float64; None if it is nothing."""
-        grads = (leaf.grad for leaf in self._leaves)
-        return tuple(None if grad is None else scale * grad.double() for grad in grads)
-
-    def draw(self, xi):
-        """A draw of the variables, (M, D), whose graph has the mean as its only leaf.
-
-        For steps in which the covariance stays: a product less for every row.
-
-        Parameters
-        ----------
-        xi : tensor of shape (M, D)
-            Standard normal draws.
-        """
-        with torch.no_grad():
-            offset = (self.root.double() @ xi.double().T[..., None])[..., 0].T
-        mean = self.mean.detach().requires_grad_()
-        self._leaves = mean, torch.empty(0)
-        return mean + offset
+        """What the leaves have collected, times `scale`, in float64."""
+        return tuple(scale * leaf.grad.double() for leaf in self._leaves)
 
     @torch.no_grad()
     def set_gradients(self, scale):
@@ -118,7 +101,6 @@ class GaussianBlock(nn.Module):
         gradients : pair of tensors
             Gradients of the expected log-likelihood alone, with respect to mean (M, D) and
             covariance (D, M, M); the divergence from the prior is dealt with in closed form.
-            Without the latter, which may be None, the covariance stays as it is.
         gamma : float in (0, 1]
             1 jumps to the optimum if the likelihood is Gaussian.
 
@@ -128,10 +110,6 @@ class GaussianBlock(nn.Module):
             False, and nothing has changed, if the new covariance would not be positive definite.
         """
         g_mean, g_cov = gradients
-        if g_cov is None:
-            step = self.root @ (self.root.mT @ (g_mean - self.mean).T[..., None])
-            self.mean.add_(step[..., 0].T, alpha=gamma)
-            return True
         g_cov = g_cov + g_cov.mT  # 2 G, symmetric
         mean = self.mean.T[..., None]  # D, M, 1
         P = self.precision()

@@ -242,6 +242,10 @@ class GradientModel(Model):
         """The Gaussian blocks of the posterior."""
         raise NotImplementedError
 
+    def moving(self):
+        """The blocks that this step changes."""
+        return self.blocks()
+
     def divergence(self):
         return sum(block.kl() for block in self.blocks())
 
@@ -256,7 +260,7 @@ class GradientModel(Model):
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps
         gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self._n_steps - 3.0)
-        for block in self.blocks():
+        for block in self.moving():
             if not block.natural:
                 block.set_gradients(1.0 / batch.total)
                 continue

@@ -53,9 +53,10 @@ class RandomFeatures(Scheme):
     natural_step : float, default=0.1
         Size of the natural-gradient steps, approached over the first five. A step of size 1 is exact
         for Gaussian noise and full batches.
-    lazy : int, default=10
-        A full covariance moves in every so many steps, after the first 50; the mean moves in all of
-        them. The steps between cost as much as those of a network.
+    lazy : int, default=5
+        After the first 50 steps, weights with a full covariance move in every so many of them, and
+        then as far as in so many natural-gradient steps. The steps between cost little more than those
+        of a network.
     n_draws : int, default=1
         Draws for each row and step in training.
     n_frozen : int, default=0
@@ -98,7 +99,7 @@ class RandomFeatures(Scheme):
         sampling="auto",
         covariance="auto",
         natural_step=0.1,
-        lazy=10,
+        lazy=5,
         n_draws=1,
         n_frozen=0,
     ):
@@ -110,6 +111,9 @@ class RandomFeatures(Scheme):
         self.lazy = lazy
         self.n_draws = n_draws
         self.n_frozen = n_frozen
+
+    def auto_likelihood(self, n_classes=None):
+        return "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes)
 
     def n_inducing(self, n_rows):
         return 128 if n_rows <= 4000 else 256
@@ -141,6 +145,7 @@ class DeepRandomFeatures(GradientModel):
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(natural_step=scheme.natural_step)
+        self._step_size = scheme.natural_step
         self.n_draws, self.n_frozen = scheme.n_draws, scheme.n_frozen
         self.sampling, self.lazy = scheme.sampling, scheme.lazy
         self.input_connected = architecture.input_connected
@@ -194,24 +199,39 @@ class DeepRandomFeatures(GradientModel):
 
     def prepare(self, learning_rate, dtype):
         self.learning_rate = learning_rate
-        for block in self._all_blocks():
+        for block in self.blocks():
             if isinstance(block, DiagonalBlock):
                 block.to_dtype(dtype)
 
-    def _all_blocks(self):
+    def blocks(self):
         blocks = [layer.q for layer in self.layers]
         return blocks + [layer.q_omega for layer in self.layers if layer.q_omega is not None]
 
-    def _frozen(self):
-        return self._n_steps < self.n_frozen
+    def moving(self):
+        frozen = [layer.q_omega for layer in self.layers] if self._is_frozen() else []
+        if self._is_lazy():
+            frozen.append(self.layers[-1].q)
+        return [block for block in self.blocks() if all(block is not other for other in frozen)]
 
-    def blocks(self):
-        return [layer.q for layer in self.layers] if self._frozen() else self._all_blocks()
+    def _is_frozen(self):
+        """Whether numbers and frequencies stay as they are, in this step or for good."""
+        trained = [*self._numbers(), *(layer.q_omega for layer in self.layers)]
+        return self._n_steps < self.n_frozen or all(part is None for part in trained)
 
-    def divergence(self):
-        return sum(block.kl() for block in self._all_blocks())
+    def _every(self):
+        """The number of steps of which the last layer's posterior takes part in one."""
+        others = len(self.layers) > 1 or not self._is_frozen()
+        late = self._n_steps >= _DILIGENT
+        return self.lazy if late and others and self.layers[-1].q.natural else 1
 
-    def propagate(self, X, eps, xi, weight_draw=None):
+    def _is_lazy(self):
+        return self._n_steps % self._every() > 0
+
+    def step(self, batch, generator, rate=1.0):
+        self.natural_step = 1.0 - (1.0 - self._step_size) ** self._every()
+        return super().step(batch, generator, rate)
+
+    def propagate(self, X, eps, xi, weights=None):
         """Moments of the last layer.
 
         Parameters
@@ -221,8 +241,8 @@ class DeepRandomFeatures(GradientModel):
             Standard normal draws for the hidden layers.
         xi : list of tensors of shape (S, n_inputs, R), or of None
             Standard normal draws for the frequencies of all layers.
-        weight_draw : tensor of shape (n_weights, n_latents), optional
-            Standard normal draws for the weights of the last layer, instead of its variance.
+        weights : tensor of shape (n_weights, n_latents), optional
+            Weights of the last layer, in place of their posterior.
 
         Returns
         -------
@@ -236,13 +256,13 @@ class DeepRandomFeatures(GradientModel):
                 if self.input_connected:
                     H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
             last = layer is self.layers[-1]
-            moments = layer.moments(H, xi[i], weight_draw if last else None)
+            moments = layer.moments(H, xi[i], weights if last else None)
         mean, var = (m if m.ndim == 3 else m[None] for m in moments)
         return mean, var.clamp_min(1e-12)
 
     def expected_log_likelihood(self, batch, generator):
         for parameter in self._numbers():
-            parameter.requires_grad_(not self._frozen())
+            parameter.requires_grad_(not self._is_frozen())
         eps = [
             normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
             for layer in self.layers[:-1]
@@ -251,10 +271,8 @@ class DeepRandomFeatures(GradientModel):
             layer.draw_xi(self.n_draws, generator, batch.X) if layer.resampled else None
             for layer in self.layers
         ]
-        weight_draw, q = None, self.layers[-1].q
-        if q.natural and self._n_steps >= _DILIGENT and self._n_steps % self.lazy:
-            weight_draw = normal(q.mean.shape, generator, q.mean)
-        mean, var = self.propagate(batch.X, eps, xi, weight_draw)
+        weights = self.layers[-1].q.sample(1, generator)[0] if self._is_lazy() else None
+        mean, var = self.propagate(batch.X, eps, xi, weights)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 

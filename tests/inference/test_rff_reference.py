@@ -167,7 +167,7 @@ def test_a_natural_step_is_the_closed_form(case):
     given, expected = case["inputs"], case["expected"]
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
     model = one_layer(Phi, lam, "full")
-    model.natural_step, model._n_steps = 1.0, 5  # the full step at once
+    model._n_steps = 5  # the full step at once
     batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
     model.n_frozen = 100
     model.step(batch, torch.Generator())
@@ -200,7 +200,8 @@ def one_layer(Phi, noise, covariance):
     M = Phi.shape[1]
     kernel = ArcCosine().bind(M)
     shape = Architecture(M, (), 1, M, [kernel], False, False)
-    model = RandomFeatures(covariance=covariance).build(shape, Gaussian(np.array([noise])))
+    model = RandomFeatures(covariance=covariance, natural_step=1.0)
+    model = model.build(shape, Gaussian(np.array([noise])))
     model.layers[0].basis = lambda xi, like: lambda H: (H, tensor(1.0))
     return model
 
