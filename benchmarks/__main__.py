@@ -2,7 +2,7 @@
 
 import argparse
 
-from . import classify, predict, race, step, table, uci
+from . import classify, predict, race, rows, step, table, uci
 
 COMMANDS = {
     "uci": uci,
@@ -10,6 +10,7 @@ COMMANDS = {
     "race": race,
     "step": step,
     "predict": predict,
+    "rows": rows,
     "table": table,
 }
 

@@ -13,12 +13,26 @@ SETTINGS = {
     "mnist": {"n_inducing": 200, "max_iter": 5000, "dtype": "float32"},
     "eeg": {},
 }
+#: the same for random features
+RANDOM_FEATURES = {
+    "mnist": {
+        "inference": "rff",
+        "inference__n_features": 500,
+        "inference__frequencies": "variational",
+        "max_iter": 5000,
+        "learning_rate": 0.003,
+        "dtype": "float32",
+    },
+    "eeg": {"inference": "rff"},
+}
 SPLITS = {"mnist": [0], "eeg": [0, 1, 2, 3, 4]}
 
 
 def add_arguments(parser):
     """Sets, seeds, data and output."""
     arguments.add_cells(parser, SETTINGS, "classify.json", splits=None, seeds="0,1,2")
+    parser.add_argument("--rff", action="store_true", help="random features instead")
+    parser.add_argument("--layers", type=int, default=2, help="default: %(default)s")
 
 
 def run(options):
@@ -35,8 +49,12 @@ def run(options):
             "set": name,
             "split": split,
             "seed": seed,
-            "model": "skdgp",
-            "settings": {**SETTINGS[name], **arguments.trial(options)},
+            "model": f"rff-{options.layers}" if options.rff else "skdgp",
+            "settings": {
+                **(RANDOM_FEATURES if options.rff else SETTINGS)[name],
+                **({} if options.layers == 2 else {"n_layers": options.layers}),
+                **arguments.trial(options),
+            },
         }
         for name in options.sets
         for split in SPLITS[name]
@@ -50,7 +68,7 @@ def run(options):
 def evaluate(split, seed, settings):
     """Fit the classifier to the training rows and score it on the test rows."""
     start = time.perf_counter()
-    model = DeepGPClassifier(random_state=seed, **settings)
+    model = DeepGPClassifier(random_state=seed).set_params(**settings)
     model.fit(split.X_train, split.y_train)
     fitted = time.perf_counter()
     log_proba = model.predict_log_proba(split.X_test)

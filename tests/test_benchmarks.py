@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, race, rst, scores, step, table, uci
+from benchmarks import cells, data, feature_step, models, race, rows, rst, scores, step, table, uci
 from benchmarks.models.scaling import Standardized, centers
 
 
@@ -203,6 +203,18 @@ def test_when_a_curve_stays_above():
     assert race.stays_above(curve, 1.0) == 4.0
     assert race.stays_above(curve, 0.0) == 1.0
     assert race.stays_above(curve, 4.0) is None
+
+
+def test_steps_beside_a_network():
+    shapes = {"tiny": step.Shape(20, 3, (3,), 2, 5, 1)}
+    text = feature_step.table(shapes, step.DTYPES, 4, 1, step.measure)
+    assert text.count("tiny") == 2 and "variational / network" in text
+
+
+def test_memory_and_time_of_rows(tmp_path):
+    X, y = rows.memory_map(tmp_path, 3000)
+    n, *numbers = rows.measure(X, y, 3)
+    assert n == 3000 and np.isfinite(numbers).all() and numbers[-1] > 10.0
 
 
 def test_steps_take_turns():

@@ -26,6 +26,7 @@ class Model(NamedTuple):
 MODELS = {
     "skdgp": Model("ours", {}),
     "single": Model("ours", {"inference": "dsvi"}),
+    "rff": Model("ours", {"inference": "rff"}),
     "gpytorch": Model("gpytorch_deep", {}, "gpytorch"),
     "gpytorch-documented": Model("gpytorch_deep", {"documented": True}, "gpytorch"),
     "svgp-100": Model("gpytorch_sparse", {"n_inducing": 100}, "gpytorch"),
