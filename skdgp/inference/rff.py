@@ -35,7 +35,7 @@ class RandomFeatures(Scheme):
     n_features : int or None, default=None
         Frequencies of each layer; with sines and cosines, there are twice as many weights for each
         output. With too few of them, predictions are too sure of themselves far from the data. None
-        stands for 128 up to 4,000 rows, and 256 beyond.
+        stands for 128, or as many as there are rows.
     frequencies : {"fixed", "variational", "resampled"}, default="fixed"
         ``"fixed"`` draws the frequencies once; training moves them through the lengthscales alone,
         and the kernel is the one that was asked for. ``"variational"`` learns them, with their
@@ -116,7 +116,7 @@ class RandomFeatures(Scheme):
         return "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes)
 
     def n_inducing(self, n_rows):
-        return 128 if n_rows <= 4000 else 256
+        return 128
 
     def validate(self):
         if self.n_features is not None:
