@@ -83,7 +83,8 @@ def test_copies_reproduce_the_sparse_gp(monkeypatch, shared):
     greedy.copy_into(model.layers[0], source.layers[0], np.arange(2), np.random.RandomState(0))
     expected = source.predictive(X, None)
     for got, wanted in zip(model.layers[0].moments(X), expected):
-        assert_allclose(got.detach(), wanted[0].expand(-1, 2), rtol=1e-9, atol=1e-9)
+        # up to the jitter, of which the source has less
+        assert_allclose(got.detach(), wanted[0].expand(-1, 2), rtol=1e-4, atol=2e-5)
 
 
 def test_beside_inputs_the_copy_is_small():
@@ -363,7 +364,8 @@ def test_start_from_another_scheme():
     assert_allclose(root @ root.T, (roots @ roots.mT).mean(0), rtol=1e-6, atol=1e-12)
     posterior = regressor(init="kmeans", n_layers=1, inference=VFE(), max_iter=30).fit(X, y)
     uncollapsed = still(init=posterior, n_layers=1).fit(X, y)
-    assert_allclose(uncollapsed.predict(X), posterior.predict(X), rtol=1e-6)
+    scale = np.abs(y).max()  # the jitter differs
+    assert_allclose(uncollapsed.predict(X) / scale, posterior.predict(X) / scale, atol=1e-4)
 
 
 def test_start_from_a_mixture():
