@@ -63,4 +63,5 @@ for shift, n_layers, color in ((-0.2, 1, "#0072B2"), (0.2, 3, "#D55E00")):
     bars = ax.bar(places + shift, losses, 0.36, color=color, label=f"{n_layers - 1} hidden layers")
     ax.bar_label(bars, fmt="%.3f")
 ax.set(xticks=places, xticklabels=list(cases), ylabel="log-loss of the test images")
-_ = ax.legend(loc="lower right")
+ax.set_ylim(0.0, 0.16)
+_ = ax.legend(loc="upper right")
