@@ -240,7 +240,7 @@ def test_natural_steps_find_the_optimum_of_one_layer(
 
 def test_richer_posteriors_have_higher_optima(make_structured, make_batch):
     X, y = data(10, seed=3)
-    batch, n_draws, posteriors = make_batch(X, y), 16, {}
+    batch, n_draws, posteriors = make_batch(X, y), 256, {}
     before = None
     for coupling in COUPLINGS:
         model = make_structured(
