@@ -17,7 +17,7 @@ quickstart: install
 	$(BIN)/python examples/plot_quickstart.py quickstart.png
 
 test: install
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto
 
 lint: install
 	$(BIN)/ruff check .

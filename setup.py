@@ -29,6 +29,7 @@ setup(
             "matplotlib>=3.8",
             "pandas>=2.2",
             "pytest>=8",
+            "pytest-xdist>=3.5",
             "rich>=13",
             "ruff>=0.6",
             "skops>=0.11",
