@@ -321,10 +321,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 data.scale(self.standardize, plan.likelihood.scales_target, rng)
                 donor = self._donor()
                 if donor is not None:
-                    data.scale_as(
-                        donor._x_scaler,
-                        donor._y_scaler if data.y_scaler.standardize else data.y_scaler,
-                    )
+                    donor._hand_scaling_to(data)
                 member, model = self._start(plan, data, rng, FirstRounds(None, 0.0))
                 self._stream = {
                     "seed": int(rng.randint(2**31 - 1)),
@@ -339,8 +336,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 model = member.model(self._device()).train()
             if not plan.scheme.takes_chunks:
                 raise ValueError(
-                    f"{type(plan.scheme).__name__} needs all rows at once; partial_fit is for inference="
-                    "'dsvi'."
+                    f"{type(plan.scheme).__name__} needs all rows at once; partial_fit is for schemes that "
+                    "learn from minibatches, as inference='dsvi'."
                 )
             if not hasattr(self, "_stream"):  # the first chunk after fit
                 self._stream = {

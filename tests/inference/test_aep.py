@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from torch.distributions import MultivariateNormal
+from toys import seeded, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, RobustMax, Softmax, StudentT
 from skdgp.inference import AEP, as_scheme
@@ -21,14 +22,7 @@ NOISE = 0.1
 
 
 def data(n=12, n_features=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, n_features))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, 1))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, n_features, seed=seed)
 
 
 @torch.no_grad()

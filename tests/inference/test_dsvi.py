@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from toys import seeded, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import DSVI, SCHEMES, Scheme, as_scheme
@@ -17,14 +18,7 @@ NATURAL = ["last", "all", "none"]
 
 
 def data(n=30, n_features=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, n_features))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, 1))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, n_features, seed=seed)
 
 
 def latents(model, X, n=8, seed=0):

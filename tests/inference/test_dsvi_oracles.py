@@ -10,6 +10,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, kl_divergence
+from toys import seeded, toy
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
@@ -24,14 +25,7 @@ full_like = partial(torch.full, dtype=torch.float64)
 
 
 def data(n=12, n_features=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, n_features))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, 1))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, n_features, seed=seed)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
+from toys import seeded, toy
 
 from skdgp.gp.features import _CosSin, _LocalMoments, _QuadraticForms, draw_frequencies
 from skdgp.gp.gaussian import DiagonalBlock
@@ -26,14 +27,7 @@ tensor = partial(torch.tensor, dtype=torch.float64)
 
 
 def data(n=12, n_features=2, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, n_features))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, 1))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, n_features, seed=seed)
 
 
 def make(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from toys import seeded, toy
 
 from skdgp.gp.coupled import CoupledGaussian
 from skdgp.gp.likelihoods import (
@@ -22,14 +23,7 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 def data(n=20, k=1, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, 2))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, k))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, k=k, seed=seed)
 
 
 @torch.no_grad()

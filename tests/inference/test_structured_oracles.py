@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
+from toys import seeded, toy
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.random import normal
@@ -19,14 +20,7 @@ close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-10)
 
 
 def data(n=6, k=1, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-2.0, 2.0, (n, 2))
-    y = np.sin(2.0 * X[:, :1]) + 0.3 * rng.standard_normal((n, k))
-    return torch.as_tensor(X), torch.as_tensor(y)
-
-
-def seeded(seed=5):
-    return torch.Generator().manual_seed(seed)
+    return toy(n, k=k, seed=seed)
 
 
 def draws(model, X, S=3, seed=5):
