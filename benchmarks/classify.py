@@ -19,9 +19,11 @@ RANDOM_FEATURES = {
         "inference": "rff",
         "inference__n_features": 500,
         "inference__frequencies": "variational",
+        "width": 50,
         "max_iter": 5000,
-        "learning_rate": 0.003,
+        "learning_rate": 0.01,
         "dtype": "float32",
+        "standardize": False,
     },
     "eeg": {"inference": "rff"},
 }
