@@ -127,6 +127,7 @@ def sparse_gp(layer, batch, Z, train, rng):
 
     def search(factor, Z):
         model = VFE(train_inducing=True).build(shape, likelihood)
+        model.layers[0].jitter = layer.jitter  # whitened variables mean the same in both
         with torch.no_grad():
             model.layers[0].Z.copy_(torch.as_tensor(Z))
         scaled = scale_lengthscales(model.layers[0].kernel, factor)

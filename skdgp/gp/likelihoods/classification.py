@@ -9,7 +9,7 @@ from ...quadrature import gauss_legendre, normal_nodes
 from .base import Likelihood, OneLatent
 
 _TINY = 1e-12
-_WIDE = 5.0  #: standard deviations beyond which a Gaussian has ended
+_WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
