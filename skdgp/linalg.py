@@ -75,6 +75,13 @@ def inverse_triangular(L):
     return torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
 
 
+def gradient_of_gram(L_inv, T):
+    """Gradient of ``K = L L^T`` from that of ``A = L^{-1} B``, for a fixed `B`; `T` is ``dA A^T``."""
+    lower = T.tril()
+    lower.diagonal().mul_(0.5)
+    return -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
+
+
 def root_of_inverse(P):
     """Lower triangular `C` with ``C C^T = P^{-1}``, for a symmetric positive definite `P`.
 
@@ -85,6 +92,14 @@ def root_of_inverse(P):
     if info.any():
         return None
     return inverse_triangular(R.flip(-2, -1).mT)
+
+
+def sum_of_products(a, b, axis, space):
+    """``(a * b).sum(axis)``, by way of a workspace."""
+    product = torch.mul(a, b, out=space.take(tuple(torch.broadcast_shapes(a.shape, b.shape)), a))
+    total = product.sum(axis)
+    space.give(product)
+    return total
 
 
 class Workspace:

@@ -6,7 +6,13 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from ..linalg import cholesky, current_workspace, inverse_triangular
+from ..linalg import (
+    cholesky,
+    current_workspace,
+    gradient_of_gram,
+    inverse_triangular,
+    sum_of_products,
+)
 from ..random import normal
 from .component import Trainable
 from .gaussian import GaussianBlock
@@ -34,7 +40,7 @@ class _SparseMoments(torch.autograd.Function):
             Q.to(A.dtype).view(D * M, M), A, out=space.take((D, M, P), A).view(D * M, P)
         ).view(D, M, P)
         mean = q_mean.to(A.dtype).T @ A  # D, P
-        var = _sum_of_products(QA, A, 1, space).add_(k_ff)
+        var = sum_of_products(QA, A, 1, space).add_(k_ff)
         ctx.save_for_backward(L_inv, A, q_mean)
         ctx.QA, ctx.space, ctx.Q_dtype = QA, space, Q.dtype
         return mean.T, var.T
@@ -46,7 +52,7 @@ class _SparseMoments(torch.autograd.Function):
         D, M, P = QA.shape
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
-        dA = _sum_of_products(QA, g_var[:, None], 0, space)
+        dA = sum_of_products(QA, g_var[:, None], 0, space)
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (A @ g_mean.T).to(dtype)
         ctx.QA = space.give(QA)
@@ -54,20 +60,8 @@ class _SparseMoments(torch.autograd.Function):
         dQ = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(ctx.Q_dtype)
         space.give(weighted)
         dK_uf = L_inv.to(A.dtype).T @ dA
-        lower = (dA @ A.T).to(dtype).tril_()
-        lower.diagonal().mul_(0.5)
-        dK_uu = (
-            -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
-        )  # through A = L^{-1} K_uf and L = chol(K_uu)
+        dK_uu = gradient_of_gram(L_inv, (dA @ A.T).to(dtype))
         return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
-
-
-def _sum_of_products(a, b, axis, space):
-    """``(a * b).sum(axis)`` for three-dimensional `a`."""
-    product = torch.mul(a, b, out=space.take(tuple(a.shape), a))
-    total = product.sum(axis)
-    space.give(product)
-    return total
 
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):

@@ -3,7 +3,7 @@
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import cholesky, gradient_of_gram, inverse_triangular
 from ..quadrature import gauss_hermite
 
 _NODES = {1: 20, 2: 10}  #: Gauss-Hermite nodes for each random input, where there are few of them
@@ -22,9 +22,7 @@ class _InverseFactor(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, g):
         (L_inv,) = ctx.saved_tensors
-        lower = (g @ L_inv.T).tril_()
-        lower.diagonal().mul_(0.5)
-        return -0.5 * L_inv.T @ (lower + lower.T) @ L_inv, None
+        return gradient_of_gram(L_inv, g @ L_inv.T), None
 
 
 def check_matching(kernel, n_random):

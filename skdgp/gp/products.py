@@ -8,7 +8,13 @@ quadratic form and three for a bilinear one.
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..linalg import cholesky, current_workspace, inverse_triangular
+from ..linalg import (
+    cholesky,
+    current_workspace,
+    gradient_of_gram,
+    inverse_triangular,
+    sum_of_products,
+)
 
 
 class _Whiten(torch.autograd.Function):
@@ -25,9 +31,7 @@ class _Whiten(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dA):
         L_inv, A = ctx.saved_tensors
-        lower = (dA @ A.T).to(L_inv.dtype).tril_()
-        lower.diagonal().mul_(0.5)
-        dK_uu = -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
+        dK_uu = gradient_of_gram(L_inv, (dA @ A.T).to(L_inv.dtype))
         return dK_uu, L_inv.to(A.dtype).T @ dA, None
 
 
@@ -42,14 +46,14 @@ class _Quadratic(torch.autograd.Function):
         QA = QA.view(q, M, P)
         ctx.save_for_backward(A)
         ctx.QA, ctx.space = QA, space
-        return _sum_of_products(QA, A, 1, space)
+        return sum_of_products(QA, A, 1, space)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         (A,), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
         q, M, P = QA.shape
-        dA = _sum_of_products(QA, g[:, None], 0, space).mul_(2.0)
+        dA = sum_of_products(QA, g[:, None], 0, space).mul_(2.0)
         ctx.QA = space.give(QA)
         weighted = torch.mul(A, g[:, None], out=space.take((q, M, P), A))
         dQ = (weighted.view(q * M, P) @ A.T).view(q, M, M)
@@ -71,14 +75,14 @@ class _Bilinear(torch.autograd.Function):
         torch.mm(T.view(q * M, M), B.view(M, s * n), out=TB.view(q * M, s * n))
         ctx.save_for_backward(A, B, T)
         ctx.TB, ctx.space = TB, space
-        return _sum_of_products(TB, A, 1, space)
+        return sum_of_products(TB, A, 1, space)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         (A, B, T), TB, space = ctx.saved_tensors, ctx.TB, ctx.space
         (q, M, _), (_, S, n), s = T.shape, A.shape, B.shape[1]
-        dA = _sum_of_products(TB, g[:, None], 0, space)
+        dA = sum_of_products(TB, g[:, None], 0, space)
         ctx.TB = space.give(TB)
         weighted = torch.mul(A, g[:, None], out=space.take((q, M, S, n), A))
         W = weighted if s == S else weighted.sum(2, keepdim=True)
@@ -145,14 +149,6 @@ class _SmallCholesky(torch.autograd.Function):
             pivot = 0.5 * (g[j, j] - (d_column * column).sum(0) / R[j, j]) / R[j, j]
             dE[j, j] = pivot.masked_fill(raised[j], 0.0)
         return dE, None
-
-
-def _sum_of_products(a, b, axis, space):
-    """``(a * b).sum(axis)``, where `b` may have more draws than `a`."""
-    product = torch.mul(a, b, out=space.take(tuple(torch.broadcast_shapes(a.shape, b.shape)), a))
-    total = product.sum(axis)
-    space.give(product)
-    return total
 
 
 def quadratic(A, Q):

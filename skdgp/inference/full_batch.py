@@ -6,7 +6,13 @@ import numpy as np
 import torch
 
 from ..lbfgs import LBFGS
-from ..linalg import add_diagonal, cholesky, inverse_triangular, root_of_inverse
+from ..linalg import (
+    add_diagonal,
+    cholesky,
+    gradient_of_gram,
+    inverse_triangular,
+    root_of_inverse,
+)
 from .dsvi import DSVI, DeepSparseGP
 
 _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
@@ -203,13 +209,6 @@ def backward(*pairs):
     pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.requires_grad]
     if pairs:
         torch.autograd.backward(*zip(*pairs))
-
-
-def gradient_of_gram(L_inv, T):
-    """Gradient of ``K = L L^T``, of which only ``A = L^{-1} K_uf`` depends; `T` is ``dA A^T``."""
-    lower = T.tril()
-    lower.diagonal().mul_(0.5)
-    return -0.5 * L_inv.T @ (lower + lower.T) @ L_inv
 
 
 def rounding(P):

@@ -6,10 +6,10 @@ from numbers import Real
 import torch
 
 from ..gp.likelihoods import Bernoulli, Gaussian, Softmax
-from ..linalg import cholesky, gram, inverse_triangular
+from ..linalg import cholesky, gradient_of_gram, gram, inverse_triangular
 from .base import Scheme
 from .concave import ConcaveGP
-from .full_batch import FullBatchGP, backward, gradient_of_gram, rounding, solve_posterior
+from .full_batch import FullBatchGP, backward, rounding, solve_posterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
