@@ -525,6 +525,26 @@ def test_poisson_moments_and_distribution_function():
     np.testing.assert_allclose(between, [0.0, p[0], p[0], p[0] + p[1]], atol=1e-6)
 
 
+@pytest.mark.parametrize(("m", "v"), [(0.0, 1.0), (600.0, 2.0), (900.0, 500.0), (-900.0, 2000.0)])
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_poisson_stays_finite_where_its_rate_overflows(m, v, alpha, generator):
+    likelihood, y = Poisson(5e7), 1e8
+    latent = tensor([[m]]), tensor([[v]])
+    actual = likelihood.log_partition(tensor([[y]]), *latent, alpha)
+
+    def log_joint(f):
+        log_p = y * (f + math.log(5e7)) - 5e7 * np.exp(f) - math.lgamma(y + 1.0)
+        return alpha * log_p - 0.5 * ((f - m) ** 2 / v + math.log(2.0 * math.pi * v))
+
+    f = math.log(2.0) + np.linspace(-0.02, 0.02, 200_001)  # twice the base rate, and 200 deviations
+    expected = np.logaddexp.reduce(log_joint(f)) + math.log(f[1] - f[0])
+    np.testing.assert_allclose(actual, expected, rtol=1e-8, atol=1e-5)
+    for moment in likelihood.moments(*latent):
+        assert 0.0 < moment < math.inf
+    sample = likelihood.sample(latent[0], generator)
+    assert 0.0 <= sample < math.inf
+
+
 # Draws
 
 

@@ -12,6 +12,7 @@ from .base import Likelihood, OneLatent, split
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
+_LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
 
@@ -288,6 +289,9 @@ class Poisson(OneLatent):
         rate = _like(self.rate, m)
         with torch.no_grad():
             f = torch.minimum(m + alpha * v * y, torch.maximum(m, torch.log(y / rate)))
+            # at a mode above 0, rate e^f = y + (m - f) / (alpha v): no start is further off
+            most = (y + m.clamp_min(0.0) / (alpha * v)) / rate
+            f = torch.minimum(f, most.log().clamp_min(0.0))
             for _ in range(_NEWTON):  # from the right, where Newton's method is monotone
                 excess = alpha * rate * f.exp()
                 f = f - ((f - m) / v - alpha * y + excess) / (1.0 / v + excess)
@@ -301,11 +305,11 @@ class Poisson(OneLatent):
         return (log_z + sd.log() - 0.5 * v.log()).sum(-1)
 
     def moments(self, m, v):
-        rate = _like(self.rate, m)
-        mean = rate * torch.exp(m + 0.5 * v)
+        log_rate = m + _like(self.rate, m).log()
+        mean = (log_rate + 0.5 * v).clamp_max(_LARGEST).exp()
         # of the rate: mean^2 (e^v - 1), where neither factor may overflow alone
-        log_var = 2.0 * (m + rate.log()) + v + torch.log(-torch.expm1(-v)) + v
-        return mean, mean + log_var.exp()
+        log_var = 2.0 * log_rate + v + torch.log(-torch.expm1(-v)) + v
+        return mean, mean + log_var.clamp_max(2.0 * _LARGEST).exp()
 
     def cdf(self, y, m, v):
         f, log_weights = self._nodes(m, v)
@@ -314,5 +318,8 @@ class Poisson(OneLatent):
         return torch.where(y >= 0.0, (log_weights.exp() * inside).sum(0), 0.0)
 
     def sample(self, f, generator):
-        rate = _like(self.rate, f) * f.exp()
-        return torch.poisson(rate.to(generator.device), generator=generator).to(f.device)
+        rate = (f + _like(self.rate, f).log()).clamp_max(_LARGEST).exp()
+        rate = rate.to(generator.device)
+        counts = torch.poisson(rate.clamp_max(_LONG), generator=generator)
+        # what no integer holds differs from its rate by parts in a billion
+        return torch.where(rate > _LONG, rate, counts).to(f.device)
