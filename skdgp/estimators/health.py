@@ -111,13 +111,11 @@ def _noise(member, X, y, device, reference):
     if not member.likelihood.scales_target:
         return []
     model = member.model(device)
-    mean, var = model.predictive(
-        torch.as_tensor(X, device=device), torch.tensor(member.draws, device=device)
-    )
+    draws = torch.tensor(member.draws, device=device)
+    mean, var = model.predictive(torch.as_tensor(X, device=device), draws)
     with torch.no_grad():
-        noise = (
-            model.likelihood().moments(mean, torch.zeros_like(var))[1].mean((0, 1)).cpu().numpy()
-        )
+        noise = model.likelihood().moments(mean, torch.zeros_like(var))[1].mean(1)
+        noise = (model.shares(draws) @ noise).cpu().numpy()
     return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
 
 

@@ -29,18 +29,19 @@ class Predictive:
         total = sum(member.weight for member in members)
         for member in members:
             model = member.model(device)
-            mean, var = model.predictive(X, torch.tensor(member.draws, device=device))
-            log_weight = math.log(member.weight / total / len(mean))
+            draws = torch.tensor(member.draws, device=device)
+            mean, var = model.predictive(X, draws)
+            weights = member.weight / total * model.shares(draws)[:, None, None]
             with torch.no_grad():
-                self._parts.append((log_weight, model.likelihood(), mean, var))
+                self._parts.append((weights, model.likelihood(), mean, var))
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
         mean = second = 0.0
-        for (log_weight, *_), (m, _) in zip(self._parts, moments):
-            mean = mean + math.exp(log_weight) * m.sum(0)
-        for (log_weight, *_), (m, v) in zip(self._parts, moments):
-            second = second + math.exp(log_weight) * (v + (m - mean).square()).sum(0)
+        for (weights, *_), (m, _) in zip(self._parts, moments):
+            mean = mean + (weights * m).sum(0)
+        for (weights, *_), (m, v) in zip(self._parts, moments):
+            second = second + (weights * (v + (m - mean).square())).sum(0)
         return mean.cpu().numpy(), second.cpu().numpy()
 
     def moments(self):
@@ -54,24 +55,25 @@ class Predictive:
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
         logs = []
-        for log_weight, likelihood, m, v in self._parts:
+        for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            logs.append(log_weight + torch.logsumexp(likelihood.log_partition(y_, m, v), 0))
+            log_p = weights[..., 0].log() + likelihood.log_partition(y_, m, v)
+            logs.append(torch.logsumexp(log_p, 0))
         return torch.logsumexp(torch.stack(logs), 0).cpu().numpy()
 
     def expected_log_prob(self, y):
         """Expected log-likelihood of each row of `y`, averaged over draws and members."""
         total = 0.0
-        for log_weight, likelihood, m, v in self._parts:
+        for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            total = total + math.exp(log_weight) * likelihood.expected_log_prob(y_, m, v).sum(0)
+            total = total + (weights[..., 0] * likelihood.expected_log_prob(y_, m, v)).sum(0)
         return total.cpu().numpy()
 
     def log_probabilities(self):
         """Logarithms of class probabilities, (n, n_classes)."""
         logs = [
-            log_weight + torch.logsumexp(likelihood.log_probabilities(m, v), 0)
-            for log_weight, likelihood, m, v in self._parts
+            torch.logsumexp(weights.log() + likelihood.log_probabilities(m, v), 0)
+            for weights, likelihood, m, v in self._parts
         ]
         logp = torch.logsumexp(torch.stack(logs), 0)
         return (logp - torch.logsumexp(logp, -1, keepdim=True)).cpu().numpy()
@@ -79,9 +81,9 @@ class Predictive:
     def cdf(self, y):
         """Distribution function at `y` (n, k), output by output."""
         total = 0.0
-        for log_weight, likelihood, m, v in self._parts:
+        for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            total = total + math.exp(log_weight) * likelihood.cdf(y_, m, v).sum(0)
+            total = total + (weights * likelihood.cdf(y_, m, v)).sum(0)
         return total.cpu().numpy()
 
     def quantiles(self, alpha):
@@ -111,10 +113,9 @@ class Predictive:
         if not all(hasattr(likelihood, "components") for _, likelihood, _, _ in self._parts):
             return None
         columns = [], [], []
-        for log_weight, likelihood, m, v in self._parts:
+        for shares, likelihood, m, v in self._parts:
             log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
-            weights = torch.exp(log_w + log_weight).expand_as(means)
-            for column, values in zip(columns, (weights, means, variances)):
+            for column, values in zip(columns, (log_w.exp() * shares, means, variances)):
                 column.append(values.expand_as(means).flatten(0, 1))
         return tuple(torch.cat(column).cpu().numpy() for column in columns)
 
@@ -145,10 +146,10 @@ class Predictive:
     def _cdf_of_outputs(self, rows, outputs, x, k):
         """Distribution functions of single outputs (m,) of rows (m,), at `x` (m, q)."""
         total = 0.0
-        for log_weight, likelihood, m, v in self._parts:
+        for weights, likelihood, m, v in self._parts:
             at = torch.as_tensor(x, device=m.device)[:, :, None].expand(-1, -1, k)
-            cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None]).sum(0)
-            total = total + math.exp(log_weight) * cdf
+            cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None])
+            total = total + (weights[..., None] * cdf).sum(0)
         return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
 
 

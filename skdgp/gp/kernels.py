@@ -15,6 +15,8 @@ from ..random import gamma, normal
 from .component import Component
 from .psi import SquaredExponentialPsi
 
+_LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
+
 
 class _Scaled:
     """Rows divided by lengthscales, their squared distances, and the way back through both."""
@@ -124,6 +126,10 @@ class Kernel(Component):
         """This kernel with one number for each input where numbers differ between inputs."""
         raise NotImplementedError
 
+    def within(self, X):
+        """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
+        return self(X, X)
+
     def _per_feature(self, value, default, n_features, name):
         if value is None:
             value = default
@@ -157,6 +163,13 @@ class Stationary(Kernel):
 
     def __call__(self, X, Z):
         return _Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
+
+    def within(self, X):
+        X = (X - X[..., -1:, :]) / _like(self.lengthscale, X)
+        norms = X.square().sum(-1)
+        r2 = norms[..., :, None] + norms[..., None, :] - 2.0 * X @ X.mT
+        # at zero the slope of a root is infinite, and that of no profile matters
+        return _like(self.variance, X) * self.profile(r2.clamp_min(_LEAST_DISTANCE))
 
     def profile(self, r2):
         """The kernel for unit variance as a function of the squared distance."""
@@ -303,9 +316,12 @@ class RationalQuadratic(Stationary):
         self.alpha = alpha
 
     def __call__(self, X, Z):
-        alpha = _like(self.alpha, X)
         r2 = _SquaredDistance.apply(X, Z, _like(self.lengthscale, X))
-        return _like(self.variance, X) * torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+        return _like(self.variance, X) * self.profile(r2)
+
+    def profile(self, r2):
+        alpha = _like(self.alpha, r2)
+        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
 
     def _frequency_scale(self, n, generator, like):
         alpha = _like(self.alpha, like)
@@ -352,8 +368,8 @@ class ArcCosine(Kernel):
     def __call__(self, X, Z):
         X, bias2, norm_x = self._scaled(X)
         Z, _, norm_z = self._scaled(Z)
-        norms = (norm_x[:, None] * norm_z).sqrt()
-        angle = _ArcCosine.apply((X @ Z.T + bias2) / norms)
+        norms = (norm_x[..., :, None] * norm_z[..., None, :]).sqrt()
+        angle = _ArcCosine.apply((X @ Z.mT + bias2) / norms)
         return _like(self.variance, X) / math.pi * norms * angle
 
     def diag(self, X):
@@ -394,7 +410,7 @@ class Linear(Kernel):
         return self.with_values(variance=variance)
 
     def __call__(self, X, Z):
-        return (X * _like(self.variance, X)) @ Z.T + _like(self.bias, X).square()
+        return (X * _like(self.variance, X)) @ Z.mT + _like(self.bias, X).square()
 
     def diag(self, X):
         return (X.square() * _like(self.variance, X)).sum(-1) + _like(self.bias, X).square()
@@ -424,6 +440,9 @@ class Sum(_Pair):
     def __call__(self, X, Z):
         return self.left(X, Z) + self.right(X, Z)
 
+    def within(self, X):
+        return self.left.within(X) + self.right.within(X)
+
     def diag(self, X):
         return self.left.diag(X) + self.right.diag(X)
 
@@ -439,6 +458,9 @@ class Product(_Pair):
 
     def __call__(self, X, Z):
         return self.left(X, Z) * self.right(X, Z)
+
+    def within(self, X):
+        return self.left.within(X) * self.right.within(X)
 
     def diag(self, X):
         return self.left.diag(X) * self.right.diag(X)

@@ -5,6 +5,7 @@ from .base import Scheme
 from .dsvi import DSVI
 from .rff import RandomFeatures
 from .structured import StructuredVI
+from .vecchia import Vecchia
 from .vfe import VFE, PowerEP
 
 SCHEMES = {
@@ -13,6 +14,7 @@ SCHEMES = {
     "pep": PowerEP,
     "rff": RandomFeatures,
     "structured": StructuredVI,
+    "vecchia": Vecchia,
     "vfe": VFE,
 }
 
@@ -25,6 +27,7 @@ __all__ = [
     "VFE",
     "Scheme",
     "StructuredVI",
+    "Vecchia",
     "as_scheme",
 ]
 

@@ -181,6 +181,10 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
+    def shares(self, draws):
+        """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
+        return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
+
     def functions(self, n, generator, n_features):
         """`n` draws of the latent functions, each consistent over all rows ever asked for.
 
@@ -265,7 +269,8 @@ class GradientModel(Model):
         for parameter in self._in_graph:
             parameter.grad = None
         loss = -self.expected_log_likelihood(batch, generator) / batch.total
-        loss.backward()
+        if loss.requires_grad:  # not if all numbers are given
+            loss.backward()
         value = float(loss.detach() + self.kl() / batch.total)
         if value - value != 0.0:  # not finite: leave everything as it is
             return value

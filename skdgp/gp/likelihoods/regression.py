@@ -148,7 +148,8 @@ class HeteroscedasticGaussian(GaussianMixture):
         ).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
-        nodes, log_weights = gauss_hermite(self.n_nodes, m_g)
+        n_nodes = self.n_nodes if v_g.any() else 1  # where the size of the noise is known
+        nodes, log_weights = gauss_hermite(n_nodes, m_g)
         shape = (-1,) + (1,) * m_g.ndim
         g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
         noise = _like(self.variance, m_g) * g.exp()

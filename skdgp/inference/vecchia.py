@@ -1,0 +1,356 @@
+"""Nearest-neighbor Gaussian processes: every row is predicted from the rows around it."""
+
+import math
+from numbers import Integral
+
+import numpy as np
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+from ..gp.component import Trainable
+from ..gp.kernels import _like
+from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ..linalg import cholesky
+from ..random import gamma, normal
+from .base import GradientModel, Scheme
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_ROWS = 300  #: left out in turn, for one step
+_AT_ONCE = 2_000_000  #: numbers of the covariance matrices that are worked on together
+_SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
+_START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
+_REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
+_LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
+_FEWEST_SCALES = 64  #: points of this grid
+_LEAST_VARIANCE = 1e-12
+
+
+class Vecchia(Scheme):
+    r"""Nearest-neighbor approximation of a shallow Gaussian process, with a local scale.
+
+    A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016),
+    near by the lengthscales of the kernel. Kernel and noise maximize the predictive density of
+    training rows that are left out one at a time. The cost of a step does not depend on the number
+    of rows, and no inducing points smooth over what is local: on large sets with short
+    lengthscales this is far ahead of sparse approximations.
+
+    With the heteroscedastic likelihood, the default, kernel and noise around a row are scaled by an
+    unknown factor :math:`\tau^2` with an inverse-gamma prior, as in local approximate GPs (Gramacy
+    and Apley, 2015). The evidence of the whitened neighbors :math:`z = L^{-1} y` counts with a power
+    :math:`\rho \in (0, 1)`, because the factor changes on the way to them. Predictions follow a
+    Student-t distribution with :math:`a + \rho k` degrees of freedom and the squared scale
+
+    .. math:: \hat\tau^2 = \frac{a + \rho z^\top z}{a + \rho k}
+
+    times that of the GP; :math:`a` and :math:`\rho` are learned.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=32
+        Number `k` of neighbors.
+
+    References
+    ----------
+    A. Vecchia (1988). Estimation and model identification for continuous spatial processes. Journal
+    of the Royal Statistical Society B 50.
+
+    A. Datta, S. Banerjee, A. Finley and A. Gelfand (2016). Hierarchical nearest-neighbor Gaussian
+    process models for large geostatistical datasets. Journal of the American Statistical
+    Association 111.
+
+    R. Gramacy and D. Apley (2015). Local Gaussian process approximation for large computer
+    experiments. Journal of Computational and Graphical Statistics 24.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> X = np.linspace(0, 1, 200)[:, None]
+    >>> y = np.where(X[:, 0] > 0.5, np.sin(60 * X[:, 0]), 0.0)
+    >>> model = DeepGPRegressor(
+    ...     n_layers=1, inference="vecchia", kernel="rational_quadratic", random_state=0
+    ... )
+    >>> bool(model.fit(X, y).score(X, y) > 0.99)
+    True
+    """
+
+    uses = frozenset({"learning_rate"})
+    takes_chunks = False
+
+    def __init__(self, n_neighbors=32):
+        self.n_neighbors = n_neighbors
+
+    def auto_likelihood(self, n_classes=None):
+        return "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes)
+
+    def max_iter(self, n_rows):
+        return 200
+
+    def batch_size(self, n_rows):
+        return n_rows
+
+    def validate(self):
+        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
+
+    def build(self, architecture, likelihood):
+        if architecture.widths:
+            raise ValueError("Vecchia is for shallow models; set n_layers=1.")
+        if not isinstance(likelihood, (Gaussian, HeteroscedasticGaussian)):
+            raise ValueError(
+                "Vecchia is for Gaussian noise, of constant or varying size; "
+                f"{type(likelihood).__name__} needs 'dsvi'."
+            )
+        return NeighborGP(architecture, likelihood, self)
+
+
+class _Rows(nn.Module):
+    """The kernel, and the rows that neighbors are looked for in."""
+
+    def __init__(self, kernel, n_inputs, n_outputs):
+        super().__init__()
+        self.kernel = Trainable(kernel)
+        for name, width in (("Z", (n_inputs,)), ("y", (n_outputs,)), ("weight", ())):
+            self.register_buffer(name, torch.empty((0, *width), dtype=torch.float64))
+
+    def hold(self, **rows):
+        for name, values in rows.items():
+            setattr(self, name, values.to(self.Z))
+
+
+class NeighborGP(GradientModel):
+    """The model that :class:`Vecchia` builds."""
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__()
+        self.n_neighbors = scheme.n_neighbors
+        self.likelihood = Trainable(likelihood)
+        self.has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
+        n_outputs = architecture.n_latents // (2 if self.has_local_scale else 1)
+        rows = _Rows(architecture.kernels[0], architecture.n_features, n_outputs)
+        self.layers = nn.ModuleList([rows])
+        if self.has_local_scale:
+            count = torch.tensor(_START_COUNT, dtype=torch.float64)
+            self.log_count = nn.Parameter(count.log())
+            self.log_odds = nn.Parameter(torch.zeros_like(count))
+        self._metric = None  # lengthscales of the last search tree
+        self._tree = None
+        self._holds_rows = False  #: of this training
+
+    def start(self, X, weights, rng):
+        pass  # rows are taken from the first batch
+
+    def blocks(self):
+        return []
+
+    def divergence(self):
+        return None
+
+    def _search(self, metric):
+        """Look for neighbors among the rows at hand, in units of `metric`."""
+        rows = self.layers[0].Z.cpu().numpy() / metric
+        self._metric, self._tree = metric, NearestNeighbors().fit(rows)
+
+    def _metric_now(self):
+        """Lengthscales of the kernel, as far as it has any."""
+        with torch.no_grad():
+            lengthscale = getattr(self.layers[0].kernel(), "lengthscale", torch.ones(()))
+            return np.broadcast_to(lengthscale.cpu().numpy(), self.layers[0].Z.shape[1:]).copy()
+
+    def neighbors(self, X, left_out=None):
+        """Indices of the nearest rows, the nearest last.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        left_out : ndarray of shape (n,), optional
+            A row that is not to be a neighbor.
+
+        Returns
+        -------
+        indices : ndarray of shape (n, k)
+        """
+        others = 0 if left_out is None else 1
+        k = min(self.n_neighbors, len(self.layers[0].Z) - others)
+        if k <= 0 or len(X) == 0:
+            return np.zeros((len(X), 0), dtype=np.int64)
+        if self._tree is None:
+            self._search(self._metric)
+        points = X.detach().cpu().numpy() / self._metric
+        found = self._tree.kneighbors(points, k + others, return_distance=False)
+        if left_out is not None:  # sorted to the end; without it, the farthest goes
+            order = np.argsort(found == left_out[:, None], axis=1, kind="stable")
+            found = np.take_along_axis(found, order, 1)[:, :k]
+        return found[:, ::-1].copy()
+
+    def _noise(self, weight):
+        """Variances, shape (n, n_outputs, P), of rows that count `weight` times."""
+        rows = self.layers[0]
+        variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
+        return variance[:, None] / weight[:, None]
+
+    def _given_neighbors(self, X, nearest):
+        """What the neighbors say of rows, for unit scale.
+
+        Returns
+        -------
+        mean, sd : tensors of shape (n, n_outputs)
+            Of targets that count once.
+        L : tensor of shape (n, n_outputs, k + 1, k + 1)
+            Cholesky factors of the covariances of the neighbors and, last, the row.
+        z : tensor of shape (n, n_outputs, k)
+            Whitened targets of the neighbors.
+        """
+        rows = self.layers[0]
+        points = torch.cat([rows.Z[nearest], X[:, None]], 1)
+        weight = torch.cat([rows.weight[nearest], rows.Z.new_ones(len(X), 1)], 1)
+        K = rows.kernel().within(points)[:, None] + torch.diag_embed(self._noise(weight))
+        L = cholesky(K, _LEAST_VARIANCE)
+        z = self._whitened(L, rows.y[nearest].mT)
+        return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
+
+    @staticmethod
+    def _whitened(L, y):
+        """Values at the neighbors, shape (..., k), as standard normal ones."""
+        return torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+
+    def _counts(self):
+        """What the prior of the local scale counts, and each neighbor."""
+        least = min(1.0, _LEAST_DOF / max(self._k(), 1))
+        return self.log_count.exp(), least + (1.0 - least) * torch.sigmoid(self.log_odds)
+
+    def _dof(self):
+        """Degrees of freedom of the predictions; None if their scale is the same everywhere."""
+        if not self.has_local_scale:
+            return None
+        prior, each = self._counts()
+        return prior + each * self._k()
+
+    def _squared_scale(self, z):
+        """Estimate of the squared scale, from whitened neighbors (..., k)."""
+        prior, each = self._counts()
+        return (prior + each * z.square().sum(-1)) / (prior + each * z.shape[-1])
+
+    def expected_log_likelihood(self, batch, generator):
+        """Estimate of the sum of the log-densities of rows given their neighbors."""
+        rows = self.layers[0]
+        if not self._holds_rows:
+            rows.hold(Z=batch.X, y=batch.y, weight=batch.weight)
+            self._holds_rows, self._tree = True, None
+        if self._metric is None or self._n_steps in _SEARCHES:
+            self._search(self._metric_now())
+        n = len(rows.Z)
+        chosen = torch.randperm(n, generator=generator, device=generator.device)[:_ROWS].cpu()
+        X, y = rows.Z[chosen], rows.y[chosen]
+        mean, sd, _, z = self._given_neighbors(X, self.neighbors(X, chosen.numpy()))
+        dof = self._dof()
+        error, ell = (y - mean).square() / sd.square(), -sd.log()
+        if dof is None:
+            ell = ell - 0.5 * (_LOG_2PI + error)
+        else:
+            scale = self._squared_scale(z)
+            error, ell = error / scale, ell - 0.5 * scale.log()
+            ell = ell + torch.lgamma(0.5 * (dof + 1.0)) - torch.lgamma(0.5 * dof)
+            ell = ell - 0.5 * ((dof * math.pi).log() + (dof + 1.0) * torch.log1p(error / dof))
+        return n / len(chosen) * (rows.weight[chosen] * ell.sum(-1)).sum()
+
+    def draws(self, n, seed):
+        """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""
+        if self._dof() is None:
+            return np.zeros((1, 0))
+        return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
+
+    def _mixing(self, draws):
+        """The squared scale over its estimate at the grid, and its logarithmic weights.
+
+        For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges
+        exponentially. The points are dense where the distribution is, and go on to where far
+        outliers are explained.
+        """
+        half = 0.5 * self._dof()
+        spread = half.rsqrt()  # of log(l)
+        u = torch.asinh(_REACH / spread) * draws[:, 0]
+        log_l = half.log() + spread * torch.sinh(u)
+        return half / log_l.exp(), half * log_l - log_l.exp() + torch.cosh(u).log()
+
+    def shares(self, draws):
+        if self._dof() is None:
+            return super().shares(draws)
+        with torch.no_grad():
+            return torch.softmax(self._mixing(draws)[1], 0)
+
+    def _pieces(self, X):
+        """Chunks of rows, and their neighbors."""
+        size = max(1, _AT_ONCE // (self.n_neighbors + 1) ** 2)
+        for i in range(0, len(X), size):
+            yield slice(i, i + size), self.neighbors(X[i : i + size])
+
+    @torch.no_grad()
+    def predictive(self, X, draws):
+        mixing = None if self._dof() is None else self._mixing(draws)[0][:, None, None]
+        moments = [self._moments(X[piece], nearest, mixing) for piece, nearest in self._pieces(X)]
+        means, variances = zip(*moments)
+        return torch.cat(means, 1), torch.cat(variances, 1)
+
+    def _moments(self, X, nearest, mixing):
+        mean, sd, _, z = self._given_neighbors(X, nearest)
+        var = sd.square() - self._noise(sd.new_ones(1))[..., 0]
+        var = var.clamp_min(_LEAST_VARIANCE)
+        if mixing is None:
+            return mean[None], var[None]
+        scale = mixing * self._squared_scale(z)  # n_draws, n, n_outputs
+        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
+        return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
+
+    def functions(self, n, generator, n_features):
+        """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
+        rows = self.layers[0]
+        n_outputs = rows.y.shape[1]
+        with torch.no_grad():
+            kernel = rows.kernel()
+            phi = kernel.features((n, n_features), rows.Z.shape[1], generator, rows.Z)
+            like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
+            shape = (n, n_features * like.shape[-1], n_outputs)
+            w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
+            errors = normal((n, len(rows.Z), n_outputs), generator, rows.Z)
+            errors = errors * self._noise(rows.weight[:, None])[..., 0].sqrt()
+            dof = self._dof()
+            if dof is not None:
+                mixing = gamma(0.5 * dof, (n, 1, n_outputs), generator, rows.Z) / (0.5 * dof)
+
+        def prior(X):
+            return phi(X.expand(n, *X.shape)).flatten(-2) @ w
+
+        @torch.no_grad()
+        def f(X, noise=None):
+            values = []
+            for piece, nearest in self._pieces(X):
+                used, places = np.unique(nearest, return_inverse=True)
+                seen = prior(rows.Z[used]) + errors[:, used]  # n, used, n_outputs
+                seen = seen[:, places.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
+                mean, _, L, z = self._given_neighbors(X[piece], nearest)
+                guess = L[..., -1, :-1] * self._whitened(L.expand(n, *L.shape), seen)
+                deviation = prior(X[piece]) - guess.sum(-1)
+                if dof is None:
+                    values.append(mean + deviation)
+                    continue
+                scale = self._squared_scale(z) / mixing
+                path = mean + scale.sqrt() * deviation
+                values.append(torch.cat([path, scale.log()], -1))
+            return torch.cat(values, 1)
+
+        return f
+
+    def _k(self):
+        return min(self.n_neighbors, len(self.layers[0].Z))
+
+    def state(self):
+        metric = np.ones(self.layers[0].Z.shape[1]) if self._metric is None else self._metric
+        return {**super().state(), "metric": metric}
+
+    def load_state(self, arrays):
+        arrays = dict(arrays)
+        self._metric, self._tree, self._holds_rows = arrays.pop("metric"), None, False
+        rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
+        self.layers[0].hold(**rows)
+        super().load_state(arrays)

@@ -1,0 +1,358 @@
+"""Nearest-neighbor Gaussian processes."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal, multivariate_t, t
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp import kernels
+from skdgp.gp.kernels import Linear, Matern, as_kernel
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from skdgp.inference import Vecchia
+from skdgp.inference.base import Architecture, Batch
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+LENGTHSCALES = np.array([0.3, 1.1])
+
+
+def rows(n=40, k=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.column_stack([np.sin(2.0 * X[:, 0] + i) for i in range(k)])
+    return X, y + 0.3 * rng.normal(size=(n, k))
+
+
+def make(X, y, n_neighbors=8, likelihood=None, weight=None):
+    """A model that holds these rows, with noises .1, .2, ... for the outputs."""
+    likelihood = Gaussian() if likelihood is None else likelihood
+    k = y.shape[1]
+    likelihood.variance = 0.1 * np.arange(1, k + 1)
+    bound = likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
+    kernel = kernels.RationalQuadratic(alpha=0.7, lengthscale=LENGTHSCALES, variance=1.4)
+    shape = Architecture(2, (), likelihood.n_latents(k), 1, [kernel.bind(2)], True, False)
+    model = Vecchia(n_neighbors).build(shape, bound)
+    weight = np.ones(len(X)) if weight is None else weight
+    model.layers[0].hold(**{name: torch.tensor(a) for name, a in zip("Z y".split(), (X, y))})
+    model.layers[0].hold(weight=torch.tensor(weight))
+    model._search(LENGTHSCALES)
+    return model
+
+
+def covariance(model, A, B):
+    with torch.no_grad():
+        return model.layers[0].kernel()(torch.tensor(A), torch.tensor(B)).numpy()
+
+
+def everything(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    X, y, weight = (torch.tensor(a) for a in (X, y, weight))
+    return Batch(X, y, weight, 1.0, float(weight.sum()))
+
+
+def nearest(X, x, k, left_out=None):
+    distance = np.square((X - x) / LENGTHSCALES).sum(1)
+    if left_out is not None:
+        distance[left_out] = np.inf
+    return np.argsort(distance)[:k]
+
+
+@pytest.mark.parametrize("kernel", ["matern32", "matern52", "squared_exponential", "linear"])
+@pytest.mark.parametrize("other", ["rational_quadratic", "arc_cosine"])
+@pytest.mark.parametrize("combine", [kernels.Sum, kernels.Product])
+def test_covariances_within_groups(kernel, other, combine):
+    kernel = combine(as_kernel(kernel), as_kernel(other)).bind(3)
+    X = torch.randn(4, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X[:, 1] = X[:, 3]  # where slopes of a root do not exist
+    X.requires_grad_()
+    K = kernel.within(X)
+    for group, K_group in zip(X, K):
+        assert_allclose(K_group.detach(), kernel(group, group).detach(), rtol=1e-9, atol=1e-9)
+    assert torch.isfinite(torch.autograd.grad(K.sum(), X)[0]).all()
+
+
+def test_all_rows_as_neighbors_are_the_exact_gp():
+    X, y = rows()
+    exact = GaussianProcessRegressor(
+        ConstantKernel(1.4, "fixed") * RationalQuadratic(0.8, 0.7, "fixed", "fixed")
+        + WhiteKernel(0.1, "fixed"),
+        optimizer=None,
+    ).fit(X, y[:, 0])
+    kernel = kernels.RationalQuadratic(0.7, 0.8, 1.4, ard=False, trainable=False)
+    model = DeepGPRegressor(
+        n_layers=1,
+        inference=Vecchia(100),
+        kernel=kernel,
+        likelihood=Gaussian(variance=0.1, trainable=False),
+        standardize=False,
+        max_iter=1,
+        random_state=0,
+    ).fit(X, y[:, 0])
+    mean, std = model.predict(X + 0.1, return_std=True)
+    expected = exact.predict(X + 0.1, return_std=True)
+    assert_allclose(mean, expected[0], atol=1e-8)
+    assert_allclose(std, expected[1], atol=1e-8)
+
+
+def test_prediction_conditions_on_the_nearest_rows():
+    X, y = rows(k=2)
+    weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
+    model = make(X, y, weight=weight)
+    x = np.array([[0.3, -0.4], [5.0, 5.0]])
+    mean, var = model.predictive(torch.tensor(x), torch.zeros(1, 0))
+    for i in range(2):
+        near = nearest(X, x[i], 8)
+        for j in range(2):
+            noise = np.diag(0.1 * (j + 1) / weight[near])
+            K, k = (
+                covariance(model, X[near], X[near]) + noise,
+                covariance(model, X[near], x[i : i + 1]),
+            )
+            solved = np.linalg.solve(K, k)[:, 0]
+            assert_allclose(mean[0, i, j], solved @ y[near, j], rtol=1e-9)
+            assert_allclose(var[0, i, j], 1.4 - solved @ k[:, 0], rtol=1e-7)
+
+
+def test_objective_is_the_leave_one_out_density():
+    """Rasmussen and Williams (2006), equations 5.10 to 5.12, for neighbors that are all others."""
+    X, y = rows(k=2)
+    model = make(X, y, n_neighbors=39)
+    actual = model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0))
+    expected = 0.0
+    for j in range(2):
+        inverse = np.linalg.inv(covariance(model, X, X) + 0.1 * (j + 1) * np.eye(len(X)))
+        precision = np.diag(inverse)
+        error = inverse @ y[:, j] / precision
+        expected += 0.5 * (np.log(precision / (2.0 * np.pi)) - precision * error**2).sum()
+    assert_allclose(actual.item(), expected, rtol=1e-9)
+
+
+def test_local_scale_is_a_student_t_process():
+    """The density of a row given its neighbors is a ratio of multivariate t densities."""
+    X, y = rows()
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    with torch.no_grad():
+        model.log_count.fill_(np.log(3.7))
+        model.log_odds.fill_(50.0)  # the evidence of neighbors counts in full
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
+    batch = everything(X, y, weight)
+    actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
+    expected = 0.0
+    for i in range(len(X)):
+        near = [*nearest(X, X[i], 8, left_out=i), i]
+        noise = 0.1 / np.append(weight[near[:-1]], 1.0)
+        K, target = covariance(model, X[near], X[near]) + np.diag(noise), y[near, 0]
+        joint = multivariate_t(shape=K, df=3.7).logpdf(target)
+        expected += weight[i] * (
+            joint - multivariate_t(shape=K[:-1, :-1], df=3.7).logpdf(target[:-1])
+        )
+    assert_allclose(actual.item(), expected, rtol=1e-8)
+
+
+def test_large_counts_forget_the_local_scale():
+    X, y = rows()
+    plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
+    with torch.no_grad():
+        local.log_count.fill_(np.log(1e6))
+    density = [
+        model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0)).item()
+        for model in (plain, local)
+    ]
+    assert_allclose(*density, rtol=1e-4)
+
+
+def test_predictive_density_is_student_t():
+    X, y = rows(200)
+    model = DeepGPRegressor(n_layers=1, inference=Vecchia(10), max_iter=20, random_state=0).fit(
+        X, y[:, 0]
+    )
+    net, scale = model.members_[0].model("cpu"), model._y_scaler.scale
+    x = torch.tensor(model._x_scaler.transform(X[:9] + 0.05))
+    with torch.no_grad():
+        mean, sd, _, z = net._given_neighbors(x, net.neighbors(x))
+        dof, squared = net._dof(), net._squared_scale(z)
+    sd = (sd * squared.sqrt()).numpy()
+    expected = t(float(dof), model._y_scaler.center + scale * mean.numpy(), scale * sd)
+    # standard deviations
+    for level, atol in ((-100.0, 0.05), (-8.0, 1e-5), (0.0, 1e-8), (1.0, 1e-8)):
+        targets = expected.mean() + level * expected.std()
+        actual = model.log_predictive_density(X[:9] + 0.05, targets[:, 0])
+        assert_allclose(actual, expected.logpdf(targets)[:, 0], atol=atol)
+    actual = model.predict(X[:9] + 0.05, return_std=True)
+    assert_allclose(actual[0], expected.mean()[:, 0], rtol=1e-9)
+    assert_allclose(actual[1], expected.std()[:, 0], rtol=1e-8)
+
+
+def test_row_is_never_its_own_neighbor():
+    X, y = rows()
+    X[10:] = X[0]  # more copies than neighbors
+    model = make(X, y)
+    found = model.neighbors(torch.tensor(X), np.arange(len(X)))
+    assert found.shape == (40, 8)
+    assert not (found == np.arange(40)[:, None]).any()
+    for i in range(10):  # the nearest last
+        distance = np.square((X[found[i]] - X[i]) / LENGTHSCALES).sum(1)
+        assert (np.diff(distance) <= 1e-12).all()
+
+
+def test_weights_are_counts():
+    X, y = rows(12)
+    counts = np.random.default_rng(1).integers(1, 4, len(X))
+    weighted = make(X, y, n_neighbors=12, weight=counts.astype(float))
+    repeated = make(np.repeat(X, counts, 0), np.repeat(y, counts, 0), n_neighbors=60)
+    x = torch.tensor(X + 0.1)
+    for a, b in zip(
+        weighted.predictive(x, torch.zeros(1, 0)), repeated.predictive(x, torch.zeros(1, 0))
+    ):
+        assert_allclose(a, b, rtol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
+def test_function_draws_have_the_moments_of_the_prediction(likelihood):
+    X, y = rows(k=2)
+    model = make(X, y, likelihood=likelihood)
+    x = torch.tensor(np.array([[0.3, -0.4], [1.0, 1.0], [4.0, 4.0]]))
+    f = model.functions(3000, torch.Generator().manual_seed(0), 300)
+    draws = f(x)
+    grid = torch.tensor(model.draws(100, 0))
+    mean, var = model.predictive(x, grid)
+    share = model.shares(grid)[:, None, None]
+    center = (share * mean).sum(0)
+    total = center, (share * (var + (mean - center).square())).sum(0)
+    error = (total[1] / 3000).sqrt()
+    assert ((draws.mean(0) - total[0]).abs() < 4.5 * error).all()
+    # features of the prior leave an error of a few hundredths of its variance
+    assert_allclose(draws.var(0)[:, :2], total[1][:, :2], rtol=0.15)
+    assert_allclose(draws.var(0)[:, 2:], total[1][:, 2:], rtol=0.15)
+    assert_allclose(f(x[1:]), draws[:, 1:], rtol=1e-9)  # the same functions in every call
+
+
+def test_draws_of_targets_follow_the_predictive_distribution():
+    X, y = rows(100)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=20, random_state=0)
+    model.fit(X, y[:, 0])
+    draws = model.sample_y(X[:3], 4000, random_state=0)
+    mean, std = model.predict(X[:3], return_std=True)
+    assert (abs(draws.mean(1) - mean) < 4.5 * std / np.sqrt(4000)).all()
+    assert_allclose(draws.std(1), std, rtol=0.08)
+
+
+def test_local_scale_follows_noise_that_changes():
+    """Noise of one and of a tenth, side by side; about 2,000 rows in 25 groups of neighbors."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (2000, 1))
+    y = np.where(X[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(2000)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
+    std = model.predict(np.array([[-0.5], [0.5]]), return_std=True)[1]
+    assert_allclose(std, [0.1, 1.0], rtol=0.4)
+    gaussian = DeepGPRegressor(
+        n_layers=1, inference="vecchia", likelihood="gaussian", random_state=0
+    ).fit(X, y)
+    gain = model.log_predictive_density(X, y) - gaussian.log_predictive_density(X, y)
+    assert gain.mean() > 0.4  # 1/2 log(.505) + log(10)/2 = .81 for known sizes
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_fewer_rows_than_neighbors(n):
+    X, y = rows(n, k=2)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
+    assert np.isfinite(model.sample_y(X, 3)).all()
+
+
+def test_training_rows_are_the_inducing_inputs():
+    X, y = rows()
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0)
+    model.fit(X, y[:, 0])
+    found = model.inducing_inputs_[0]  # in another order
+    assert_allclose(found[np.argsort(found[:, 0])], X[np.argsort(X[:, 0])], atol=1e-12)
+    assert not hasattr(model, "lower_bound_")
+
+
+def test_rows_in_pieces_give_the_same():
+    X, y = rows(300)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0)
+    model.fit(X, y[:, 0])
+    assert_allclose(model.predict(X)[7:9], model.predict(X[7:9]), rtol=1e-12)
+
+
+def test_training_goes_on_where_it_stopped():
+    X, y = rows()
+    batch = everything(X, y)
+    one, two = (make(X, y, likelihood=HeteroscedasticGaussian()) for _ in range(2))
+    one.prepare(0.01, torch.float64)
+    two.prepare(0.01, torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(30):  # past the searches of steps 10 and 25
+        one.step(batch, generator)
+    state, training = one.state(), one.training_state()
+    two.load_state(state)
+    two.load_training_state(training)
+    other = torch.Generator()
+    other.set_state(generator.get_state())
+    for _ in range(30):
+        assert one.step(batch, generator) == two.step(batch, other)
+    for name, array in one.state().items():
+        assert_array_equal(array, two.state()[name])
+
+
+def test_objective_grows():
+    X, y = rows(150)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y[:, 0])
+    assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:5]) - 0.1
+
+
+def test_brute_force_of_one_neighbor():
+    X, y = rows()
+    model = make(X, y, n_neighbors=1)
+    i = int(nearest(X, X[0], 1, left_out=0)[0])
+    K = covariance(model, X[[i, 0]], X[[i, 0]]) + 0.1 * np.eye(2)
+    expected = multivariate_normal(cov=K).logpdf(y[[i, 0], 0])
+    expected -= multivariate_normal(cov=K[0, 0]).logpdf(y[i, 0])
+    with torch.no_grad():
+        x = torch.tensor(X[:1])
+        mean, sd, _, _ = model._given_neighbors(x, model.neighbors(x, np.array([0])))
+    actual = multivariate_normal(float(mean), float(sd) ** 2).logpdf(y[0, 0])
+    assert_allclose(actual, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_layers": 2}, "n_layers=1"),
+        ({"likelihood": "student_t"}, "StudentT needs 'dsvi'"),
+        ({"inference": Vecchia(0)}, "n_neighbors of Vecchia must be an int of at least 1; got 0"),
+        ({"n_inducing": 7}, "n_inducing means nothing to Vecchia"),
+        ({"init": "random"}, "init means nothing to Vecchia"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, match):
+    X, y = rows()
+    settings = {"n_layers": 1, "inference": "vecchia", "random_state": 0, **settings}
+    with pytest.raises(ValueError, match=match):
+        DeepGPRegressor(**settings).fit(X, y[:, 0])
+
+
+def test_classes_are_refused():
+    X, y = rows()
+    with pytest.raises(ValueError, match="Bernoulli needs 'dsvi'"):
+        DeepGPClassifier(n_layers=1, inference="vecchia", random_state=0).fit(X, y[:, 0] > 0)
+
+
+def test_chunks_are_refused():
+    X, y = rows()
+    with pytest.raises(ValueError, match="needs all rows at once"):
+        DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).partial_fit(X, y[:, 0])
+
+
+def test_composite_kernels():
+    X, y = rows()
+    model = DeepGPRegressor(
+        n_layers=1, inference="vecchia", kernel=Matern(1.5) + Linear(), max_iter=20, random_state=0
+    ).fit(X, y[:, 0])
+    assert model.score(X, y[:, 0]) > 0.5
