@@ -17,7 +17,7 @@ from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
-from ..inference.base import Architecture
+from ..inference.base import Architecture, Batch
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.rounds import FirstRounds
@@ -36,9 +36,11 @@ from .health import warn_if_sick
 from .members import Member, Plan
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive
+from .stacking import stack
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
+_STACK_ROWS = 2000  #: rows that decide on the shares in a mixture
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -285,8 +287,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         trainer.checkpoint = checkpoint
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
-            live = [member.holding(*parts) for member, *parts in zip(members, models, draws)]
-            trainer.validate = lambda: self._log_density_of(live, held_out)
+
+            def validate():
+                self._stack(plans, members, models, draws, data, seed)
+                live = [member.holding(*parts) for member, *parts in zip(members, models, draws)]
+                return self._log_density_of(live, held_out)
+
+            trainer.validate = validate
 
         def attributes():
             fitted = [member.fitted(*parts) for member, *parts in zip(members, models, draws)]
@@ -296,12 +303,33 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
         trainer.run()
         trainer.on_block = trainer.validate = None  # which refer to the trainer
+        self._stack(plans, members, models, draws, data, seed)
         self.__dict__.update(attributes())
         self.__dict__.pop("_stream", None)
         self._describe(data)
         self._set_lower_bound(data, rng)
         warn_if_sick(self, data, trainer.n_iter)
         progress.end(attributes)
+
+    def _stack(self, plans, members, models, draws, data, seed):
+        """Set the shares of the members in the mixture."""
+        chosen = [i for i, plan in enumerate(plans) if plan.stacked]
+        if len(chosen) < 2:
+            return
+        rows = np.random.default_rng(seed).permutation(len(data))[:_STACK_ROWS]
+        tensors = (torch.tensor(a, device=self._device()) for a in data.take(slice(None)))
+        batch = Batch(*tensors, 1.0, float(data.weights.sum()))
+        own = Data(data.X[rows], data.y[rows], data.weights[rows])
+        own.scale_as(data.x_scaler, data.y_scaler)
+        densities = []
+        for i in chosen:
+            density = models[i].left_out(batch, rows)
+            if density is None:
+                density = self._log_densities([members[i].holding(models[i], draws[i])], own)
+            densities.append(density)
+        total = sum(plans[i].weight for i in chosen)
+        for i, share in zip(chosen, stack(np.stack(densities), own.weights)):
+            members[i].weight = total * share
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
@@ -393,23 +421,24 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
 
     def _start(self, plan, data, rng, rounds, old=None):
         """A member of the shape that the parameters ask for, and its model before training."""
-        kin = [member for member in old or () if repr(member.scheme) == repr(plan.scheme)]
+        kin = [member for member in old or () if plan.resembles(member)]
         member = self._new_member(plan, data, rng, kin[0] if kin else None)
         model = member.build()
+        init = self.init if "init" in plan.scheme.uses else "kmeans"
         if kin:
             model.load_state(kin[0].arrays)
-        elif not isinstance(self.init, str):
+        elif not isinstance(init, str):
             initialization.hand_over(self._donor().members_, member, model)
         else:
             X, y, weights = data.sample(_SAMPLE_ROWS, rng)
-            if self.init == "greedy":  # which takes as many random numbers as it needs
+            if init == "greedy":  # which takes as many random numbers as it needs
                 seed = int(rng.randint(2**31 - 1))
                 rng = np.random.RandomState(seed)
                 rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
                 rounds.most = self.max_iter or rounds.most
             with rounds:
-                initialization.start(model, X, weights, self.init, rng, y, rounds.train)
-            if self.init == "greedy":  # no traces of the first rounds
+                initialization.start(model, X, weights, init, rng, y, rounds.train)
+            if init == "greedy":  # no traces of the first rounds
                 state, model = model.state(), member.build()
                 model.load_state(state)
         return member, model
@@ -456,14 +485,14 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         )
         if old is None:
             architecture.kernels = plan.kernels(architecture.layer_inputs())
-            return Member(scheme, architecture, bound)
+            return Member(scheme, architecture, bound, plan.weight)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):
                 raise ValueError(
                     "warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
                     "input_connected, likelihood and the classes must stay as they were."
                 )
-        return Member(scheme, old.architecture, old.likelihood)
+        return Member(scheme, old.architecture, old.likelihood, plan.weight)
 
     def _trainer(self, models, data, plans, seed, total=None):
         device, n, known, rows = self._device(), len(data), {}, []
@@ -480,11 +509,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 known[dtype, batch_size] = Minibatches(data, batch_size, seed, dtype, device, total)
             rows.append(known[dtype, batch_size])
         several = len(models) > 1
+        steps = [plan.scheme.max_iter(n) for plan in plans]  # those who need few make them slowly
+        every = [max(1, steps[0] // own) if self.max_iter is None else 1 for own in steps]
         return Trainer(
             Together(models) if several else models[0],
-            RowsTogether(rows) if several else rows[0],
+            RowsTogether(rows, every) if several else rows[0],
             torch.Generator().manual_seed(seed),
-            max_iter=plans[0].scheme.max_iter(n) if self.max_iter is None else self.max_iter,
+            max_iter=steps[0] if self.max_iter is None else self.max_iter,
             tol=self.tol,
             patience=self.n_iter_no_change,
             verbose=self.verbose,

@@ -26,6 +26,11 @@ class Plan:
     kernel : str, Kernel or sequence of these
     n_inducing : int or None
         Inducing points of each layer, before there are too few rows; None for the scheme's choice.
+    weight : float
+        Share in the mixture, relative to others.
+    stacked : bool
+        Whether those of this kind redistribute their shares by how well they predict rows that were
+        left out.
     """
 
     scheme: Scheme
@@ -34,6 +39,8 @@ class Plan:
     width: object = None
     kernel: object = "auto"
     n_inducing: int = None
+    weight: float = 1.0
+    stacked: bool = False
 
     def widths(self, n_features):
         """Outputs of the hidden layers."""
@@ -48,18 +55,30 @@ class Plan:
             )
         return tuple(int(w) for w in widths)
 
-    def kernels(self, layer_inputs):
-        """Kernels of the layers, bound to the numbers of their inputs."""
+    def _kernels(self, n_layers):
         kernels = self.kernel
         if isinstance(kernels, str) and kernels == "auto":
             kernels = "squared_exponential"
         if isinstance(kernels, (str, Kernel)):
-            kernels = [kernels] * len(layer_inputs)
-        if len(kernels) != len(layer_inputs):
+            kernels = [kernels] * n_layers
+        if len(kernels) != n_layers:
             raise ValueError(
-                f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
+                f"kernel must be one kernel or one for each of the {n_layers} layers; got "
                 f"{len(kernels)}."
             )
+        return kernels
+
+    def resembles(self, member):
+        """Whether a member is of this scheme and has kernels of this kind."""
+        kernels = member.architecture.kernels
+        return repr(member.scheme) == repr(self.scheme) and all(
+            type(one) is type(as_kernel(other))
+            for one, other in zip(kernels, self._kernels(len(kernels)))
+        )
+
+    def kernels(self, layer_inputs):
+        """Kernels of the layers, bound to the numbers of their inputs."""
+        kernels = self._kernels(len(layer_inputs))
         return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
 
 

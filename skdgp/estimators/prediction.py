@@ -70,13 +70,18 @@ class PredictionMixin:
 
     def _log_density_of(self, members, held_out):
         """Weighted mean of the log-density over held-out rows."""
-        X, y, weights = held_out.take(slice(None))
+        weights = held_out.weights
+        return float(weights @ self._log_densities(members, held_out) / weights.sum())
+
+    def _log_densities(self, members, data):
+        """Log-density of each row, in units of the standardized target."""
+        X, y, _ = data.take(slice(None))
         size = rows_at_once(members)
         logs = [
             Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
             for i in range(0, len(X), size)
         ]
-        return float(weights @ np.concatenate(logs) / weights.sum())
+        return np.concatenate(logs)
 
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.

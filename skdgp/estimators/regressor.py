@@ -1,14 +1,16 @@
 """Deep Gaussian process regression."""
 
+from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian
-from ..inference import DSVI, VFE
+from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .members import Plan
 from .regression import RegressionMixin
 
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _FEW_ROWS = 4000  #: rows up to which a deep model may follow noise
-_MOST_ROWS = 50_000  #: rows up to which a shallow GP on all of them takes part
+_MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
+_DEEP_SHARE = 0.4  #: of the deep models in the mixture
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
@@ -157,25 +159,37 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     def _recipe(self, n_rows):
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        few = n_rows <= _FEW_ROWS
         deep = [self._plan(DSVI())]
-        if self.n_layers > 1 and n_rows <= _FEW_ROWS:  # more rows speak for themselves
+        if self.n_layers > 1 and few:  # more rows speak for themselves
             deep.append(self._plan(DSVI(inner_scale=_LOOSE)))
-        if free:
-            for plan in deep:
+        for plan in deep:
+            plan.weight = _DEEP_SHARE / len(deep)
+            plan.stacked = not few  # what was seen is not overfitted then
+            if free:
                 plan.likelihood = HeteroscedasticGaussian()
         if self.n_inducing is None:
             for plan, n_inducing in zip(deep, (200, 100)):
                 plan.n_inducing = n_inducing
-        gaussian = free or self.likelihood == "gaussian" or isinstance(self.likelihood, Gaussian)
-        if not gaussian or n_rows > _MOST_ROWS:
+        gaussian = isinstance(deep[0].likelihood, (Gaussian, HeteroscedasticGaussian))
+        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
+        if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
-        kernel = (
-            "matern32" if isinstance(self.kernel, str) and self.kernel == "auto" else self.kernel
-        )
-        if isinstance(kernel, (list, tuple)):  # one for each layer of the deep ones
-            return deep
-        likelihood = Gaussian() if free else deep[0].likelihood
-        return [*deep, Plan(VFE(), likelihood, 1, None, kernel, self.n_inducing)]
+        return deep + self._shallow(n_rows, free, deep[0].likelihood)
+
+    def _shallow(self, n_rows, free, likelihood):
+        """Members that see all rows."""
+        given = self.kernel != "auto"
+        kernels = [self.kernel] if given else ["rational_quadratic", "matern32"]
+        plans = [Plan(Vecchia(), likelihood, kernel=kernel) for kernel in kernels]
+        exact = VFE()
+        if n_rows <= exact.n_inducing(n_rows) and (free or isinstance(likelihood, Gaussian)):
+            kernel = self.kernel if given else "matern32"
+            noise = Gaussian() if free else likelihood
+            plans.append(Plan(exact, noise, kernel=kernel, n_inducing=self.n_inducing))
+        for plan in plans:
+            plan.weight, plan.stacked = (1.0 - _DEEP_SHARE) / len(plans), True
+        return plans
 
     def partial_fit(self, X, y, sample_weight=None):
         """Make one pass over a chunk of rows.

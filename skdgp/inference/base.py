@@ -208,6 +208,22 @@ class Model(nn.Module):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
 
+    def left_out(self, batch, rows):
+        """Log-densities of training rows under the predictions from all others, where that is cheap.
+
+        Parameters
+        ----------
+        batch : Batch
+            All rows, in the order of the training.
+        rows : ndarray of int
+            The rows to leave out, one at a time.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_rows,) or None
+        """
+        return None
+
     def state(self):
         """Everything that prediction needs, as a dict of numpy arrays."""
         return {

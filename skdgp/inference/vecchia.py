@@ -47,7 +47,7 @@ class Vecchia(Scheme):
 
     Parameters
     ----------
-    n_neighbors : int, default=32
+    n_neighbors : int, default=16
         Number `k` of neighbors.
 
     References
@@ -78,7 +78,7 @@ class Vecchia(Scheme):
     uses = frozenset({"learning_rate"})
     takes_chunks = False
 
-    def __init__(self, n_neighbors=32):
+    def __init__(self, n_neighbors=16):
         self.n_neighbors = n_neighbors
 
     def auto_likelihood(self, n_classes=None):
@@ -241,18 +241,26 @@ class NeighborGP(GradientModel):
             self._search(self._metric_now())
         n = len(rows.Z)
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:_ROWS].cpu()
+        ell = self._log_density_without(chosen.numpy())
+        return n / len(chosen) * (rows.weight[chosen] * ell).sum()
+
+    def _log_density_without(self, chosen):
+        """Log-density of each chosen row given its neighbors."""
+        rows, dof = self.layers[0], self._dof()
         X, y = rows.Z[chosen], rows.y[chosen]
-        mean, sd, _, z = self._given_neighbors(X, self.neighbors(X, chosen.numpy()))
-        dof = self._dof()
+        mean, sd, _, z = self._given_neighbors(X, self.neighbors(X, chosen))
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
-            ell = ell - 0.5 * (_LOG_2PI + error)
-        else:
-            scale = self._squared_scale(z)
-            error, ell = error / scale, ell - 0.5 * scale.log()
-            ell = ell + torch.lgamma(0.5 * (dof + 1.0)) - torch.lgamma(0.5 * dof)
-            ell = ell - 0.5 * ((dof * math.pi).log() + (dof + 1.0) * torch.log1p(error / dof))
-        return n / len(chosen) * (rows.weight[chosen] * ell.sum(-1)).sum()
+            return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
+        scale = self._squared_scale(z)
+        ell = ell - 0.5 * (scale.log() + (dof * math.pi).log())
+        ell = ell + torch.lgamma(0.5 * (dof + 1.0)) - torch.lgamma(0.5 * dof)
+        return (ell - 0.5 * (dof + 1.0) * torch.log1p(error / (scale * dof))).sum(-1)
+
+    @torch.no_grad()
+    def left_out(self, batch, rows):
+        pieces = np.array_split(rows, -(-len(rows) // _ROWS))
+        return torch.cat([self._log_density_without(piece) for piece in pieces]).numpy(force=True)
 
     def draws(self, n, seed):
         """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""
@@ -319,7 +327,7 @@ class NeighborGP(GradientModel):
                 mixing = gamma(0.5 * dof, (n, 1, n_outputs), generator, rows.Z) / (0.5 * dof)
 
         def prior(X):
-            return phi(X.expand(n, *X.shape)).flatten(-2) @ w
+            return torch.cat([phi(x.expand(n, *x.shape)).flatten(-2) @ w for x in X.split(64)], 1)
 
         @torch.no_grad()
         def f(X, noise=None):

@@ -16,7 +16,10 @@ class Together:
         self.models = models
 
     def step(self, batches, generator, rate=1.0):
-        losses = [model.step(batch, generator, rate) for model, batch in zip(self.models, batches)]
+        losses = [
+            0.0 if batch is None else model.step(batch, generator, rate)
+            for model, batch in zip(self.models, batches)
+        ]
         return losses[0] if all(map(math.isfinite, losses)) else math.nan
 
     @property
@@ -49,10 +52,21 @@ class Together:
 
 
 class RowsTogether:
-    """What :class:`Together` is fed with: for each model, its own minibatches."""
+    """What :class:`Together` is fed with: for each model, its own minibatches.
 
-    def __init__(self, rows):
+    Parameters
+    ----------
+    rows : list
+        Minibatches of each model.
+    every : list of int
+        The number of steps of which each model makes one.
+    """
+
+    def __init__(self, rows, every):
         self.rows = rows
+        self.every = every
 
     def batch(self, step):
-        return [rows.batch(step) for rows in self.rows]
+        return [
+            None if step % every else rows.batch(step) for rows, every in zip(self.rows, self.every)
+        ]

@@ -11,8 +11,9 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import DSVI, VFE
+from skdgp.inference import DSVI, VFE, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.training import Checkpoint
 
@@ -41,19 +42,35 @@ def alone(model, *which):
 
 
 def test_members(model):
-    assert [member.scheme.__class__ for member in model.members_] == [DSVI, DSVI, VFE]
+    schemes = [type(member.scheme) for member in model.members_]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, VFE]
     assert model.members_[0].scheme.inner_scale < model.members_[1].scheme.inner_scale
-    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 0]
     kinds = [type(member.likelihood) for member in model.members_]
-    assert kinds == [HeteroscedasticGaussian, HeteroscedasticGaussian, Gaussian]
-    assert "Matern" in repr(model.members_[2].kernels)
-    assert [member.architecture.n_inducing for member in model.members_] == [10, 10, 10]
+    assert kinds == [HeteroscedasticGaussian] * 4 + [Gaussian]
+    kernels = [type(member.kernels[-1]) for member in model.members_]
+    assert kernels == [SquaredExponential] * 2 + [RationalQuadratic, Matern, Matern]
+    assert [len(inputs) for member in model.members_ for inputs in member.inducing_inputs] == [
+        *[10] * 4,
+        80,
+        80,
+        10,
+    ]
+
+
+def test_shares(model):
+    """Two fifths for the deep models; the shallow ones share the rest by rows that were left out."""
+    shares = np.array([member.weight for member in model.members_])
+    assert_allclose(shares[:2], 0.2)
+    assert_allclose(shares.sum(), 1.0)
+    assert np.ptp(shares[2:]) > 0.01
 
 
 def test_densities_add(model, data):
     X, y = data
-    parts = [alone(model, i).log_predictive_density(X, y) for i in range(3)]
-    assert_allclose(model.log_predictive_density(X, y), logsumexp(parts, 0) - np.log(3.0))
+    parts = [alone(model, i).log_predictive_density(X, y) for i in range(5)]
+    shares = np.array([member.weight for member in model.members_])
+    assert_allclose(model.log_predictive_density(X, y), logsumexp(np.transpose(parts), 1, shares))
     assert np.ptp(parts, axis=0).max() > 0.1
 
 
@@ -61,11 +78,12 @@ def test_densities_add(model, data):
 def test_moments_by_the_law_of_total_variance(model, data, latent):
     X = data[0]
     means, stds = zip(
-        *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(3))
+        *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(5))
     )
     mean, std = model.predict(X, return_std=True, latent=latent)
-    assert_allclose(mean, np.mean(means, 0))
-    second = np.mean(np.square(stds) + np.square(means), 0)
+    shares = np.array([member.weight for member in model.members_])
+    assert_allclose(mean, shares @ means)
+    second = shares @ (np.square(stds) + np.square(means))
     assert_allclose(std, np.sqrt(second - mean**2), rtol=1e-6)
 
 
@@ -80,10 +98,10 @@ def test_quantiles_invert_the_mixed_cdf(model, data):
 
 def test_weights_count(model, data):
     X, y = data
-    other = copy.deepcopy(model)
+    other = alone(model, 0, 1, 4)
     for member, weight in zip(other.members_, (2.0, 1e-300, 6.0)):
         member.weight = weight
-    parts = [alone(model, i).log_predictive_density(X, y) for i in (0, 2)]
+    parts = [alone(model, i).log_predictive_density(X, y) for i in (0, 4)]
     expected = np.logaddexp(parts[0] + np.log(0.25), parts[1] + np.log(0.75))
     assert_allclose(other.log_predictive_density(X, y), expected)
 
@@ -101,11 +119,13 @@ def test_function_draws_pick_a_member(model, data):
 
 def test_what_the_user_fixes_is_fixed(data):
     model = DeepGPRegressor(3, kernel="matern52", likelihood="gaussian", **FEW).fit(*data)
-    assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0, 0]
     assert all("nu=2.5" in repr(kernel) for member in model.members_ for kernel in member.kernels)
     assert {type(member.likelihood) for member in model.members_} == {Gaussian}
     model = DeepGPRegressor(likelihood="student_t", **FEW).fit(*data)
     assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI]
+    model = DeepGPRegressor(likelihood="heteroscedastic", **FEW).fit(*data)
+    assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI, Vecchia, Vecchia]
     model = DeepGPRegressor(kernel=["matern52", "linear"], **FEW).fit(*data)
     assert len(model.members_) == 2
     model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
@@ -122,13 +142,29 @@ def test_parameters_of_the_scheme_make_a_single_model(data):
 def test_inducing_points(data):
     settings = {**FEW, "n_inducing": None, "max_iter": 2}
     rng = np.random.default_rng(0)
-    for n, expected in ((250, [200, 100, 250]), (1700, [200, 100, 500]), (4100, [200, 500])):
+    for n, expected in (
+        (250, [200, 100, 250, 250, 250]),
+        (1700, [200, 100, 1700, 1700]),
+        (4100, [200, 4100, 4100]),
+    ):
         X = rng.standard_normal((n, 2))
         model = DeepGPRegressor(**settings).fit(X, X[:, 0])
-        assert [m.architecture.n_inducing for m in model.members_] == expected
+        assert [len(m.inducing_inputs[-1]) for m in model.members_] == expected
 
 
-def test_very_many_rows_go_without_the_shallow_member(data, monkeypatch):
+def test_shares_on_many_rows_follow_all_members(monkeypatch):
+    """Also a deep model that has learned little loses its share."""
+    monkeypatch.setattr("skdgp.estimators.regressor._FEW_ROWS", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 1))
+    model = DeepGPRegressor(max_iter=1, n_inducing=2, random_state=0)
+    model.fit(X, np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(400))
+    shares = [member.weight for member in model.members_]
+    assert_allclose(sum(shares), 1.0)
+    assert shares[0] < 0.1  # two inducing points and one step
+
+
+def test_very_many_rows_go_without_shallow_members(data, monkeypatch):
     monkeypatch.setattr("skdgp.estimators.regressor._MOST_ROWS", 50)
     assert len(DeepGPRegressor(**FEW).fit(*data).members_) == 2
 
@@ -173,7 +209,7 @@ def test_warm_start(data):
     model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
     before = model.log_predictive_density(X, y).mean()
     model.set_params(max_iter=10, learning_rate=1e-3).fit(X, y)
-    assert len(model.members_) == 3 and model.n_iter_ == 10
+    assert len(model.members_) == 5 and model.n_iter_ == 10
     assert abs(model.log_predictive_density(X, y).mean() - before) < 0.3
 
 
@@ -222,10 +258,10 @@ def test_time_is_shared(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DeepGPRegressor(max_time=0.3, **{**FEW, "max_iter": 100_000}).fit(*data)
-    assert len(model.members_) == 3 and 1 < model.n_iter_ < 10_000
+    assert len(model.members_) == 5 and 1 < model.n_iter_ < 10_000
 
 
 def test_shallow(data):
     model = DeepGPRegressor(1, **FEW).fit(*data)
-    assert [type(member.scheme) for member in model.members_] == [DSVI, VFE]
+    assert [type(member.scheme) for member in model.members_] == [DSVI, Vecchia, Vecchia, VFE]
     assert len(model.kernels_) == 1

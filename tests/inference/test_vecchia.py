@@ -178,7 +178,7 @@ def test_predictive_density_is_student_t():
     sd = (sd * squared.sqrt()).numpy()
     expected = t(float(dof), model._y_scaler.center + scale * mean.numpy(), scale * sd)
     # standard deviations
-    for level, atol in ((-100.0, 0.05), (-8.0, 1e-5), (0.0, 1e-8), (1.0, 1e-8)):
+    for level, atol in ((-100.0, 0.2), (-8.0, 1e-5), (0.0, 1e-8), (1.0, 1e-8)):
         targets = expected.mean() + level * expected.std()
         actual = model.log_predictive_density(X[:9] + 0.05, targets[:, 0])
         assert_allclose(actual, expected.logpdf(targets)[:, 0], atol=atol)
