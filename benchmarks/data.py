@@ -20,6 +20,7 @@ class Split(NamedTuple):
     X_test: np.ndarray
     y_test: np.ndarray
     n_held_out: int  #: test rows before repeated ones were dropped
+    repeated: np.ndarray = None  #: which of the test rows that are left equal a training row
 
 
 def folder(given=None):
@@ -47,8 +48,10 @@ def uci_split(root, name, split):
         if not 0 <= split < len(archive["train"]):
             return None
         train, test = archive["train"][split], archive["test"][split]
-    kept = test[~repeated(X, y, train, test)] if name in REPEATED else test
-    return Split(X[train], y[train], X[kept], y[kept], len(test))
+    seen = repeated(X, y, train, test)
+    kept = ~seen if name in REPEATED else np.full(len(test), True)
+    rows = test[kept]
+    return Split(X[train], y[train], X[rows], y[rows], len(test), seen[kept])
 
 
 def repeated(X, y, train, test):

@@ -4,6 +4,8 @@ import time
 
 from . import arguments, cells, data, models
 
+_SCORES = ("log_density", "rmse")
+
 
 def add_arguments(parser):
     """Sets, splits, seeds, models, data and output."""
@@ -48,8 +50,12 @@ def evaluate(model, split, seed, max_iter=None):
     start = time.perf_counter()
     score = fit(split.X_train, split.y_train, seed, max_iter)
     seconds = time.perf_counter() - start
+    new, scores = ~split.repeated, score(split.X_test, split.y_test)
+    if not new.all():  # whoever remembers the other rows predicts them well
+        of_new = score(split.X_test[new], split.y_test[new])
+        scores.update({f"{name}_new_rows": of_new[name] for name in _SCORES if name in of_new})
     return {
-        **score(split.X_test, split.y_test),
+        **scores,
         "fit_seconds": seconds,
         "n_train": len(split.y_train),
         "n_test": split.n_held_out,
