@@ -63,9 +63,8 @@ for name, model in [
 # Diabetes
 # --------
 # Most of what there is to know about these targets is how little is known. A single deep model can
-# fool itself on a few hundred noisy rows. The default is a mixture of three models, two deep ones and
-# a shallow one, and does not: it is as good as an exact Gaussian process, which is all one can hope
-# for here.
+# fool itself on a few hundred noisy rows. The default is a mixture of deep and shallow models, and does
+# not: it is as good as an exact Gaussian process, which is all one can hope for here.
 
 X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

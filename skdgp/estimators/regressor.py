@@ -17,9 +17,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
     A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By
-    default the predictions are those of an equal mixture of models that err differently: one or two
-    deep Gaussian processes with noise that depends on the inputs, and a shallow one; a scheme given
-    as `inference` trains a single model. Attributes with fitted numbers are those of the first model.
+    default the predictions are those of a mixture of models that err differently: one or two deep
+    Gaussian processes with noise that depends on the inputs, and shallow ones that see all rows; a
+    scheme given as `inference` trains a single model. Attributes with fitted numbers are those of the
+    first model.
 
     Parameters
     ----------
@@ -33,8 +34,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs. ``"auto"`` is the squared exponential, and Matern 3/2 for the shallow
-        member of the mixture.
+        standardized inputs. ``"auto"`` is the squared exponential, and Matern 3/2 or the rational
+        quadratic for shallow members of the mixture.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -42,12 +43,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"poisson"``, or an object of
-        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for a single
-        model, heteroscedastic noise for the deep members of the mixture.
+        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for most
+        single models, heteroscedastic noise for the mixture, except its exact member.
     inference : str or Scheme, default="auto"
-        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vfe"`` or an
-        object of :mod:`skdgp.inference` for a single model. ``set_params(inference__...)`` turns
-        ``"auto"`` into ``"dsvi"``.
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vecchia"``,
+        ``"vfe"`` or an object of :mod:`skdgp.inference` for a single model.
+        ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse

@@ -15,6 +15,7 @@ from skdgp.gp.kernels import Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import DSVI, VFE, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.inference.vecchia import NeighborGP
 from skdgp.training import Checkpoint
 
 FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
@@ -265,3 +266,24 @@ def test_shallow(data):
     model = DeepGPRegressor(1, **FEW).fit(*data)
     assert [type(member.scheme) for member in model.members_] == [DSVI, Vecchia, Vecchia, VFE]
     assert len(model.kernels_) == 1
+
+
+def test_members_that_need_few_steps_make_them_slowly(data, monkeypatch):
+    calls = {"deep": 0, "near": 0}
+    step, near_step = DeepSparseGP.step, NeighborGP.step
+
+    def count(name, original):
+        def counted(self, *args):
+            calls[name] += 1
+            return original(self, *args)
+
+        return counted
+
+    monkeypatch.setattr(DeepSparseGP, "step", count("deep", step))
+    monkeypatch.setattr(NeighborGP, "step", count("near", near_step))
+    monkeypatch.setattr(DSVI, "max_iter", lambda self, n_rows: 50)
+    monkeypatch.setattr(Vecchia, "max_iter", lambda self, n_rows: 20)
+    settings = {**FEW, "max_iter": None, "kernel": "matern32", "likelihood": "heteroscedastic"}
+    model = DeepGPRegressor(**settings).fit(*data)
+    assert model.n_iter_ == 50
+    assert calls == {"deep": 100, "near": 25}  # two deep members; every second step

@@ -153,6 +153,17 @@ def test_local_scale_is_a_student_t_process():
     assert_allclose(actual.item(), expected, rtol=1e-8)
 
 
+def test_rows_left_out_for_stacking_are_those_of_the_objective():
+    X, y = rows(k=2)
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    batch = everything(X, y)
+    total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
+    assert_allclose(model.left_out(batch, np.arange(40)).sum(), total, rtol=1e-10)
+    assert_allclose(
+        model.left_out(batch, np.array([7, 3])), model.left_out(batch, np.arange(40))[[7, 3]]
+    )
+
+
 def test_large_counts_forget_the_local_scale():
     X, y = rows()
     plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
