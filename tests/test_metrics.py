@@ -327,7 +327,11 @@ def predictive(*parts):
     """A predictive distribution from weights, likelihoods and latent moments."""
     result = object.__new__(Predictive)
     result._parts = [
-        (math.log(weight) - math.log(len(m)), likelihood, torch.tensor(m), torch.tensor(v))
+        (
+            torch.full((len(m), 1, 1), weight / len(m), dtype=torch.float64),
+            likelihood,
+            *map(torch.tensor, (m, v)),
+        )
         for weight, likelihood, m, v in parts
     ]
     return result

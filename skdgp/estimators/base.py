@@ -296,6 +296,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             trainer.validate = validate
 
         def attributes():
+            self._stack(plans, members, models, draws, data, seed)
             fitted = [member.fitted(*parts) for member, *parts in zip(members, models, draws)]
             return self._fitted_attributes(fitted, data, trainer)
 
@@ -303,7 +304,6 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
         trainer.run()
         trainer.on_block = trainer.validate = None  # which refer to the trainer
-        self._stack(plans, members, models, draws, data, seed)
         self.__dict__.update(attributes())
         self.__dict__.pop("_stream", None)
         self._describe(data)

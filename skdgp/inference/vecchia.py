@@ -24,6 +24,7 @@ _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
 _LEAST_VARIANCE = 1e-12
+_NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
 class Vecchia(Scheme):
@@ -204,8 +205,10 @@ class NeighborGP(GradientModel):
         rows = self.layers[0]
         points = torch.cat([rows.Z[nearest], X[:, None]], 1)
         weight = torch.cat([rows.weight[nearest], rows.Z.new_ones(len(X), 1)], 1)
-        K = rows.kernel().within(points)[:, None] + torch.diag_embed(self._noise(weight))
-        L = cholesky(K, _LEAST_VARIANCE)
+        K = rows.kernel().within(points)[:, None]
+        # with a free scale only the ratio of noise and kernel counts, and may vanish
+        noise = self._noise(weight) + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
+        L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
         z = self._whitened(L, rows.y[nearest].mT)
         return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
 
