@@ -58,7 +58,7 @@ class Plan:
     def _kernels(self, n_layers):
         kernels = self.kernel
         if isinstance(kernels, str) and kernels == "auto":
-            kernels = "squared_exponential"
+            kernels = self.scheme.auto_kernel
         if isinstance(kernels, (str, Kernel)):
             kernels = [kernels] * n_layers
         if len(kernels) != n_layers:

@@ -34,8 +34,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs. ``"auto"`` is the squared exponential, and Matern 3/2 or the rational
-        quadratic for shallow members of the mixture.
+        standardized inputs. ``"auto"`` is the squared exponential; for ``"vecchia"`` the rational
+        quadratic, and for shallow members of the mixture that or Matern 3/2.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.

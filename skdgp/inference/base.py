@@ -78,6 +78,8 @@ class Scheme(BaseEstimator):
             return "gaussian"
         return "probit" if n_classes == 2 else "softmax"
 
+    #: name of the kernel that ``"auto"`` stands for
+    auto_kernel = "squared_exponential"
     #: step size of the optimizer
     learning_rate = 0.01
 

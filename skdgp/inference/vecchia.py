@@ -69,15 +69,14 @@ class Vecchia(Scheme):
     >>> from skdgp import DeepGPRegressor
     >>> X = np.linspace(0, 1, 200)[:, None]
     >>> y = np.where(X[:, 0] > 0.5, np.sin(60 * X[:, 0]), 0.0)
-    >>> model = DeepGPRegressor(
-    ...     n_layers=1, inference="vecchia", kernel="rational_quadratic", random_state=0
-    ... )
+    >>> model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0)
     >>> bool(model.fit(X, y).score(X, y) > 0.99)
     True
     """
 
     uses = frozenset({"learning_rate"})
     takes_chunks = False
+    auto_kernel = "rational_quadratic"
 
     def __init__(self, n_neighbors=16):
         self.n_neighbors = n_neighbors

@@ -315,6 +315,7 @@ def test_training_goes_on_where_it_stopped():
 def test_objective_grows():
     X, y = rows(150)
     model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y[:, 0])
+    assert isinstance(model.kernels_[0], kernels.RationalQuadratic)
     assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:5]) - 0.1
 
 
