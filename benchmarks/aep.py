@@ -25,10 +25,10 @@ REPORT = {
 }
 SHAPE = {"n_layers": 2, "width": 2, "n_inducing": 100, "likelihood": "gaussian"}
 SCHEMES = {
-    "aep": AEP,
+    "aep": lambda: AEP(alpha=1.0),
     "aep-0.5": lambda: AEP(alpha=0.5),
-    "aep-separate": lambda: AEP(separate=True),
-    "aep-sampling": lambda: AEP(prediction="sampling"),
+    "aep-separate": lambda: AEP(alpha=1.0, separate=True),
+    "aep-sampling": lambda: AEP(alpha=1.0, prediction="sampling"),
     "dsvi": DSVI,
 }
 PARTS = ("uci", "step", "mnist")

@@ -25,7 +25,7 @@ RANDOM_FEATURES = {
         "dtype": "float32",
         "standardize": False,
     },
-    "eeg": {"inference": "rff"},
+    "eeg": {"inference": "rff", "inference__frequencies": "variational", "max_iter": 4000},
 }
 SPLITS = {"mnist": [0], "eeg": [0, 1, 2, 3, 4]}
 

@@ -25,9 +25,10 @@ class AEP(Scheme):
 
     Parameters
     ----------
-    alpha : float in (0, 1], default=1.0
-        Power of the factors. 1 is expectation propagation in the model of the FITC approximation;
-        in the limit of 0 the objective is the variational one.
+    alpha : float in (0, 1], default=0.5
+        Power of the factors. 1 is expectation propagation in the model of the FITC approximation,
+        which can lose the noise and then be far too sure of itself; in the limit of 0 the objective
+        is the variational one.
     prediction : {"moment-matching", "sampling"}, default="moment-matching"
         Whether a prediction is one Gaussian that is propagated as in training, or a mixture over
         draws from the hidden layers. With two layers, both have the same mean and variance of the
@@ -65,7 +66,7 @@ class AEP(Scheme):
 
     def __init__(
         self,
-        alpha=1.0,
+        alpha=0.5,
         prediction="moment-matching",
         separate=False,
         inner_noise=1e-5,

@@ -40,8 +40,8 @@ def random_q(n_outputs=2, M=4, seed=0):
 
 
 def test_scheme_is_a_parameter_object():
-    scheme = AEP(alpha=0.5, separate=True)
-    assert repr(clone(scheme)) == repr(scheme) == "AEP(alpha=0.5, separate=True)"
+    scheme = AEP(alpha=0.25, separate=True)
+    assert repr(clone(scheme)) == repr(scheme) == "AEP(alpha=0.25, separate=True)"
     assert type(as_scheme("aep")) is AEP
     assert AEP().auto_likelihood() == "gaussian"
     assert AEP().auto_likelihood(2) == "probit"
@@ -167,8 +167,10 @@ def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):
 
 def test_one_row_is_exact_whatever_the_posterior(make_model, make_batch):
     X, y = data(1)
-    values = [energy(make_model(widths=(), seed=0, scheme=AEP(inner_noise=0.0)), make_batch(X, y))]
-    model = make_model(widths=(), seed=0, scheme=AEP())
+    values = [
+        energy(make_model(widths=(), seed=0, scheme=AEP(1.0, inner_noise=0.0)), make_batch(X, y))
+    ]
+    model = make_model(widths=(), seed=0, scheme=AEP(1.0))
     mean, root = random_q(1, 5, seed=3)
     with torch.no_grad():
         model.layers[0].q.mean.copy_(mean)
