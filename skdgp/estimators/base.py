@@ -580,7 +580,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             for x, t, w in self._chunks(X, y, weights)
         )
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
-        self.lower_bound_ = total * per_row - float(divergence)
+        bound = total * per_row - float(divergence)
+        self.lower_bound_ = max(float(bound), -np.finfo(np.float64).max)  # rates may overflow
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}
