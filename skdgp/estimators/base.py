@@ -33,7 +33,7 @@ from ._sklearn import (
 )
 from .data import Data, Minibatches
 from .health import warn_if_sick
-from .members import Member, Plan
+from .members import Member, Plan, kin_of
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive
 from .stacking import stack
@@ -279,7 +279,12 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         rounds = FirstRounds(self.max_time, started)
         checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
         rounds.skipped = checkpoint is not None and checkpoint.exists()
-        members, models = zip(*(self._start(plan, data, rng, rounds, old) for plan in plans))
+        members, models = zip(
+            *(
+                self._start(plan, data, rng, rounds, kin)
+                for plan, kin in zip(plans, kin_of(plans, old or ()))
+            )
+        )
         draws = [model.draws(self.n_predict_draws, seed) for model in models]
         trainer = self._trainer(models, data, plans, seed)
         trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
@@ -419,14 +424,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
-    def _start(self, plan, data, rng, rounds, old=None):
+    def _start(self, plan, data, rng, rounds, kin=None):
         """A member of the shape that the parameters ask for, and its model before training."""
-        kin = [member for member in old or () if plan.resembles(member)]
-        member = self._new_member(plan, data, rng, kin[0] if kin else None)
+        member = self._new_member(plan, data, rng, kin)
         model = member.build()
         init = self.init if "init" in plan.scheme.uses else "kmeans"
-        if kin:
-            model.load_state(kin[0].arrays)
+        if kin is not None:
+            model.load_state(kin.arrays)
         elif not isinstance(init, str):
             initialization.hand_over(self._donor().members_, member, model)
         else:

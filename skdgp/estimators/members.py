@@ -55,31 +55,30 @@ class Plan:
             )
         return tuple(int(w) for w in widths)
 
-    def _kernels(self, n_layers):
+    def kernels(self, layer_inputs):
+        """Kernels of the layers, bound to the numbers of their inputs."""
         kernels = self.kernel
         if isinstance(kernels, str) and kernels == "auto":
             kernels = self.scheme.auto_kernel
         if isinstance(kernels, (str, Kernel)):
-            kernels = [kernels] * n_layers
-        if len(kernels) != n_layers:
+            kernels = [kernels] * len(layer_inputs)
+        if len(kernels) != len(layer_inputs):
             raise ValueError(
-                f"kernel must be one kernel or one for each of the {n_layers} layers; got "
+                f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
                 f"{len(kernels)}."
             )
-        return kernels
-
-    def resembles(self, member):
-        """Whether a member is of this scheme and has kernels of this kind."""
-        kernels = member.architecture.kernels
-        return repr(member.scheme) == repr(self.scheme) and all(
-            type(one) is type(as_kernel(other))
-            for one, other in zip(kernels, self._kernels(len(kernels)))
-        )
-
-    def kernels(self, layer_inputs):
-        """Kernels of the layers, bound to the numbers of their inputs."""
-        kernels = self._kernels(len(layer_inputs))
         return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
+
+
+def kin_of(plans, members):
+    """For each plan the member that it goes on with, of the same scheme and in the same order; or None."""
+    left = list(members)
+    kin = []
+    for plan in plans:
+        same = [member for member in left if repr(member.scheme) == repr(plan.scheme)]
+        kin.append(same[0] if same else None)
+        left = [member for member in left if member is not kin[-1]]
+    return kin
 
 
 class Member:

@@ -214,6 +214,18 @@ def test_warm_start(data):
     assert abs(model.log_predictive_density(X, y).mean() - before) < 0.3
 
 
+def test_members_go_on_with_their_own_kind(data):
+    """Also the second of two members by the same scheme, and those that a new recipe leaves."""
+    X, y = data
+    model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
+    before = [member.arrays for member in model.members_]
+    model.set_params(max_iter=1, learning_rate=1e-9, likelihood="heteroscedastic").fit(X, y)
+    assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI, Vecchia, Vecchia]
+    for member, arrays in zip(model.members_, before):
+        name = "layers.0.kernel.log_lengthscale"
+        assert_allclose(member.arrays[name], arrays[name], atol=1e-6)
+
+
 def test_resume(data, tmp_path, monkeypatch):
     """All members go on, to the last bit."""
     X, y = data

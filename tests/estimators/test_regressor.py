@@ -800,3 +800,12 @@ def test_failed_fit_leaves_the_old_model(data):
     with pytest.raises(ValueError, match="NaN"):
         model.fit(data[0], np.full(80, np.nan))
     assert_array_equal(model.predict(data[0]), before)
+
+
+def test_bound_that_overflows_is_a_number(data, monkeypatch):
+    """Rates of counts do, under a model that went astray."""
+    monkeypatch.setattr(
+        "skdgp.estimators.base.Predictive.expected_log_prob",
+        lambda self, y: np.full(len(y), -np.inf),
+    )
+    assert make(max_iter=2).fit(*data).lower_bound_ == -np.finfo(np.float64).max
