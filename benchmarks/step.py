@@ -1,12 +1,15 @@
-"""Time of one training step on one thread: skdgp, GPyTorch, and the products that cannot be spared.
+"""Time of one training step on one thread: skdgp, its peers, and the products that cannot be spared.
 
-All contenders of a shape take turns within one process, so that whatever else the machine does hits
-them alike. The floor of a layer with D outputs are the three products of D*M*M*B multiplications
+All contenders of a shape take turns, GPflux in a process of its own, so that whatever else the machine
+does hits them alike. The floor of a layer with D outputs are the three products of D*M*M*B multiplications
 behind its variances and their gradients (Q A, and the gradients of Q and of A), run bare.
 """
 
+import json
 import statistics
+import subprocess
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -62,6 +65,11 @@ def add_arguments(parser):
         "gpytorch; default: all",
     )
     parser.add_argument(
+        "--gpflux",
+        metavar="PYTHON",
+        help="an interpreter that has GPflux, which is then compared too",
+    )
+    parser.add_argument(
         "--features",
         type=int,
         metavar="R",
@@ -92,13 +100,15 @@ def run(options):
         return
     rows = []
     for name, shape in chosen:
-        medians = measure(contenders(shape, options.models), options.steps or shape.steps)
+        steps = contenders(shape, options.models, options.gpflux)
+        medians = measure(steps, options.steps or shape.steps)
         rows += [report(name, dtype, medians) for dtype in DTYPES]
     head = ["milliseconds of a step", "dtype", "floor", "skdgp", "/ floor", "separate", "/ floor"]
-    print(rst.table([*head, "GPyTorch", "/ skdgp", "/ separate"], rows))
+    peers = ["GPyTorch", "/ skdgp", "/ separate", "GPflux", "/ skdgp", "/ separate"]
+    print(rst.table([*head, *(peers if options.gpflux else peers[:3])], rows))
 
 
-def contenders(shape, chosen):
+def contenders(shape, chosen, gpflux_python=None):
     """Functions without arguments that make one step, by name and dtype."""
     steps = {}
     for dtype in DTYPES:
@@ -109,6 +119,8 @@ def contenders(shape, chosen):
             steps["separate", dtype] = ours(shape, DTYPES[dtype], shared_covariance=False)
         if "gpytorch" in chosen:
             steps["gpytorch", dtype] = gpytorch(shape, DTYPES[dtype])
+        if gpflux_python:
+            steps["gpflux", dtype] = gpflux(shape, dtype, gpflux_python)
     return steps
 
 
@@ -128,9 +140,7 @@ def measure(steps, n_steps):
 
 def report(name, dtype, medians):
     """A row of the table."""
-    base, shared, separate, peer = (
-        medians.get((model, dtype)) for model in ("floor", "skdgp", "separate", "gpytorch")
-    )
+    base, shared, separate = (medians.get((m, dtype)) for m in ("floor", "skdgp", "separate"))
 
     def ms(seconds):
         return f"{1e3 * seconds:.2f}" if seconds else rst.NOTHING
@@ -139,7 +149,10 @@ def report(name, dtype, medians):
         return f"{a / b:.2f}" if a and b else rst.NOTHING
 
     row = [name, dtype, ms(base), ms(shared), ratio(shared, base), ms(separate)]
-    return [*row, ratio(separate, base), ms(peer), ratio(peer, shared), ratio(peer, separate)]
+    row.append(ratio(separate, base))
+    for peer in (medians.get((m, dtype)) for m in ("gpytorch", "gpflux")):
+        row += [ms(peer), ratio(peer, shared), ratio(peer, separate)]
+    return row if ("gpflux", dtype) in medians else row[:-3]
 
 
 def rows_of(shape):
@@ -189,6 +202,30 @@ def gpytorch(shape, dtype):
     model = gpytorch_deep.Deep(Z, shape.widths, several)
     step = gpytorch_deep.step_function(model, N_ROWS)
     return lambda: step(X, y if several else y[:, 0])
+
+
+def gpflux(shape, dtype, python):
+    """A step of GPflux's model, which another interpreter makes."""
+    settings = {
+        "dtype": dtype,
+        "n_rows": N_ROWS,
+        "batch": shape.batch,
+        "n_features": shape.n_features,
+        "widths": shape.layers(),
+        "n_inducing": shape.n_inducing,
+    }
+    script = Path(__file__).parent / "models" / "gpflux_steps.py"
+    process = subprocess.Popen(
+        [python, script, json.dumps(settings)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+    )  # fmt: skip
+
+    def step():
+        print(file=process.stdin, flush=True)
+        if not process.stdout.readline():
+            raise SystemExit(f"{python} cannot make a step of GPflux; run {script} to see why.")
+
+    return step
 
 
 def floor(shape, dtype):
