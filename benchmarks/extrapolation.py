@@ -29,7 +29,7 @@ MODELS = {
     "mean-field": {**DEEP, "inference": StructuredVI("mean-field")},
     "stripes-and-arrow": {**DEEP, "inference": StructuredVI("stripes-and-arrow")},
     "full": {**DEEP, "inference": StructuredVI("full")},
-    "sparse-gp": {"n_layers": 1, "inference": "dsvi", "n_inducing": 128},
+    "sparse-gp": {"n_layers": 1, "inference": "dsvi", "likelihood": "gaussian", "n_inducing": 128},
     "exact-gp": {"n_layers": 1, "inference": "vfe"},
 }
 BASE = "mean-field"  #: what the others are compared with

@@ -162,6 +162,7 @@ def estimator(name, problem, X, max_iter):
         width=2,
         n_inducing=n_inducing,
         kernel=kernels,
+        likelihood="gaussian",
         inference=FixedInducingInputs() if start == "fixed-z" and scheme == "dsvi" else scheme,
         init=start if start in ("kmeans", "random", "median", "greedy") else "kmeans",
         max_iter=math.ceil(max_iter / 1.5) if start == "greedy" else max_iter,

@@ -25,7 +25,7 @@ y = np.sin(25.0 * X[:, 0] ** 2) + 0.1 * rng.standard_normal(200)
 
 
 def regressor(**settings):
-    settings = {"n_inducing": 30, "max_iter": 400, **settings}
+    settings = {"likelihood": "gaussian", "n_inducing": 30, "max_iter": 400, **settings}
     return DeepGPRegressor(inference="dsvi", random_state=0, **settings)
 
 

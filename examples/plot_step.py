@@ -26,9 +26,9 @@ from skdgp.metrics import coverage_score, log_predictive_density_scorer
 
 X, y = make_step(n_samples=60, random_state=0)
 models = {
-    "Gaussian process": DeepGPRegressor(1, inference="dsvi", n_inducing=60),
-    "2 layers": DeepGPRegressor(2, inference="dsvi", n_inducing=20),
-    "3 layers": DeepGPRegressor(3, inference="dsvi", n_inducing=20),
+    "Gaussian process": DeepGPRegressor(1, inference="dsvi", likelihood="gaussian", n_inducing=60),
+    "2 layers": DeepGPRegressor(2, inference="dsvi", likelihood="gaussian", n_inducing=20),
+    "3 layers": DeepGPRegressor(3, inference="dsvi", likelihood="gaussian", n_inducing=20),
 }
 for model in models.values():
     model.set_params(max_iter=1000, random_state=0).fit(X, y)

@@ -23,10 +23,17 @@ class Model(NamedTuple):
     most_rows: int = None
 
 
+RANDOM_FEATURES = {
+    "inference": "rff",
+    "inference__frequencies": "variational",
+    "max_iter": 6000,
+    "dtype": "float32",
+}
+
 MODELS = {
     "skdgp": Model("ours", {}),
     "single": Model("ours", {"inference": "dsvi"}),
-    "rff": Model("ours", {"inference": "rff"}),
+    "rff": Model("ours", RANDOM_FEATURES),
     "gpytorch": Model("gpytorch_deep", {}, "gpytorch"),
     "gpytorch-documented": Model("gpytorch_deep", {"documented": True}, "gpytorch"),
     "svgp-100": Model("gpytorch_sparse", {"n_inducing": 100}, "gpytorch"),

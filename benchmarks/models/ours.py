@@ -9,5 +9,7 @@ from .. import scores
 
 def fit(X, y, seed, max_iter=None, **settings):
     """Fit with all defaults but those given."""
-    model = DeepGPRegressor(random_state=seed, max_iter=max_iter, **settings).fit(X, y)
+    if max_iter is not None:
+        settings["max_iter"] = max_iter
+    model = DeepGPRegressor(random_state=seed).set_params(**settings).fit(X, y)
     return partial(scores.of_estimator, model)

@@ -420,7 +420,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 )
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
-            likelihood = scheme.auto_likelihood(self._n_classes())
+            likelihood = scheme.auto_likelihood(self._n_classes(), self.n_layers)
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 

@@ -1,6 +1,7 @@
 """The mixture over members and draws, for a few rows at a time."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -80,11 +81,12 @@ class Predictive:
 
     def cdf(self, y):
         """Distribution function at `y` (n, k), output by output."""
-        total = 0.0
-        for weights, likelihood, m, v in self._parts:
-            y_ = torch.as_tensor(y, device=m.device)
-            total = total + (weights * likelihood.cdf(y_, m, v)).sum(0)
-        return total.cpu().numpy()
+        return sum(cdf(y) for cdf in self._cdfs).cpu().numpy()
+
+    @cached_property
+    def _cdfs(self):
+        """The share of each member in the distribution function."""
+        return [_cdf_of_part(*part) for part in self._parts]
 
     def quantiles(self, alpha):
         """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf."""
@@ -151,6 +153,21 @@ class Predictive:
             cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None])
             total = total + (weights[..., None] * cdf).sum(0)
         return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
+
+
+def _cdf_of_part(shares, likelihood, m, v):
+    """A function that adds up the distribution functions of all draws of a member."""
+    if not hasattr(likelihood, "components"):
+        return lambda y: (shares * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)).sum(0)
+    log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+    weights, factors = 0.5 * log_w.exp() * shares, (2.0 * variances).rsqrt()
+    half = weights.expand_as(means).sum((0, 1))
+
+    def cdf(y):
+        z = (torch.as_tensor(y, device=m.device) - means) * factors
+        return half + (weights * z.erf_()).sum((0, 1))
+
+    return cdf
 
 
 def rows_at_once(members):

@@ -1,7 +1,7 @@
 """Deep Gaussian process regression."""
 
 from ..gp.kernels import Kernel
-from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian
+from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .members import Plan
@@ -42,9 +42,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     input_connected : bool, default=False
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
-        ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"poisson"``, or an object of
-        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose: Gaussian noise for most
-        single models, heteroscedastic noise for the mixture, except its exact member.
+        ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"heteroscedastic_student_t"``,
+        ``"poisson"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose:
+        heteroscedastic Student-t noise for ``"dsvi"``, ``"rff"`` and the deep models of the mixture,
+        noise of a local size for ``"vecchia"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vecchia"``,
         ``"vfe"`` or an object of :mod:`skdgp.inference` for a single model.
@@ -168,15 +169,16 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             plan.weight = _DEEP_SHARE / len(deep)
             plan.stacked = not few  # what was seen is not overfitted then
             if free:
-                plan.likelihood = HeteroscedasticGaussian()
+                plan.likelihood = HeteroscedasticStudentT()
         if self.n_inducing is None:
             for plan, n_inducing in zip(deep, (200, 100)):
                 plan.n_inducing = n_inducing
-        gaussian = isinstance(deep[0].likelihood, (Gaussian, HeteroscedasticGaussian))
+        likelihood = HeteroscedasticGaussian() if free else deep[0].likelihood
+        gaussian = isinstance(likelihood, (Gaussian, HeteroscedasticGaussian))
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
-        return deep + self._shallow(n_rows, free, deep[0].likelihood)
+        return deep + self._shallow(n_rows, free, likelihood)
 
     def _shallow(self, n_rows, free, likelihood):
         """Members that see all rows."""

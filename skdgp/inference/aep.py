@@ -81,8 +81,8 @@ class AEP(Scheme):
     def batch_size(self, n_rows):
         return 250
 
-    def auto_likelihood(self, n_classes=None):
-        name = super().auto_likelihood(n_classes)
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        name = super().auto_likelihood(n_classes, n_layers)
         return "robustmax" if name == "softmax" else name
 
     def validate(self):

@@ -72,7 +72,7 @@ class Scheme(BaseEstimator):
     uses = frozenset()
     takes_chunks = True
 
-    def auto_likelihood(self, n_classes=None):
+    def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
         if n_classes is None:
             return "gaussian"

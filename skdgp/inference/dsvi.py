@@ -76,6 +76,12 @@ class DSVI(Scheme):
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
 
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        # a shallow model with a slow start of its lengthscales would take them for noise
+        if n_classes is None and n_layers > 1:
+            return "heteroscedastic_student_t"
+        return super().auto_likelihood(n_classes, n_layers)
+
     def max_iter(self, n_rows):
         return 500 if n_rows <= _FEW_ROWS else 1500
 

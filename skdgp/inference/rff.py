@@ -111,8 +111,12 @@ class RandomFeatures(Scheme):
         self.n_draws = n_draws
         self.n_frozen = n_frozen
 
-    def auto_likelihood(self, n_classes=None):
-        return "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes)
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        return (
+            "heteroscedastic_student_t"
+            if n_classes is None
+            else super().auto_likelihood(n_classes, n_layers)
+        )
 
     def n_inducing(self, n_rows):
         return 128

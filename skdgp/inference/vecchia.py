@@ -81,8 +81,10 @@ class Vecchia(Scheme):
     def __init__(self, n_neighbors=16):
         self.n_neighbors = n_neighbors
 
-    def auto_likelihood(self, n_classes=None):
-        return "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes)
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        return (
+            "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes, n_layers)
+        )
 
     def max_iter(self, n_rows):
         return 200

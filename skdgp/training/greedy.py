@@ -71,7 +71,8 @@ def greedy(model, X, y, weights, train, rng):
     scales[carriers] *= amplitude(hidden[-1])
     scale_lengthscales(last.kernel, scales)
     if unit is not None:
-        model.likelihood.assign(variance=shallow.likelihood.numbers().variance * unit**2)
+        variance = shallow.likelihood.numbers().variance * unit**2
+        model.likelihood.assign(variance=variance, scale=np.sqrt(variance))
     with held(hidden):
         train()
 

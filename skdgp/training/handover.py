@@ -6,8 +6,9 @@ import numpy as np
 def hand_over(members, wanted, model):
     """Start a model with the state of another one of the same shape, perhaps by another scheme.
 
-    Numbers of the likelihood are handed over if both have them. A covariance that units share goes
-    to each of them; of several, a shared one becomes the mean.
+    Numbers of the likelihood are handed over if both have them; with other noise, the latents of
+    the functions. A covariance that units share goes to each of them; of several, a shared one
+    becomes the mean.
 
     Parameters
     ----------
@@ -22,9 +23,11 @@ def hand_over(members, wanted, model):
         If the shapes do not fit.
     """
     arrays = min(members, key=lambda member: _distance(member, wanted)).arrays
-    state = model.state()
+    state, last = model.state(), f"layers.{len(wanted.architecture.widths)}.q."
     for name, own in state.items():
         given = arrays.get(name)
+        if given is not None and name.startswith(last):
+            given = _leading_latents(given, own)
         if given is not None and name.endswith(".q.root") and len(own) != len(given):
             given = _shared_root(given, len(own))
         if given is not None and given.shape == own.shape:
@@ -36,6 +39,18 @@ def hand_over(members, wanted, model):
                 f"{'is missing' if given is None else given.shape} there."
             )
     model.load_state(state)
+
+
+def _leading_latents(given, own):
+    """`given` with as many latents as `own`: those of noise follow those of functions."""
+    axis = 1 if given.ndim == 2 else 0  # a mean (M, latents), or roots (latents, M, M)
+    n = min(given.shape[axis], own.shape[axis])
+    part = (slice(None),) * axis + (slice(n),)
+    if given.shape[axis] == own.shape[axis] or given[part].shape != own[part].shape:
+        return given
+    new = own.copy()
+    new[part] = given[part]
+    return new
 
 
 def _shared_root(roots, n):

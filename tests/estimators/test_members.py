@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Matern, RationalQuadratic, SquaredExponential
-from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, VFE, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.vecchia import NeighborGP
@@ -48,7 +48,7 @@ def test_members(model):
     assert model.members_[0].scheme.inner_scale < model.members_[1].scheme.inner_scale
     assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 0]
     kinds = [type(member.likelihood) for member in model.members_]
-    assert kinds == [HeteroscedasticGaussian] * 4 + [Gaussian]
+    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 2 + [Gaussian]
     kernels = [type(member.kernels[-1]) for member in model.members_]
     assert kernels == [SquaredExponential] * 2 + [RationalQuadratic, Matern, Matern]
     assert [len(inputs) for member in model.members_ for inputs in member.inducing_inputs] == [
@@ -130,7 +130,7 @@ def test_what_the_user_fixes_is_fixed(data):
     model = DeepGPRegressor(kernel=["matern52", "linear"], **FEW).fit(*data)
     assert len(model.members_) == 2
     model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
-    assert len(model.members_) == 1 and isinstance(model.likelihood_, Gaussian)
+    assert len(model.members_) == 1 and isinstance(model.likelihood_, HeteroscedasticStudentT)
     assert len(DeepGPClassifier(**FEW).fit(data[0], data[1] > 50.0).members_) == 1
 
 
@@ -173,7 +173,7 @@ def test_very_many_rows_go_without_shallow_members(data, monkeypatch):
 def test_attributes_are_those_of_the_first(model, data):
     assert model.n_iter_ == len(model.loss_curve_) == 30
     assert len(model.kernels_) == len(model.inducing_inputs_) == 2
-    first = DeepGPRegressor(inference="dsvi", likelihood="heteroscedastic", **FEW).fit(*data)
+    first = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
     assert np.isfinite(model.lower_bound_)
     assert_allclose(model.loss_curve_[0], first.loss_curve_[0])
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators import predictive
-from skdgp.gp.likelihoods import HeteroscedasticGaussian
+from skdgp.gp.likelihoods import HeteroscedasticStudentT
 from skdgp.inference import RandomFeatures
 from skdgp.inference.rff import DeepRandomFeatures
 from skdgp.inspection import LayersDisplay
@@ -38,7 +38,7 @@ def make(frequencies="fixed", kind=DeepGPRegressor, scheme=None, **changes):
 def test_the_name_stands_for_the_defaults(data):
     model = DeepGPRegressor(inference="rff", max_iter=5, random_state=0).fit(*data)
     assert isinstance(model.members_[0].scheme, RandomFeatures)
-    assert isinstance(model.likelihood_, HeteroscedasticGaussian)
+    assert isinstance(model.likelihood_, HeteroscedasticStudentT)
     assert model.members_[0].arrays["layers.0.z"].shape == (2, 60)  # no more than rows
     scheme = RandomFeatures(n_features=100)
     model.set_params(inference=scheme).fit(*data)

@@ -204,7 +204,7 @@ def test_shapes_that_do_not_fit(data):
 def test_several_outputs(data):
     X, y = data
     both = np.column_stack([y, -10.0 * y, np.cos(X[:, 2])])
-    model = make().fit(X, both)
+    model = make(likelihood="gaussian").fit(X, both)
     mean, std = model.predict(X[:7], return_std=True)
     assert mean.shape == std.shape == model.predict_var(X[:7]).shape == (7, 3)
     assert model.predict(X[:7], return_cov=True)[1].shape == (7, 7, 3)
@@ -661,7 +661,7 @@ def fail_at(monkeypatch, steps, how):
 @pytest.mark.parametrize("steps", [{0}, {30}, {70, 71}, {99}])
 def test_step_back(data, monkeypatch, how, steps):
     rates = fail_at(monkeypatch, steps, how)
-    model = make(max_iter=100)
+    model = make(max_iter=100, likelihood="gaussian")
     with pytest.warns(ConvergenceWarning, match="stepped back to the last good state") as record:
         model.fit(*data)
     assert len(record) == 1

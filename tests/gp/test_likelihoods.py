@@ -16,6 +16,7 @@ from skdgp.gp.likelihoods import (
     Bernoulli,
     Gaussian,
     HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
     Poisson,
     RobustMax,
     Softmax,
@@ -67,6 +68,7 @@ EVERY = {
     "gaussian": (Gaussian(0.2), 1, [-0.7, 2.0]),
     "heteroscedastic": (HeteroscedasticGaussian(0.2), 2, [-0.7, 2.0]),
     "student_t": (StudentT(4.0, 0.5), 1, [-0.7, 2.0]),
+    "heteroscedastic_student_t": (HeteroscedasticStudentT(4.0, 0.5), 2, [-0.7, 2.0]),
     "poisson": (Poisson(1.3), 1, [0.0, 3.0]),
     "probit": (Bernoulli(), 1, [0.0, 1.0]),
     "logit": (Bernoulli("logit"), 1, [0.0, 1.0]),
@@ -74,10 +76,11 @@ EVERY = {
     "robustmax": (RobustMax(), 3, [0.0, 1.0, 2.0]),
 }
 every = pytest.mark.parametrize(("likelihood", "n_latents", "targets"), EVERY.values(), ids=EVERY)
+CONTINUOUS = ["gaussian", "heteroscedastic", "student_t", "heteroscedastic_student_t"]
 continuous = pytest.mark.parametrize(
     ("likelihood", "n_latents", "targets"),
-    [EVERY[name] for name in ("gaussian", "heteroscedastic", "student_t")],
-    ids=["gaussian", "heteroscedastic", "student_t"],
+    [EVERY[name] for name in CONTINUOUS],
+    ids=CONTINUOUS,
 )
 classes = pytest.mark.parametrize(
     ("likelihood", "n_latents", "targets"),
@@ -181,15 +184,84 @@ def test_heteroscedastic_integrals(y):
         np.testing.assert_allclose(actual, [math.log(expected)], atol=1e-6)
 
 
-def test_heteroscedastic_latents_come_in_halves():
+@pytest.mark.parametrize("df", [2.1, 4.0, 30.0])
+@pytest.mark.parametrize("y", [-0.7, 2.0, 6.0])
+@pytest.mark.parametrize("v", [(0.3, 0.5), (1e-6, 0.05)])
+def test_heteroscedastic_student_t_integrals(df, y, v):
+    likelihood, m = HeteroscedasticStudentT(df, 0.45), (0.4, -0.3)
+    x = np.linspace(-9.0, 9.0, 1501)
+    f, g = np.meshgrid(*(a + math.sqrt(b) * x for a, b in zip(m, v)), indexing="ij")
+    weights = np.outer(stats.norm.pdf(x), stats.norm.pdf(x)) * (x[1] - x[0]) ** 2
+    t = partial(stats.t, df, f, 0.45 * np.exp(0.5 * g))
+    y_, m_, v_ = tensor([[y]]), tensor([m]), tensor([v])
+    for alpha in (0.5, 1.0):
+        expected = math.log((weights * t().pdf(y) ** alpha).sum())
+        actual = likelihood.log_partition(y_, m_, v_, alpha)
+        far = expected < -8.0  # 10 standard deviations and more
+        np.testing.assert_allclose(actual, [expected], atol=5e-4 if far else 1e-5)
+    cdf = likelihood.cdf(y_, m_, v_)
+    np.testing.assert_allclose(cdf, [[(weights * t().cdf(y)).sum()]], atol=2e-6)
+    assert likelihood.expected_log_prob(y_, m_, v_) <= (weights * t().logpdf(y)).sum()
+    actual = likelihood.log_prob(y_, m_)
+    np.testing.assert_allclose(
+        actual, [stats.t.logpdf(y, df, m[0], 0.45 * math.exp(0.5 * m[1]))], rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("df", [2.1, 4.0, 30.0])
+@pytest.mark.parametrize("y", [-0.7, 6.0])
+def test_heteroscedastic_student_t_expects_what_its_best_posterior_of_the_mixing_gives(df, y):
+    # N(f, s^2 e^g / l) with l ~ Gamma(df / 2, df / 2), and q(l) free: log of the integral over l of
+    # p(l) exp(E log N)
+    (m_f, m_g), (v_f, v_g) = m, v = (0.4, -0.3), (0.3, 0.5)
+    square = ((y - m_f) ** 2 + v_f) * math.exp(-m_g + 0.5 * v_g) / 0.45**2
+
+    def integrand(log_l):
+        level = -0.5 * (math.log(2.0 * math.pi * 0.45**2) + m_g - log_l + math.exp(log_l) * square)
+        return stats.gamma.pdf(math.exp(log_l), 0.5 * df, scale=2.0 / df) * math.exp(level + log_l)
+
+    expected = math.log(quad(integrand, -40.0, 6.0, epsabs=0.0, limit=500)[0])
+    actual = HeteroscedasticStudentT(df, 0.45).expected_log_prob(
+        tensor([[y]]), tensor([m]), tensor([v])
+    )
+    np.testing.assert_allclose(actual, [expected], rtol=1e-7)
+
+
+def test_heteroscedastic_student_t_with_many_degrees_of_freedom_is_gaussian():
+    y, (m, v) = tensor([[0.3], [-1.0], [2.0]]), moments_of(2)
+    t, gaussian = HeteroscedasticStudentT(1e7, 0.5), HeteroscedasticGaussian(0.25)
+    for method in ("expected_log_prob", "log_partition"):
+        torch.testing.assert_close(
+            getattr(t, method)(y, m, v), getattr(gaussian, method)(y, m, v), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_heteroscedastic_student_t_of_certain_scale_is_student_t():
+    y, (m, v) = tensor([[0.3], [-1.0], [2.0]]), moments_of(1)
+    g = torch.full_like(m, 0.8)
+    t = HeteroscedasticStudentT(4.0, 0.5)
+    plain = StudentT(4.0, 0.5 * math.exp(0.4))
+    latents = torch.cat([m, g], -1), torch.cat([v, torch.zeros_like(v)], -1)
+    for alpha in ALPHAS:
+        torch.testing.assert_close(
+            t.log_partition(y, *latents, alpha), plain.log_partition(y, m, v, alpha),
+            rtol=1e-7, atol=1e-7,
+        )  # fmt: skip
+    torch.testing.assert_close(t.cdf(y, *latents), plain.cdf(y, m, v), rtol=0.0, atol=2e-6)
+    for ours, theirs in zip(t.moments(*latents), plain.moments(m, v)):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "make", [HeteroscedasticGaussian, lambda scale: HeteroscedasticStudentT(4.0, scale)]
+)
+def test_heteroscedastic_latents_come_in_halves(make):
     # two outputs, latents f1 f2 g1 g2, are twice one output
-    likelihood = HeteroscedasticGaussian(np.array([0.2, 0.5]))
+    likelihood = make(np.array([0.2, 0.5]))
     y, (m, v) = tensor([[0.3, -0.2]]), moments_of(4, n=1)
     for method in ("expected_log_prob", "log_partition"):
         parts = [
-            getattr(HeteroscedasticGaussian(s), method)(
-                y[:, [i]], m[..., [i, i + 2]], v[..., [i, i + 2]]
-            )
+            getattr(make(s), method)(y[:, [i]], m[..., [i, i + 2]], v[..., [i, i + 2]])
             for i, s in enumerate([0.2, 0.5])
         ]
         torch.testing.assert_close(getattr(likelihood, method)(y, m, v), sum(parts))
@@ -392,7 +464,7 @@ def test_extreme_latents_of_robustmax(location):
 
 @pytest.mark.parametrize("location", [0.0, 100.0, -100.0])
 @pytest.mark.parametrize("variance", [1e-12, 1.0, 100.0])
-@pytest.mark.parametrize("name", ["heteroscedastic", "poisson"])
+@pytest.mark.parametrize("name", ["heteroscedastic", "heteroscedastic_student_t", "poisson"])
 def test_latents_in_an_exponent_may_reach_100(name, location, variance):
     likelihood, n_latents, targets = EVERY[name]
     m = torch.full((1, n_latents), location, dtype=torch.float64)
@@ -407,6 +479,9 @@ def test_latents_in_an_exponent_may_reach_100(name, location, variance):
         ("heteroscedastic", 1e3, 1.0),
         ("heteroscedastic", -1e3, 1.0),
         ("heteroscedastic", 0.0, 1e6),
+        ("heteroscedastic_student_t", 1e3, 1.0),
+        ("heteroscedastic_student_t", -1e3, 1.0),
+        ("heteroscedastic_student_t", 0.0, 1e6),
         ("poisson", -1e3, 1e3),
     ],
 )
@@ -475,7 +550,9 @@ def test_components_are_the_mixture_of_the_density(likelihood, n_latents, target
         y = torch.full((3, 1), y, dtype=torch.float64)
         densities = stats.norm.pdf(y.numpy(), means.numpy(), variances.sqrt().numpy())
         expected = np.log((weights.numpy() * densities).sum(0)[..., 0])
-        np.testing.assert_allclose(likelihood.log_partition(y, m, v), expected, rtol=1e-9)
+        # fewer nodes for the distribution function than for the density
+        rtol = 2e-4 if isinstance(likelihood, HeteroscedasticStudentT) else 1e-9
+        np.testing.assert_allclose(likelihood.log_partition(y, m, v), expected, rtol=rtol)
     mean, var = likelihood.moments(m, v)
     torch.testing.assert_close((weights * means).sum(0), mean)
     mixed = (weights * (variances + means.square())).sum(0) - mean.square()
@@ -577,6 +654,13 @@ def test_draws_of_student_t(df, scale, generator):
     assert stats.kstest(y[:, 0], stats.t(df, 0.7, scale).cdf).pvalue > 1e-3
 
 
+def test_draws_of_heteroscedastic_student_t(generator):
+    f = tensor([[0.7, -0.4]]).expand(20_000, -1)
+    y = HeteroscedasticStudentT(4.0, 0.5).sample(f, generator)
+    expected = stats.t(4.0, 0.7, 0.5 * math.exp(-0.2))
+    assert stats.kstest(y[:, 0], expected.cdf).pvalue > 1e-3
+
+
 @classes
 def test_draws_of_classes(likelihood, n_latents, targets, generator):
     f, n = tensor([[0.4, -0.3, 0.1]])[:, :n_latents], 20_000
@@ -662,6 +746,7 @@ def test_what_a_classification_likelihood_refuses(likelihood, n_classes, message
 def test_numbers_of_latents():
     assert Gaussian().n_latents(3) == StudentT().n_latents(3) == Poisson().n_latents(3) == 3
     assert HeteroscedasticGaussian().n_latents(3) == 6
+    assert HeteroscedasticStudentT().n_latents(3) == 6
     assert Bernoulli().n_latents(2) == 1
     assert Softmax().n_latents(4) == RobustMax().n_latents(4) == 4
 
@@ -684,6 +769,7 @@ WEIGHTS = np.array([1.0, 1.0, 2.0])
         (StudentT(), "scale", [0.2, 0.2]),
         (StudentT(scale=6.0), "scale", [3.0, 0.6]),
         (StudentT(df=7.0), "df", [7.0, 7.0]),
+        (HeteroscedasticStudentT(scale=6.0), "scale", [3.0, 0.6]),
         (Poisson(), "rate", [2.75, 20.0]),
         (Poisson(5.0), "rate", [5.0, 5.0]),
     ],
@@ -730,6 +816,7 @@ def test_likelihoods_are_parameter_objects(likelihood, n_latents, targets):
         ("gaussian", REGRESSION, Gaussian),
         ("heteroscedastic", REGRESSION, HeteroscedasticGaussian),
         ("student_t", REGRESSION, StudentT),
+        ("heteroscedastic_student_t", REGRESSION, HeteroscedasticStudentT),
         ("poisson", REGRESSION, Poisson),
         ("probit", CLASSIFICATION, Bernoulli),
         ("logit", CLASSIFICATION, Bernoulli),

@@ -84,10 +84,13 @@ def test_defaults_are_valid():
 
 
 @pytest.mark.parametrize(
-    ("n_classes", "name"), [(None, "gaussian"), (2, "probit"), (3, "softmax"), (10, "softmax")]
+    ("n_classes", "name"),
+    [(None, "heteroscedastic_student_t"), (2, "probit"), (3, "softmax"), (10, "softmax")],
 )
 def test_automatic_likelihood(n_classes, name):
     assert DSVI().auto_likelihood(n_classes) == name
+    shallow = "gaussian" if n_classes is None else name
+    assert DSVI().auto_likelihood(n_classes, n_layers=1) == shallow
 
 
 def test_inputs_of_layers():

@@ -24,6 +24,7 @@ FEW = {
     "n_inducing": 8,
     "random_state": 0,
 }
+REGRESSION = {**FEW, "likelihood": "gaussian"}
 
 
 def dense_layer(model, i, H):
@@ -69,7 +70,9 @@ def curve():
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_one_layer_is_the_latent_function(plt, curve, likelihood):
     X, y = curve
-    model = DeepGPRegressor(n_layers=1, likelihood=likelihood, **FEW).fit(X, np.floor(np.abs(y)))
+    model = DeepGPRegressor(n_layers=1, **{**REGRESSION, "likelihood": likelihood}).fit(
+        X, np.floor(np.abs(y))
+    )
     display = LayersDisplay.from_estimator(model, X, n_points=30)
     (layer,) = display.layers
     grid = np.linspace(X.min(), X.max(), 30)
@@ -93,7 +96,7 @@ def test_panels_of_one_input_compose_to_the_prediction(plt, curve, n_layers):
     """Reading the curves one after the other gives the latent mean, if hidden layers are certain."""
     X, y = curve
     model = DeepGPRegressor(
-        n_layers=n_layers, **{**FEW, "inference": DSVI(inner_noise=0.0, inner_scale=1e-5)}
+        n_layers=n_layers, **{**REGRESSION, "inference": DSVI(inner_noise=0.0, inner_scale=1e-5)}
     )
     model.set_params(learning_rate=1e-3, n_inducing=30).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=3000, n_functions=0)
@@ -122,7 +125,7 @@ def test_wide_layers_against_the_dense_form(plt, input_connected, n_features, wi
     X = rng.standard_normal((40, n_features)) * 5.0 ** np.arange(n_features)
     y = np.column_stack([np.sin(X[:, 0]), 1e3 * X[:, -1] + 7.0])
     model = DeepGPRegressor(
-        n_layers=3, width=width, input_connected=input_connected, **{**FEW, "max_iter": 40}
+        n_layers=3, width=width, input_connected=input_connected, **{**REGRESSION, "max_iter": 40}
     ).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, feature=n_features - 1, n_points=20)
     line = np.tile(np.median(X, 0), (20, 1))
@@ -157,7 +160,7 @@ def test_draws_are_those_of_the_layers(plt, data):
     """Mean and standard deviation of 400 draws, within five standard errors."""
     X, y = data
     model = DeepGPRegressor(
-        kernel="matern52", **{**FEW, "inference": DSVI(inner_scale=0.5, inner_noise=0.0)}
+        kernel="matern52", **{**REGRESSION, "inference": DSVI(inner_scale=0.5, inner_noise=0.0)}
     ).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=400)
     for layer, lines in zip(display.layers, display.function_lines_):
@@ -180,7 +183,7 @@ def test_draws_are_those_of_the_layers(plt, data):
 def test_units_that_vary_most(plt):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 6))
-    model = DeepGPRegressor(**FEW).fit(X, X[:, 2] - X[:, 4])
+    model = DeepGPRegressor(**REGRESSION).fit(X, X[:, 2] - X[:, 4])
     display = LayersDisplay.from_estimator(model, X, feature=4, max_units=2)
     layer = display.layers[0]
     assert layer.mean.shape[1] == 6
@@ -213,7 +216,7 @@ def test_classes_name_the_latent_functions(plt, data, classifier):
 
 def test_heteroscedastic_latents_stay_standardized(plt, curve):
     X, y = curve
-    model = DeepGPRegressor(n_layers=1, likelihood="heteroscedastic", **FEW).fit(X, y)
+    model = DeepGPRegressor(n_layers=1, **{**REGRESSION, "likelihood": "heteroscedastic"}).fit(X, y)
     (layer,) = LayersDisplay.from_estimator(model, X, n_points=10).layers
     assert layer.unit_labels == ["f0", "f1"]
     mean = model.predict(layer.x[:, None], latent=True)
@@ -222,7 +225,7 @@ def test_heteroscedastic_latents_stay_standardized(plt, curve):
 
 def test_many_rows_are_thinned(plt, curve):
     X, y = curve
-    model = DeepGPRegressor(**FEW).fit(X, y)
+    model = DeepGPRegressor(**REGRESSION).fit(X, y)
     many = np.linspace(0.0, 300.0, 5001)[:, None]
     display = LayersDisplay.from_estimator(model, many)
     assert [len(layer.rows_x) for layer in display.layers] == [1000, 1000]
@@ -257,7 +260,7 @@ def test_frame_and_pipeline(plt, data):
     pd = pytest.importorskip("pandas")
     X, y = data
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = DeepGPRegressor(**FEW).fit(frame, y)
+    model = DeepGPRegressor(**REGRESSION).fit(frame, y)
     display = LayersDisplay.from_estimator(model, frame, feature="b")
     assert display.axes_[0].get_xlabel() == "b"
     plain = LayersDisplay.from_estimator(clone(model).fit(X, y), X, feature=1)
@@ -273,7 +276,7 @@ def test_frame_and_pipeline(plt, data):
 
 def test_axes_and_names(plt, curve, data, regressor):
     X, y = curve
-    shallow = DeepGPRegressor(n_layers=1, **FEW).fit(X, y)
+    shallow = DeepGPRegressor(n_layers=1, **REGRESSION).fit(X, y)
     figure, grid = plt.subplots(2, 2)
     first = LayersDisplay.from_estimator(regressor, data[0], ax=grid[0], name="deep")
     assert [ax.get_title() for ax in first.axes_] == ["deep, layer 1", "deep, layer 2"]

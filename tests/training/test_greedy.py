@@ -208,7 +208,9 @@ def test_greedy_follows_what_others_miss():
     X = np.linspace(0.0, 1.0, 200)[:, None]
     y = np.sin(50.0 * X[:, 0] ** 3)
     scores = {
-        start: regressor(init=start, width=2, n_inducing=30, max_iter=100).fit(X, y).score(X, y)
+        start: regressor(init=start, width=2, n_inducing=30, max_iter=100, likelihood="gaussian")
+        .fit(X, y)
+        .score(X, y)
         for start in ("kmeans", "median", "greedy")
     }
     assert scores["greedy"] > max(scores["kmeans"], scores["median"], 0.97)
@@ -365,6 +367,22 @@ def test_start_from_another_scheme(monkeypatch):
     posterior = regressor(init="kmeans", n_layers=1, inference=VFE(), max_iter=30).fit(X, y)
     uncollapsed = still(init=posterior, n_layers=1).fit(X, y)
     assert_allclose(uncollapsed.predict(X), posterior.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "names", [("gaussian", "heteroscedastic"), ("heteroscedastic", "gaussian")]
+)
+def test_start_from_a_model_with_other_noise(names):
+    """The latents of the functions are those of the other model; those of the noise start anew."""
+    X, y = data(40)
+    Y = np.column_stack([y, np.cos(X[:, 0])])
+    before, after = (
+        {"init": "kmeans", "max_iter": 60, "width": 2, "likelihood": names[0]},
+        {"max_iter": 1, "learning_rate": 1e-12, "width": 2, "likelihood": names[1]},
+    )
+    given = regressor(**before).fit(X, Y)
+    model = regressor(**{**after, "init": given, "inference": DSVI(natural_step=1e-12)}).fit(X, Y)
+    assert_allclose(model.predict(X, latent=True), given.predict(X, latent=True), rtol=1e-6)
 
 
 def test_start_from_a_mixture():

@@ -2,12 +2,19 @@
 
 from .base import Likelihood
 from .classification import Bernoulli, RobustMax, Softmax
-from .regression import Gaussian, HeteroscedasticGaussian, Poisson, StudentT
+from .regression import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    Poisson,
+    StudentT,
+)
 
 REGRESSION = {
     "gaussian": Gaussian,
     "heteroscedastic": HeteroscedasticGaussian,
     "student_t": StudentT,
+    "heteroscedastic_student_t": HeteroscedasticStudentT,
     "poisson": Poisson,
 }
 CLASSIFICATION = {
@@ -21,6 +28,7 @@ __all__ = [
     "Bernoulli",
     "Gaussian",
     "HeteroscedasticGaussian",
+    "HeteroscedasticStudentT",
     "Likelihood",
     "Poisson",
     "RobustMax",
