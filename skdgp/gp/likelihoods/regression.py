@@ -322,30 +322,35 @@ class HeteroscedasticStudentT(GaussianMixture):
         g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
         return _like(self.scale, m_g) * torch.exp(0.5 * g), log_weights.view(shape)
 
-    def _mixture(self, m, v, n_nodes, step, least):
-        """Components with `n_nodes` for g, and nodes for the mixing with weights above `least`."""
-        (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        scales, log_weights = self._scale_nodes(m_g, v_g, n_nodes)
-        df = _like(self.df, scales)
+    def _mixing_nodes(self, m_g, step, least):
+        """Nodes for the mixing, with weights above `least`."""
+        df = _like(self.df, m_g)
         smallest = float(df.detach().min())
         lowest = (2.0 * math.log(least) / smallest - 1.0) / min(1.0, math.sqrt(8.0 / smallest))
-        log_l, more = _mixing(df, scales.ndim, max(-24.0, lowest), step)
-        variances = (v_f + scales.square() * torch.exp(-log_l)).flatten(0, 1)
-        log_weights = (log_weights + more).flatten(0, 1)
-        return log_weights, m_f.expand_as(variances), variances
+        return _mixing(df, m_g.ndim, max(-24.0, lowest), step)
 
     def components(self, m, v):
-        # distribution functions are good to 1e-5
-        return self._mixture(m, v, n_nodes=8, step=0.6, least=1e-12)
+        # fewer nodes than for the density; distribution functions are good to 1e-5
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        scales, log_weights = self._scale_nodes(m_g, v_g, 8)
+        log_l, more = self._mixing_nodes(m_g, 0.6, 1e-12)
+        variances = (v_f + scales.square() * torch.exp(-log_l)[:, None]).flatten(0, 1)
+        log_weights = (log_weights + more[:, None]).flatten(0, 1)
+        return log_weights, m_f.expand_as(variances), variances
 
     def log_partition(self, y, m, v, alpha=1.0):
-        if alpha == 1.0:
-            log_weights, means, variances = self._mixture(m, v, self.n_nodes, 0.4, 1e-16)
-            return torch.logsumexp(log_weights + _log_normal(y, means, variances), 0).sum(-1)
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         scales, log_weights = self._scale_nodes(m_g, v_g, self.n_nodes)
-        df = _like(self.df, scales)
-        log_z = _log_t_partition(y, m_f.expand_as(scales), v_f, df, scales, alpha)
+        if alpha == 1.0:
+            log_l, more = self._mixing_nodes(m_g, 0.4, 1e-16)
+            inverse, log_z = torch.exp(-log_l), []
+            for scale in scales:  # one after the other, which is easy on the cache
+                variances = v_f + scale.square() * inverse
+                log_z.append(torch.logsumexp(more + _log_normal(y, m_f, variances), 0))
+            log_z = torch.stack(log_z)
+        else:
+            df = _like(self.df, scales)
+            log_z = _log_t_partition(y, m_f.expand_as(scales), v_f, df, scales, alpha)
         return torch.logsumexp(log_weights + log_z, 0).sum(-1)
 
     def moments(self, m, v):
