@@ -35,11 +35,12 @@ from .data import Data, Minibatches
 from .health import warn_if_sick
 from .members import Member, Plan, kin_of
 from .prediction import PredictionMixin, as_numpy
-from .predictive import Predictive
+from .predictive import Predictive, rows_at_once
 from .stacking import stack
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
+_BOUND_DRAWS = 100_000  #: draws of all these rows together
 _STACK_ROWS = 2000  #: rows that decide on the shares in a mixture
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
@@ -579,10 +580,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
         X, y, weights = rows.sample(_BOUND_ROWS, rng)
         total = float(data.weights.sum())
-        expected = sum(
-            float(w @ Predictive(self.members_[:1], x, self.device_).expected_log_prob(t))
-            for x, t, w in self._chunks(X, y, weights)
-        )
+        draws = self.members_[0].draws
+        draws = draws[: 2 ** int(np.log2(max(1, min(len(draws), _BOUND_DRAWS // len(X)))))]
+        first = [self.members_[0].holding(model, draws)]
+        size, expected = rows_at_once(first), 0.0
+        for part in (slice(i, i + size) for i in range(0, len(X), size)):
+            predictive = Predictive(first, X[part], self.device_)
+            expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
         bound = total * per_row - float(divergence)
         self.lower_bound_ = max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

@@ -43,17 +43,13 @@ class PredictionMixin:
         check_consistent_length(X, y)
         return X, self._encode(y, reset=False)
 
-    def _chunks(self, X, *others):
-        size = rows_at_once(self.members_)
-        for i in range(0, len(X), size):
-            yield tuple(array[i : i + size] for array in (X, *others))
-
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""
         device, scale = self._prediction_device(), self._x_scaler.transform
         with self._threads():
-            results, first = None, 0
-            for x, *rest in self._chunks(X, *others):
+            results, size = None, rows_at_once(self.members_)
+            for first in range(0, len(X), size):
+                x, *rest = (array[first : first + size] for array in (X, *others))
                 predictive = Predictive(self.members_, scale(x), device)
                 parts = getattr(predictive, method)(*rest, **settings)
                 several = isinstance(parts, tuple)
@@ -62,7 +58,6 @@ class PredictionMixin:
                 results = results or [np.empty((len(X), *part.shape[1:])) for part in parts]
                 for result, part in zip(results, parts):
                     result[first : first + len(x)] = part
-                first += len(x)
         return tuple(results) if several else results[0]
 
     def _prediction_device(self):
