@@ -26,7 +26,7 @@ class Model(NamedTuple):
 RANDOM_FEATURES = {
     "inference": "rff",
     "inference__frequencies": "variational",
-    "max_iter": 6000,
+    "n_steps": 6000,
     "dtype": "float32",
 }
 
