@@ -77,7 +77,7 @@ class DSVI(Scheme):
         self.natural_step = natural_step
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
-        # a shallow model with a slow start of its lengthscales would take them for noise
+        # in a shallow model, noise that may grow explains what slow lengthscales do not yet
         if n_classes is None and n_layers > 1:
             return "heteroscedastic_student_t"
         return super().auto_likelihood(n_classes, n_layers)
