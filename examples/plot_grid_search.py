@@ -30,7 +30,9 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 columns = make_column_transformer(
     (OneHotEncoder(drop="if_binary"), ["sex"]), remainder="passthrough"
 )
-model = DeepGPRegressor(inference="dsvi", n_inducing=50, max_iter=200, random_state=0)
+model = DeepGPRegressor(
+    inference="dsvi", likelihood="gaussian", n_inducing=50, max_iter=200, random_state=0
+)
 pipeline = Pipeline([("columns", columns), ("model", model)])
 
 # %%

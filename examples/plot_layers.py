@@ -26,8 +26,9 @@ from skdgp.metrics import coverage_score, log_predictive_density_scorer
 columns = ["position", "velocity"]
 X, y = make_mountain_car(n_samples=1000, noise=1.0, random_state=0)
 X = pd.DataFrame(X, columns=columns)
-shallow = DeepGPRegressor(1, inference="dsvi", max_iter=500, random_state=0).fit(X, y)
-deep = DeepGPRegressor(3, inference="dsvi", max_iter=500, random_state=0).fit(X, y)
+settings = {"inference": "dsvi", "likelihood": "gaussian", "max_iter": 500, "random_state": 0}
+shallow = DeepGPRegressor(1, **settings).fit(X, y)
+deep = DeepGPRegressor(3, **settings).fit(X, y)
 
 # %%
 # The true surface, interpolated between many states without noise, and what the models make of the rows.

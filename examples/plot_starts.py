@@ -34,6 +34,7 @@ for start in ("random", "kmeans", "median", "greedy"):
         width=2,
         n_inducing=40,
         inference="dsvi",
+        likelihood="gaussian",
         init=start,
         max_iter=400 if start == "greedy" else 600,
         random_state=0,
