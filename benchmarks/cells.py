@@ -25,7 +25,8 @@ def write(path, key, cell):
     path.parent.mkdir(parents=True, exist_ok=True)
     cells = {**read(path), key: cell}  # read again: another process may have added some
     part = path.with_name(f"{path.stem}.{os.getpid()}.json.part")
-    part.write_text(json.dumps({"cells": dict(sorted(cells.items()))}, indent=1) + "\n")
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(cells[key])}" for key in sorted(cells))
+    part.write_text(f'{{"cells": {{\n{lines}\n}}}}\n')
     os.replace(part, path)
 
 
