@@ -136,7 +136,7 @@ def evaluate(root, cell):
 
 
 def _short(values):
-    return [float(f"{value:.5g}") for value in values]
+    return [float(f"{value:.3g}") for value in values]
 
 
 def distances(X_train, X_test):

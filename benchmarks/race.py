@@ -11,12 +11,7 @@ from skdgp import DeepGPRegressor
 from . import arguments, cells, data, models, rst, scores
 
 #: arguments of the estimator
-_FEATURES = {
-    "inference": "rff",
-    "inference__frequencies": "variational",
-    "max_iter": 2000,
-    "dtype": "float32",
-}
+_FEATURES = {**models.RANDOM_FEATURES, "max_iter": 2000}
 SETTINGS = {
     "single": {"inference": "dsvi"},
     "skdgp": {},

@@ -26,14 +26,13 @@ class Model(NamedTuple):
 RANDOM_FEATURES = {
     "inference": "rff",
     "inference__frequencies": "variational",
-    "n_steps": 6000,
     "dtype": "float32",
 }
 
 MODELS = {
     "skdgp": Model("ours", {}),
     "single": Model("ours", {"inference": "dsvi"}),
-    "rff": Model("ours", RANDOM_FEATURES),
+    "rff": Model("ours", {**RANDOM_FEATURES, "n_steps": 6000}),
     "gpytorch": Model("gpytorch_deep", {}, "gpytorch"),
     "gpytorch-documented": Model("gpytorch_deep", {"documented": True}, "gpytorch"),
     "svgp-100": Model("gpytorch_sparse", {"n_inducing": 100}, "gpytorch"),

@@ -802,6 +802,20 @@ def test_failed_fit_leaves_the_old_model(data):
     assert_array_equal(model.predict(data[0]), before)
 
 
+def test_bound_of_many_rows_takes_fewer_draws(data, monkeypatch):
+    """Each row is seen by a part of the draws, at least by one; the sum hardly changes."""
+    settings = {"inference": DSVI(inner_scale=0.3), "max_iter": 20, "n_predict_draws": 64}
+    bounds, used = [], []
+    for total in (64, 8, 0.5):
+        monkeypatch.setattr("skdgp.estimators.base._BOUND_DRAWS", int(total * 80))
+        model = make(**settings).fit(*data)
+        bounds.append(model.lower_bound_)
+        used.append(len(model.members_[0].draws))
+    assert used == [64] * 3  # predictions keep all
+    assert 0.0 < abs(bounds[1] - bounds[0]) < 0.02 * abs(bounds[0])
+    assert 0.0 < abs(bounds[2] - bounds[0]) < 0.2 * abs(bounds[0])
+
+
 def test_bound_that_overflows_is_a_number(data, monkeypatch):
     """Rates of counts do, under a model that went astray."""
     monkeypatch.setattr(

@@ -20,6 +20,14 @@ def _log_normal(y, mean, var):
     return -0.5 * (_LOG_2PI + var.log() + (y - mean).square() / var)
 
 
+def _size_nodes(m_g, v_g, n_nodes):
+    """Nodes for the logarithm of the size of noise, and their log-weights."""
+    nodes, log_weights = gauss_hermite(n_nodes if v_g.any() else 1, m_g)  # 1 where it is known
+    shape = (-1,) + (1,) * m_g.ndim
+    g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
+    return g, log_weights.view(shape)
+
+
 class GaussianMixture(Likelihood):
     """Likelihoods under which `y`, given latent moments, is a finite mixture of Gaussians.
 
@@ -148,12 +156,8 @@ class HeteroscedasticGaussian(GaussianMixture):
         ).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
-        n_nodes = self.n_nodes if v_g.any() else 1  # where the size of the noise is known
-        nodes, log_weights = gauss_hermite(n_nodes, m_g)
-        shape = (-1,) + (1,) * m_g.ndim
-        g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
-        noise = _like(self.variance, m_g) * g.exp()
-        return log_weights.view(shape), noise
+        g, log_weights = _size_nodes(m_g, v_g, self.n_nodes)
+        return log_weights, _like(self.variance, m_g) * g.exp()
 
     def components(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
@@ -317,10 +321,8 @@ class HeteroscedasticStudentT(GaussianMixture):
 
     def _scale_nodes(self, m_g, v_g, n_nodes):
         """Scales of the noise, and their log-weights."""
-        nodes, log_weights = gauss_hermite(n_nodes if v_g.any() else 1, m_g)
-        shape = (-1,) + (1,) * m_g.ndim
-        g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-_LARGEST, _LARGEST)
-        return _like(self.scale, m_g) * torch.exp(0.5 * g), log_weights.view(shape)
+        g, log_weights = _size_nodes(m_g, v_g, n_nodes)
+        return _like(self.scale, m_g) * torch.exp(0.5 * g), log_weights
 
     def _mixing_nodes(self, m_g, step, least):
         """Nodes for the mixing, with weights above `least`."""
