@@ -122,7 +122,7 @@ def evaluate(root, cell):
     mean, std = model.predict(X[test], return_std=True)
     lower, upper = model.predict_interval(X[test], coverage=scores.COVERAGE).T
     return {
-        "log_densities": _short(model.log_predictive_density(X[test], y[test])),
+        "log_densities": _short(model.log_predictive_density(X[test], y[test]), 5),
         "errors": _short(y[test] - mean),
         "variances": _short(std**2),
         "distances": _short(distances(X[train], X[test])),
@@ -135,8 +135,8 @@ def evaluate(root, cell):
     }
 
 
-def _short(values):
-    return [float(f"{value:.3g}") for value in values]
+def _short(values, n_digits=3):
+    return [float(f"{value:.{n_digits}g}") for value in values]
 
 
 def distances(X_train, X_test):
