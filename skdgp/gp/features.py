@@ -8,7 +8,7 @@ from scipy.special import gammaincinv
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from ..linalg import current_workspace
+from ..linalg import current_workspace, gram
 from ..random import normal, sobol_normal
 from .component import Trainable
 from .gaussian import DiagonalBlock, GaussianBlock
@@ -95,6 +95,48 @@ class _LocalMoments(torch.autograd.Function):
         return dPhi, _summed(d_mean), _summed(d_var)
 
 
+class _CosSinMoments(torch.autograd.Function):
+    """:class:`_LocalMoments` of ``[cos A, sin A]``, for ``sin^2 = 1 - cos^2`` with half the squares.
+
+    The products have a long and a short side; with the short side first they are up to five times
+    as fast.
+    """
+
+    @staticmethod
+    def forward(ctx, A, mean, var):
+        space, R = current_workspace(), A.shape[-1]
+        flat = A.reshape(-1, R)
+        Phi = space.take((len(flat), 2 * R), A)
+        cos, sin = Phi.split(R, -1)
+        torch.cos(flat, out=cos)
+        torch.sin(flat, out=sin)
+        squares = torch.mul(cos, cos, out=space.take((len(flat), R), A))
+        ctx.save_for_backward(mean, var)
+        ctx.large, ctx.space = (Phi, squares), space
+        shape = *A.shape[:-1], mean.shape[-1]
+        moments = (mean.T @ Phi.T).T, ((var[:R] - var[R:]).T @ squares.T).T + var[R:].sum(0)
+        if not any(ctx.needs_input_grad):
+            ctx.large = space.give(Phi), space.give(squares)
+        return tuple(m.reshape(shape) for m in moments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        (mean, var), (Phi, squares), space = ctx.saved_tensors, ctx.large, ctx.space
+        shape, R = g_mean.shape, squares.shape[-1]
+        g_mean, g_var = g_mean.reshape(-1, shape[-1]), g_var.reshape(-1, shape[-1])
+        d_mean = (g_mean.T @ Phi).T
+        d_cos = (g_var.T @ squares).T
+        d_var = torch.cat([d_cos, g_var.sum(0) - d_cos])
+        cos, sin = Phi.split(R, -1)
+        dPhi = torch.mm(g_mean, mean.T, out=space.take(tuple(Phi.shape), Phi))
+        d_squares = torch.mm(g_var, (var[:R] - var[R:]).T, out=squares)
+        dPhi[:, :R].addcmul_(d_squares, cos, value=2.0)
+        dA = (dPhi[:, R:] * cos).addcmul_(dPhi[:, :R], sin, value=-1.0)
+        ctx.large = space.give(Phi), space.give(squares), space.give(dPhi)
+        return dA.reshape(*shape[:-1], R), d_mean, d_var
+
+
 def _summed(G):
     """Gradients of one matrix from those of several draws."""
     return G.sum(0) if G.ndim == 3 else G
@@ -119,8 +161,7 @@ class _QuadraticForms(torch.autograd.Function):
     def backward(ctx, g):
         (Phi,), PhiQ = ctx.saved_tensors, ctx.PhiQ
         g = g.T[..., None]  # D, P, 1
-        wide = Phi.double()
-        dQ = wide.mT @ (g.double() * wide)
+        dQ = gram(Phi.double().T, g[..., 0].double())
         dPhi = PhiQ.mul_(g).sum(0).mul_(2.0)
         ctx.PhiQ = None
         return dPhi, dQ
@@ -235,6 +276,13 @@ class FeatureLayer(nn.Module):
             Maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights),
             and the square of this factor.
         """
+        project, c2 = self._projection(xi, like)
+        if self.trigonometric:
+            return lambda H: (_CosSin.apply(project(H)), c2)
+        return lambda H: (project(H).clamp_min(0.0), c2)
+
+    def _projection(self, xi, like):
+        """What the features are functions of, and the square of their common factor."""
         kernel, z = self.kernel(), _like(self.z, like)
         if self.q_omega is not None:
             mean, var = self.q_omega.moments(like.dtype)
@@ -244,9 +292,9 @@ class FeatureLayer(nn.Module):
         c2 = _like(kernel.variance, like) / z.shape[-1]
         Omega = z[..., : self.n_inputs, :] / _like(kernel.lengthscale, like)[..., None]
         if self.trigonometric:
-            return lambda H: (_CosSin.apply(H @ Omega), c2)
+            return lambda H: H @ Omega, c2
         shift = _like(kernel.bias, like) * z[..., self.n_inputs :, :]
-        return lambda H: ((H @ Omega + shift).clamp_min(0.0), 2.0 * c2)
+        return lambda H: H @ Omega + shift, 2.0 * c2
 
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
@@ -265,13 +313,17 @@ class FeatureLayer(nn.Module):
         weights : tensor of shape (n_weights, n_outputs), optional
             A draw of the weights, in place of their posterior; the variance is then zero.
         """
+        independent = isinstance(self.q, DiagonalBlock)
+        if weights is None and independent and self.trigonometric:
+            project, c2 = self._projection(xi, H)
+            mean, var = _CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
+            return c2.sqrt() * mean + self.mean_function(H), c2 * var
         Phi, c2 = self.basis(xi, H)(H)
         if weights is not None:
             mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
-        if isinstance(self.q, DiagonalBlock):
-            q_mean, q_var = self.q.moments(H.dtype)
-            mean, var = _LocalMoments.apply(Phi, q_mean, q_var)
+        if independent:
+            mean, var = _LocalMoments.apply(Phi, *self.q.moments(H.dtype))
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])

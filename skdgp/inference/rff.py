@@ -172,6 +172,8 @@ class DeepRandomFeatures(GradientModel):
                 variance=1.0 if last and full else _START_VARIANCE,
             )
             self.layers.append(layer)
+        trained = [*self._numbers(), *(layer.q_omega for layer in self.layers)]
+        self._only_weights = all(part is None for part in trained)
         self._known = None  # resampled frequencies of the last prediction
 
     def start(self, X, weights, rng):
@@ -218,8 +220,7 @@ class DeepRandomFeatures(GradientModel):
 
     def _is_frozen(self):
         """Whether numbers and frequencies stay as they are, in this step or for good."""
-        trained = [*self._numbers(), *(layer.q_omega for layer in self.layers)]
-        return self._n_steps < self.n_frozen or all(part is None for part in trained)
+        return self._n_steps < self.n_frozen or self._only_weights
 
     def _every(self):
         """The number of steps of which the last layer's posterior takes part in one."""
