@@ -11,7 +11,13 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
 from toys import seeded, toy
 
-from skdgp.gp.features import _CosSin, _CosSinMoments, _LocalMoments, _QuadraticForms, draw_frequencies
+from skdgp.gp.features import (
+    _CosSin,
+    _CosSinMoments,
+    _LocalMoments,
+    _QuadraticForms,
+    draw_frequencies,
+)
 from skdgp.gp.gaussian import DiagonalBlock
 from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
@@ -265,7 +271,9 @@ def test_gradients_of_the_parts():
             Phi = torch.cat([A.cos(), A.sin()], -1)
             return Phi @ m, Phi.square() @ v
 
-        same(_CosSinMoments.apply, plain, random(*shape), random(8, 2, seed=1), random(8, 2, seed=2))
+        same(
+            _CosSinMoments.apply, plain, random(*shape), random(8, 2, seed=1), random(8, 2, seed=2)
+        )
     same(
         lambda Phi, Q: _QuadraticForms.apply(Phi, Q + Q.mT),
         lambda Phi, Q: torch.einsum("pi,dij,pj->pd", Phi, Q + Q.mT, Phi),
