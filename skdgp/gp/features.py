@@ -89,8 +89,10 @@ class _LocalMoments(torch.autograd.Function):
         (Phi, mean, var), squares = ctx.saved_tensors, ctx.squares
         d_var = squares.mT @ g_var
         dPhi = g_mean @ mean.mT
-        dPhi.addcmul_(torch.matmul(g_var, var.mT, out=squares), Phi, value=2.0)
+        d_squares = ctx.space.take(tuple(Phi.shape), Phi)
+        dPhi.addcmul_(torch.matmul(g_var, var.mT, out=d_squares), Phi, value=2.0)
         d_mean = Phi.mT @ g_mean
+        ctx.space.give(d_squares)
         ctx.squares = ctx.space.give(squares)
         return dPhi, _summed(d_mean), _summed(d_var)
 
@@ -130,10 +132,12 @@ class _CosSinMoments(torch.autograd.Function):
         d_var = torch.cat([d_cos, g_var.sum(0) - d_cos])
         cos, sin = Phi.split(R, -1)
         dPhi = torch.mm(g_mean, mean.T, out=space.take(tuple(Phi.shape), Phi))
-        d_squares = torch.mm(g_var, (var[:R] - var[R:]).T, out=squares)
+        d_squares = space.take(tuple(squares.shape), Phi)
+        torch.mm(g_var, (var[:R] - var[R:]).T, out=d_squares)
         dPhi[:, :R].addcmul_(d_squares, cos, value=2.0)
         dA = (dPhi[:, R:] * cos).addcmul_(dPhi[:, :R], sin, value=-1.0)
-        ctx.large = space.give(Phi), space.give(squares), space.give(dPhi)
+        space.give(dPhi), space.give(d_squares)
+        ctx.large = space.give(Phi), space.give(squares)
         return dA.reshape(*shape[:-1], R), d_mean, d_var
 
 
@@ -150,20 +154,22 @@ class _QuadraticForms(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, Phi, Q):
-        Q = Q.to(Phi.dtype)
-        PhiQ = Phi @ Q  # D, P, M
+        space = current_workspace()
+        PhiQ = torch.matmul(Phi, Q.to(Phi.dtype), out=space.take((len(Q), *Phi.shape), Phi))
         ctx.save_for_backward(Phi)
-        ctx.PhiQ = PhiQ
+        ctx.PhiQ, ctx.space = PhiQ, space
         return torch.linalg.vecdot(PhiQ, Phi).T
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        (Phi,), PhiQ = ctx.saved_tensors, ctx.PhiQ
+        (Phi,), PhiQ, space = ctx.saved_tensors, ctx.PhiQ, ctx.space
         g = g.T[..., None]  # D, P, 1
         dQ = gram(Phi.double().T, g[..., 0].double())
-        dPhi = PhiQ.mul_(g).sum(0).mul_(2.0)
-        ctx.PhiQ = None
+        weighted = torch.mul(PhiQ, 2.0 * g, out=space.take(tuple(PhiQ.shape), PhiQ))
+        dPhi = weighted.sum(0)
+        space.give(weighted)
+        ctx.PhiQ = space.give(PhiQ)
         return dPhi, dQ
 
 

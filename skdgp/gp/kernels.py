@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from ..linalg import current_workspace
 from ..random import gamma, normal
 from .component import Component
 from .psi import SquaredExponentialPsi
@@ -29,9 +30,9 @@ class _Scaled:
             lengthscale,
         )
 
-    def squared_distances(self):
-        norms = self.X.square().sum(1)[:, None] + self.Z.square().sum(1)
-        return torch.addmm(norms, self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
+    def squared_distances(self, out=None):
+        norms = torch.add(self.X.square().sum(1)[:, None], self.Z.square().sum(1), out=out)
+        return norms.addmm_(self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
 
     def backward(self, G, needed):
         """Gradients of X, Z and lengthscale, from that of the squared distances."""
@@ -73,20 +74,25 @@ class _Radial(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, X, Z, lengthscale, variance, kernel):
-        ctx.scaled, ctx.kernel = _Scaled(X, Z, lengthscale), kernel
-        r2 = ctx.scaled.squared_distances()
-        K = kernel.profile(r2) * variance
-        ctx.save_for_backward(variance, K, r2)
-        return K
+        ctx.scaled, ctx.kernel, ctx.space = _Scaled(X, Z, lengthscale), kernel, current_workspace()
+        shape = len(X), len(Z)
+        r2 = ctx.scaled.squared_distances(ctx.space.take(shape, X))
+        K = kernel.write_profile(r2, ctx.space.take(shape, X)).mul_(variance)
+        ctx.save_for_backward(variance)
+        ctx.large = K, r2
+        return K.detach()  # another name for the same memory, which the graph may have
 
     @staticmethod
     @once_differentiable
     def backward(ctx, G):
-        variance, K, r2 = ctx.saved_tensors
-        G = G * K
+        (variance,), (K, r2), space = ctx.saved_tensors, ctx.large, ctx.space
+        G = torch.mul(G, K, out=space.take(tuple(K.shape), K))
         d_variance = G.sum() / variance
         G = ctx.kernel.scale_by_slope(G, r2)
-        return *ctx.scaled.backward(G, ctx.needs_input_grad), d_variance, None
+        gradients = ctx.scaled.backward(G, ctx.needs_input_grad)
+        space.give(G)
+        ctx.large = space.give(K), space.give(r2)
+        return *gradients, d_variance, None
 
 
 class _ArcCosine(torch.autograd.Function):
@@ -175,6 +181,10 @@ class Stationary(Kernel):
         """The kernel for unit variance as a function of the squared distance."""
         raise NotImplementedError
 
+    def write_profile(self, r2, out):
+        """:meth:`profile`, written over `out`."""
+        return out.copy_(self.profile(r2))
+
     def scale_by_slope(self, G, r2):
         """Multiply `G` in place by the derivative of the logarithm of the profile."""
         raise NotImplementedError
@@ -245,6 +255,9 @@ class SquaredExponential(Stationary):
 
     def profile(self, r2):
         return torch.exp(-0.5 * r2)
+
+    def write_profile(self, r2, out):
+        return torch.mul(r2, -0.5, out=out).exp_()
 
     def scale_by_slope(self, G, r2):
         return G.mul_(-0.5)

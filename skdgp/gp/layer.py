@@ -35,32 +35,35 @@ class _SparseMoments(torch.autograd.Function):
         P = K_uf.shape[1]
         space = current_workspace()
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
-        A = L_inv.to(K_uf.dtype) @ K_uf  # M, P
-        QA = torch.mm(
-            Q.to(A.dtype).view(D * M, M), A, out=space.take((D, M, P), A).view(D * M, P)
-        ).view(D, M, P)
+        A, QA = space.take((M, P), K_uf), space.take((D, M, P), K_uf)
+        torch.mm(L_inv.to(K_uf.dtype), K_uf, out=A)
+        torch.mm(Q.to(A.dtype).view(D * M, M), A, out=QA.view(D * M, P))
         mean = q_mean.to(A.dtype).T @ A  # D, P
         var = sum_of_products(QA, A, 1, space).add_(k_ff)
-        ctx.save_for_backward(L_inv, A, q_mean)
-        ctx.QA, ctx.space, ctx.Q_dtype = QA, space, Q.dtype
+        ctx.save_for_backward(L_inv, q_mean)
+        ctx.large, ctx.space, ctx.Q_dtype = (A, QA), space, Q.dtype
         return mean.T, var.T
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_mean, g_var):
-        (L_inv, A, q_mean), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
+        (L_inv, q_mean), (A, QA), space = ctx.saved_tensors, ctx.large, ctx.space
         D, M, P = QA.shape
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
-        dA = sum_of_products(QA, g_var[:, None], 0, space)
+        weighted, dA = space.take((D, M, P), A), space.take((M, P), A)
+        if D == 1:
+            torch.mul(QA[0], g_var, out=dA)
+        else:
+            torch.sum(torch.mul(QA, g_var[:, None], out=weighted), 0, out=dA)
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
-        d_mean = (A @ g_mean.T).to(dtype)
-        ctx.QA = space.give(QA)
-        weighted = torch.mul(A, g_var[:, None], out=space.take((D, M, P), A))
+        d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
+        torch.mul(A, g_var[:, None], out=weighted)
         dQ = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(ctx.Q_dtype)
-        space.give(weighted)
         dK_uf = L_inv.to(A.dtype).T @ dA
         dK_uu = gradient_of_gram(L_inv, (dA @ A.T).to(dtype))
+        space.give(weighted), space.give(dA)
+        ctx.large = space.give(A), space.give(QA)
         return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
 
 

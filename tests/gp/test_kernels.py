@@ -20,6 +20,7 @@ from skdgp.gp.kernels import (
     Sum,
     as_kernel,
 )
+from skdgp.linalg import workspace
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -194,6 +195,22 @@ def test_gradients_of_inputs_and_numbers(name):
         return torch.func.functional_call(module, call, (X, Z))
 
     assert torch.autograd.gradcheck(f, (X, Z, *values))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_memory_that_is_used_again(name):
+    def run():
+        found = []
+        for step in range(3):
+            X, Z = rows(4, seed=step).requires_grad_(), rows(3, seed=9).requires_grad_()
+            K, KZ = bound(name)(X, Z), bound(name)(Z, Z)
+            found += [K.detach().clone(), KZ.detach().clone()]
+            found += torch.autograd.grad(K.sin().sum() + KZ.square().sum(), (X, Z))
+        return found
+
+    fresh = run()
+    with workspace():
+        assert all(torch.equal(a, b) for a, b in zip(fresh, run(), strict=True))
 
 
 class _Call(torch.nn.Module):

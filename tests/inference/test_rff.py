@@ -23,6 +23,7 @@ from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
+from skdgp.linalg import workspace
 from skdgp.random import normal
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -253,14 +254,21 @@ def test_gradients_of_the_parts():
         return normal(shape, seeded(seed), tensor(0.0)).requires_grad_()
 
     def same(ours, plain, *parts):
-        """Values and gradients of an arbitrary function of the outputs."""
-        results = []
-        for function in (ours, plain):
+        """Values and gradients of an arbitrary function of the outputs, and memory used again."""
+
+        def results(function, again=False):
             outputs = function(*parts)
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             total = sum((i + 1.0) * out.sin().square().sum() for i, out in enumerate(outputs))
-            results.append((outputs, torch.autograd.grad(total, parts)))
-        torch.testing.assert_close(*results)
+            if again:
+                torch.autograd.grad(total, parts, retain_graph=True)
+            return outputs, torch.autograd.grad(total, parts)
+
+        expected = results(plain)
+        torch.testing.assert_close(results(ours, again=True), expected)
+        with workspace():
+            for _ in range(3):
+                torch.testing.assert_close(results(ours), expected)
 
     same(_CosSin.apply, lambda A: torch.cat([A.cos(), A.sin()], -1), random(3, 4))
     for shape in ((5, 4), (3, 5, 4)):

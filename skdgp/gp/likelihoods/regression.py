@@ -185,13 +185,13 @@ def _log_t(square, df, scale):
     return constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(square / (df * scale.square()))
 
 
-def _mixing(df, ndim, lowest=-24.0, step=0.4):
+def _mixing(df, ndim, lowest=-24.0):
     """Nodes log(l) and their log-weights, for l that follows Gamma(df / 2, df / 2).
 
     Student's t is a mixture of N(f, scale^2 / l) over l. The trapezoidal rule in log(l) converges
     exponentially; with the lowest node at -24 it reaches tails of 1e4 scales.
     """
-    log_l = torch.arange(lowest, 4.0, step, dtype=df.dtype, device=df.device)
+    log_l = torch.arange(lowest, 4.0, 0.4, dtype=df.dtype, device=df.device)
     spread = (8.0 / df.detach()).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
     log_l = log_l.view((-1,) + (1,) * ndim) * spread
     log_weights = 0.5 * df * (log_l - log_l.exp())
@@ -319,32 +319,41 @@ class HeteroscedasticStudentT(GaussianMixture):
         square = ((y - m_f).square() + v_f) * torch.exp(0.5 * v_g - m_g)
         return (_log_t(square, df, scale) - 0.5 * m_g).sum(-1)
 
-    def _scale_nodes(self, m_g, v_g, n_nodes):
-        """Scales of the noise, and their log-weights."""
-        g, log_weights = _size_nodes(m_g, v_g, n_nodes)
-        return _like(self.scale, m_g) * torch.exp(0.5 * g), log_weights
-
-    def _mixing_nodes(self, m_g, step, least):
-        """Nodes for the mixing, with weights above `least`."""
-        df = _like(self.df, m_g)
-        smallest = float(df.detach().min())
-        lowest = (2.0 * math.log(least) / smallest - 1.0) / min(1.0, math.sqrt(8.0 / smallest))
-        return _mixing(df, m_g.ndim, max(-24.0, lowest), step)
-
     def components(self, m, v):
-        # fewer nodes than for the density; distribution functions are good to 1e-5
+        # the log of s^2 e^g / l is the sum of two independent variables. Its density, a sum over nodes
+        # for g, is asked for at equally spaced points: one rule for both, good to 1e-5
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        scales, log_weights = self._scale_nodes(m_g, v_g, 8)
-        log_l, more = self._mixing_nodes(m_g, 0.6, 1e-12)
-        variances = (v_f + scales.square() * torch.exp(-log_l)[:, None]).flatten(0, 1)
-        log_weights = (log_weights + more[:, None]).flatten(0, 1)
-        return log_weights, m_f.expand_as(variances), variances
+        df = _like(self.df, m)
+        nodes, log_sizes = gauss_hermite(8 if v_g.any() else 1, m_g)  # 1 where g is known
+        root = v_g.clamp_max(_LARGEST).sqrt()
+        spread = (8.0 / df).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
+        reach = float((root * nodes[-1]).max()) if m.numel() else 0.0
+        high = min(24.0, 1.0 - 2.0 * math.log(1e-12) / float(df.min()))
+        step = 0.6 * float(spread.min())
+        ends = -4.0 * float(spread.max()) - reach, high + reach + step
+        u = torch.arange(
+            step * round(ends[0] / step), ends[1], step, dtype=m.dtype, device=m.device
+        )
+        u = u.view((-1,) + (1,) * m_g.ndim)
+        inverse, weights = torch.exp(-u), 0.0
+        for node, log_size in zip(nodes, log_sizes):
+            z = root * node
+            # Gamma(df / 2, df / 2) of log(l) at z - u, relative to its largest value
+            log_density = -0.5 * df * (u - z - 1.0 + inverse * torch.exp(z))
+            weights = weights + torch.exp(log_size + log_density)
+        log_weights = weights.clamp_min(1e-300).log() - weights.sum(0).log()
+        noise = _like(self.scale, m).square() * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
+        return log_weights, m_f.expand_as(noise), v_f + noise
 
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        scales, log_weights = self._scale_nodes(m_g, v_g, self.n_nodes)
+        g, log_weights = _size_nodes(m_g, v_g, self.n_nodes)
+        scales = _like(self.scale, m_g) * torch.exp(0.5 * g)
+        df = _like(self.df, m_g)
         if alpha == 1.0:
-            log_l, more = self._mixing_nodes(m_g, 0.4, 1e-16)
+            smallest = float(df.detach().min())
+            lowest = (2.0 * math.log(1e-16) / smallest - 1.0) / min(1.0, math.sqrt(8.0 / smallest))
+            log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest))
             inverse, log_z = torch.exp(-log_l), []
             for scale in scales:  # one after the other, which is easy on the cache
                 variances = v_f + scale.square() * inverse
