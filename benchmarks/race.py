@@ -6,7 +6,9 @@ GPyTorch. Scoring stops the clock.
 
 import time
 
-from skdgp import DeepGPRegressor
+import numpy as np
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
 
 from . import arguments, cells, data, models, rst, scores
 
@@ -18,6 +20,8 @@ SETTINGS = {
     "rff": _FEATURES,
     "rff-3": {**_FEATURES, "n_layers": 3},
 }
+CLASSES = ("eeg",)  #: sets with two classes
+SETS = (*data.UCI, *CLASSES)
 _FEW = slice(50)  #: rows of a fit beforehand, because the first one of a process is slow
 EVERY = 100  #: steps between two scores of GPyTorch; skdgp's are 50 steps apart
 NEARLY = 0.01  #: GPyTorch's own last bit of progress, in nats
@@ -25,19 +29,27 @@ NEARLY = 0.01  #: GPyTorch's own last bit of progress, in nats
 
 def add_arguments(parser):
     """Sets, splits, seeds, models, data and output."""
-    arguments.add_cells(parser, data.UCI, "race.json", splits="0")
+    arguments.add_cells(parser, SETS, "race.json", splits="0")
     parser.add_argument(
         "--models",
         type=arguments.names,
         default=["single", "skdgp"],
         help=f"of {', '.join(SETTINGS)}; default: single,skdgp",
     )
+    parser.add_argument(
+        "--plot",
+        type=arguments.Path,
+        metavar="FILE",
+        help="draw the races of the sets that are known, and run none",
+    )
 
 
 def run(options):
     """Run all races that are not there yet, and print them."""
-    arguments.check_known(options.sets, data.UCI, "sets")
+    arguments.check_known(options.sets, SETS, "sets")
     arguments.check_known(options.models, SETTINGS, "models")
+    if options.plot is not None:
+        return draw(cells.read(arguments.out(options)).values(), options)
     models.require(["gpytorch"])
     if not hasattr(DeepGPRegressor, "set_callbacks"):
         raise SystemExit("The race follows fits by callbacks, which scikit-learn has from 1.9 on.")
@@ -46,7 +58,7 @@ def run(options):
     known = {}
 
     def compute(cell):
-        split = data.uci_split(root, cell["set"], cell["split"])
+        split = split_of(root, cell["set"], cell["split"])
         seed, settings = cell["seed"], SETTINGS[cell["model"]]
         key = cell["set"], cell["split"], seed
         if key not in known:
@@ -65,13 +77,29 @@ def run(options):
         }
         for name in options.sets
         for split in options.splits
-        if data.uci_split(root, name, split) is not None
+        if split_of(root, name, split) is not None
         for seed in options.seeds
         for model in options.models
     ]
     out = arguments.out(options)
     cells.fill(out, todo, compute, ["gpytorch"])
     print(summary(cells.read(out).values()))
+
+
+def split_of(root, name, split):
+    """One split of a set, or None if it has fewer; classes are 0 and 1."""
+    if name not in CLASSES:
+        return data.uci_split(root, name, split)
+    fold = data.eeg_fold(root, split)
+    classes = np.unique(fold.y_train)
+    return fold._replace(
+        y_train=np.searchsorted(classes, fold.y_train), y_test=np.searchsorted(classes, fold.y_test)
+    )
+
+
+def has_classes(split):
+    """Whether the target of a split is a class."""
+    return split.y_train.dtype.kind == "i"
 
 
 class Clock:
@@ -81,12 +109,12 @@ class Clock:
         self._score = score
         self._paused = 0.0
         self._start = time.perf_counter()
-        self.curve = []  #: pairs of seconds and score
+        self.curve = []  #: seconds, log-density, and error: rates of classes, or the RMSE
 
     def look(self, model):
-        """Note the time and the score of a model."""
+        """Note the time and the scores of a model."""
         now = time.perf_counter()
-        self.curve.append((now - self._start - self._paused, self._score(model)))
+        self.curve.append((now - self._start - self._paused, *self._score(model)))
         self._paused += time.perf_counter() - now
 
     # the protocol of scikit-learn's callbacks
@@ -124,7 +152,7 @@ def race(ours, theirs):
 def stays_above(curve, goal):
     """Seconds after which no score of a curve is below the goal any more; None if there are none."""
     since = None
-    for seconds, score in curve:
+    for seconds, score, *_ in curve:
         if score < goal:
             since = None
         elif since is None:
@@ -133,12 +161,18 @@ def stays_above(curve, goal):
 
 
 def ours_curve(split, seed, max_iter, settings, rows=slice(None)):
-    """Seconds and test log-densities during a fit of skdgp."""
+    """Seconds and test scores during a fit of skdgp."""
 
     def score(model):
-        return float(model.log_predictive_density(split.X_test, split.y_test).mean())
+        if has_classes(split):
+            return of_probabilities(split.y_test, model.predict_proba(split.X_test)[:, 1])
+        mean = model.predict(split.X_test)
+        return of_means(
+            split.y_test, mean, model.log_predictive_density(split.X_test, split.y_test)
+        )
 
-    model = DeepGPRegressor(random_state=seed).set_params(**settings)
+    estimator = DeepGPClassifier if has_classes(split) else DeepGPRegressor
+    model = estimator(random_state=seed).set_params(**settings)
     if max_iter is not None:
         model.set_params(max_iter=max_iter)
     clock = Clock(score)
@@ -147,22 +181,40 @@ def ours_curve(split, seed, max_iter, settings, rows=slice(None)):
 
 
 def theirs_curve(split, seed, max_iter, rows=slice(None)):
-    """Seconds and test log-densities during the training of GPyTorch's model."""
+    """Seconds and test scores during the training of GPyTorch's model."""
     from .models import gpytorch_deep
     from .models.scaling import Standardized
 
+    classes = has_classes(split)
+
     def score(model):
+        if classes:
+            (X,) = gpytorch_deep.tensors(scaled.inputs(split.X_test))
+            return of_probabilities(split.y_test, gpytorch_deep.predict_class(model, X))
         moments = gpytorch_deep.predictor(model, scaled)(split.X_test)
-        return float(scores.mixture_log_density(split.y_test, *moments).mean())
+        log_density = scores.mixture_log_density(split.y_test, *moments)
+        return of_means(split.y_test, moments[0].mean(0), log_density)
 
     clock = Clock(score)
     scaled = Standardized(split.X_train[rows], split.y_train[rows])
-    model = gpytorch_deep.start(scaled.X, seed)
+    y = split.y_train[rows] if classes else scaled.y
+    model = gpytorch_deep.start(scaled.X, seed, classes=classes)
     n_steps = max_iter or gpytorch_deep.N_STEPS
-    for i in gpytorch_deep.train(model, scaled.X, scaled.y, seed, n_steps):
+    for i in gpytorch_deep.train(model, scaled.X, y, seed, n_steps):
         if i % EVERY == 0 or i == n_steps:
             clock.look(model)
     return clock.curve
+
+
+def of_means(y, mean, log_density):
+    """Mean log-density, and root mean squared error."""
+    return float(log_density.mean()), float(np.sqrt(np.mean((y - mean) ** 2)))
+
+
+def of_probabilities(y, p):
+    """Mean log-probability of the right class, and share of wrong ones."""
+    right = np.log(np.maximum(np.where(y == 1, p, 1.0 - p), np.finfo(float).tiny))
+    return float(right.mean()), float(((p > 0.5) != (y == 1)).mean())
 
 
 def summary(all_cells):
@@ -186,3 +238,37 @@ def summary(all_cells):
         )
     head = ["set, split, model", "goal", "GPyTorch (s)", "nearly (s)", "skdgp (s)", "ratio"]
     return rst.table([*head, "to nearly", "skdgp's end", "after (s)"], rows)
+
+
+def draw(all_cells, options):
+    """Error and log-density against the time, a column for each set."""
+    import matplotlib.pyplot as plt
+
+    found = {(c["set"], c["model"]): c for c in all_cells if len(c["skdgp_curve"][0]) > 2}
+    sets = [name for name in options.sets if any(name == key[0] for key in found)]
+    if not sets:
+        raise SystemExit("None of these races is known; run them without --plot.")
+    fig, axes = plt.subplots(
+        2,
+        len(sets),
+        figsize=(3.6 * len(sets), 5.5),
+        sharex="col",
+        squeeze=False,
+        layout="constrained",
+    )
+    for (top, bottom), name in zip(axes.T, sets):
+        curves = {m: found[name, m]["skdgp_curve"] for m in options.models if (name, m) in found}
+        curves["GPyTorch"] = next(c for key, c in found.items() if key[0] == name)["gpytorch_curve"]
+        for model, curve in curves.items():
+            seconds, log_density, error = np.array(curve).T
+            style = {"color": "black", "ls": "--"} if model == "GPyTorch" else {}
+            top.plot(seconds, error, label=model, **style)
+            bottom.plot(seconds, log_density, label=model, **style)
+        last = [curve[-1] for curve in curves.values()]
+        span = max(e[1] for e in last) - min(e[1] for e in last)
+        bottom.set_ylim(bottom=min(e[1] for e in last) - span)
+        top.set_ylim(top=1.6 * max(e[2] for e in last))
+        top.set(title=name, xscale="log", ylabel="errors" if name in CLASSES else "RMSE")
+        bottom.set(xlabel="seconds", ylabel="log-density")
+    axes[1, -1].legend(fontsize="small")
+    fig.savefig(options.plot, dpi=120)

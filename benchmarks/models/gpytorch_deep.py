@@ -13,7 +13,11 @@ import numpy as np
 import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.likelihoods import GaussianLikelihood, MultitaskGaussianLikelihood
+from gpytorch.likelihoods import (
+    BernoulliLikelihood,
+    GaussianLikelihood,
+    MultitaskGaussianLikelihood,
+)
 from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
@@ -71,9 +75,11 @@ class Deep(DeepGP):
         None for a vector of targets.
     documented : bool
         Whether to start as the documentation's example does.
+    classes : bool
+        Whether the targets are 0 and 1, with a probit link.
     """
 
-    def __init__(self, Z, widths, n_outputs=None, documented=False):
+    def __init__(self, Z, widths, n_outputs=None, documented=False, classes=False):
         super().__init__()
         layers = []
         for width in widths:
@@ -94,11 +100,13 @@ class Deep(DeepGP):
         if not documented:
             last.start(1.0, 1.0)
         self.layers = torch.nn.ModuleList([*layers, last])
-        if n_outputs is None:
+        if classes:
+            self.likelihood = BernoulliLikelihood()
+        elif n_outputs is None:
             self.likelihood = GaussianLikelihood()
         else:
             self.likelihood = MultitaskGaussianLikelihood(n_outputs, has_task_noise=False)
-        if not documented:
+        if not documented and not classes:
             self.likelihood.noise = 0.1
         self.to(Z)
 
@@ -142,11 +150,21 @@ def predict(model, X, n_draws=N_PREDICT_DRAWS):
     return tuple(np.concatenate(part, 1) for part in zip(*parts))
 
 
-def start(X, seed, documented=False, dtype=DTYPE):
+def predict_class(model, X, n_draws=N_PREDICT_DRAWS):
+    """Probability of the class 1, an array of shape (n,)."""
+    model.eval()
+    parts = []
+    with torch.no_grad(), gpytorch.settings.num_likelihood_samples(n_draws):
+        for rows in X.split(_ROWS_AT_ONCE):
+            parts.append(model.likelihood(model(rows)).probs.double().mean(0).numpy())
+    return np.concatenate(parts)
+
+
+def start(X, seed, documented=False, dtype=DTYPE, classes=False):
     """A model for standardized rows, two layers deep."""
     torch.manual_seed(seed)
     (Z,) = tensors(centers(X, N_INDUCING, seed), dtype=dtype)
-    return Deep(Z, [X.shape[1]], documented=documented)
+    return Deep(Z, [X.shape[1]], documented=documented, classes=classes)
 
 
 def train(model, X, y, seed, n_steps):
