@@ -95,8 +95,10 @@ def root_of_inverse(P):
 
 
 def sum_of_products(a, b, axis, space):
-    """``(a * b).sum(axis)``, by way of a workspace."""
-    product = torch.mul(a, b, out=space.take(tuple(torch.broadcast_shapes(a.shape, b.shape)), a))
+    """``(a * b).sum(axis)`` for a `b` of at most as many axes, by way of a workspace."""
+    b = b.expand(*a.shape[: a.ndim - b.ndim], *b.shape)
+    shape = tuple(map(max, a.shape, b.shape))  # sooner than torch.broadcast_shapes
+    product = torch.mul(a, b, out=space.take(shape, a))
     total = product.sum(axis)
     space.give(product)
     return total

@@ -37,19 +37,18 @@ class _Scaled:
     def backward(self, G, needed):
         """Gradients of X, Z and lengthscale, from that of the squared distances."""
         X, Z, lengthscale = self.X, self.Z, self.lengthscale
-        row, col = G.sum(1), G.sum(0)
-        GZ = G @ Z
-        dX = ((X * row[:, None]).sub_(GZ).mul_(2.0).div_(lengthscale)) if needed[0] else None
-        dZ = (
-            ((Z * col[:, None]).addmm_(G.T, X, alpha=-1.0).mul_(2.0).div_(lengthscale))
-            if needed[1]
-            else None
-        )
+        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0)
+        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0)
         d_lengthscale = None
         if needed[2]:
-            d_log = row @ X.square() + col @ Z.square() - 2.0 * (X * GZ).sum(0)
-            d_lengthscale = (-2.0 * d_log / lengthscale).sum_to_size(lengthscale.shape)
-        return dX, dZ, d_lengthscale
+            d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
+            d_lengthscale = d_log.mul_(-2.0).div_(lengthscale).sum_to_size(lengthscale.shape)
+        factor = 2.0 / lengthscale
+        return (
+            dX.mul_(factor) if needed[0] else None,
+            dZ.mul_(factor) if needed[1] else None,
+            d_lengthscale,
+        )
 
 
 class _SquaredDistance(torch.autograd.Function):
