@@ -7,6 +7,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from ..adam import Adam
+
 #: Numbers of kernels and likelihoods live on a log scale, are few, and have far to go: they take
 #: larger steps of Adam than inducing inputs and posteriors.
 _NUMBERS = 6.0
@@ -302,9 +304,7 @@ class GradientModel(Model):
             size = gamma
             while not block.natural_step(gradients, size) and size > 1e-3 * gamma:
                 size *= 0.5
-        for group in optimizer.param_groups:
-            group["lr"] = rate * self.learning_rate * group["factor"]
-        optimizer.step()
+        optimizer.step(rate * self.learning_rate)
         self._n_steps += 1
         return value
 
@@ -320,18 +320,16 @@ class GradientModel(Model):
             in_blocks = {id(p) for block in self.blocks() for p in block.parameters()}
             self._in_graph = [p for p in trained if id(p) not in in_blocks]
             numbers = {id(p) for name, p in self.named_parameters() if "log_" in name}
-            groups = [
-                {"params": [p for p in trained if id(p) not in numbers], "factor": 1.0},
-                {"params": [p for p in trained if id(p) in numbers], "factor": _NUMBERS},
-            ]
-            self._optimizer = torch.optim.Adam(groups, lr=self.learning_rate, fused=True)
+            others = [p for p in trained if id(p) not in numbers]
+            numbers = [p for p in trained if id(p) in numbers]
+            self._optimizer = Adam([(others, 1.0), (numbers, _NUMBERS)])
         return self._optimizer
 
     def training_state(self):
         arrays = {"n_steps": torch.tensor(self._n_steps).numpy()}
-        for i, slots in self._adam().state_dict()["state"].items():
+        for i, slot in enumerate(self._adam().slots):
             arrays.update(
-                {f"{i}.{name}": value.cpu().numpy().copy() for name, value in slots.items()}
+                {f"{i}.{name}": value.cpu().numpy().copy() for name, value in slot.items()}
             )
         for i, block in enumerate(self.blocks()):
             P = block.precision()  # which its root gives only up to rounding
@@ -341,7 +339,9 @@ class GradientModel(Model):
 
     def load_training_state(self, arrays):
         self._n_steps = int(arrays["n_steps"])
-        blocks, state = list(self.blocks()), {}
+        blocks, optimizer = list(self.blocks()), self._adam()
+        for slot in optimizer.slots:
+            slot.clear()
         for key, value in arrays.items():
             first, _, name = key.partition(".")
             value = torch.tensor(value)  # a copy: Adam writes into it
@@ -349,7 +349,4 @@ class GradientModel(Model):
                 block = blocks[int(name)]
                 block.set_precision(value.to(block.root.device))
             elif name:
-                state.setdefault(int(first), {})[name] = value
-        optimizer = self._adam()
-        groups = optimizer.state_dict()["param_groups"]
-        optimizer.load_state_dict({"state": state, "param_groups": groups})
+                optimizer.remember(int(first), name, value)

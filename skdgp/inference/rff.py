@@ -27,8 +27,8 @@ class RandomFeatures(Scheme):
     Each layer is a Bayesian linear model :math:`\Phi W` in random features of its inputs, so that
     the deep Gaussian process is a network with sines and cosines (or rectified linear units, for
     the arc-cosine kernel) and a Gaussian posterior over its weights. The time of a
-    step does not depend on the number of rows; it is one and a half times to twice that of a neural
-    network of the same shape. The kernel is approximated: see `n_features`.
+    step does not depend on the number of rows; it is one to two times that of a neural network of the
+    same shape. The kernel is approximated: see `n_features`.
 
     Parameters
     ----------
