@@ -261,14 +261,19 @@ def draw(all_cells, options):
         curves["GPyTorch"] = next(c for key, c in found.items() if key[0] == name)["gpytorch_curve"]
         for model, curve in curves.items():
             seconds, log_density, error = np.array(curve).T
-            style = {"color": "black", "ls": "--"} if model == "GPyTorch" else {}
+            style = {"color": "black", "ls": "--"}
+            if model in SETTINGS:
+                style = {"color": f"C{list(SETTINGS).index(model)}"}
             top.plot(seconds, error, label=model, **style)
             bottom.plot(seconds, log_density, label=model, **style)
-        last = [curve[-1] for curve in curves.values()]
-        span = max(e[1] for e in last) - min(e[1] for e in last)
-        bottom.set_ylim(bottom=min(e[1] for e in last) - span)
-        top.set_ylim(top=1.6 * max(e[2] for e in last))
+        last = np.array([curve[-1] for curve in curves.values()])
+        low, high = last[:, 1].min(), last[:, 1].max()
+        bottom.set_ylim(low - 0.6 * (high - low), high + 0.1 * (high - low))
+        top.set_ylim(top=last[:, 2].max() + 0.6 * np.ptp(last[:, 2]))
         top.set(title=name, xscale="log", ylabel="errors" if name in CLASSES else "RMSE")
         bottom.set(xlabel="seconds", ylabel="log-density")
-    axes[1, -1].legend(fontsize="small")
+    entries = {
+        label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())
+    }
+    fig.legend(entries.values(), entries, loc="outside upper center", ncols=len(entries))
     fig.savefig(options.plot, dpi=120)
