@@ -12,6 +12,7 @@ from .base import Likelihood, OneLatent, split
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
+_LEAST_STEP = 0.06  #: of one rule for two variables
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
@@ -320,30 +321,40 @@ class HeteroscedasticStudentT(GaussianMixture):
         return (_log_t(square, df, scale) - 0.5 * m_g).sum(-1)
 
     def components(self, m, v):
-        # the log of s^2 e^g / l is the sum of two independent variables. Its density, a sum over nodes
-        # for g, is asked for at equally spaced points: one rule for both, good to 1e-5
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        df = _like(self.df, m)
-        nodes, log_sizes = gauss_hermite(8 if v_g.any() else 1, m_g)  # 1 where g is known
-        root = v_g.clamp_max(_LARGEST).sqrt()
+        log_weights, noise = self._noise_nodes(m_g, v_g)
+        return log_weights, m_f.expand_as(noise), v_f + noise
+
+    def _noise_nodes(self, m_g, v_g):
+        """Variances of the noise, and their log-weights, for distribution functions good to 1e-5.
+
+        The log of ``s^2 e^g / l`` is the sum of two independent variables. Its density, a sum over
+        nodes for `g`, is asked for at equally spaced points: one rule for both. If the distribution of
+        `l` is too narrow for that, there is a rule for each.
+        """
+        df, scale2 = _like(self.df, m_g), _like(self.scale, m_g).square()
         spread = (8.0 / df).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
-        reach = float((root * nodes[-1]).max()) if m.numel() else 0.0
-        high = min(24.0, 1.0 - 2.0 * math.log(1e-12) / float(df.min()))
+        reach = float(4.2 * v_g.clamp_max(_LARGEST).sqrt().max()) if m_g.numel() else 0.0
+        depth = 2.0 * math.log(1e12) / float(df.min())
+        lowest = -depth - min(1.0, math.sqrt(2.0 * depth))  # log(l) is hardly ever lower
+        ends = -4.0 * float(spread.max()) - reach, min(24.0, -lowest) + reach
         step = 0.6 * float(spread.min())
-        ends = -4.0 * float(spread.max()) - reach, high + reach + step
-        u = torch.arange(
-            step * round(ends[0] / step), ends[1], step, dtype=m.dtype, device=m.device
-        )
+        if step < _LEAST_STEP:
+            g, log_sizes = _size_nodes(m_g, v_g, 8)
+            log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest / float(spread.min())))
+            log_weights, g = log_sizes + more[:, None], g - log_l[:, None]
+            return log_weights.flatten(0, 1), (scale2 * g.exp()).flatten(0, 1)
+        first, last = math.floor(ends[0] / step), math.ceil(ends[1] / step)
+        u = step * torch.arange(first, last + 1, dtype=m_g.dtype, device=m_g.device)
         u = u.view((-1,) + (1,) * m_g.ndim)
         inverse, weights = torch.exp(-u), 0.0
-        for node, log_size in zip(nodes, log_sizes):
-            z = root * node
+        for node, log_size in zip(*gauss_hermite(8 if v_g.any() else 1, m_g)):  # 1 where g is known
+            z = v_g.clamp_max(_LARGEST).sqrt() * node
             # Gamma(df / 2, df / 2) of log(l) at z - u, relative to its largest value
             log_density = -0.5 * df * (u - z - 1.0 + inverse * torch.exp(z))
             weights = weights + torch.exp(log_size + log_density)
         log_weights = weights.clamp_min(1e-300).log() - weights.sum(0).log()
-        noise = _like(self.scale, m).square() * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
-        return log_weights, m_f.expand_as(noise), v_f + noise
+        return log_weights, scale2 * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
