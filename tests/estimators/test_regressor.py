@@ -664,7 +664,7 @@ def test_step_back(data, monkeypatch, how, steps):
     model = make(max_iter=100, likelihood="gaussian")
     with pytest.warns(ConvergenceWarning, match="stepped back to the last good state") as record:
         model.fit(*data)
-    assert [warning.category for warning in record].count(ConvergenceWarning) == 1
+    assert len(record) == 1
     assert model.n_iter_ == 100 and len(rates) == 100
     assert np.isfinite(model.predict(data[0])).all() and np.isfinite(model.lower_bound_)
     assert_trained(model, *data)
