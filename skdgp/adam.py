@@ -29,11 +29,10 @@ class Adam:
     @torch.no_grad()
     def step(self, learning_rate):
         """Move the parameters that have gradients."""
-        first = 0
+        slots = iter(self.slots)
         for parameters, factor in self._groups:
-            slots = self.slots[first : first + len(parameters)]
-            first += len(parameters)
-            moved = [(p, slot) for p, slot in zip(parameters, slots) if p.grad is not None]
+            moved = [(p, next(slots)) for p in parameters]
+            moved = [(p, slot) for p, slot in moved if p.grad is not None]
             for p, slot in moved:
                 if not slot:
                     slot["step"] = torch.zeros((), dtype=torch.float32, device=p.device)

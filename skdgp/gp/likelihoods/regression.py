@@ -326,7 +326,9 @@ class HeteroscedasticStudentT(GaussianMixture):
         return log_weights, m_f.expand_as(noise), v_f + noise
 
     def _noise_nodes(self, m_g, v_g):
-        """Variances of the noise, and their log-weights, for distribution functions good to 1e-5.
+        """Variances of the noise, and their log-weights.
+
+        Distribution functions are good to 1e-5 up to `v_g` = 3, sizes of noise known to a factor of 30.
 
         The log of ``s^2 e^g / l`` is the sum of two independent variables. Its density, a sum over
         nodes for `g`, is asked for at equally spaced points: one rule for both. If the distribution of
@@ -334,13 +336,15 @@ class HeteroscedasticStudentT(GaussianMixture):
         """
         df, scale2 = _like(self.df, m_g), _like(self.scale, m_g).square()
         spread = (8.0 / df).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
-        reach = float(4.2 * v_g.clamp_max(_LARGEST).sqrt().max()) if m_g.numel() else 0.0
+        widest = float(v_g.max().clamp_max(_LARGEST)) if m_g.numel() else 0.0
+        reach = 4.2 * math.sqrt(widest)
+        n_nodes = 8 if widest <= 0.5 else 12 if widest <= 1.5 else 18
         depth = 2.0 * math.log(1e12) / float(df.min())
         lowest = -depth - min(1.0, math.sqrt(2.0 * depth))  # log(l) is hardly ever lower
         ends = -4.0 * float(spread.max()) - reach, min(24.0, -lowest) + reach
         step = 0.6 * float(spread.min())
         if step < _LEAST_STEP:
-            g, log_sizes = _size_nodes(m_g, v_g, 8)
+            g, log_sizes = _size_nodes(m_g, v_g, n_nodes)
             log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest / float(spread.min())))
             log_weights, g = log_sizes + more[:, None], g - log_l[:, None]
             return log_weights.flatten(0, 1), (scale2 * g.exp()).flatten(0, 1)
@@ -348,7 +352,8 @@ class HeteroscedasticStudentT(GaussianMixture):
         u = step * torch.arange(first, last + 1, dtype=m_g.dtype, device=m_g.device)
         u = u.view((-1,) + (1,) * m_g.ndim)
         inverse, weights = torch.exp(-u), 0.0
-        for node, log_size in zip(*gauss_hermite(8 if v_g.any() else 1, m_g)):  # 1 where g is known
+        nodes = gauss_hermite(n_nodes if widest else 1, m_g)  # 1 where g is known
+        for node, log_size in zip(*nodes):
             z = v_g.clamp_max(_LARGEST).sqrt() * node
             # Gamma(df / 2, df / 2) of log(l) at z - u, relative to its largest value
             log_density = -0.5 * df * (u - z - 1.0 + inverse * torch.exp(z))
