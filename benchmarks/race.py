@@ -196,7 +196,7 @@ def theirs_curve(split, seed, max_iter, rows=slice(None)):
         return of_means(split.y_test, moments[0].mean(0), log_density)
 
     clock = Clock(score)
-    scaled = Standardized(split.X_train[rows], split.y_train[rows])
+    scaled = Standardized(split.X_train[rows], split.y_train[rows], outliers=classes)
     y = split.y_train[rows] if classes else scaled.y
     model = gpytorch_deep.start(scaled.X, seed, classes=classes)
     n_steps = max_iter or gpytorch_deep.N_STEPS

@@ -3,6 +3,8 @@
 import numpy as np
 from sklearn.cluster import KMeans
 
+from skdgp.estimators.scaling import InputScaler
+
 _SAMPLE_ROWS = 10_000
 
 
@@ -15,17 +17,23 @@ class Standardized:
     ----------
     X : ndarray of shape (n, d)
     y : ndarray of shape (n,)
+    outliers : bool
+        Whether `X` has outliers, which then are moved as skdgp moves them.
     """
 
-    def __init__(self, X, y):
-        self._center, spread = X.mean(0), X.std(0)
+    def __init__(self, X, y, outliers=False):
+        # without outliers the first scaler changes nothing
+        scaler = InputScaler(standardize=outliers)
+        self._squeeze = scaler.fit(X, np.ones(len(X)), np.random.RandomState(0))
+        squeezed = self._squeeze.transform(X)
+        self._center, spread = squeezed.mean(0), squeezed.std(0)
         self._spread = np.where(spread > 1e-12 * (1.0 + np.abs(self._center)), spread, 1.0)
         self._mean, self._scale = y.mean(), y.std()
         self.X, self.y = self.inputs(X), (y - self._mean) / self._scale
 
     def inputs(self, X):
         """Scaled inputs."""
-        return (X - self._center) / self._spread
+        return (self._squeeze.transform(X) - self._center) / self._spread
 
     def moments(self, means, variances):
         """Means and variances in the target's units."""
