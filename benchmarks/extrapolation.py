@@ -1,4 +1,4 @@
-"""Error bars away from the data: structured deep GPs, the mean field, and shallow GPs.
+"""Error bars away from the data: structured deep GPs, the mean field, shallow GPs, and the default.
 
 Each split of a set holds out one half of the rows, beyond a hyperplane in a random direction
 ("projection"), or a random tenth ("random"). Splits differ more than models do, so models are
@@ -32,6 +32,7 @@ MODELS = {
     "full": {**DEEP, "inference": StructuredVI("full")},
     "sparse-gp": {"n_layers": 1, "inference": "dsvi", "likelihood": "gaussian", "n_inducing": 128},
     "exact-gp": {"n_layers": 1, "inference": "vfe"},
+    "skdgp": {},
 }
 BASE = "mean-field"  #: what the others are compared with
 N_BINS = 5  #: of the distance from the training rows

@@ -513,14 +513,15 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             if (dtype, batch_size) not in known:
                 known[dtype, batch_size] = Minibatches(data, batch_size, seed, dtype, device, total)
             rows.append(known[dtype, batch_size])
-        several = len(models) > 1
-        steps = [plan.scheme.max_iter(n) for plan in plans]  # those who need few make them slowly
-        every = [max(1, steps[0] // own) if self.max_iter is None else 1 for own in steps]
+        steps = [self.max_iter or plan.scheme.max_iter(n) for plan in plans]
+        if len(models) > 1:
+            early = [plan.scheme.early for plan in plans]
+            models, rows = [Together(models)], [RowsTogether(rows, steps, early)]
         return Trainer(
-            Together(models) if several else models[0],
-            RowsTogether(rows, every) if several else rows[0],
+            models[0],
+            rows[0],
             torch.Generator().manual_seed(seed),
-            max_iter=steps[0] if self.max_iter is None else self.max_iter,
+            max_iter=steps[0],
             tol=self.tol,
             patience=self.n_iter_no_change,
             verbose=self.verbose,

@@ -76,6 +76,7 @@ class Vecchia(Scheme):
 
     uses = frozenset({"learning_rate"})
     takes_chunks = False
+    early = True
     auto_kernel = "rational_quadratic"
 
     def __init__(self, n_neighbors=16):

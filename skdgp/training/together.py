@@ -2,6 +2,8 @@
 
 import math
 
+from .trainer import schedule
+
 
 class Together:
     """Models as one: every step is a step of each.
@@ -15,10 +17,10 @@ class Together:
     def __init__(self, models):
         self.models = models
 
-    def step(self, batches, generator, rate=1.0):
+    def step(self, turns, generator, rate=1.0):
         losses = [
-            0.0 if batch is None else model.step(batch, generator, rate)
-            for model, batch in zip(self.models, batches)
+            model.step(turn[0], generator, rate * turn[1]) if turn else 0.0
+            for model, turn in zip(self.models, turns)
         ]
         return losses[0] if all(map(math.isfinite, losses)) else math.nan
 
@@ -58,15 +60,26 @@ class RowsTogether:
     ----------
     rows : list
         Minibatches of each model.
-    every : list of int
-        The number of steps of which each model makes one.
+    n_steps : list of int
+        Number of steps of each model; the first one makes the most.
+    early : list of bool
+        Whether a model that needs fewer makes them at the beginning, where its step size has a
+        :func:`schedule` of its own; others make them from time to time.
     """
 
-    def __init__(self, rows, every):
+    def __init__(self, rows, n_steps, early):
         self.rows = rows
-        self.every = every
+        self._n_steps = n_steps[0]
+        self._turns = [
+            (1, n) if first else (max(1, n_steps[0] // n), n_steps[0])
+            for n, first in zip(n_steps, early)
+        ]
 
     def batch(self, step):
-        return [
-            None if step % every else rows.batch(step) for rows, every in zip(self.rows, self.every)
-        ]
+        """For each model rows and a factor of its step size, or None if this step is not its own."""
+        return [self._turn(rows, step, *turn) for rows, turn in zip(self.rows, self._turns)]
+
+    def _turn(self, rows, step, every, end):
+        if step % every or step >= end:
+            return None
+        return rows.batch(step), schedule(step / end) if end < self._n_steps else 1.0

@@ -9,6 +9,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp.training import trainer as module
+from skdgp.training.together import RowsTogether
 from skdgp.training.trainer import BLOCK, Trainer, schedule
 
 
@@ -356,3 +357,18 @@ def test_randomness_comes_from_the_generator(no_global_randomness):
     make(second).run()
     Trainer(other, Rows(), torch.Generator().manual_seed(1), max_iter=120, decay=False).run()
     assert first.last_draw == second.last_draw != other.last_draw
+
+
+def test_models_that_need_fewer_steps():
+    """An early one makes them first, on a schedule of its own; another one from time to time."""
+    turns = RowsTogether([Rows()] * 3, [60, 20, 20], [False, True, False])
+    always, early, slow = zip(*(turns.batch(step) for step in range(60)))
+    assert always == tuple((step, 1.0) for step in range(60))
+    assert early[:20] == tuple((step, schedule(step / 20)) for step in range(20))
+    assert early[20:] == (None,) * 40
+    assert [turn for turn in slow if turn] == [(step, 1.0) for step in range(0, 60, 3)]
+
+
+def test_early_model_with_as_many_steps_has_the_common_schedule():
+    turns = RowsTogether([Rows()] * 2, [10, 10], [False, True])
+    assert [turns.batch(step)[1] for step in range(10)] == [(step, 1.0) for step in range(10)]
