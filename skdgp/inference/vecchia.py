@@ -2,6 +2,7 @@
 
 import math
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,9 +34,10 @@ class Vecchia(Scheme):
 
     A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near
     by the lengthscales of the kernel, or in standardized inputs if it is a sum or product. Kernel
-    and noise maximize the predictive density of training rows that are left out one at a time. The
-    cost of a step does not depend on the number of rows, and no inducing points smooth over what is
-    local: on large sets with short lengthscales this is far ahead of sparse approximations.
+    and noise maximize the predictive density of training rows that are left out one at a time. Rows
+    with the same inputs are one neighbor, with their mean target and less noise. The cost of a step
+    does not depend on the number of rows, and no inducing points smooth over what is local: on
+    large sets with short lengthscales this is far ahead of sparse approximations.
 
     With the heteroscedastic likelihood, the default, kernel and noise around a row are scaled by an
     unknown factor :math:`\tau^2` with an inverse-gamma prior, as in local approximate GPs (Gramacy
@@ -109,7 +111,11 @@ class Vecchia(Scheme):
 
 
 class _Rows(nn.Module):
-    """The kernel, and the rows that neighbors are looked for in."""
+    """The kernel, and the places that neighbors are looked for in.
+
+    Training rows with the same inputs are one place, with their mean target and the sum of their
+    weights.
+    """
 
     def __init__(self, kernel, n_inputs, n_outputs):
         super().__init__()
@@ -120,6 +126,16 @@ class _Rows(nn.Module):
     def hold(self, **rows):
         for name, values in rows.items():
             setattr(self, name, values.to(self.Z))
+
+
+class _TrainingRows(NamedTuple):
+    """Rows of a training, their places, and whether they are alone there."""
+
+    X: torch.Tensor
+    y: torch.Tensor
+    weight: torch.Tensor
+    place: torch.Tensor
+    alone: torch.Tensor
 
 
 class NeighborGP(GradientModel):
@@ -139,7 +155,7 @@ class NeighborGP(GradientModel):
             self.log_odds = nn.Parameter(torch.zeros_like(count))
         self._metric = None  # lengthscales of the last search tree
         self._tree = None
-        self._holds_rows = False  #: of this training
+        self._training_rows = None
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
@@ -168,21 +184,22 @@ class NeighborGP(GradientModel):
         ----------
         X : tensor of shape (n, n_features)
         left_out : ndarray of shape (n,), optional
-            A row that is not to be a neighbor.
+            A place that is not to be a neighbor, or -1.
 
         Returns
         -------
         indices : ndarray of shape (n, k)
         """
-        others = 0 if left_out is None else 1
-        k = min(self.n_neighbors, len(self.layers[0].Z) - others)
+        n_places = len(self.layers[0].Z)
+        fewer = left_out is not None and (left_out >= 0).any()
+        k = min(self.n_neighbors, n_places - fewer)
         if k <= 0 or len(X) == 0:
             return np.zeros((len(X), 0), dtype=np.int64)
         if self._tree is None:
             self._search(self._metric)
         points = X.detach().cpu().numpy() / self._metric
-        found = self._tree.kneighbors(points, k + others, return_distance=False)
-        if left_out is not None:  # sorted to the end; without it, the farthest goes
+        found = self._tree.kneighbors(points, k + fewer, return_distance=False)
+        if fewer:  # sorted to the end; without it, the farthest goes
             order = np.argsort(found == left_out[:, None], axis=1, kind="stable")
             found = np.take_along_axis(found, order, 1)[:, :k]
         return found[:, ::-1].copy()
@@ -193,8 +210,15 @@ class NeighborGP(GradientModel):
         variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
         return variance[:, None] / weight[:, None]
 
-    def _given_neighbors(self, X, nearest):
+    def _given_neighbors(self, X, nearest, rest=None):
         """What the neighbors say of rows, for unit scale.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        nearest : ndarray of shape (n, k)
+        rest : callable, optional
+            Maps targets and weights of the neighbors to those without the rows themselves.
 
         Returns
         -------
@@ -207,12 +231,15 @@ class NeighborGP(GradientModel):
         """
         rows = self.layers[0]
         points = torch.cat([rows.Z[nearest], X[:, None]], 1)
-        weight = torch.cat([rows.weight[nearest], rows.Z.new_ones(len(X), 1)], 1)
+        y, weight = rows.y[nearest], rows.weight[nearest]
+        if rest is not None:
+            y, weight = rest(y, weight)
+        weight = torch.cat([weight, rows.Z.new_ones(len(X), 1)], 1)
         K = rows.kernel().within(points)[:, None]
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = self._noise(weight) + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
         L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
-        z = self._whitened(L, rows.y[nearest].mT)
+        z = self._whitened(L, y.mT)
         return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
 
     @staticmethod
@@ -239,22 +266,42 @@ class NeighborGP(GradientModel):
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the sum of the log-densities of rows given their neighbors."""
-        rows = self.layers[0]
-        if not self._holds_rows:
-            rows.hold(Z=batch.X, y=batch.y, weight=batch.weight)
-            self._holds_rows, self._tree = True, None
+        self._hold(batch)
         if self._metric is None or self._n_steps in _SEARCHES:
             self._search(self._metric_now())
-        n = len(rows.Z)
+        n = len(batch.X)
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:_ROWS].cpu()
         ell = self._log_density_without(chosen.numpy())
-        return n / len(chosen) * (rows.weight[chosen] * ell).sum()
+        return n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
+
+    def _hold(self, batch):
+        """Gather the rows of a training in places."""
+        if self._training_rows is not None:
+            return
+        X, y, weight = (part.to(self.layers[0].Z) for part in (batch.X, batch.y, batch.weight))
+        Z, place, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
+        if len(Z) == len(X):  # in their own order
+            Z, place = X, torch.arange(len(X), device=X.device)
+        total = weight.new_zeros(len(Z)).index_add(0, place, weight)
+        sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
+        self.layers[0].hold(Z=Z, y=sums / total[:, None], weight=total)
+        alone = counts[place] == 1
+        self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
 
     def _log_density_without(self, chosen):
-        """Log-density of each chosen row given its neighbors."""
-        rows, dof = self.layers[0], self._dof()
-        X, y = rows.Z[chosen], rows.y[chosen]
-        mean, sd, _, z = self._given_neighbors(X, self.neighbors(X, chosen))
+        """Log-density of each chosen row given all others that are near."""
+        dof = self._dof()
+        X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
+        left_out = torch.where(alone, place, -1).numpy(force=True)
+        nearest = self.neighbors(X, left_out)
+        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
+
+        def rest(y_near, weight_near):
+            left = weight_near - own * weight[:, None]
+            share = (own * weight[:, None] / left)[..., None]
+            return y_near + share * (y_near - y[:, None]), left
+
+        mean, sd, _, z = self._given_neighbors(X, nearest, rest if own.any() else None)
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
             return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
@@ -265,6 +312,7 @@ class NeighborGP(GradientModel):
 
     @torch.no_grad()
     def left_out(self, batch, rows):
+        self._hold(batch)
         pieces = np.array_split(rows, -(-len(rows) // _ROWS))
         return torch.cat([self._log_density_without(piece) for piece in pieces]).numpy(force=True)
 
@@ -364,7 +412,7 @@ class NeighborGP(GradientModel):
 
     def load_state(self, arrays):
         arrays = dict(arrays)
-        self._metric, self._tree, self._holds_rows = arrays.pop("metric"), None, False
+        self._metric, self._tree, self._training_rows = arrays.pop("metric"), None, None
         rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
         self.layers[0].hold(**rows)
         super().load_state(arrays)

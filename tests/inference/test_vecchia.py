@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal, multivariate_t, t
+from scipy.stats import multivariate_normal, multivariate_t, norm, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
 
@@ -162,6 +162,48 @@ def test_rows_left_out_for_stacking_are_those_of_the_objective():
     assert_allclose(
         model.left_out(batch, np.array([7, 3])), model.left_out(batch, np.arange(40))[[7, 3]]
     )
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_rows_with_the_same_inputs_are_one_neighbor(k):
+    """With as many neighbors as places, densities are those of the exact process, left-out row by row."""
+    X, y = rows(30, k=k)
+    X[3:12], X[20:] = X[2], X[19]  # two places of ten and eleven rows; others are alone
+    weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
+    model = make(X, y, n_neighbors=30)
+    batch = everything(X, y, weight)
+    alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
+    found = np.zeros(30)
+    for part in (alone, ~alone):
+        found[part] = model.left_out(batch, np.flatnonzero(part))
+    x = X[[2, 19, 15]] + np.array([[0.0], [0.0], [0.3]])
+    mean, var = (part[0].numpy() for part in model.predictive(torch.tensor(x), None))
+    expected = np.zeros(30)
+    for j in range(k):
+        noise = 0.1 * (j + 1)
+        K = covariance(model, X, X) + np.diag(noise / weight)
+        for i in range(30):
+            others = np.delete(np.arange(30), i)
+            solved = np.linalg.solve(K[np.ix_(others, others)], K[others, i])
+            variance = covariance(model, X[[i]], X[[i]])[0, 0] + noise - solved @ K[others, i]
+            expected[i] += norm(solved @ y[others, j], np.sqrt(variance)).logpdf(y[i, j])
+        cross = covariance(model, X, x)
+        solved = np.linalg.solve(K, cross)
+        assert_allclose(mean[:, j], solved.T @ y[:, j], rtol=1e-7)
+        explained = (solved * cross).sum(0)
+        assert_allclose(var[:, j], np.diag(covariance(model, x, x)) - explained, rtol=1e-6)
+    assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_neighbors_do_not_depend_on_targets():
+    """Of many rows in the same place, those with the lowest targets came first."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [1.0]], 100, 0)
+    y = 5.0 * X[:, 0] + rng.standard_normal(200)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
+    cells = [y[:100].mean(), y[100:].mean()]
+    assert_allclose(model.predict([[0.0], [1.0]]), cells, atol=0.1)  # of the mean: a standard error
+    assert_allclose(model.predict([[0.0], [1.0]], return_std=True)[1], [1.0, 1.0], rtol=0.15)
 
 
 def test_large_counts_forget_the_local_scale():
