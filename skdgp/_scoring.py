@@ -1,6 +1,7 @@
 """What metrics and scorers share: predictions of any estimator, checks of arguments, averages."""
 
 from inspect import signature
+from numbers import Real
 
 import numpy as np
 from scipy.special import ndtri
@@ -113,13 +114,13 @@ def _check_not_negative(values, name):
 def check_alpha(alpha):
     """Orders of quantiles as an array of shape (n_alpha,)."""
     alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
-    if alpha.ndim != 1 or not ((alpha > 0.0) & (alpha < 1.0)).all():
+    if alpha.ndim != 1 or alpha.size == 0 or not ((alpha > 0.0) & (alpha < 1.0)).all():
         raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
     return alpha
 
 
 def check_coverage(coverage):
-    if not 0.0 < coverage < 1.0:
+    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
 
 

@@ -33,7 +33,7 @@ from ._sklearn import (
 )
 from .data import Data, Minibatches
 from .health import warn_if_sick
-from .members import Member, Plan, kin_of
+from .members import Member, Plan, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
 from .stacking import stack
@@ -165,13 +165,13 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         }
         for name, (make, auto) in makers.items():
             if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
-                value = params.get(name, getattr(self, name))
-                if not isinstance(value, str):
+                given = value = params.get(name, getattr(self, name))
+                if not isinstance(value, (str, list, tuple)):
                     continue
                 value = auto if value == "auto" else value
-                if value is None:
+                if not isinstance(value, str):
                     raise ValueError(
-                        f"Parameters of the {name} cannot be set while it is 'auto'; name it first."
+                        f"Parameters of the {name} cannot be set while it is {given!r}; name it first."
                     )
                 params[name] = make(value)
         return super().set_params(**params)
@@ -269,6 +269,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 )
             data, held_out = data.split(self.validation_fraction, rng)
         old = self.members_ if self.warm_start and hasattr(self, "members_") else None
+        if old is not None:
+            check_lasting(self)
         plans = self._plans(len(data))
         donor = self._donor() if old is None else None
         if old is None:
@@ -311,6 +313,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         trainer.run()
         trainer.on_block = trainer.validate = None  # which refer to the trainer
         self.__dict__.update(attributes())
+        self._lasting = lasting(self)
         self.__dict__.pop("_stream", None)
         self._describe(data)
         self._set_lower_bound(data, rng)
@@ -468,8 +471,8 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         return donor
 
     def _hand_scaling_to(self, data):
-        y_scaler = self._y_scaler if data.y_scaler.standardize else data.y_scaler
-        data.scale_as(self._x_scaler, y_scaler)
+        both = data.y_scaler.standardize and self._y_scaler.standardize
+        data.scale_as(self._x_scaler, self._y_scaler if both else data.y_scaler)
 
     def _new_member(self, plan, data, rng, old):
         scheme, likelihood = plan.scheme, plan.likelihood

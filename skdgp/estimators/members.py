@@ -9,6 +9,7 @@ from sklearn.base import clone
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood
 from ..inference import Scheme
+from ..training.checkpoint import fingerprint
 
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
 
@@ -79,6 +80,27 @@ def kin_of(plans, members):
         kin.append(same[0] if same else None)
         left = [member for member in left if member is not kin[-1]]
     return kin
+
+
+def lasting(estimator):
+    """Digests of the parameters that a warm start cannot change, beside those of the shape."""
+    names = ["kernel", "n_inducing", "standardize"]
+    if len(getattr(estimator, "members_", ())) == 1:
+        names.append("likelihood")
+    return {name: fingerprint(getattr(estimator, name)) for name in names}
+
+
+def check_lasting(estimator):
+    """Raise ValueError if such a parameter has changed since the last fit."""
+    before = getattr(estimator, "_lasting", {})
+    changed = [
+        name for name, digest in lasting(estimator).items() if before.get(name, digest) != digest
+    ]
+    if changed:
+        raise ValueError(
+            f"warm_start=True goes on with the model of the last fit, so {' and '.join(changed)} must stay "
+            "as before; set warm_start=False to start anew."
+        )
 
 
 class Member:

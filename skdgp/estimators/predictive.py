@@ -98,11 +98,18 @@ class Predictive:
         # Cantelli's inequality brackets every quantile
         low = mean - std * (math.sqrt((1.0 - p) / p) * 1.001 + 1e-6)
         high = mean + std * (math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6)
-        discrete = self._parts[0][1].discrete
-        if discrete:
-            low, high = np.full_like(low, -1.0), np.ceil(np.maximum(high, 0.0)) + 1.0
-        q = invert(lambda x: self.cdf(x) - p, low, high)
-        return np.ceil(q - 1e-6) + 0.0 if discrete else q
+        if self._parts[0][1].discrete:
+            return self._count(p, np.ceil(np.maximum(high, 0.0)) + 1.0)
+        return invert(lambda x: self.cdf(x) - p, low, high)
+
+    def _count(self, p, high):
+        """The lowest counts that are not exceeded with probability `p`, by bisection."""
+        low = np.full_like(high, -1.0)
+        while np.any(high - low > 1.0):
+            middle = np.floor(0.5 * (low + high))
+            enough = self.cdf(middle) >= p
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        return high
 
     def components(self):
         """The distribution of y as one mixture of Gaussians, or None if it is none.

@@ -160,8 +160,17 @@ class CovarianceDisplay:
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
+        member = model.members_[0]
         with model._threads():
-            covariance, labels, first_units = _of_model(model.members_[0].model("cpu"))
+            shown = member.model("cpu")
+            if not hasattr(shown, "q") and not all(
+                hasattr(getattr(layer, "q", None), "root") for layer in shown.layers
+            ):
+                raise ValueError(
+                    f"{cls.__name__} shows the posterior at inducing inputs, and "
+                    f"{type(member.scheme).__name__} has none."
+                )
+            covariance, labels, first_units = _of_model(shown)
         return cls(covariance, labels, first_units, kind=kind, name=name).plot(ax, **kwargs)
 
 

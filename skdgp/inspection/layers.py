@@ -262,7 +262,12 @@ def _panels(member, X, line, n_functions, generator):
     generator : torch.Generator
     """
     panels, H = [], X
-    for layer in member.model("cpu").layers:
+    layers = member.model("cpu").layers
+    if not all(hasattr(layer, "moments") for layer in layers):
+        raise ValueError(
+            f"LayersDisplay shows layers with inducing inputs, and {type(member.scheme).__name__} has none."
+        )
+    for layer in layers:
         panel, Z = Bunch(), layer.Z.flatten(0, -2)  # units may have inducing inputs of their own
         if panels:
             if member.architecture.input_connected:

@@ -178,7 +178,7 @@ def _uncertain(layer, H, mean, use):
         b = _projections(layer, kernel, Z, H)
         roots = layer.q.root.expand(layer.n_outputs, -1, -1)[units].to(b.dtype)
         noise = (roots.mT @ b).square().sum(1).mean(1)  # one for each unit
-        shares.append(noise / (noise + mean[:, units].var(0)).clamp_min(1e-300))
+        shares.append(noise / (noise + mean[:, units].var(0, correction=0)).clamp_min(1e-300))
     shares = torch.cat(shares)
     weights = torch.ones_like(shares) if use is None else use
     value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
@@ -209,7 +209,7 @@ def _use(layer, mean, X):
 
 
 def _dead(mean, var, use, number):
-    faint = mean.var(0) < _FAINT * var.mean(0)
+    faint = mean.var(0, correction=0) < _FAINT * var.mean(0)
     return Finding(
         "dead hidden units",
         number,

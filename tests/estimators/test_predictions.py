@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators import prediction, predictive
+from skdgp.estimators.predictive import Predictive
 from skdgp.inference import DSVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "random_state": 0}
@@ -368,6 +369,18 @@ def test_quantiles_of_counts(models, data):
         assert_array_equal(quantiles, np.searchsorted(np.cumsum(pmf), alpha))
 
 
+def test_quantiles_of_counts_take_few_evaluations(models, data, monkeypatch):
+    calls, cdf = [], Predictive.cdf
+    monkeypatch.setattr(Predictive, "cdf", lambda self, y: calls.append(y) or cdf(self, y))
+    models["poisson"].predict_quantiles(data[0][:5], 0.5)
+    assert 1 < len(calls) < 15
+
+
+def test_no_density_of_negative_counts(models, data):
+    with pytest.raises(ValueError, match="Some values of y are negative"):
+        models["poisson"].log_predictive_density(data[0][:2], [-1.0, 2.0])
+
+
 def test_quantiles_of_several_outputs(joint_model, data, targets):
     X = data[0][:4]
     quantiles = joint_model.predict_quantiles(X, [0.2, 0.8])
@@ -389,13 +402,12 @@ def test_intervals_are_quantiles(models, joint_model, data):
     assert models["gaussian"].predict_quantiles(X, 0.5).shape == (4, 1)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, [0.5, 1.5], [[0.5]], np.nan])
+@pytest.mark.parametrize("alpha", [0.0, 1.0, [0.5, 1.5], [[0.5]], np.nan, []])
 def test_orders_that_are_none(models, data, alpha):
     with pytest.raises(ValueError, match="alpha must hold numbers between 0 and 1"):
         models["gaussian"].predict_quantiles(data[0], alpha)
-    if np.ndim(alpha) == 0:
-        with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
-            models["gaussian"].predict_interval(data[0], alpha)
+    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
+        models["gaussian"].predict_interval(data[0], alpha)
 
 
 # Covariance and draws

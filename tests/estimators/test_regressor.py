@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
-from skdgp import DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI
@@ -745,6 +745,42 @@ def test_warm_start_with_another_shape(data, change):
     model = make(warm_start=True).fit(*data)
     with pytest.raises(ValueError, match="warm_start=True goes on with the model of the last fit"):
         model.set_params(**change).fit(*data)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": "matern32"},
+        {"n_inducing": 5},
+        {"likelihood": "student_t"},
+        {"likelihood": Gaussian(variance=0.5, trainable=False)},
+        {"standardize": False},
+    ],
+)
+def test_warm_start_with_other_numbers(data, change):
+    """They would be ignored."""
+    model = make(warm_start=True, likelihood="gaussian").fit(*data)
+    (name,) = change
+    with pytest.raises(ValueError, match=rf"warm_start=True goes on with .*, so {name} must stay"):
+        model.set_params(**change).fit(*data)
+    model.set_params(warm_start=False).fit(*data)
+
+
+def test_start_from_a_classifier_keeps_the_units_of_the_target(data):
+    X, y = data
+    donor = DeepGPClassifier(n_inducing=10, max_iter=5, random_state=0).fit(X, y > y.mean())
+    target = 1e3 + 100.0 * y
+    settings = {"n_inducing": 10, "likelihood": "gaussian", "max_iter": 100}
+    model = make(init=donor, **settings).fit(X, target)
+    plain = make(**settings).fit(X, target)
+    assert model.score(X, target) > plain.score(X, target) - 0.1
+    assert_allclose(model._y_scaler.scale, plain._y_scaler.scale)
+
+
+def test_parameters_of_several_kernels(data):
+    model = make(kernel=["matern32", "matern52"])
+    with pytest.raises(ValueError, match=r"kernel cannot be set while it is .*; name it first"):
+        model.set_params(kernel__lengthscale=1.0)
 
 
 @pytest.mark.parametrize("n_features", [2, 6])

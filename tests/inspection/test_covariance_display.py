@@ -117,3 +117,10 @@ def test_bad_arguments(rows, model):
         ValueError, match="kind must be one of 'correlation', 'covariance'; got 'x'"
     ):
         CovarianceDisplay.from_estimator(model, kind="x")
+
+
+def test_models_without_inducing_inputs():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    model = DeepGPRegressor(1, inference="vecchia", max_iter=2, random_state=0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="inducing inputs, and Vecchia has none"):
+        CovarianceDisplay.from_estimator(model)

@@ -331,3 +331,10 @@ def test_without_matplotlib(data, regressor, no_matplotlib):
         LayersDisplay.from_estimator(regressor, data[0])
     with pytest.raises(ImportError, match=r"LayersDisplay.plot requires matplotlib"):
         LayersDisplay([]).plot()
+
+
+def test_models_without_inducing_inputs():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    model = DeepGPRegressor(1, inference="vecchia", max_iter=2, random_state=0).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="inducing inputs, and Vecchia has none"):
+        LayersDisplay.from_estimator(model, X)
