@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from skdgp import DeepGPRegressor
+from skdgp import DeepGPRegressor, SparseGPRegressor
 from skdgp.datasets import make_deep_gp, make_piecewise_linear, make_step
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import DSVI, SCHEMES
@@ -42,8 +42,9 @@ PROBLEMS = {
     "piecewise-gap": Problem("piecewise", 60, 20, (0.72, 0.98)),
 }
 _SHALLOW = {
-    "exact": {"n_layers": 1, "inference": "vfe"},
-    "vfe": {"n_layers": 1, "inference": "vfe", "inference__train_inducing": True},
+    "exact": {},
+    "vfe": {"method": "vfe", "train_inducing": True},
+    "fitc": {"method": "fitc", "train_inducing": True},
 }
 STARTS = ("kmeans", "random", "median", "greedy", "long-short", "short-long", "fixed-z")
 _DEEP = [name for name in ("dsvi", "aep") if name in SCHEMES]
@@ -150,8 +151,9 @@ def estimator(name, problem, X, max_iter):
     n_inducing = problem.n_inducing or len(X) // 4
     if name in ("oracle", *_SHALLOW):
         settings = _SHALLOW["exact" if name == "oracle" else name]
-        model = DeepGPRegressor(random_state=0).set_params(**settings)
-        return model.set_params(max_iter=300, n_inducing=n_inducing if name == "vfe" else None)
+        if settings:
+            settings = {"n_inducing": n_inducing, **settings}
+        return SparseGPRegressor(max_iter=300, random_state=0, **settings)
     scheme, _, start = name.partition("-")
     kernels, unit = "auto", np.ptp(X) / X.std()
     if start in ("long-short", "short-long"):
