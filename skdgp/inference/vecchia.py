@@ -17,7 +17,7 @@ from ..random import gamma, normal
 from .base import GradientModel, Scheme
 
 _LOG_2PI = math.log(2.0 * math.pi)
-_FEW_ROWS, _MANY_ROWS = 4000, 20_000  #: from where on more steps pay
+_FEW_ROWS = 4000  #: beyond which more steps pay
 _ROWS = 300  #: left out in turn, for one step
 _AT_ONCE = 2_000_000  #: numbers of the covariance matrices that are worked on together
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
@@ -91,7 +91,7 @@ class Vecchia(Scheme):
         )
 
     def max_iter(self, n_rows):
-        return 200 if n_rows <= _FEW_ROWS else 400 if n_rows <= _MANY_ROWS else 800
+        return 200 if n_rows <= _FEW_ROWS else 400
 
     def batch_size(self, n_rows):
         return n_rows
