@@ -210,15 +210,15 @@ class NeighborGP(GradientModel):
         variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
         return variance[:, None] / weight[:, None]
 
-    def _given_neighbors(self, X, nearest, rest=None):
+    def _given_neighbors(self, X, nearest, held=None):
         """What the neighbors say of rows, for unit scale.
 
         Parameters
         ----------
         X : tensor of shape (n, n_features)
         nearest : ndarray of shape (n, k)
-        rest : callable, optional
-            Maps targets and weights of the neighbors to those without the rows themselves.
+        held : pair of tensors of shape (n, k, n_outputs) and (n, k), optional
+            Targets and weights of the neighbors, if not all that their places hold.
 
         Returns
         -------
@@ -231,9 +231,7 @@ class NeighborGP(GradientModel):
         """
         rows = self.layers[0]
         points = torch.cat([rows.Z[nearest], X[:, None]], 1)
-        y, weight = rows.y[nearest], rows.weight[nearest]
-        if rest is not None:
-            y, weight = rest(y, weight)
+        y, weight = (rows.y[nearest], rows.weight[nearest]) if held is None else held
         weight = torch.cat([weight, rows.Z.new_ones(len(X), 1)], 1)
         K = rows.kernel().within(points)[:, None]
         # with a free scale only the ratio of noise and kernel counts, and may vanish
@@ -290,18 +288,14 @@ class NeighborGP(GradientModel):
 
     def _log_density_without(self, chosen):
         """Log-density of each chosen row given all others that are near."""
-        dof = self._dof()
+        rows, dof = self.layers[0], self._dof()
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
-        left_out = torch.where(alone, place, -1).numpy(force=True)
-        nearest = self.neighbors(X, left_out)
-        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
-
-        def rest(y_near, weight_near):
-            left = weight_near - own * weight[:, None]
-            share = (own * weight[:, None] / left)[..., None]
-            return y_near + share * (y_near - y[:, None]), left
-
-        mean, sd, _, z = self._given_neighbors(X, nearest, rest if own.any() else None)
+        nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
+        # a place that others share stays, without the row
+        own = (torch.as_tensor(nearest, device=X.device) == place[:, None]) * weight[:, None]
+        rest, y_near = rows.weight[nearest] - own, rows.y[nearest]
+        y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
+        mean, sd, _, z = self._given_neighbors(X, nearest, (y_near, rest))
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
             return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)

@@ -777,6 +777,13 @@ def test_start_from_a_classifier_keeps_the_units_of_the_target(data):
     assert_allclose(model._y_scaler.scale, plain._y_scaler.scale)
 
 
+def test_one_row_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = make(max_iter=100).fit([[0.0]], [5.0])
+    assert_allclose(model.predict([[0.0]]), [5.0], atol=0.1)
+
+
 def test_parameters_of_several_kernels(data):
     model = make(kernel=["matern32", "matern52"])
     with pytest.raises(ValueError, match=r"kernel cannot be set while it is .*; name it first"):
