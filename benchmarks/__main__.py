@@ -7,6 +7,7 @@ from . import (
     classify,
     doctor,
     extrapolation,
+    marginalization,
     pathologies,
     predict,
     race,
@@ -30,6 +31,7 @@ COMMANDS = {
     "rows": rows,
     "table": table,
     "extrapolation": extrapolation,
+    "marginalization": marginalization,
 }
 
 

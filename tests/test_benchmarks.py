@@ -5,6 +5,7 @@ import math
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from benchmarks import (
     data,
     extrapolation,
     feature_step,
+    marginalization,
     models,
     pathologies,
     race,
@@ -259,6 +261,39 @@ def test_steps_of_the_couplings(capsys):
     medians = step.measure(couplings.contenders(shape, torch.float64), 1)
     row = couplings.report(shape, "float64", medians)
     assert len(row) == 12 and float(row[2]) > 0.0
+
+
+@pytest.mark.parametrize("coupling", ["full", "stripes-and-arrow"])
+def test_drawn_inducing_outputs_have_the_same_gradients_on_average(root, coupling):
+    """And more scattered ones."""
+    X, y = marginalization.rows(root, "boston", 0)
+    options = SimpleNamespace(coupling=coupling, n_inducing=4)
+    (ours, batch), (drawn, _) = (
+        marginalization.start(X, y, options, way, 0) for way in marginalization.WAYS
+    )
+    marginalization.train(ours, batch, 5, 0)
+    drawn.load_state_dict(ours.state_dict())
+    n, rows_, found = 500, batch(10), []
+    for model in (ours, drawn):
+        model.n_draws = 8
+        found.append(marginalization.gradients(model, rows_, n))
+    for name, of_ours in found[0].items():
+        of_drawn = found[1][name]
+        variances = of_ours.var(0), of_drawn.var(0)
+        error = np.sqrt((variances[0] + variances[1]) / n) + 1e-12
+        z = (of_drawn.mean(0) - of_ours.mean(0)) / error
+        assert np.abs(z).max() < 5.0 and np.mean(z**2) < 1.5, name
+        assert variances[1].sum() > variances[0].sum()
+
+
+def test_marginalization_runs(root, tmp_path, capsys):
+    options = ["--set", "boston", "--split", "0", "--data", str(root), "--n-inducing", "4"]
+    options += ["--steps", "20", "--seeds", "0", "--repeats", "3"]
+    pytest.importorskip("matplotlib")
+    command_line.main(["marginalization", *options, "--plot", str(tmp_path / "x.png")])
+    printed = capsys.readouterr().out
+    assert "integrated" in printed and "after 10 steps" in printed
+    assert (tmp_path / "x.png").stat().st_size > 0
 
 
 @pytest.mark.filterwarnings("ignore")

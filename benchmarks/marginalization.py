@@ -1,0 +1,241 @@
+"""Structured posteriors with the inducing outputs integrated out, against draws of them.
+
+Both ways estimate the same bound without bias (Lindinger et al., 2020, figure 2). Integrated out, as in
+`StructuredVI`, they leave noise that is independent from row to row; one draw of them is common to
+all rows of a batch.
+"""
+
+import time
+
+import numpy as np
+import torch
+
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference import StructuredVI
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.structured import StructuredGP
+from skdgp.linalg import workspace
+from skdgp.random import normal
+from skdgp.training import init
+
+from . import arguments, data, rst
+
+WAYS = ("integrated", "drawn")
+LEARNING_RATE = 0.01
+
+
+def add_arguments(parser):
+    """The model, the set, and how long."""
+    parser.add_argument(
+        "--data", type=arguments.Path, help="folder of the data; default: SKDGP_DATA"
+    )
+    parser.add_argument("--set", default="concrete", help="default: concrete")
+    parser.add_argument("--split", type=int, default=5, help="default: 5")
+    parser.add_argument("--coupling", default="full", help="default: full")
+    parser.add_argument("--n-inducing", type=int, default=64, help="default: 64")
+    parser.add_argument("--steps", type=int, default=1000, help="of Adam; default: 1000")
+    parser.add_argument(
+        "--seeds", type=arguments.numbers, default=[0, 1, 2], help="default: 0 to 2"
+    )
+    parser.add_argument("--repeats", type=int, default=200, help="gradients at one point")
+    parser.add_argument("--plot", type=arguments.Path, help="draw the bounds into this file")
+
+
+def run(options):
+    """Train in both ways from the same starts; print bounds and the scatter of gradients."""
+    torch.set_num_threads(1)
+    X, y = rows(data.folder(options.data), options.set, options.split)
+    curves = {way: [] for way in WAYS}
+    for seed in options.seeds:
+        for way in WAYS:
+            model, batches = start(X, y, options, way, seed)
+            curves[way].append(train(model, batches, options.steps, seed))
+    n_points = len(curves[WAYS[0]][0])
+    marks = sorted({1, n_points // 4, n_points // 2, n_points - 1})
+    head = [
+        "bound per row after",
+        *(f"{curves[WAYS[0]][0][i][0]} steps" for i in marks),
+        "ms a step",
+    ]
+    table = []
+    for way in WAYS:
+        bounds = np.array([[point[2] for point in curve] for curve in curves[way]])
+        seconds = np.mean([curve[-1][1] / curve[-1][0] for curve in curves[way]])
+        table.append([way, *(f"{bounds[:, i].mean():.3f}" for i in marks), f"{1e3 * seconds:.1f}"])
+    print(rst.table(head, table), end="\n\n")
+    print(scatter_table(X, y, options))
+    if options.plot:
+        plot(curves, options)
+
+
+def rows(root, name, split):
+    """Training rows, standardized."""
+    with data.load(root, f"uci/{name}.npz") as archive:
+        X, y, train = archive["X"], archive["y"], archive["train"][split]
+    X, y = X[train], y[train, None] if y.ndim == 1 else y[train]
+    X = X[:, X.std(0) > 0]
+    return (X - X.mean(0)) / X.std(0), (y - y.mean(0)) / y.std(0)
+
+
+def start(X, y, options, way, seed):
+    """A model of three layers of width 5, and a function that gives batches."""
+    scheme = {"integrated": StructuredVI, "drawn": DrawnInducingOutputs}[way](
+        options.coupling, n_warmup=0, natural_gradient=False
+    )
+    architecture = Architecture(X.shape[1], (5, 5), y.shape[1], options.n_inducing, [], True, False)
+    kernel = as_kernel("squared_exponential")
+    architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
+    model = scheme.build(architecture, Gaussian(np.full(y.shape[1], 0.1)))
+    init.start(model, X, np.ones(len(X)), "kmeans", np.random.RandomState(seed))
+    model.prepare(LEARNING_RATE, torch.float64)
+    rng = np.random.default_rng(seed)
+
+    def batch(size=512):
+        chosen = rng.choice(len(X), min(size, len(X)), replace=False)
+        parts = torch.tensor(X[chosen]), torch.tensor(y[chosen])
+        weight = torch.ones(len(chosen), dtype=torch.float64)
+        return Batch(*parts, weight, len(X) / len(chosen), float(len(X)))
+
+    return model, batch
+
+
+def train(model, batches, n_steps, seed):
+    """Steps, seconds and bound per row, at the start and twenty times on the way."""
+    generator, everything = torch.Generator().manual_seed(seed), batches(10**9)
+    curve, seconds = [(0, 0.0, bound(model, everything))], 0.0
+    every = max(1, n_steps // 20)
+    with workspace():
+        for n in range(1, n_steps + 1):
+            begin = time.perf_counter()
+            model.step(batches(), generator, min(1.0, 2.0 - 2.0 * n / n_steps + 0.02))
+            seconds += time.perf_counter() - begin
+            if n % every == 0:
+                curve.append((n, seconds, bound(model, everything)))
+    return curve
+
+
+def bound(model, batch, n_draws=20):
+    """The bound per row, for both ways with the inducing outputs integrated out."""
+    generator, kept = torch.Generator().manual_seed(0), model.n_draws
+    model.n_draws = n_draws
+    with torch.no_grad():
+        ell = StructuredGP.expected_log_likelihood(model, batch, generator)
+    model.n_draws = kept
+    return float(ell - model.kl()) / batch.total
+
+
+def gradients(model, batch, n):
+    """`n` gradients of the estimated expected log-likelihood per row at one point.
+
+    Returns
+    -------
+    by_part : dict of ndarrays of shape (n, n_parameters)
+    """
+    generator = torch.Generator().manual_seed(1)
+    found = {"means": [], "roots": [], "kernels, inducing inputs, noise": []}
+    for _ in range(n):
+        model.step(batch, generator, 0.0)
+        others = [p.grad.flatten() for p in model._in_graph if p.grad is not None]
+        for part, values in zip(
+            found.values(), (model.q.mean.grad, model.q.root.grad, torch.cat(others))
+        ):
+            part.append(values.flatten().numpy().copy())
+    return {name: np.array(part) for name, part in found.items()}
+
+
+def scatter_table(X, y, options):
+    """Variance of the gradients of one batch, early and late in training, summed over parameters."""
+    head, table = None, []
+    for n_steps in (options.steps // 20, options.steps // 2):
+        models = [start(X, y, options, way, 0) for way in WAYS]
+        train(*models[0], n_steps, 0)
+        models[1][0].load_state_dict(models[0][0].state_dict())
+        batch = models[0][1]()
+        scatter = [
+            {k: g.var(0, ddof=1).sum() for k, g in gradients(model, batch, options.repeats).items()}
+            for model, _ in models
+        ]
+        head = ["variance drawn / integrated", *scatter[0]]
+        ratios = (f"{scatter[1][k] / scatter[0][k]:.3g}" for k in scatter[0])
+        table.append([f"after {n_steps} steps", *ratios])
+    return rst.table(head, table)
+
+
+def plot(curves, options):
+    """Bounds by steps and by seconds."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5), sharey=True, layout="constrained")
+    for way, color in zip(WAYS, ("C0", "C1")):
+        for i, curve in enumerate(curves[way]):
+            n, seconds, bounds = np.array(curve).T
+            label = f"inducing outputs {way}" + (" out" if way == "integrated" else "")
+            for ax, x in zip(axes, (n, seconds)):
+                ax.plot(x[1:], bounds[1:], color=color, label=label if i == 0 else None)
+    axes[0].set(xlabel="steps", ylabel="bound per row")
+    axes[1].set(xlabel="seconds", title=f"{options.set}, {options.coupling} coupling")
+    axes[0].legend(loc="lower right")
+    figure.savefig(options.plot, dpi=150)
+
+
+class DrawnInducingOutputs(StructuredVI):
+    """The same bound, estimated with draws of the inducing outputs."""
+
+    def build(self, architecture, likelihood):
+        return _DrawnGP(architecture, likelihood, self)
+
+
+class _DrawnGP(StructuredGP):
+    def blocks(self):
+        return [self._drawn]
+
+    def _layers(self, architecture, scheme):
+        yield from super()._layers(architecture, scheme)
+        self._drawn = _Drawn(self.q)
+
+    def expected_log_likelihood(self, batch, generator):
+        v = self._drawn.draw(self.n_draws, generator)
+        H = batch.X.expand(self.n_draws, *batch.X.shape)
+        for layer, v_layer in zip(self.layers, v.split([a.n_outputs for a in self.layers], 1)):
+            A, k_ff = self._whitened(layer, H, None)  # M, S, n
+            mean = torch.einsum("sdm,msn->snd", v_layer, A) + layer.mean_function(H)
+            var = (k_ff - A.square().sum(0) + layer.noise()).clamp_min(1e-12)[..., None]
+            H = mean + var.sqrt() * normal(mean.shape, generator, mean)
+        ell = self.likelihood().expected_log_prob(batch.y, mean, var.expand_as(mean))
+        return batch.scale * (batch.weight * ell.mean(0)).sum()
+
+
+class _Drawn:
+    """The posterior of a model, met only through draws."""
+
+    natural = held = False
+
+    def __init__(self, q):
+        self.q = q
+
+    def parameters(self):
+        return self.q.parameters()
+
+    def kl(self):
+        return self.q.kl()
+
+    def draw(self, n, generator):
+        """Draws of shape (n, T, M) that carry gradients to mean and root."""
+        q, (T, M) = self.q, self.q.mean.shape
+        self.leaves = [p.detach().requires_grad_() for p in (q.mean, q.root)]
+        rows, columns = np.nonzero(q.slots >= 0)
+        C = q.root.new_zeros(T, T, M, M)
+        C[rows, columns] = self.leaves[1][q.slots[rows, columns]]
+        xi = normal((n, T, M), generator, q.mean)
+        return self.leaves[0] + torch.einsum("tuab,nub->nta", C, xi)
+
+    @torch.no_grad()
+    def set_gradients(self, scale):
+        """As :meth:`CoupledGaussian.set_gradients`, from the gradients of the draws."""
+        q, T, (mean, root) = self.q, len(self.q.mean), self.leaves
+        root.grad[:T].tril_()
+        q.mean.grad = mean.grad.add_(q.mean, alpha=scale)
+        q.root.grad = root.grad.add_(q.root, alpha=scale)
+        diagonal = torch.diagonal(q.root.grad[:T], dim1=-2, dim2=-1)
+        diagonal.sub_(scale / torch.diagonal(q.root[:T], dim1=-2, dim2=-1))
