@@ -5,14 +5,15 @@ import contextvars
 
 import torch
 
-_ESCALATION = (1.0, 10.0, 100.0, 1000.0)
+_ESCALATION = (10.0, 100.0, 1000.0)
+_ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
 
 
 def cholesky(K, jitter=0.0):
     """Lower Cholesky factor of ``K + jitter * I``.
 
-    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter
-    before the factorization is given up.
+    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter,
+    and then what rounding may take from numbers of its size, before the factorization is given up.
 
     Parameters
     ----------
@@ -34,11 +35,19 @@ def cholesky(K, jitter=0.0):
     if K.device.type != "cpu":
         L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
         return torch.where((info > 0)[..., None, None], torch.nan, L)
-    for factor in _ESCALATION if jitter else (1.0,):
-        L, info = torch.linalg.cholesky_ex(add_diagonal(K, factor * jitter))
+    for value in _jitters(K, jitter):
+        L, info = torch.linalg.cholesky_ex(add_diagonal(K, value))
         if not info.any():
             return L
     raise torch.linalg.LinAlgError("The matrix is not positive definite.")
+
+
+def _jitters(K, jitter):
+    yield jitter
+    if jitter:
+        yield from (factor * jitter for factor in _ESCALATION)
+        size = float(torch.diagonal(K, dim1=-2, dim2=-1).abs().max())
+        yield from (part * size for part in _ROUNDING if part * size > _ESCALATION[-1] * jitter)
 
 
 def add_diagonal(K, value):

@@ -49,6 +49,15 @@ def test_cholesky_raises_the_jitter_no_further_than_needed(smallest, factor):
     torch.testing.assert_close(added, torch.full((4,), factor * 1e-6).double(), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize(("smallest", "part"), [(-5e-14, 1e-13), (-5e-13, 1e-12), (-5e-12, 1e-11)])
+def test_cholesky_allows_for_the_rounding_of_large_numbers(smallest, part):
+    size, small = 1e12, with_smallest_eigenvalue(0.0)
+    small += smallest * torch.diagonal(small).max() * torch.eye(4)
+    L = cholesky(size * small, 1e-10)
+    added = torch.diagonal(L @ L.mT - size * small) / (size * torch.diagonal(small).max())
+    torch.testing.assert_close(added, torch.full((4,), part).double(), rtol=1e-2, atol=0)
+
+
 @pytest.mark.parametrize(("smallest", "jitter"), [(-5e-3, 1e-6), (-1e-9, 0.0)])
 def test_cholesky_gives_up(smallest, jitter):
     with pytest.raises(torch.linalg.LinAlgError, match="not positive definite"):

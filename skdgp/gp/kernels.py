@@ -16,6 +16,7 @@ from ..random import gamma, normal
 from .component import Component
 from .psi import SquaredExponentialPsi
 
+_LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
 
@@ -31,8 +32,19 @@ class _Scaled:
         )
 
     def squared_distances(self, out=None):
-        norms = torch.add(self.X.square().sum(1)[:, None], self.Z.square().sum(1), out=out)
+        of_X, of_Z = self.X.square().sum(1), self.Z.square().sum(1)
+        if self._differ_too_little(of_X, of_Z):
+            exact = torch.cdist(self.X, self.Z, compute_mode="donot_use_mm_for_euclid_dist")
+            return torch.square(exact, out=out)
+        norms = torch.add(of_X[:, None], of_Z, out=out)
         return norms.addmm_(self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
+
+    @staticmethod
+    def _differ_too_little(of_X, of_Z):
+        """Whether lengthscales are so short that differences of norms would not be distances."""
+        if of_X.dtype != torch.float64 or of_X.device.type != "cpu":  # a GPU is not waited for
+            return False
+        return max(float(norms.max()) for norms in (of_X, of_Z) if len(norms)) > _LARGEST_NORM
 
     def backward(self, G, needed):
         """Gradients of X, Z and lengthscale, from that of the squared distances."""

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.gp.kernels import Matern, SquaredExponential
 
 FEW = {"max_iter": 6, "learning_rate": 0.1, "n_inducing": 5, "n_predict_draws": 4}
 
@@ -205,6 +206,26 @@ def test_wide_data_take_linear_time_in_columns():
     X = np.random.default_rng(0).standard_normal((30, 500))
     model = DeepGPRegressor(random_state=0, **FEW).fit(X, X[:, 0])
     assert model.inducing_inputs_[1].shape == (5, 30)
+
+
+@pytest.mark.parametrize("n_inducing", [None, 50])
+@pytest.mark.parametrize(
+    "kernel", [Matern(1.5, 1e-6, trainable=False), SquaredExponential(30.0, 1e10, trainable=False)]
+)
+def test_kernels_that_rounding_makes_indefinite(n_inducing, kernel):
+    # as rows that are repeated with other targets can make them; this ended a fit
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.standard_normal((40, 5)), 5, 0), rng.standard_normal(200)
+    order = rng.permutation(200)
+    model = SparseGPRegressor(kernel=kernel, n_inducing=n_inducing, random_state=0)
+    mean, std = model.fit(X[order], y[order]).predict(X[::5], return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
+    if (
+        kernel.lengthscale < 1.0 and n_inducing is None
+    ):  # each row stands alone with its five targets
+        share = y.var() / (y.var() + model.likelihood_.variance[0] / 5.0)
+        expected = y.mean() + share * (y.reshape(40, 5).mean(1) - y.mean())
+        assert_allclose(mean, expected, atol=1e-4)
 
 
 def test_large_offset():

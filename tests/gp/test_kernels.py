@@ -167,6 +167,33 @@ def test_far_from_the_origin_nothing_is_lost(name):
     torch.testing.assert_close(kernel(X + 1e4, Z + 1e4), kernel(X, Z), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("kernel", [SquaredExponential, Matern, RationalQuadratic])
+@pytest.mark.parametrize("lengthscale", [1e-3, 1e-5, 1e-7])
+def test_short_lengthscales_leave_repeated_rows_equal(kernel, lengthscale):
+    # norms and products lose distances here, which made rows of an exact model the less alike the more
+    order = np.random.default_rng(0).permutation(200)
+    X = torch.repeat_interleave(rows(40, n_features=5), 5, 0)[order].requires_grad_()
+    K = kernel(lengthscale=lengthscale).bind(5)(X, X)
+    same = (X[:, None] == X).all(-1)
+    assert torch.equal(K[same], torch.ones(1000).double())
+    (gradient,) = torch.autograd.grad(K.sum(), X)
+    assert torch.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("kernel", [SquaredExponential, Matern, RationalQuadratic])
+def test_far_rows_have_the_covariances_of_near_ones(kernel):
+    X, Z = rows(30), rows(20, seed=1)
+    kernel = kernel(lengthscale=LENGTHSCALE)
+    far = torch.cat([X, torch.full((1, 3), 1e6).double()])
+    torch.testing.assert_close(kernel(far, Z)[:-1], kernel(X, Z), rtol=1e-12, atol=1e-13)
+    inputs = far.clone().requires_grad_(), Z.clone().requires_grad_()
+    found = torch.autograd.grad(kernel(*inputs)[:-1].sum(), inputs)
+    inputs = X.clone().requires_grad_(), Z.clone().requires_grad_()
+    expected = torch.autograd.grad(kernel(*inputs).sum(), inputs)
+    torch.testing.assert_close(found[0][:-1], expected[0], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found[1], expected[1], rtol=1e-9, atol=1e-9)
+
+
 @every_kernel
 def test_single_precision_agrees_to_1e_5(name):
     X, Z = rows(50).float(), rows(20, seed=1).float()
