@@ -322,7 +322,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
 
     def _stack(self, plans, members, models, draws, data, seed):
         """Set the shares of the members in the mixture."""
-        chosen = [i for i, plan in enumerate(plans) if plan.stacked]
+        chosen = [i for i, plan in enumerate(plans) if plan.most is not None]
         if len(chosen) < 2:
             return
         rows = np.random.default_rng(seed).permutation(len(data))[:_STACK_ROWS]
@@ -336,9 +336,9 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
             if density is None:
                 density = self._log_densities([members[i].holding(models[i], draws[i])], own)
             densities.append(density)
-        total = sum(plans[i].weight for i in chosen)
-        for i, share in zip(chosen, stack(np.stack(densities), own.weights)):
-            members[i].weight = total * share
+        most = [plans[i].most for i in chosen]
+        for i, share in zip(chosen, stack(np.stack(densities), own.weights, most)):
+            members[i].weight = share
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""

@@ -29,9 +29,8 @@ class Plan:
         Inducing points of each layer, before there are too few rows; None for the scheme's choice.
     weight : float
         Share in the mixture, relative to others.
-    stacked : bool
-        Whether those of this kind redistribute their shares by how well they predict rows that were
-        left out.
+    most : float or None
+        The largest share that stacking can give it; None if it keeps its share.
     """
 
     scheme: Scheme
@@ -41,7 +40,7 @@ class Plan:
     kernel: object = "auto"
     n_inducing: int = None
     weight: float = 1.0
-    stacked: bool = False
+    most: float = None
 
     def widths(self, n_features):
         """Outputs of the hidden layers."""

@@ -167,7 +167,6 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             deep.append(self._plan(DSVI(inner_scale=_LOOSE)))
         for plan in deep:
             plan.weight = _DEEP_SHARE / len(deep)
-            plan.stacked = not few  # what was seen is not overfitted then
             if free:
                 plan.likelihood = HeteroscedasticStudentT()
         if self.n_inducing is None:
@@ -178,6 +177,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
+        for plan in deep:  # densities of the few rows that they have seen flatter them
+            plan.most = plan.weight if few else 1.0
         return deep + self._shallow(n_rows, free, likelihood)
 
     def _shallow(self, n_rows, free, likelihood):
@@ -191,7 +192,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             noise = Gaussian() if free else likelihood
             plans.append(Plan(exact, noise, kernel=kernel, n_inducing=self.n_inducing))
         for plan in plans:
-            plan.weight, plan.stacked = (1.0 - _DEEP_SHARE) / len(plans), True
+            plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
         return plans
 
     def partial_fit(self, X, y, sample_weight=None):

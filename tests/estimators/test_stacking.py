@@ -2,7 +2,7 @@
 
 import numpy as np
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize_scalar
+from scipy.optimize import minimize, minimize_scalar
 from scipy.stats import norm
 
 from skdgp.estimators.stacking import stack
@@ -24,6 +24,32 @@ def test_shares_maximize_the_density_of_the_mixture():
     shares = stack(log_p, np.ones(log_p.shape[1]))
     assert_allclose(shares, [best, 1.0 - best], atol=1e-5)
     assert_allclose(shares[0], 0.75, atol=0.06)  # two standard errors of 3,000 rows
+
+
+def test_shares_with_limits_maximize_it_too():
+    rng = np.random.default_rng(0)
+    log_p = rng.standard_normal((4, 200)) + np.array([[1.0], [0.2], [0.4], [0.0]])
+    weights, most = rng.uniform(0.5, 2.0, 200), np.array([0.25, 0.3, 1.0, 1.0])
+
+    def loss(shares):
+        prior = 10.0 / 4 * np.log(shares).sum()
+        return -(weights * np.log(shares @ np.exp(log_p))).sum() - prior
+
+    best = minimize(
+        loss,
+        np.full(4, 0.25),
+        bounds=[(1e-6, limit) for limit in most],
+        constraints={"type": "eq", "fun": lambda shares: shares.sum() - 1.0},
+        options={"ftol": 1e-12, "maxiter": 1000},
+    ).x
+    assert_allclose(stack(log_p, weights, most), best, atol=1e-4)
+    assert best[0] > 0.2499 and 0.05 < best[1] < 0.25  # one limit binds, the other does not
+
+
+def test_limits_that_leave_no_choice():
+    log_p = np.stack([np.zeros(90), np.full(90, -1.0), np.full(90, -9.0)])
+    assert_allclose(stack(log_p, np.ones(90), [0.5, 0.3, 0.2]), [0.5, 0.3, 0.2])
+    assert_allclose(stack(log_p, np.ones(90), [0.2, 0.3, 1.0]), [0.2, 0.3, 0.5])
 
 
 def test_weights_are_counts():
