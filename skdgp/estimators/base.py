@@ -42,6 +42,7 @@ _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
 _STACK_ROWS = 2000  #: rows that decide on the shares in a mixture
+_FEW = 16  #: draws of a member that cannot leave them out
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -334,7 +335,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         for i in chosen:
             density = models[i].left_out(batch, rows)
             if density is None:
-                density = self._log_densities([members[i].holding(models[i], draws[i])], own)
+                density = self._log_densities([members[i].holding(models[i], draws[i][:_FEW])], own)
             densities.append(density)
         most = [plans[i].most for i in chosen]
         for i, share in zip(chosen, stack(np.stack(densities), own.weights, most)):
