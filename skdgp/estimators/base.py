@@ -16,7 +16,7 @@ from sklearn.utils.validation import validate_data
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
-from ..inference import DSVI, Scheme, as_scheme
+from ..inference import Scheme, as_scheme
 from ..inference.base import Architecture, Batch
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
@@ -272,7 +272,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         old = self.members_ if self.warm_start and hasattr(self, "members_") else None
         if old is not None:
             check_lasting(self)
-        plans = self._plans(len(data))
+        plans = self._plans(data)
         donor = self._donor() if old is None else None
         if old is None:
             data.scale(self.standardize, plans[0].likelihood.scales_target, rng)
@@ -355,7 +355,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                         "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
                         "inputs come from it; got 1 sample."
                     )
-                plan = self._plans(len(data))[0]
+                plan = self._plans(data)[0]
                 data.scale(self.standardize, plan.likelihood.scales_target, rng)
                 donor = self._donor()
                 if donor is not None:
@@ -404,20 +404,16 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
         return self
 
-    def _plans(self, n_rows):
+    def _plans(self, data):
         """What to train; the first is the one that `n_layers` and most attributes speak of."""
         if self.inference == "auto":
-            plans = self._recipe(n_rows)
+            plans = self._recipe(data)
         else:
-            plans = [self._plan(clone(as_scheme(self.inference)))]
+            plans = [self._plan(clone(as_scheme(self.inference)), data)]
         plans[0].scheme.validate()
         return plans
 
-    def _recipe(self, n_rows):
-        """The plans that ``inference="auto"`` stands for."""
-        return [self._plan(DSVI())]
-
-    def _plan(self, scheme):
+    def _plan(self, scheme, data):
         for name, default in _MAY_MEAN_NOTHING.items():
             if name not in scheme.uses and getattr(self, name) != default:
                 raise ValueError(
@@ -425,7 +421,7 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 )
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
-            likelihood = scheme.auto_likelihood(self._n_classes(), self.n_layers)
+            likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 

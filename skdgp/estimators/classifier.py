@@ -3,8 +3,14 @@
 import numpy as np
 
 from ..gp.likelihoods import CLASSIFICATION
+from ..inference import DSVI
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
+
+_FEW_ROWS = (
+    4000  #: rows up to which hidden layers that start without noise may learn labels by heart
+)
+_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
@@ -133,6 +139,11 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     """
 
     _likelihoods = CLASSIFICATION
+
+    def _recipe(self, data):
+        """The plans that ``inference="auto"`` stands for."""
+        few = len(data) <= _FEW_ROWS
+        return [self._plan(DSVI(inner_scale=_LOOSE) if few else DSVI(), data)]
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Make one pass over a chunk of rows.

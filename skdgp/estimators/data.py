@@ -9,6 +9,7 @@ from .scaling import InputScaler, TargetScaler
 _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
 )
+_PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
 
@@ -71,12 +72,34 @@ class Data:
         weights = np.bincount(inverse.ravel(), weights=self.weights)
         return Data(self.X[first], self.y[first], weights)
 
+    def piles_up(self):
+        """Whether many targets of an output are equal to the smallest or to the largest one.
+
+        As if they were 0 or 1, or mostly zero: heavy tails would take all others for outliers.
+        """
+        total = self.weights.sum()
+        ends = (self.y == end for end in (self.y.min(0), self.y.max(0)))
+        most = max(float((self.weights @ at_end).max()) for at_end in ends)
+        return most >= max(_PILE, _PILED * total)
+
     def split(self, fraction, rng):
-        """Two parts, the second with about this fraction of the rows."""
-        order = rng.permutation(len(self))
-        n_held = min(max(1, round(fraction * len(self))), len(self) - 1)
-        held, kept = np.sort(order[:n_held]), np.sort(order[n_held:])
-        return tuple(Data(self.X[rows], self.y[rows], self.weights[rows]) for rows in (kept, held))
+        """Two parts, the second with about this fraction of the rows.
+
+        Weights that are whole numbers are counts, and each count goes one way or the other: rows that
+        agree in everything would all be held out together otherwise.
+        """
+        counts = np.ones(len(self), dtype=np.int64)
+        if self.weights.sum() < _MERGE and not (self.weights % 1.0).any():
+            counts = self.weights.astype(np.int64)
+        order = rng.permutation(np.repeat(np.arange(len(self)), counts))
+        n_held = min(max(1, round(fraction * len(order))), len(order) - 1)
+        held = np.bincount(order[:n_held], minlength=len(self))
+        parts = []
+        for share in (counts - held, held):
+            rows = np.flatnonzero(share)
+            weights = self.weights[rows] * (share[rows] / counts[rows])
+            parts.append(Data(self.X[rows], self.y[rows], weights))
+        return tuple(parts)
 
 
 def sortable(table):

@@ -7,6 +7,7 @@ from sklearn.utils import check_random_state
 from .._scoring import check_alpha, check_coverage
 
 _COVARIANCE_DRAWS = 512
+_HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
 
 
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
@@ -16,6 +17,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _n_classes(self):
         return None
+
+    def _auto_likelihood(self, scheme, data):
+        name = scheme.auto_likelihood(None, self.n_layers)
+        return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
     def _encode(self, y, reset, classes=None):
         if reset:

@@ -159,16 +159,19 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         )
         return tags
 
-    def _recipe(self, n_rows):
+    def _recipe(self, data):
+        """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        n_rows = len(data)
         few = n_rows <= _FEW_ROWS
-        deep = [self._plan(DSVI())]
+        deep = [self._plan(DSVI(), data)]
         if self.n_layers > 1 and few:  # more rows speak for themselves
-            deep.append(self._plan(DSVI(inner_scale=_LOOSE)))
+            deep.append(self._plan(DSVI(inner_scale=_LOOSE), data))
         for plan in deep:
             plan.weight = _DEEP_SHARE / len(deep)
             if free:
-                plan.likelihood = HeteroscedasticStudentT()
+                heavy = not data.piles_up()
+                plan.likelihood = HeteroscedasticStudentT() if heavy else HeteroscedasticGaussian()
         if self.n_inducing is None:
             for plan, n_inducing in zip(deep, (200, 100)):
                 plan.n_inducing = n_inducing

@@ -45,11 +45,11 @@ class BaseSparseGP(BaseDeepGP):
         "train_inducing": ["boolean"],
     }
 
-    def _plans(self, n_rows):
+    def _plans(self, data):
         scheme = self._scheme()
         scheme.validate()
-        plan = self._plan(scheme)
-        plan.n_inducing = plan.n_inducing or self._default_n_inducing(scheme, n_rows)
+        plan = self._plan(scheme, data)
+        plan.n_inducing = plan.n_inducing or self._default_n_inducing(scheme, len(data))
         return [plan]
 
     def _scheme(self):

@@ -129,7 +129,7 @@ class _Rows(nn.Module):
 
 
 class _TrainingRows(NamedTuple):
-    """Rows of a training, their places, and whether they are alone there."""
+    """Rows of a training, their places, and whether nothing is left there without one count of them."""
 
     X: torch.Tensor
     y: torch.Tensor
@@ -283,7 +283,7 @@ class NeighborGP(GradientModel):
         total = weight.new_zeros(len(Z)).index_add(0, place, weight)
         sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
         self.layers[0].hold(Z=Z, y=sums / total[:, None], weight=total)
-        alone = counts[place] == 1
+        alone = (counts[place] == 1) & (weight <= 1.0)
         self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
 
     def _log_density_without(self, chosen):
@@ -291,8 +291,9 @@ class NeighborGP(GradientModel):
         rows, dof = self.layers[0], self._dof()
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
         nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
-        # a place that others share stays, without the row
-        own = (torch.as_tensor(nearest, device=X.device) == place[:, None]) * weight[:, None]
+        # weights are counts, of which one is left out; a place that others share stays
+        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
+        own = own * weight.clamp_max(1.0)[:, None]
         rest, y_near = rows.weight[nearest] - own, rows.y[nearest]
         y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
         mean, sd, _, z = self._given_neighbors(X, nearest, (y_near, rest))

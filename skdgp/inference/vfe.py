@@ -302,7 +302,11 @@ class CollapsedGP(FullBatchGP):
 
     @torch.no_grad()
     def left_out(self, batch, rows):
-        """Rasmussen and Williams (2006), equations 5.10 to 5.12; None unless the model is exact."""
+        """Rasmussen and Williams (2006), equations 5.10 to 5.12; None unless the model is exact.
+
+        Weights are counts, and one is left out: a row that counts `w` times stays as one with the
+        precision ``(w - 1) / variance``.
+        """
         X, y, weight = batch.X.double(), batch.y, batch.weight
         if not self._is_exact(X):
             return None
@@ -311,7 +315,10 @@ class CollapsedGP(FullBatchGP):
         L = cholesky(K, rounding(K))
         precision = torch.diagonal(torch.cholesky_inverse(L), dim1=-2, dim2=-1)  # k, n
         error = torch.cholesky_solve(y.mT[..., None], L)[..., 0] / precision
-        var = 1.0 / precision - variance / weight + variance  # of a target that counts once
+        var = 1.0 / precision - variance / weight  # of the function, by all other rows
+        rest = (weight - 1.0).clamp_min(0.0)
+        error = error * variance / (variance + rest * var)
+        var = var / (1.0 + rest * var / variance) + variance
         log_p = -0.5 * (_LOG_2PI + var.log() + error.square() / var)
         return log_p.sum(0).numpy(force=True)[rows]
 

@@ -138,7 +138,7 @@ def test_local_scale_is_a_student_t_process():
     with torch.no_grad():
         model.log_count.fill_(np.log(3.7))
         model.log_odds.fill_(50.0)  # the evidence of neighbors counts in full
-    weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
+    weight = np.random.default_rng(2).uniform(0.3, 1.0, len(X))
     batch = everything(X, y, weight)
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     expected = 0.0
@@ -172,7 +172,8 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
     weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
     model = make(X, y, n_neighbors=30)
     batch = everything(X, y, weight)
-    alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
+    alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])
+    alone &= weight <= 1.0  # these have a neighbor less
     found = np.zeros(30)
     for part in (alone, ~alone):
         found[part] = model.left_out(batch, np.flatnonzero(part))
@@ -183,9 +184,12 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
         noise = 0.1 * (j + 1)
         K = covariance(model, X, X) + np.diag(noise / weight)
         for i in range(30):
-            others = np.delete(np.arange(30), i)
-            solved = np.linalg.solve(K[np.ix_(others, others)], K[others, i])
-            variance = covariance(model, X[[i]], X[[i]])[0, 0] + noise - solved @ K[others, i]
+            rest = weight - np.minimum(weight, 1.0) * (np.arange(30) == i)  # one count less
+            others = np.flatnonzero(rest)
+            inside = covariance(model, X[others], X[others]) + np.diag(noise / rest[others])
+            cross = covariance(model, X[others], X[[i]])[:, 0]
+            solved = np.linalg.solve(inside, cross)
+            variance = covariance(model, X[[i]], X[[i]])[0, 0] + noise - solved @ cross
             expected[i] += norm(solved @ y[others, j], np.sqrt(variance)).logpdf(y[i, j])
         cross = covariance(model, X, x)
         solved = np.linalg.solve(K, cross)
@@ -193,6 +197,34 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
         explained = (solved * cross).sum(0)
         assert_allclose(var[:, j], np.diag(covariance(model, x, x)) - explained, rtol=1e-6)
     assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
+
+
+def test_one_count_is_left_out_of_a_weight():
+    """Rows that agree in inputs and target are as many rows as they are, not one."""
+    X, y = rows(30, k=2)
+    weight = np.random.default_rng(4).integers(1, 4, 30)
+    once = np.repeat(np.arange(30), weight)
+    for likelihood in (None, HeteroscedasticGaussian()):
+        settings = {} if likelihood is None else {"likelihood": likelihood}
+        merged, copies = make(X, y, **settings), make(X[once], y[once], **settings)
+        merged = merged.left_out(everything(X, y, weight.astype(float)), np.arange(30))
+        copies = copies.left_out(everything(X[once], y[once]), np.arange(len(once)))
+        assert_allclose(merged[once], copies, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_inputs_and_targets_with_two_values(likelihood):
+    """A row used to be predicted from those with the other target alone."""
+    rng = np.random.default_rng(0)
+    k = rng.integers(0, 2, 600)
+    y = (rng.random(600) < np.where(k == 1, 0.8, 0.3)).astype(float)
+    model = DeepGPRegressor(
+        n_layers=1, inference="vecchia", likelihood=likelihood, random_state=0
+    ).fit(k[:, None], y)
+    mean, std = model.predict([[0], [1]], return_std=True)
+    cells = [y[k == value] for value in (0, 1)]
+    assert_allclose(mean, [cell.mean() for cell in cells], atol=0.03)
+    assert_allclose(std, [cell.std() for cell in cells], rtol=0.15)
 
 
 def test_neighbors_do_not_depend_on_targets():
