@@ -88,18 +88,14 @@ class Data:
         Weights that are whole numbers are counts, and each count goes one way or the other: rows that
         agree in everything would all be held out together otherwise.
         """
-        counts = np.ones(len(self), dtype=np.int64)
+        counts, size = np.ones(len(self), dtype=np.int64), self.weights
         if self.weights.sum() < _MERGE and not (self.weights % 1.0).any():
-            counts = self.weights.astype(np.int64)
+            counts, size = self.weights.astype(np.int64), np.ones(len(self))
         order = rng.permutation(np.repeat(np.arange(len(self)), counts))
         n_held = min(max(1, round(fraction * len(order))), len(order) - 1)
         held = np.bincount(order[:n_held], minlength=len(self))
-        parts = []
-        for share in (counts - held, held):
-            rows = np.flatnonzero(share)
-            weights = self.weights[rows] * (share[rows] / counts[rows])
-            parts.append(Data(self.X[rows], self.y[rows], weights))
-        return tuple(parts)
+        parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
+        return tuple(Data(self.X[rows], self.y[rows], weights[rows]) for rows, weights in parts)
 
 
 def sortable(table):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, softmax
 from sklearn.datasets import load_iris, make_moons
+from sklearn.metrics import log_loss
 
 from skdgp import DeepGPClassifier
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
@@ -316,3 +317,29 @@ def test_warm_start_with_other_classes(moons, labels):
     model = make(warm_start=True).fit(X, y)
     with pytest.raises(ValueError, match=r"warm_start=True|classes"):
         model.fit(X, np.asarray(labels)[np.arange(80) % len(labels)])
+
+
+def noisy_labels(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    p = 1.0 / (1.0 + np.exp(-(2.0 * np.sin(2.0 * X[:, 0]) + X[:, 1])))
+    return X, (rng.random(n) < p).astype(int), np.stack([1.0 - p, p], 1)
+
+
+def test_noisy_labels_are_not_learned_by_heart():
+    """Two layers are hardly worse than one, and far better than no model."""
+    X, y, p = noisy_labels(1300)
+    fits = [DeepGPClassifier(n_layers=n, random_state=0).fit(X[:300], y[:300]) for n in (2, 1)]
+    two, one = (log_loss(y[300:], fit.predict_proba(X[300:])) for fit in fits)
+    assert log_loss(y[300:], p[300:]) < two < one + 0.02 < 0.56  # a constant has .69
+
+
+def test_rows_that_agree_in_everything_are_not_all_held_out():
+    rng = np.random.default_rng(0)
+    k = rng.integers(0, 2, 1000)
+    y = (rng.random(1000) < np.where(k == 1, 0.8, 0.3)).astype(int)
+    cells = [y[k == value].mean() for value in (0, 1)]
+    for seed in range(3):
+        model = DeepGPClassifier(early_stopping=True, n_inducing=5, random_state=seed)
+        proba = model.fit(k[:, None], y).predict_proba([[0], [1]])[:, 1]
+        np.testing.assert_allclose(proba, cells, atol=0.03)

@@ -79,11 +79,57 @@ def test_merged_leaves_large_data_alone(monkeypatch):
 @pytest.mark.parametrize(("n", "fraction", "held"), [(30, 0.1, 3), (2, 0.01, 1), (3, 0.99, 2)])
 def test_split(n, fraction, held):
     data = make(n)
+    data = Data(data.X, data.y, np.ones(n))
     kept, out = data.split(fraction, np.random.RandomState(0))
     assert len(out) == held and len(kept) == n - held
     assert_array_equal(
         sorted_rows(np.vstack([rows_of(kept), rows_of(out)])), sorted_rows(rows_of(data))
     )
+
+
+def test_split_shares_out_counts():
+    """As it would share out so many rows."""
+    weights = np.array([300.0, 100.0, 1.0, 1.0])
+    data = Data(np.arange(4.0)[:, None], np.arange(4.0)[:, None], weights)
+    held = np.zeros(4)
+    for seed in range(200):
+        kept, out = data.split(0.1, np.random.RandomState(seed))
+        for part, sign in ((kept, -1.0), (out, 1.0)):
+            assert (part.weights % 1.0 == 0.0).all() and (part.weights > 0.0).all()
+            assert_array_equal(part.X, part.y)
+            held[part.X[:, 0].astype(int)] += part.weights * (sign > 0.0)
+        assert kept.weights.sum() == 362.0 and out.weights.sum() == 40.0
+    # hypergeometric: mean 40 w / 402
+    share = weights / 402.0
+    error = np.sqrt(40.0 * share * (1.0 - share) * (362.0 / 401.0) / 200.0)
+    assert (np.abs(held / 200.0 - 40.0 * share) < 4.0 * error).all()
+
+
+def test_split_leaves_fractions_of_rows_together():
+    data = Data(np.arange(20.0)[:, None], np.zeros((20, 1)), np.linspace(0.5, 3.0, 20))
+    kept, out = data.split(0.25, np.random.RandomState(0))
+    assert (len(kept), len(out)) == (15, 5)
+    assert_array_equal(np.sort(np.concatenate([kept.weights, out.weights])), data.weights)
+
+
+@pytest.mark.parametrize(
+    ("y", "weights", "expected"),
+    [
+        (np.arange(100.0), np.ones(100), False),
+        (np.arange(100.0) % 2, np.ones(100), True),
+        (np.maximum(np.arange(100.0) - 12.0, 0.0), np.ones(100), True),
+        (-np.maximum(np.arange(100.0) - 12.0, 0.0), np.ones(100), True),
+        (np.maximum(np.arange(100.0) - 5.0, 0.0), np.ones(100), False),
+        (np.abs(np.arange(100.0) - 50.0) // 40.0 - 1.0, np.ones(100), True),
+        (np.r_[np.zeros(50), np.arange(-25.0, 25.0)], np.ones(100), False),  # in the middle
+        (np.arange(100.0), np.r_[20.0, np.ones(99)], True),  # weights are counts
+        (np.arange(8.0), np.ones(8), False),
+    ],
+)
+def test_targets_that_pile_up_at_an_end(y, weights, expected):
+    other = np.random.default_rng(0).standard_normal(len(y))
+    for columns in ((y,), (other, y)):
+        assert Data(y[:, None], np.column_stack(columns), weights).piles_up() == expected
 
 
 def test_split_is_random():

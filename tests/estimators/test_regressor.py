@@ -866,3 +866,18 @@ def test_bound_that_overflows_is_a_number(data, monkeypatch):
         lambda self, y: np.full(len(y), -np.inf),
     )
     assert make(max_iter=2).fit(*data).lower_bound_ == -np.finfo(np.float64).max
+
+
+@pytest.mark.parametrize("inference", ["dsvi", "rff", "auto"])
+def test_means_of_targets_that_are_mostly_zero(inference):
+    """Heavy tails took what is not zero for outliers."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.0, 1.0, (500, 2))
+    y = np.where(rng.random(500) < 0.7, 0.0, np.exp(0.5 * rng.standard_normal(500)))
+    settings = {"max_iter": 100, "n_inducing": 20, "random_state": 0}
+    model = DeepGPRegressor(inference=inference, **settings).fit(X, y)
+    assert "StudentT" not in type(model.likelihood_).__name__
+    error = y.std() / np.sqrt(500)
+    assert abs(model.predict(X).mean() - y.mean()) < 2.0 * error
+    model = DeepGPRegressor(inference=inference, **settings).fit(X, X[:, 0] + rng.normal(size=500))
+    assert type(model.likelihood_).__name__ == "HeteroscedasticStudentT"
