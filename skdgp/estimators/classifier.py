@@ -7,9 +7,7 @@ from ..inference import DSVI
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
 
-_FEW_ROWS = (
-    4000  #: rows up to which hidden layers that start without noise may learn labels by heart
-)
+_FEW_ROWS = 4000  #: rows up to which noisy labels may be learned by heart
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 
 
