@@ -85,12 +85,19 @@ class Data:
     def split(self, fraction, rng):
         """Two parts, the second with about this fraction of the rows.
 
-        Weights that are whole numbers are counts, and each count goes one way or the other: rows that
-        agree in everything would all be held out together otherwise.
+        Rows that agree in everything stay together, as copies of one, but not where rows with the same
+        inputs have other targets, or where they are so many that they can be shared out: inputs and
+        targets have few values then, and would be missing altogether.
         """
-        counts, size = np.ones(len(self), dtype=np.int64), self.weights
-        if self.weights.sum() < _MERGE and not (self.weights % 1.0).any():
-            counts, size = self.weights.astype(np.int64), np.ones(len(self))
+        repeated = np.zeros(len(self), dtype=bool)
+        if self.X.size + self.y.size <= _MERGE:  # and hence sorted
+            same = (self.X[1:] == self.X[:-1]).all(1)
+            repeated[1:] |= same
+            repeated[:-1] |= same
+        repeated |= self.weights * min(fraction, 1.0 - fraction) >= 1.0
+        repeated &= (self.weights % 1.0 == 0.0) & (self.weights < _MERGE / len(self))
+        counts = np.where(repeated, self.weights, 1.0).astype(np.int64)
+        size = np.where(repeated, 1.0, self.weights)
         order = rng.permutation(np.repeat(np.arange(len(self)), counts))
         n_held = min(max(1, round(fraction * len(order))), len(order) - 1)
         held = np.bincount(order[:n_held], minlength=len(self))

@@ -129,7 +129,7 @@ class _Rows(nn.Module):
 
 
 class _TrainingRows(NamedTuple):
-    """Rows of a training, their places, and whether nothing is left there without one count of them."""
+    """Rows of a training, their places, and whether these hold no other target."""
 
     X: torch.Tensor
     y: torch.Tensor
@@ -277,13 +277,16 @@ class NeighborGP(GradientModel):
         if self._training_rows is not None:
             return
         X, y, weight = (part.to(self.layers[0].Z) for part in (batch.X, batch.y, batch.weight))
-        Z, place, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)
+        Z, place = torch.unique(X, dim=0, return_inverse=True)
         if len(Z) == len(X):  # in their own order
             Z, place = X, torch.arange(len(X), device=X.device)
         total = weight.new_zeros(len(Z)).index_add(0, place, weight)
         sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
         self.layers[0].hold(Z=Z, y=sums / total[:, None], weight=total)
-        alone = (counts[place] == 1) & (weight <= 1.0)
+        any_y = torch.zeros_like(sums)
+        any_y[place] = y  # of one of the rows
+        differ = (any_y[place] != y).any(1).to(weight)
+        alone = (weight.new_zeros(len(Z)).index_add(0, place, differ) == 0.0)[place]
         self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
 
     def _log_density_without(self, chosen):
@@ -291,7 +294,7 @@ class NeighborGP(GradientModel):
         rows, dof = self.layers[0], self._dof()
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
         nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
-        # weights are counts, of which one is left out; a place that others share stays
+        # a place that holds other targets stays, without one count of the row
         own = torch.as_tensor(nearest, device=X.device) == place[:, None]
         own = own * weight.clamp_max(1.0)[:, None]
         rest, y_near = rows.weight[nearest] - own, rows.y[nearest]

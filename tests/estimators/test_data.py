@@ -79,7 +79,6 @@ def test_merged_leaves_large_data_alone(monkeypatch):
 @pytest.mark.parametrize(("n", "fraction", "held"), [(30, 0.1, 3), (2, 0.01, 1), (3, 0.99, 2)])
 def test_split(n, fraction, held):
     data = make(n)
-    data = Data(data.X, data.y, np.ones(n))
     kept, out = data.split(fraction, np.random.RandomState(0))
     assert len(out) == held and len(kept) == n - held
     assert_array_equal(
@@ -88,21 +87,27 @@ def test_split(n, fraction, held):
 
 
 def test_split_shares_out_counts():
-    """As it would share out so many rows."""
-    weights = np.array([300.0, 100.0, 1.0, 1.0])
-    data = Data(np.arange(4.0)[:, None], np.arange(4.0)[:, None], weights)
+    """As it would share out so many rows, where inputs have other targets or rows are many."""
+    X, y = np.array([0.0, 1.0, 1.0, 2.0])[:, None], np.array([0.0, 1.0, 2.0, 3.0])[:, None]
+    weights = np.array([300.0, 8.0, 93.0, 1.0])
+    data = Data(X, y, weights)
     held = np.zeros(4)
     for seed in range(200):
         kept, out = data.split(0.1, np.random.RandomState(seed))
-        for part, sign in ((kept, -1.0), (out, 1.0)):
+        for part in (kept, out):
             assert (part.weights % 1.0 == 0.0).all() and (part.weights > 0.0).all()
-            assert_array_equal(part.X, part.y)
-            held[part.X[:, 0].astype(int)] += part.weights * (sign > 0.0)
         assert kept.weights.sum() == 362.0 and out.weights.sum() == 40.0
+        held[out.y[:, 0].astype(int)] += out.weights
     # hypergeometric: mean 40 w / 402
     share = weights / 402.0
     error = np.sqrt(40.0 * share * (1.0 - share) * (362.0 / 401.0) / 200.0)
     assert (np.abs(held / 200.0 - 40.0 * share) < 4.0 * error).all()
+
+
+def test_split_keeps_copies_together():
+    data = Data(np.arange(20.0)[:, None], np.zeros((20, 1)), np.full(20, 3.0))
+    for part in data.split(0.25, np.random.RandomState(0)):
+        assert (part.weights == 3.0).all()
 
 
 def test_split_leaves_fractions_of_rows_together():

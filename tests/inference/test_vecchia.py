@@ -138,7 +138,7 @@ def test_local_scale_is_a_student_t_process():
     with torch.no_grad():
         model.log_count.fill_(np.log(3.7))
         model.log_odds.fill_(50.0)  # the evidence of neighbors counts in full
-    weight = np.random.default_rng(2).uniform(0.3, 1.0, len(X))
+    weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     batch = everything(X, y, weight)
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     expected = 0.0
@@ -172,8 +172,7 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
     weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
     model = make(X, y, n_neighbors=30)
     batch = everything(X, y, weight)
-    alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])
-    alone &= weight <= 1.0  # these have a neighbor less
+    alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
     found = np.zeros(30)
     for part in (alone, ~alone):
         found[part] = model.left_out(batch, np.flatnonzero(part))
@@ -184,7 +183,8 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
         noise = 0.1 * (j + 1)
         K = covariance(model, X, X) + np.diag(noise / weight)
         for i in range(30):
-            rest = weight - np.minimum(weight, 1.0) * (np.arange(30) == i)  # one count less
+            left = weight[i] if alone[i] else min(weight[i], 1.0)  # one count where others are
+            rest = weight - left * (np.arange(30) == i)
             others = np.flatnonzero(rest)
             inside = covariance(model, X[others], X[others]) + np.diag(noise / rest[others])
             cross = covariance(model, X[others], X[[i]])[:, 0]
@@ -199,9 +199,11 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
     assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
 
 
-def test_one_count_is_left_out_of_a_weight():
-    """Rows that agree in inputs and target are as many rows as they are, not one."""
+@pytest.mark.parametrize("repeated", [False, True])
+def test_weights_are_counts_for_rows_that_are_left_out(repeated):
     X, y = rows(30, k=2)
+    if repeated:
+        X[10:20] = X[0]
     weight = np.random.default_rng(4).integers(1, 4, 30)
     once = np.repeat(np.arange(30), weight)
     for likelihood in (None, HeteroscedasticGaussian()):
