@@ -390,13 +390,13 @@ def test_all_starts_make_the_same_steps():
 def test_pathologies_run_and_go_on(tmp_path, capsys):
     out = tmp_path / "found.json"
     command = ["pathologies", "--sets", "step", "--splits", "0,1", "--max-iter", "2"]
-    command += ["--models", "exact,dsvi-kmeans,dsvi-greedy,dsvi-fixed-z", "--out", str(out)]
+    command += ["--models", "exact,skdgp,dsvi-kmeans,dsvi-greedy,dsvi-fixed-z", "--out", str(out)]
     command_line.main(command)
     printed = capsys.readouterr().out
     greedy = next(line for line in printed.splitlines() if line.startswith("dsvi-greedy  "))
     assert greedy.split()[1] == "2" and "of 2" in greedy
     command_line.main(command)
-    assert capsys.readouterr().out.count("known") == 8
+    assert capsys.readouterr().out.count("known") == 10
     found = json.loads(out.with_suffix(".trial.json").read_text())["cells"]
     assert found["step/1/0/exact"]["sample_mnlpp"] == pytest.approx(
         found["step/1/0/exact"]["mnlpp"]
