@@ -10,19 +10,16 @@ import time
 import numpy as np
 import torch
 
-from skdgp.gp.kernels import as_kernel
-from skdgp.gp.likelihoods import Gaussian
+from skdgp.gp.coupled import CoupledGaussian
 from skdgp.inference import StructuredVI
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Batch
 from skdgp.inference.structured import StructuredGP
 from skdgp.linalg import workspace
 from skdgp.random import normal
-from skdgp.training import init
 
-from . import arguments, data, rst
+from . import arguments, data, rst, step
 
 WAYS = ("integrated", "drawn")
-LEARNING_RATE = 0.01
 
 
 def add_arguments(parser):
@@ -68,10 +65,8 @@ def run(options):
 
 def rows(root, name, split):
     """Training rows, standardized."""
-    with data.load(root, f"uci/{name}.npz") as archive:
-        X, y, train = archive["X"], archive["y"], archive["train"][split]
-    X, y = X[train], y[train, None] if y.ndim == 1 else y[train]
-    X = X[:, X.std(0) > 0]
+    train = data.uci_split(root, name, split)
+    X, y = train.X_train[:, train.X_train.std(0) > 0.0], train.y_train[:, None]
     return (X - X.mean(0)) / X.std(0), (y - y.mean(0)) / y.std(0)
 
 
@@ -80,15 +75,11 @@ def start(X, y, options, way, seed):
     scheme = {"integrated": StructuredVI, "drawn": DrawnInducingOutputs}[way](
         options.coupling, n_warmup=0, natural_gradient=False
     )
-    architecture = Architecture(X.shape[1], (5, 5), y.shape[1], options.n_inducing, [], True, False)
-    kernel = as_kernel("squared_exponential")
-    architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
-    model = scheme.build(architecture, Gaussian(np.full(y.shape[1], 0.1)))
-    init.start(model, X, np.ones(len(X)), "kmeans", np.random.RandomState(seed))
-    model.prepare(LEARNING_RATE, torch.float64)
+    shape = step.Shape(512, X.shape[1], (5, 5), 1, options.n_inducing, options.steps)
+    model = step.model_of(scheme, shape, X, torch.float64, "kmeans", seed)
     rng = np.random.default_rng(seed)
 
-    def batch(size=512):
+    def batch(size=shape.batch):
         chosen = rng.choice(len(X), min(size, len(X)), replace=False)
         parts = torch.tensor(X[chosen]), torch.tensor(y[chosen])
         weight = torch.ones(len(chosen), dtype=torch.float64)
@@ -190,16 +181,29 @@ class DrawnInducingOutputs(StructuredVI):
         return _DrawnGP(architecture, likelihood, self)
 
 
-class _DrawnGP(StructuredGP):
-    def blocks(self):
-        return [self._drawn]
+class _DrawnGaussian(CoupledGaussian):
+    """A posterior that its model meets only through draws."""
 
-    def _layers(self, architecture, scheme):
-        yield from super()._layers(architecture, scheme)
-        self._drawn = _Drawn(self.q)
+    def draw(self, n, generator):
+        """Draws of shape (n, T, M) that carry gradients to mean and root."""
+        T, M = self.mean.shape
+        self._leaves = mean, root = [p.detach().requires_grad_() for p in (self.mean, self.root)]
+        rows, columns = np.nonzero(self.slots >= 0)
+        C = root.new_zeros(T, T, M, M)
+        C[rows, columns] = root[self.slots[rows, columns]]
+        return mean + torch.einsum("tuab,nub->nta", C, normal((n, T, M), generator, mean))
+
+    def collected_gradients(self, scale=1.0):
+        mean, root = (leaf.grad * scale for leaf in self._leaves)
+        root[: len(mean)].tril_()
+        return mean, root
+
+
+class _DrawnGP(StructuredGP):
+    _posterior_type = _DrawnGaussian
 
     def expected_log_likelihood(self, batch, generator):
-        v = self._drawn.draw(self.n_draws, generator)
+        v = self.q.draw(self.n_draws, generator)
         H = batch.X.expand(self.n_draws, *batch.X.shape)
         for layer, v_layer in zip(self.layers, v.split([a.n_outputs for a in self.layers], 1)):
             A, k_ff = self._whitened(layer, H, None)  # M, S, n
@@ -208,38 +212,3 @@ class _DrawnGP(StructuredGP):
             H = mean + var.sqrt() * normal(mean.shape, generator, mean)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var.expand_as(mean))
         return batch.scale * (batch.weight * ell.mean(0)).sum()
-
-
-class _Drawn:
-    """The posterior of a model, met only through draws."""
-
-    natural = held = False
-
-    def __init__(self, q):
-        self.q = q
-
-    def parameters(self):
-        return self.q.parameters()
-
-    def kl(self):
-        return self.q.kl()
-
-    def draw(self, n, generator):
-        """Draws of shape (n, T, M) that carry gradients to mean and root."""
-        q, (T, M) = self.q, self.q.mean.shape
-        self.leaves = [p.detach().requires_grad_() for p in (q.mean, q.root)]
-        rows, columns = np.nonzero(q.slots >= 0)
-        C = q.root.new_zeros(T, T, M, M)
-        C[rows, columns] = self.leaves[1][q.slots[rows, columns]]
-        xi = normal((n, T, M), generator, q.mean)
-        return self.leaves[0] + torch.einsum("tuab,nub->nta", C, xi)
-
-    @torch.no_grad()
-    def set_gradients(self, scale):
-        """As :meth:`CoupledGaussian.set_gradients`, from the gradients of the draws."""
-        q, T, (mean, root) = self.q, len(self.q.mean), self.leaves
-        root.grad[:T].tril_()
-        q.mean.grad = mean.grad.add_(q.mean, alpha=scale)
-        q.root.grad = root.grad.add_(q.root, alpha=scale)
-        diagonal = torch.diagonal(q.root.grad[:T], dim1=-2, dim2=-1)
-        diagonal.sub_(scale / torch.diagonal(q.root[:T], dim1=-2, dim2=-1))

@@ -168,18 +168,23 @@ def ours(shape, dtype, **settings):
     return step_of(DSVI(**settings), shape, dtype)
 
 
-def step_of(scheme, shape, dtype):
-    """A step of the model of a scheme, as the trainer makes it."""
-    X, y = rows_of(shape)
+def model_of(scheme, shape, X, dtype, start="random", seed=0):
+    """The model of a scheme, before its first step."""
     architecture = Architecture(
         shape.n_features, shape.widths, shape.n_outputs, shape.n_inducing, [], True, False
     )
     kernel = as_kernel("squared_exponential")
     architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
-    likelihood = Gaussian(np.full(shape.n_outputs, 0.1))
-    model = scheme.build(architecture, likelihood)
-    init.start(model, X, np.ones(len(X)), "random", np.random.RandomState(0))
+    model = scheme.build(architecture, Gaussian(np.full(shape.n_outputs, 0.1)))
+    init.start(model, X, np.ones(len(X)), start, np.random.RandomState(seed))
     model.prepare(0.01, dtype)
+    return model
+
+
+def step_of(scheme, shape, dtype):
+    """A step of the model of a scheme, as the trainer makes it."""
+    X, y = rows_of(shape)
+    model = model_of(scheme, shape, X, dtype)
     batch = Batch(
         torch.tensor(X, dtype=dtype),
         torch.tensor(y),

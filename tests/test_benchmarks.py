@@ -267,7 +267,7 @@ def test_steps_of_the_couplings(capsys):
 def test_drawn_inducing_outputs_have_the_same_gradients_on_average(root, coupling):
     """And more scattered ones."""
     X, y = marginalization.rows(root, "boston", 0)
-    options = SimpleNamespace(coupling=coupling, n_inducing=4)
+    options = SimpleNamespace(coupling=coupling, n_inducing=4, steps=5)
     (ours, batch), (drawn, _) = (
         marginalization.start(X, y, options, way, 0) for way in marginalization.WAYS
     )

@@ -6,9 +6,7 @@ from ..gp.likelihoods import CLASSIFICATION
 from ..inference import DSVI
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-
-_FEW_ROWS = 4000  #: rows up to which noisy labels may be learned by heart
-_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
+from .members import _FEW_ROWS, _LOOSE
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):

@@ -11,6 +11,8 @@ from ..gp.likelihoods import Likelihood
 from ..inference import Scheme
 from ..training.checkpoint import fingerprint
 
+_FEW_ROWS = 4000  #: rows up to which a deep model may learn noise by heart
+_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
 
 

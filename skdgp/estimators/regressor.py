@@ -4,11 +4,9 @@ from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
-from .members import Plan
+from .members import _FEW_ROWS, _LOOSE, Plan
 from .regression import RegressionMixin
 
-_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
-_FEW_ROWS = 4000  #: rows up to which a deep model may follow noise
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
 
@@ -167,11 +165,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         deep = [self._plan(DSVI(), data)]
         if self.n_layers > 1 and few:  # more rows speak for themselves
             deep.append(self._plan(DSVI(inner_scale=_LOOSE), data))
+        noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
         for plan in deep:
             plan.weight = _DEEP_SHARE / len(deep)
             if free:
-                heavy = not data.piles_up()
-                plan.likelihood = HeteroscedasticStudentT() if heavy else HeteroscedasticGaussian()
+                plan.likelihood = noise()
         if self.n_inducing is None:
             for plan, n_inducing in zip(deep, (200, 100)):
                 plan.n_inducing = n_inducing

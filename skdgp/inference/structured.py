@@ -112,13 +112,15 @@ class StructuredVI(Scheme):
 class StructuredGP(DeepSparseGP):
     """The model that :class:`StructuredVI` builds."""
 
+    _posterior_type = CoupledGaussian
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         self.n_warmup = scheme.n_warmup
         self._kept = None
 
     def _layers(self, architecture, scheme):
-        self.q = CoupledGaussian(
+        self.q = self._posterior_type(
             architecture.n_inducing,
             architecture.widths,
             architecture.n_latents,

@@ -220,9 +220,7 @@ def test_kernels_that_rounding_makes_indefinite(n_inducing, kernel):
     model = SparseGPRegressor(kernel=kernel, n_inducing=n_inducing, random_state=0)
     mean, std = model.fit(X[order], y[order]).predict(X[::5], return_std=True)
     assert np.isfinite(mean).all() and (std > 0.0).all()
-    if (
-        kernel.lengthscale < 1.0 and n_inducing is None
-    ):  # each row stands alone with its five targets
+    if kernel.lengthscale < 1.0 and n_inducing is None:  # each place by itself, with five targets
         share = y.var() / (y.var() + model.likelihood_.variance[0] / 5.0)
         expected = y.mean() + share * (y.reshape(40, 5).mean(1) - y.mean())
         assert_allclose(mean, expected, atol=1e-4)

@@ -170,7 +170,7 @@ def test_far_from_the_origin_nothing_is_lost(name):
 @pytest.mark.parametrize("kernel", [SquaredExponential, Matern, RationalQuadratic])
 @pytest.mark.parametrize("lengthscale", [1e-3, 1e-5, 1e-7])
 def test_short_lengthscales_leave_repeated_rows_equal(kernel, lengthscale):
-    # norms and products lose distances here, which made rows of an exact model the less alike the more
+    # by norms and products, rows that are equal would be at a distance, each pair at another one
     order = np.random.default_rng(0).permutation(200)
     X = torch.repeat_interleave(rows(40, n_features=5), 5, 0)[order].requires_grad_()
     K = kernel(lengthscale=lengthscale).bind(5)(X, X)
