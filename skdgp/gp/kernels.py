@@ -9,117 +9,13 @@ import math
 
 import numpy as np
 import torch
-from torch.autograd.function import once_differentiable
 
-from ..linalg import current_workspace
 from ..random import gamma, normal
 from .component import Component
+from .covariances import ArcCosineProfile, FactorProduct, Radial, SquaredDistance
 from .psi import SquaredExponentialPsi
 
-_LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
-
-
-class _Scaled:
-    """Rows divided by lengthscales, their squared distances, and the way back through both."""
-
-    def __init__(self, X, Z, lengthscale):
-        center = Z.mean(0)  # rounding errors grow with the norms, so make them small
-        self.X, self.Z, self.lengthscale = (
-            (X - center) / lengthscale,
-            (Z - center) / lengthscale,
-            lengthscale,
-        )
-
-    def squared_distances(self, out=None):
-        of_X, of_Z = self.X.square().sum(1), self.Z.square().sum(1)
-        if self._differ_too_little(of_X, of_Z):
-            exact = torch.cdist(self.X, self.Z, compute_mode="donot_use_mm_for_euclid_dist")
-            return torch.square(exact, out=out)
-        norms = torch.add(of_X[:, None], of_Z, out=out)
-        return norms.addmm_(self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
-
-    @staticmethod
-    def _differ_too_little(of_X, of_Z):
-        """Whether lengthscales are so short that differences of norms would not be distances."""
-        if of_X.dtype != torch.float64 or of_X.device.type != "cpu":  # a GPU is not waited for
-            return False
-        return max(float(norms.max()) for norms in (of_X, of_Z) if len(norms)) > _LARGEST_NORM
-
-    def backward(self, G, needed):
-        """Gradients of X, Z and lengthscale, from that of the squared distances."""
-        X, Z, lengthscale = self.X, self.Z, self.lengthscale
-        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0)
-        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0)
-        d_lengthscale = None
-        if needed[2]:
-            d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
-            d_lengthscale = d_log.mul_(-2.0).div_(lengthscale).sum_to_size(lengthscale.shape)
-        factor = 2.0 / lengthscale
-        return (
-            dX.mul_(factor) if needed[0] else None,
-            dZ.mul_(factor) if needed[1] else None,
-            d_lengthscale,
-        )
-
-
-class _SquaredDistance(torch.autograd.Function):
-    """Squared distances of scaled rows, by products of matrices in both directions."""
-
-    @staticmethod
-    def forward(ctx, X, Z, lengthscale):
-        ctx.scaled = _Scaled(X, Z, lengthscale)
-        return ctx.scaled.squared_distances()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, G):
-        return ctx.scaled.backward(G, ctx.needs_input_grad)
-
-
-class _Radial(torch.autograd.Function):
-    """``variance * profile(squared distance)``, for kernels with no other numbers.
-
-    One pass over the matrix in each direction; slopes in the squared distance are finite at zero.
-    """
-
-    @staticmethod
-    def forward(ctx, X, Z, lengthscale, variance, kernel):
-        ctx.scaled, ctx.kernel, ctx.space = _Scaled(X, Z, lengthscale), kernel, current_workspace()
-        shape = len(X), len(Z)
-        r2 = ctx.scaled.squared_distances(ctx.space.take(shape, X))
-        K = kernel.write_profile(r2, ctx.space.take(shape, X)).mul_(variance)
-        ctx.save_for_backward(variance)
-        ctx.large = K, r2
-        return K.detach()  # another name for the same memory, which the graph may have
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, G):
-        (variance,), (K, r2), space = ctx.saved_tensors, ctx.large, ctx.space
-        G = torch.mul(G, K, out=space.take(tuple(K.shape), K))
-        d_variance = G.sum() / variance
-        G = ctx.kernel.scale_by_slope(G, r2)
-        gradients = ctx.scaled.backward(G, ctx.needs_input_grad)
-        space.give(G)
-        ctx.large = space.give(K), space.give(r2)
-        return *gradients, d_variance, None
-
-
-class _ArcCosine(torch.autograd.Function):
-    """``sin(t) + (pi - t) cos(t)`` as a function of ``c = cos(t)``; its slope is ``pi - t``."""
-
-    @staticmethod
-    def forward(ctx, c):
-        c = c.clamp(-1.0, 1.0)
-        complement = math.pi - torch.arccos(c)
-        ctx.save_for_backward(complement)
-        return torch.sqrt(1.0 - c * c) + complement * c
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[0]
 
 
 class Kernel(Component):
@@ -129,9 +25,15 @@ class Kernel(Component):
     ----------
     psi : callable or None
         ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
+    metric : float or array of shape (n_features,)
+        Units of the inputs in which near rows are alike.
     """
 
     psi = None
+
+    @property
+    def metric(self):
+        return getattr(self, "lengthscale", 1.0)
 
     def __add__(self, other):
         return Sum(self, other)
@@ -179,7 +81,7 @@ class Stationary(Kernel):
         return self.with_values(lengthscale=lengthscale)
 
     def __call__(self, X, Z):
-        return _Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
+        return Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
 
     def within(self, X):
         X = (X - X[..., -1:, :]) / _like(self.lengthscale, X)
@@ -228,13 +130,7 @@ class Stationary(Kernel):
             * self._frequency_scale(n, generator, like)
             / _like(self.lengthscale, like)[..., None]
         )
-        root = _like(self.variance, like).sqrt()
-
-        def phi(X):
-            angle = X @ omega
-            return root * torch.stack([angle.cos(), angle.sin()], -1)
-
-        return phi
+        return _cos_sin(omega, _like(self.variance, like))
 
     def _frequency_scale(self, n, generator, like):
         return 1.0
@@ -340,7 +236,7 @@ class RationalQuadratic(Stationary):
         self.alpha = alpha
 
     def __call__(self, X, Z):
-        r2 = _SquaredDistance.apply(X, Z, _like(self.lengthscale, X))
+        r2 = SquaredDistance.apply(X, Z, _like(self.lengthscale, X))
         return _like(self.variance, X) * self.profile(r2)
 
     def profile(self, r2):
@@ -350,6 +246,122 @@ class RationalQuadratic(Stationary):
     def _frequency_scale(self, n, generator, like):
         alpha = _like(self.alpha, like)
         return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt()
+
+
+class Anova(Kernel):
+    r"""Sums of functions of one input, of two, and so on: a product with one factor for each input.
+
+    .. math:: k(x, x') = \sigma^2 \prod_q \frac{1 + a_q k_q(x_q, x_q')}{1 + a_q}
+
+    with Matern kernels :math:`k_q` of one input (Duvenaud et al., 2011, with all orders; Durrande et al.,
+    2013). The product has a term for every subset of the inputs. Where a target is made of parts that
+    depend on few inputs each, rows that agree in these inputs speak for each other, however far they are
+    in the others, which no kernel of one distance can see.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}
+        Smoothness.
+    lengthscale : float or array of shape (n_features,)
+        One number stands for equal starting values.
+    strength : float, array of shape (n_features,) or None
+        :math:`a_q`. Small values leave little but sums, large ones little but the full interaction. None
+        stands for one over the number of inputs.
+    variance : float
+    trainable : bool
+        Whether training changes the numbers.
+
+    References
+    ----------
+    D. Duvenaud, H. Nickisch and C. Rasmussen (2011). Additive Gaussian processes. Advances in Neural
+    Information Processing Systems 24.
+
+    N. Durrande, D. Ginsbourger, O. Roustant and L. Carraro (2013). ANOVA kernels and RKHS of zero mean
+    functions for model-based sensitivity analysis. Journal of Multivariate Analysis 115.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.kernels import Anova
+    >>> kernel = Anova().bind(2)
+    >>> X = torch.tensor([[0.0, 0.0], [0.0, 9.0]])  # far in one input, equal in the other
+    >>> kernel(X, X).numpy().round(3)
+    array([[1.   , 0.667],
+           [0.667, 1.   ]], dtype=float32)
+    """
+
+    _positive = {"lengthscale": 0.0, "strength": 0.0, "variance": 0.0}
+    ard = True
+
+    def __init__(self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True):
+        self.nu = nu
+        self.lengthscale = lengthscale
+        self.strength = strength
+        self.variance = variance
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu of Anova must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
+        values = {"lengthscale": 1.0, "strength": 1.0 / n_features}
+        return self.with_values(
+            **{
+                name: self._per_feature(getattr(self, name), default, n_features, name)
+                for name, default in values.items()
+            }
+        )
+
+    def _numbers(self, like):
+        return (_like(value, like) for value in (self.lengthscale, self.strength, self.variance))
+
+    def __call__(self, X, Z):
+        return FactorProduct.apply(X, Z, *self._numbers(X), self)
+
+    def within(self, X):
+        *groups, P, n_features = X.shape
+        i, j = torch.tril_indices(P, P, device=X.device)
+        left, right = (X[..., rows, :].reshape(-1, n_features) for rows in (i, j))
+        K = FactorProduct.apply(left, right, *self._numbers(X), self, True)
+        place = torch.empty((P, P), dtype=torch.long, device=X.device)
+        place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
+        return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)
+
+    def profile(self, s):
+        """The kernel of one input, at ``s = sqrt(2 nu) r``."""
+        return self._polynomials(s)[0] * torch.exp(-s)
+
+    def profile_and_slope(self, s):
+        """:meth:`profile`, and minus its derivative."""
+        e = torch.exp(-s)
+        value, slope = self._polynomials(s)
+        return value * e, slope * e
+
+    def _polynomials(self, s):
+        if self.nu == 0.5:
+            return 1.0, 1.0
+        if self.nu == 1.5:
+            return 1.0 + s, s
+        return 1.0 + s + s * s / 3.0, (s + s * s) / 3.0
+
+    @property
+    def metric(self):
+        """Close by, ``-log k`` is a sum over inputs of ``a / (1 + a)`` times that of `k_q`."""
+        return self.lengthscale * ((1.0 + self.strength) / self.strength) ** 0.5
+
+    def diag(self, X):
+        return _like(self.variance, X).expand(X.shape[:-1])
+
+    def features(self, n, n_features, generator, like):
+        lengthscale, strength, variance = self._numbers(like)
+        shape = (*n[:-1], n_features, n[-1])
+        chi2 = 2.0 * gamma(self.nu, shape, generator, like)
+        omega = normal(shape, generator, like) * (2.0 * self.nu / chi2).sqrt()
+        # with probability 1 / (1 + a_q) a feature does not depend on the input
+        present = torch.rand(
+            shape, generator=generator, dtype=torch.float64, device=generator.device
+        )
+        present = present.to(like) < (strength / (1.0 + strength))[:, None]
+        return _cos_sin(omega * present / lengthscale[:, None], variance)
 
 
 class ArcCosine(Kernel):
@@ -393,7 +405,7 @@ class ArcCosine(Kernel):
         X, bias2, norm_x = self._scaled(X)
         Z, _, norm_z = self._scaled(Z)
         norms = (norm_x[..., :, None] * norm_z[..., None, :]).sqrt()
-        angle = _ArcCosine.apply((X @ Z.mT + bias2) / norms)
+        angle = ArcCosineProfile.apply((X @ Z.mT + bias2) / norms)
         return _like(self.variance, X) / math.pi * norms * angle
 
     def diag(self, X):
@@ -496,11 +508,23 @@ class Product(_Pair):
         return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
 
 
+def _cos_sin(omega, variance):
+    """Features ``sqrt(variance) (cos, sin)`` of frequencies (..., n_features, R)."""
+    root = variance.sqrt()
+
+    def phi(X):
+        angle = X @ omega
+        return root * torch.stack([angle.cos(), angle.sin()], -1)
+
+    return phi
+
+
 def _like(value, tensor):
     return torch.as_tensor(value, dtype=tensor.dtype, device=tensor.device)
 
 
 _BY_NAME = {
+    "anova": Anova,
     "squared_exponential": SquaredExponential,
     "rbf": SquaredExponential,
     "matern32": lambda: Matern(nu=1.5),

@@ -3,12 +3,13 @@ import pytest
 import torch
 
 from skdgp.gp.component import Trainable
-from skdgp.gp.kernels import ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
+from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, StudentT
 
 COMPONENTS = {
     "stationary": (SquaredExponential([0.5, 2.0], 3.0), {"lengthscale": [0.5, 2.0], "variance": 3.0}),
     "rational_quadratic": (RationalQuadratic(0.7, [0.5, 2.0]), {"alpha": 0.7}),
+    "anova": (Anova(1.5, [0.5, 2.0], [0.1, 3.0]), {"strength": [0.1, 3.0], "lengthscale": [0.5, 2.0]}),
     "arc_cosine": (ArcCosine(0.3, bias=0.2).bind(2), {"lengthscale": [0.3, 0.3], "bias": 0.2}),
     "gaussian": (Gaussian(np.array([0.02, 5.0])), {"variance": [0.02, 5.0]}),
     "student_t": (StudentT(np.array([2.5]), np.array([0.1])), {"df": [2.5], "scale": [0.1]}),

@@ -8,8 +8,10 @@ from scipy.integrate import quad
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from skdgp.gp import covariances
 from skdgp.gp.component import Trainable
 from skdgp.gp.kernels import (
+    Anova,
     ArcCosine,
     Linear,
     Matern,
@@ -25,6 +27,7 @@ from skdgp.linalg import workspace
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 LENGTHSCALE = [0.7, 1.3, 2.0]
+STRENGTH = [0.3, 1.2, 5.0]
 KERNELS = {
     "squared_exponential": SquaredExponential(LENGTHSCALE, variance=1.4),
     "squared_exponential_iso": SquaredExponential(0.9, ard=False),
@@ -33,6 +36,9 @@ KERNELS = {
     "matern32_iso": Matern(1.5, 0.9, ard=False),
     "rational_quadratic": RationalQuadratic(0.8, LENGTHSCALE, variance=1.4),
     "rational_quadratic_iso": RationalQuadratic(2.5, 0.9, ard=False),
+    "anova12": Anova(0.5, LENGTHSCALE, STRENGTH, variance=1.4),
+    "anova32": Anova(1.5, LENGTHSCALE, STRENGTH, variance=1.4),
+    "anova52": Anova(2.5, LENGTHSCALE, STRENGTH, variance=1.4),
     "arc_cosine": ArcCosine(LENGTHSCALE, variance=1.4, bias=0.6),
     "arc_cosine_iso": ArcCosine(0.9, bias=0.0, ard=False),
     "linear": Linear([0.3, 1.0, 0.6], bias=0.5),
@@ -40,6 +46,7 @@ KERNELS = {
     "sum": SquaredExponential(LENGTHSCALE) + Linear(0.2),
     "product": Matern(2.5, LENGTHSCALE) * Linear(0.2),
     "nested": (SquaredExponential(LENGTHSCALE) + Matern(1.5, 0.8)) * (RationalQuadratic(1.5) + ArcCosine()),
+    "nested_anova": Anova(2.5, LENGTHSCALE, STRENGTH) * Linear(0.2) + SquaredExponential(0.4),
 }  # fmt: skip
 every_kernel = pytest.mark.parametrize("name", KERNELS)
 tensor = partial(torch.tensor, dtype=torch.float64)
@@ -102,10 +109,152 @@ def test_rational_quadratic_with_large_alpha_is_squared_exponential():
     np.testing.assert_allclose(kernel(X, X), limit(X, X), atol=1e-6)
 
 
+def anova(kernel, X, Z):
+    """The formula of the kernel, input by input, with the kernels of scikit-learn."""
+    K = np.full((len(X), len(Z)), float(kernel.variance))
+    for d, (lengthscale, a) in enumerate(zip(kernel.lengthscale, kernel.strength)):
+        factor = sk.Matern(lengthscale, nu=kernel.nu)(X[:, [d]].numpy(), Z[:, [d]].numpy())
+        K *= (1.0 + a * factor) / (1.0 + a)
+    return K
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("size", [32_768, 7], ids=["together", "in blocks"])
+def test_anova_equals_its_formula(nu, size, monkeypatch):
+    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
+    X, Z = rows(6), rows(4, seed=1)
+    Z[1] = X[2]
+    Z[2, 1] = X[4, 1]  # rows that agree in one input
+    np.testing.assert_allclose(kernel(X, Z), anova(kernel, X, Z), rtol=1e-12)
+    np.testing.assert_allclose(kernel(X, X), anova(kernel, X, X), rtol=1e-12)
+
+
+def differentiable_anova(kernel, X, Z):
+    """The same formula, without a word on its gradients."""
+    K = torch.full(X.shape[:-1] + Z.shape[-2:-1], kernel.variance, dtype=torch.float64)
+    for d, (lengthscale, a) in enumerate(zip(kernel.lengthscale, kernel.strength)):
+        s = (X[..., :, None, d] - Z[..., None, :, d]).abs() * (
+            math.sqrt(2 * kernel.nu) / lengthscale
+        )
+        polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s**2 / 3.0}[kernel.nu]
+        K = K * (1.0 + a * polynomial * (-s).exp()) / (1.0 + a)
+    return K
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_anova_of_more_rows_than_a_block(nu):
+    kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
+    X, Z = rows(300).requires_grad_(), rows(310, seed=1).requires_grad_()
+    weight = torch.as_tensor(np.random.default_rng(2).standard_normal((300, 310)))
+    for left, right, w in ((X, X, weight[:, :300]), (X, Z, weight)):
+        K, expected = kernel(left, right), differentiable_anova(kernel, left, right)
+        torch.testing.assert_close(K, expected, rtol=1e-12, atol=1e-14)
+        found = torch.autograd.grad((w * K).sum(), {left, right})
+        expected = torch.autograd.grad((w * expected).sum(), {left, right})
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("shape", [(4, 3), (2, 3, 4, 3), (5, 1, 3), (300, 3)])
+def test_anova_within_groups(nu, shape):
+    kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
+    X = torch.as_tensor(np.random.default_rng(0).standard_normal(shape))
+    if X.ndim > 3:
+        X[..., 1, :] = X[..., 3, :]
+    X.requires_grad_()
+    K, expected = kernel.within(X), differentiable_anova(kernel, X, X)
+    torch.testing.assert_close(K, expected, rtol=1e-12, atol=1e-14)
+    weight = torch.as_tensor(np.random.default_rng(2).standard_normal(K.shape))
+    found = torch.autograd.grad((weight * K).sum(), X)[0]
+    expected = torch.autograd.grad((weight * expected).sum(), X)[0]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_anova_of_no_rows(n):
+    kernel = Anova().bind(3)
+    X, Z = rows(0).requires_grad_(), rows(n)
+    assert kernel(X, Z).shape == (0, n) and kernel(Z, X).shape == (n, 0)
+    kernel(Z, X).sum().backward()
+    assert X.grad.shape == (0, 3)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_large_strengths_of_anova_leave_the_full_interaction(nu):
+    X, Z = rows(6), rows(4, seed=1)
+    kernel = Anova(nu, LENGTHSCALE, 1e12, variance=1.4).bind(3)
+    expected = np.full((6, 4), 1.4)
+    for d, lengthscale in enumerate(LENGTHSCALE):
+        expected *= Matern(nu, lengthscale).bind(1)(X[:, [d]], Z[:, [d]]).numpy()
+    np.testing.assert_allclose(kernel(X, Z), expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_small_strengths_of_anova_leave_a_sum(nu):
+    """A constant, and kernels of one input; interactions vanish with the square of the strengths."""
+    X, Z = rows(6), rows(4, seed=1)
+    error = []
+    for size in (1e-3, 1e-4):
+        strength = size * np.array(STRENGTH)
+        kernel = Anova(nu, LENGTHSCALE, strength, variance=np.prod(1.0 + strength) / size).bind(3)
+        additive = sum(
+            a * Matern(nu, lengthscale).bind(1)(X[:, [d]], Z[:, [d]])
+            for d, (lengthscale, a) in enumerate(zip(LENGTHSCALE, STRENGTH))
+        )
+        error.append((kernel(X, Z) - 1.0 / size - additive).abs().max())
+    assert error[0] < 0.02
+    np.testing.assert_allclose(error[0] / error[1], 10.0, rtol=0.02)
+
+
+def test_rows_that_agree_in_one_input_speak_for_each_other_by_anova():
+    """However far they are in the others: (1 + a) / (1 + a) for that input, 1 / (1 + a) for others."""
+    X = tensor([[0.0, 0.0, 0.0], [1e3, 0.0, 1e3], [1e3, 1e3, 1e3]])
+    K = Anova(1.5, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)(X, X)
+    expected = 1.4 / (1.3 * 6.0) * np.array([1.0, 1.0 / 2.2])
+    np.testing.assert_allclose(K[0, 1:], expected, rtol=1e-12)
+    np.testing.assert_allclose(K[1, 2], 1.4 / 2.2, rtol=1e-12)
+
+
+@pytest.mark.parametrize("strength", [1e-6, 1.0, 1e12])
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_anova_of_many_inputs_is_finite_in_single_precision(nu, strength):
+    trainable = Trainable(Anova(nu, 0.5, strength).bind(300))
+    X = rows(20, n_features=300).float().requires_grad_()
+    K = trainable()(X, X)
+    assert K.dtype == torch.float32
+    exact = trainable()(X.double(), X.double())
+    assert (K.double() - exact).abs().max() < 1e-4
+    (gradient,) = torch.autograd.grad(K.square().sum(), X, retain_graph=True)
+    assert torch.isfinite(gradient).all()
+    K.square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in trainable.parameters())
+
+
+@pytest.mark.parametrize("lengthscale", [1e-3, 1e-7])
+def test_anova_with_short_lengthscales_leaves_repeated_rows_equal(lengthscale):
+    X = torch.repeat_interleave(100.0 * rows(8, n_features=5), 5, 0).requires_grad_()
+    K = Anova(lengthscale=lengthscale).bind(5)(X, X)
+    same = (X[:, None] == X).all(-1)
+    torch.testing.assert_close(K[same], torch.ones(200).double(), rtol=0, atol=1e-14)
+    torch.testing.assert_close(K[~same], torch.full((1400,), (5.0 / 6.0) ** 5).double())
+    assert torch.isfinite(torch.autograd.grad(K.sum(), X)[0]).all()
+
+
+def test_the_metric_of_anova_is_that_of_close_rows():
+    """Moves of one unit, by the metric, take the same from the covariance for every input."""
+    kernel = Anova(2.5, LENGTHSCALE, STRENGTH).bind(3)
+    steps = torch.diag(1e-3 * torch.as_tensor(kernel.metric))
+    loss = 1.0 - kernel(steps, torch.zeros(1, 3).double())[:, 0]
+    np.testing.assert_allclose(loss, loss[0].expand(3), rtol=1e-4)
+    near = Matern(2.5).bind(1)(tensor([[1e-3]]), tensor([[0.0]]))  # of a single input
+    np.testing.assert_allclose(loss, (1.0 - near[0]).expand(3), rtol=1e-4)
+
+
 def test_lengthscales_belong_to_the_columns():
     X, Z = rows(6), rows(4, seed=1)
     scaled = tensor(LENGTHSCALE)
-    for kind in (SquaredExponential, Matern, RationalQuadratic, ArcCosine):
+    for kind in (SquaredExponential, Matern, RationalQuadratic, ArcCosine, Anova):
         ard, unit = kind(lengthscale=LENGTHSCALE).bind(3), kind(lengthscale=1.0).bind(3)
         np.testing.assert_allclose(ard(X, Z), unit(X / scaled, Z / scaled), rtol=1e-12)
 
@@ -158,7 +307,7 @@ def test_diag_is_the_diagonal(name):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kernel in KERNELS.items() if isinstance(kernel, Stationary)]
+    "name", [name for name, kernel in KERNELS.items() if isinstance(kernel, (Stationary, Anova))]
 )
 def test_far_from_the_origin_nothing_is_lost(name):
     # distances by norms and products lose eight digits at an offset of 1e4, unless rows are centered
@@ -249,6 +398,41 @@ class _Call(torch.nn.Module):
         return self.f(*args)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("between", ["rows", "themselves", "pairs"])
+@pytest.mark.parametrize("size", [32_768, 5], ids=["together", "in blocks"])
+def test_gradients_of_all_arguments_of_factor_product(nu, between, size, monkeypatch):
+    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    inputs = [rows(7), rows(7 if between == "pairs" else 3, seed=1)]
+    numbers = [tensor(v) for v in (LENGTHSCALE, STRENGTH, 1.4)]
+
+    def product(X, *rest):
+        rest = (X, *rest) if between == "themselves" else rest
+        return covariances.FactorProduct.apply(X, *rest, Anova(nu), between == "pairs")
+
+    values = [inputs[0], *numbers] if between == "themselves" else [*inputs, *numbers]
+    assert torch.autograd.gradcheck(product, [value.requires_grad_() for value in values])
+
+
+def test_gradients_where_rows_agree_in_one_input():
+    X, Z = rows(4), rows(3, seed=1)
+    Z[1, 2] = X[3, 2]
+    kernel = Anova(1.5, LENGTHSCALE, STRENGTH).bind(3)
+    assert torch.autograd.gradcheck(kernel, (X.requires_grad_(), Z.requires_grad_()))
+
+
+@pytest.mark.parametrize("needed", range(5))
+def test_a_single_argument_of_factor_product_can_want_a_gradient(needed):
+    def gradient(of):
+        values = [rows(5), rows(3, seed=1), *map(tensor, (LENGTHSCALE, STRENGTH, 1.4))]
+        for i in of:
+            values[i].requires_grad_()
+        covariances.FactorProduct.apply(*values, Anova()).sin().sum().backward()
+        return values[needed].grad
+
+    torch.testing.assert_close(gradient([needed]), gradient(range(5)))
+
+
 # finite differences fail at an angle of zero; the test after this one stands in
 @pytest.mark.parametrize(
     "name", sorted(KERNELS.keys() - {"arc_cosine", "arc_cosine_iso", "nested"})
@@ -304,7 +488,17 @@ def test_features_are_unbiased(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["squared_exponential", "matern32", "arc_cosine", "linear", "sum", "product", "nested"]
+    "name",
+    [
+        "squared_exponential",
+        "matern32",
+        "anova32",
+        "arc_cosine",
+        "linear",
+        "sum",
+        "product",
+        "nested",
+    ],
 )
 def test_features_converge_at_the_rate_of_monte_carlo(name):
     X = 0.7 * rows(4)
@@ -380,6 +574,21 @@ def test_lengthscales_of_another_number_of_inputs_are_refused(kind, ard):
         kind(lengthscale=[1.0, 2.0], ard=ard).bind(3)
 
 
+def test_numbers_of_anova_are_bound_to_the_number_of_inputs():
+    kernel = Anova().bind(4)
+    np.testing.assert_array_equal(kernel.lengthscale, np.ones(4))
+    np.testing.assert_array_equal(kernel.strength, np.full(4, 0.25))
+    kernel = Anova(lengthscale=[1, 2], strength=0.5).bind(2)
+    np.testing.assert_array_equal(kernel.lengthscale, [1.0, 2.0])
+    np.testing.assert_array_equal(kernel.strength, [0.5, 0.5])
+
+
+@pytest.mark.parametrize("name", ["lengthscale", "strength"])
+def test_numbers_of_anova_for_another_number_of_inputs_are_refused(name):
+    with pytest.raises(ValueError, match=rf"{name} of Anova has shape \(2,\), but the layer has 3"):
+        Anova(**{name: [1.0, 2.0]}).bind(3)
+
+
 def test_the_parts_of_a_sum_are_bound():
     kernel = (SquaredExponential() + Linear() * Matern()).bind(4)
     np.testing.assert_array_equal(kernel.left.lengthscale, np.full(4, 2.0))
@@ -392,6 +601,12 @@ def test_the_parts_of_a_sum_are_bound():
 def test_other_smoothness_of_matern_is_refused(nu):
     with pytest.raises(ValueError, match=r"nu of Matern must be 1\.5 or 2\.5"):
         Matern(nu=nu).bind(2)
+
+
+@pytest.mark.parametrize("nu", [1.0, 3.5, "1.5", None])
+def test_other_smoothness_of_anova_is_refused(nu):
+    with pytest.raises(ValueError, match=r"nu of Anova must be 0\.5, 1\.5 or 2\.5"):
+        Anova(nu=nu).bind(2)
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
@@ -418,6 +633,7 @@ def test_parameters_of_parts_can_be_set():
         ("matern32", Matern, 1.5),
         ("matern52", Matern, 2.5),
         ("rational_quadratic", RationalQuadratic, None),
+        ("anova", Anova, 1.5),
         ("arc_cosine", ArcCosine, None),
         ("linear", Linear, None),
     ],

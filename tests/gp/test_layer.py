@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdgp.gp.kernels import ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
+from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.layer import SparseLayer, _SparseMoments
 from skdgp.linalg import workspace
 
@@ -14,6 +14,7 @@ KERNELS = {
     "squared_exponential": SquaredExponential([0.7, 1.3], 1.4),
     "matern32": Matern(1.5, [0.7, 1.3], 1.4),
     "rational_quadratic": RationalQuadratic(0.8, [0.7, 1.3]),
+    "anova": Anova(1.5, [0.7, 1.3], [0.4, 2.0], 1.4),
     "arc_cosine": ArcCosine([0.7, 1.3]),
     "nested": (SquaredExponential() + Linear()) * Matern(2.5),
 }

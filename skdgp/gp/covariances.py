@@ -1,0 +1,188 @@
+"""Matrices of covariances, and the way back through them; what :mod:`~skdgp.gp.kernels` is made of."""
+
+import math
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from ..linalg import current_workspace
+
+_LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
+_AT_ONCE = 32_768  #: numbers of the matrix that are worked on together, to stay in the cache
+
+
+class _Scaled:
+    """Rows divided by lengthscales, their squared distances, and the way back through both."""
+
+    def __init__(self, X, Z, lengthscale):
+        center = Z.mean(0)  # rounding errors grow with the norms, so make them small
+        self.X, self.Z, self.lengthscale = (
+            (X - center) / lengthscale,
+            (Z - center) / lengthscale,
+            lengthscale,
+        )
+
+    def squared_distances(self, out=None):
+        of_X, of_Z = self.X.square().sum(1), self.Z.square().sum(1)
+        if self._differ_too_little(of_X, of_Z):
+            exact = torch.cdist(self.X, self.Z, compute_mode="donot_use_mm_for_euclid_dist")
+            return torch.square(exact, out=out)
+        norms = torch.add(of_X[:, None], of_Z, out=out)
+        return norms.addmm_(self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
+
+    @staticmethod
+    def _differ_too_little(of_X, of_Z):
+        """Whether lengthscales are so short that differences of norms would not be distances."""
+        if of_X.dtype != torch.float64 or of_X.device.type != "cpu":  # a GPU is not waited for
+            return False
+        return max(float(norms.max()) for norms in (of_X, of_Z) if len(norms)) > _LARGEST_NORM
+
+    def backward(self, G, needed):
+        """Gradients of X, Z and lengthscale, from that of the squared distances."""
+        X, Z, lengthscale = self.X, self.Z, self.lengthscale
+        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0)
+        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0)
+        d_lengthscale = None
+        if needed[2]:
+            d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
+            d_lengthscale = d_log.mul_(-2.0).div_(lengthscale).sum_to_size(lengthscale.shape)
+        factor = 2.0 / lengthscale
+        return (
+            dX.mul_(factor) if needed[0] else None,
+            dZ.mul_(factor) if needed[1] else None,
+            d_lengthscale,
+        )
+
+
+class SquaredDistance(torch.autograd.Function):
+    """Squared distances of scaled rows, by products of matrices in both directions."""
+
+    @staticmethod
+    def forward(ctx, X, Z, lengthscale):
+        ctx.scaled = _Scaled(X, Z, lengthscale)
+        return ctx.scaled.squared_distances()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        return ctx.scaled.backward(G, ctx.needs_input_grad)
+
+
+class Radial(torch.autograd.Function):
+    """``variance * profile(squared distance)``, for kernels with no other numbers.
+
+    One pass over the matrix in each direction; slopes in the squared distance are finite at zero.
+    """
+
+    @staticmethod
+    def forward(ctx, X, Z, lengthscale, variance, kernel):
+        ctx.scaled, ctx.kernel, ctx.space = _Scaled(X, Z, lengthscale), kernel, current_workspace()
+        shape = len(X), len(Z)
+        r2 = ctx.scaled.squared_distances(ctx.space.take(shape, X))
+        K = kernel.write_profile(r2, ctx.space.take(shape, X)).mul_(variance)
+        ctx.save_for_backward(variance)
+        ctx.large = K, r2
+        return K.detach()  # another name for the same memory, which the graph may have
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        (variance,), (K, r2), space = ctx.saved_tensors, ctx.large, ctx.space
+        G = torch.mul(G, K, out=space.take(tuple(K.shape), K))
+        d_variance = G.sum() / variance
+        G = ctx.kernel.scale_by_slope(G, r2)
+        gradients = ctx.scaled.backward(G, ctx.needs_input_grad)
+        space.give(G)
+        ctx.large = space.give(K), space.give(r2)
+        return *gradients, d_variance, None
+
+
+class ArcCosineProfile(torch.autograd.Function):
+    """``sin(t) + (pi - t) cos(t)`` as a function of ``c = cos(t)``; its slope is ``pi - t``."""
+
+    @staticmethod
+    def forward(ctx, c):
+        c = c.clamp(-1.0, 1.0)
+        complement = math.pi - torch.arccos(c)
+        ctx.save_for_backward(complement)
+        return torch.sqrt(1.0 - c * c) + complement * c
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]
+
+
+def _columns(X, scale):
+    """Scaled columns, each in one piece of memory."""
+    return (X * scale).T.contiguous()
+
+
+class FactorProduct(torch.autograd.Function):
+    """``variance * prod_d (1 + a_d k_d) / (1 + a_d)``, block by block.
+
+    Between all rows of X and Z, or each of X and its own of Z if they are `paired`. Every factor
+    ``1 + a_d k_d`` is at least 1, so that dividing the product by it leaves the others out.
+    """
+
+    @staticmethod
+    def forward(ctx, X, Z, lengthscale, strength, variance, kernel, paired=False):
+        ctx.kernel, ctx.paired, ctx.triangle = kernel, paired, X is Z and not paired
+        scale = math.sqrt(2.0 * kernel.nu) / lengthscale
+        share = strength / (1.0 + strength)
+        K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
+        for rows, columns, block in FactorProduct._blocks(ctx, K):
+            product = torch.full_like(block, 1.0)
+            for x, z, w in zip(_columns(X[rows], scale), _columns(Z[columns], scale), share):
+                s = FactorProduct._differences(ctx, x, z).abs_()
+                product *= kernel.profile(s).mul_(w).add_(1.0 - w)
+            torch.mul(product, variance, out=block)
+        if ctx.triangle:
+            K = K.tril_().add_(K.tril(-1).T)
+        ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
+        return K
+
+    @staticmethod
+    def _blocks(ctx, K):
+        """Slices of X and of Z, and the part of a tensor like K that is theirs."""
+        n, m = len(K), 1 if ctx.paired else K.shape[1]
+        size = max(1, _AT_ONCE // max(m, 1))
+        for i in range(0, n, size):
+            rows = slice(i, min(i + size, n))
+            if ctx.paired:
+                yield rows, rows, K[rows]
+            else:
+                columns = slice(rows.stop if ctx.triangle else m)
+                yield rows, columns, K[rows, columns]
+
+    @staticmethod
+    def _differences(ctx, x, z):
+        return x - z if ctx.paired else x[:, None] - z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        X, Z, lengthscale, strength, variance, K = ctx.saved_tensors
+        scale, kernel = math.sqrt(2.0 * ctx.kernel.nu) / lengthscale, ctx.kernel
+        d_X, d_Z = torch.zeros_like(X), torch.zeros_like(Z)
+        d_log_l, d_strength = torch.zeros_like(strength), torch.zeros_like(strength)
+        GK = G * K
+        total = GK.sum()
+        if ctx.triangle:
+            GK = GK.tril() + GK.triu(1).T
+        for rows, columns, part in FactorProduct._blocks(ctx, GK):
+            x_rows, z_rows = _columns(X[rows], scale), _columns(Z[columns], scale)
+            for d, (x, z, c, a) in enumerate(zip(x_rows, z_rows, scale, strength)):
+                difference = FactorProduct._differences(ctx, x, z)
+                s = difference.abs()
+                k, slope = kernel.profile_and_slope(s)
+                W = part / (a * k + 1.0)
+                d_strength[d] += torch.dot(W.flatten(), k.flatten())
+                W *= slope
+                d_log_l[d] += a * torch.dot(W.flatten(), s.flatten())
+                if any(ctx.needs_input_grad[:2]):
+                    W *= difference.sign_().mul_(-a * c)
+                    d_X[rows, d] += W if ctx.paired else W.sum(1)
+                    d_Z[columns, d] -= W if ctx.paired else W.sum(0)
+        d_strength -= total / (1.0 + strength)
+        return d_X, d_Z, d_log_l / lengthscale, d_strength, total / variance, None, None
