@@ -372,11 +372,6 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
                 plan = Plan(self.members_[0].scheme)
                 member = self.members_[0]
                 model = member.model(self._device()).train()
-            if not plan.scheme.takes_chunks:
-                raise ValueError(
-                    f"{type(plan.scheme).__name__} needs all rows at once; partial_fit is for schemes that "
-                    "learn from minibatches, as inference='dsvi'."
-                )
             if not hasattr(self, "_stream"):  # the first chunk after fit
                 self._stream = {
                     "seed": 0,

@@ -1,12 +1,13 @@
 """Deep Gaussian process classification."""
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from ..gp.likelihoods import CLASSIFICATION
 from ..inference import DSVI
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import _FEW_ROWS, _LOOSE
+from .members import _FEW_ROWS, _LOOSE, takes_chunks
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
@@ -24,7 +25,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Inducing points of each layer; None leaves the choice to the scheme.
     kernel : str, Kernel or list of these, default="auto"
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
-        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
+        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential.
     mean : {"linear", "zero"}, default="linear"
@@ -141,6 +142,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         few = len(data) <= _FEW_ROWS
         return [self._plan(DSVI(inner_scale=_LOOSE) if few else DSVI(), data)]
 
+    @available_if(takes_chunks)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Make one pass over a chunk of rows.
 

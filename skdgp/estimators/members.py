@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood
-from ..inference import Scheme
+from ..inference import SCHEMES, Scheme
 from ..training.checkpoint import fingerprint
 
 _FEW_ROWS = 4000  #: rows up to which a deep model may learn noise by heart
@@ -70,6 +70,19 @@ class Plan:
                 f"{len(kernels)}."
             )
         return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
+
+
+def takes_chunks(estimator):
+    """Whether the estimator has ``partial_fit``; raises AttributeError, with the reason, if not."""
+    scheme = estimator.inference
+    scheme = SCHEMES.get(scheme, scheme) if isinstance(scheme, str) else scheme
+    if not getattr(scheme, "takes_chunks", True):
+        name = scheme.__name__ if isinstance(scheme, type) else type(scheme).__name__
+        raise AttributeError(
+            f"{name} needs all rows at once; partial_fit is for schemes that learn from minibatches, as "
+            "inference='dsvi'."
+        )
+    return True
 
 
 def kin_of(plans, members):

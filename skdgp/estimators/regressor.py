@@ -1,12 +1,15 @@
 """Deep Gaussian process regression."""
 
+from sklearn.utils.metaestimators import available_if
+
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, VFE, Vecchia
+from ..inference import DSVI, Exact, Vecchia
 from .base import BaseDeepGP
-from .members import _FEW_ROWS, _LOOSE, Plan
+from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
 from .regression import RegressionMixin
 
+_MOST_FACTORS = 7e7  #: of a matrix of the ANOVA kernel
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
 
@@ -30,10 +33,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Inducing points of each layer; None leaves the choice to the scheme.
     kernel : str, Kernel or list of these, default="auto"
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
-        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, or objects of
+        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for ``"vecchia"`` the rational
-        quadratic, and for shallow members of the mixture that or Matern 3/2.
+        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -43,10 +46,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"heteroscedastic_student_t"``,
         ``"poisson"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose:
         heteroscedastic Student-t noise for ``"dsvi"``, ``"rff"`` and the deep models of the mixture,
-        noise of a local size for ``"vecchia"``, Gaussian noise for the others.
+        noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vecchia"``,
-        ``"vfe"`` or an object of :mod:`skdgp.inference` for a single model.
+        ``"exact"``, ``"vfe"`` or an object of :mod:`skdgp.inference` for a single model.
         ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
@@ -180,22 +183,23 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             return deep
         for plan in deep:  # densities of the few rows that they have seen flatter them
             plan.most = plan.weight if few else 1.0
-        return deep + self._shallow(n_rows, free, likelihood)
+        return deep + self._shallow(*data.X.shape, likelihood)
 
-    def _shallow(self, n_rows, free, likelihood):
+    def _shallow(self, n_rows, n_features, likelihood):
         """Members that see all rows."""
-        given = self.kernel != "auto"
-        kernels = [self.kernel] if given else ["rational_quadratic", "matern32"]
+        kernels = ["rational_quadratic", "anova"]
+        if min(n_rows, 1500) ** 2 * n_features > _MOST_FACTORS:
+            kernels[-1] = "matern32"
+        if self.kernel != "auto":
+            kernels = [self.kernel]
         plans = [Plan(Vecchia(), likelihood, kernel=kernel) for kernel in kernels]
-        exact = VFE()
-        if n_rows <= exact.n_inducing(n_rows) and (free or isinstance(likelihood, Gaussian)):
-            kernel = self.kernel if given else "matern32"
-            noise = Gaussian() if free else likelihood
-            plans.append(Plan(exact, noise, kernel=kernel, n_inducing=self.n_inducing))
+        if n_rows <= _FEW_ROWS:
+            plans.append(Plan(Exact(), likelihood, kernel=kernels[-1]))
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
         return plans
 
+    @available_if(takes_chunks)
     def partial_fit(self, X, y, sample_weight=None):
         """Make one pass over a chunk of rows.
 

@@ -81,7 +81,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         10,000 rows, and for 300 beyond.
     kernel : str or Kernel, default="squared_exponential"
         ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
-        ``"arc_cosine"``, ``"linear"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
         products of these. Lengthscales are in units of the standardized inputs.
     method : {"vfe", "fitc", "pep"}, default="vfe"
         What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
@@ -256,7 +256,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         Inducing points, at most one for each row. None stands for 100.
     kernel : str or Kernel, default="squared_exponential"
         ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
-        ``"arc_cosine"``, ``"linear"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
         products of these. Lengthscales are in units of the standardized inputs.
     likelihood : str or Likelihood, default="auto"
         ``"probit"`` or ``"logit"`` for two classes, ``"softmax"``, or an object of

@@ -3,6 +3,7 @@
 from .aep import AEP
 from .base import Scheme
 from .dsvi import DSVI
+from .exact import Exact
 from .rff import RandomFeatures
 from .structured import StructuredVI
 from .vecchia import Vecchia
@@ -11,6 +12,7 @@ from .vfe import VFE, PowerEP
 SCHEMES = {
     "aep": AEP,
     "dsvi": DSVI,
+    "exact": Exact,
     "pep": PowerEP,
     "rff": RandomFeatures,
     "structured": StructuredVI,
@@ -22,6 +24,7 @@ __all__ = [
     "AEP",
     "DSVI",
     "SCHEMES",
+    "Exact",
     "PowerEP",
     "RandomFeatures",
     "VFE",

@@ -21,22 +21,12 @@ _OLD_JITTER = 1e-6  #: in files of version 0.1 that do not say
 _KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
 
 
-class FullBatchGP(DeepSparseGP):
-    """A shallow sparse GP of which L-BFGS sees only the numbers of kernel and likelihood.
+class QuasiNewton:
+    """A model whose numbers are found by L-BFGS on all rows at once.
 
-    For each trial of these numbers the posterior of the whitened inducing variables is the best one.
-    Rows are gone through in chunks, once for sums that the bound needs, and once for its gradients,
-    so that memory does not grow with their number.
-
-    A subclass gives :meth:`bound` and :meth:`posterior`.
+    A subclass gives :meth:`bound`, and sets `_lbfgs` and `_unsolved`: the rows whose posterior is still to
+    be found for the present numbers, or None.
     """
-
-    def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, DSVI())
-        self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
-        self.layers[0].jitter = _JITTER
-        self._search = LBFGS(tol=scheme.tol)
-        self._unsolved = None  # rows whose posterior is still to be found
 
     def bound(self, batch):
         """Objective of all rows, which is maximized; its gradients are added to the parameters'.
@@ -52,27 +42,15 @@ class FullBatchGP(DeepSparseGP):
         """
         raise NotImplementedError
 
-    def posterior(self, batch):
-        """The best posterior for the present numbers, in natural parameters.
-
-        Returns
-        -------
-        P : tensor of shape (k, M, M)
-            Precision for each latent function.
-        h : tensor of shape (k, M, 1)
-            Precision times mean.
-        """
-        raise NotImplementedError
-
     def prepare(self, learning_rate, dtype):
         pass  # everything is in float64
 
     @property
     def finished(self):
-        return self._search.converged
+        return self._lbfgs.converged
 
     def step(self, batch, generator, rate=1.0):
-        parameters, search = [p for p in self.parameters() if p.requires_grad], self._search
+        parameters, search = [p for p in self.parameters() if p.requires_grad], self._lbfgs
         total = float(batch.weight.sum())
 
         def evaluate(x):
@@ -106,6 +84,42 @@ class FullBatchGP(DeepSparseGP):
 
     def accept(self):
         """Called when the search has come to stay where :meth:`bound` was asked for last."""
+
+    def training_state(self):
+        return self._lbfgs.state()
+
+    def load_training_state(self, arrays):
+        self._lbfgs.load(arrays, self.layers[0].Z)
+
+
+class FullBatchGP(QuasiNewton, DeepSparseGP):
+    """A shallow sparse GP of which L-BFGS sees only the numbers of kernel and likelihood.
+
+    For each trial of these numbers the posterior of the whitened inducing variables is the best one.
+    Rows are gone through in chunks, once for sums that the bound needs, and once for its gradients,
+    so that memory does not grow with their number.
+
+    A subclass gives :meth:`posterior`, too.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(architecture, likelihood, DSVI())
+        self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
+        self.layers[0].jitter = _JITTER
+        self._lbfgs = LBFGS(tol=scheme.tol)
+        self._unsolved = None  # rows whose posterior is still to be found
+
+    def posterior(self, batch):
+        """The best posterior for the present numbers, in natural parameters.
+
+        Returns
+        -------
+        P : tensor of shape (k, M, M)
+            Precision for each latent function.
+        h : tensor of shape (k, M, 1)
+            Precision times mean.
+        """
+        raise NotImplementedError
 
     def pieces(self, X, L):
         """Chunks of rows, and what the kernel says of them; with a graph if gradients are enabled.
@@ -196,12 +210,6 @@ class FullBatchGP(DeepSparseGP):
         self.layers[0].jitter = float(arrays.pop("jitter", _OLD_JITTER))
         super().load_state(arrays)
         self._unsolved = None
-
-    def training_state(self):
-        return self._search.state()
-
-    def load_training_state(self, arrays):
-        self._search.load(arrays, self.layers[0].Z)
 
 
 def backward(*pairs):

@@ -174,8 +174,8 @@ class NeighborGP(GradientModel):
     def _metric_now(self):
         """Lengthscales of the kernel, as far as it has any."""
         with torch.no_grad():
-            lengthscale = getattr(self.layers[0].kernel(), "lengthscale", torch.ones(()))
-            return np.broadcast_to(lengthscale.cpu().numpy(), self.layers[0].Z.shape[1:]).copy()
+            metric = torch.as_tensor(self.layers[0].kernel().metric)
+            return np.broadcast_to(metric.cpu().numpy(), self.layers[0].Z.shape[1:]).copy()
 
     def neighbors(self, X, left_out=None):
         """Indices of the nearest rows, the nearest last.
@@ -269,7 +269,7 @@ class NeighborGP(GradientModel):
             self._search(self._metric_now())
         n = len(batch.X)
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:_ROWS].cpu()
-        ell = self._log_density_without(chosen.numpy())
+        ell = self._log_density(*self._without(chosen.numpy()))
         return n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
 
     def _hold(self, batch):
@@ -289,9 +289,16 @@ class NeighborGP(GradientModel):
         alone = (weight.new_zeros(len(Z)).index_add(0, place, differ) == 0.0)[place]
         self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
 
-    def _log_density_without(self, chosen):
-        """Log-density of each chosen row given all others that are near."""
-        rows, dof = self.layers[0], self._dof()
+    def _without(self, chosen):
+        """Each chosen row given all others that are near.
+
+        Returns
+        -------
+        y, mean, sd : tensors of shape (n, n_outputs)
+        z : tensor of shape (n, n_outputs, k)
+            As from :meth:`_given_neighbors`.
+        """
+        rows = self.layers[0]
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
         nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
         # a place that holds other targets stays, without one count of the row
@@ -300,6 +307,11 @@ class NeighborGP(GradientModel):
         rest, y_near = rows.weight[nearest] - own, rows.y[nearest]
         y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
         mean, sd, _, z = self._given_neighbors(X, nearest, (y_near, rest))
+        return y, mean, sd, z
+
+    def _log_density(self, y, mean, sd, z):
+        """Log-density of rows, given what :meth:`_without` says of them."""
+        dof = self._dof()
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
             return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
@@ -312,7 +324,8 @@ class NeighborGP(GradientModel):
     def left_out(self, batch, rows):
         self._hold(batch)
         pieces = np.array_split(rows, -(-len(rows) // _ROWS))
-        return torch.cat([self._log_density_without(piece) for piece in pieces]).numpy(force=True)
+        densities = [self._log_density(*self._without(piece)) for piece in pieces]
+        return torch.cat(densities).numpy(force=True)
 
     def draws(self, n, seed):
         """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""
@@ -362,24 +375,39 @@ class NeighborGP(GradientModel):
         mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
         return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
 
+    def _prior(self, n, generator, n_features):
+        """`n` functions from the prior, by random features: rows to (n, rows, n_outputs)."""
+        rows = self.layers[0]
+        shape, kernel = (n, n_features), rows.kernel()
+        phi = kernel.features(shape, rows.Z.shape[1], generator, rows.Z)
+        like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
+        shape = (n, n_features * like.shape[-1], rows.y.shape[1])
+        w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
+        return lambda X: torch.cat(
+            [phi(x.expand(n, *x.shape)).flatten(-2) @ w for x in X.split(64)], 1
+        )
+
+    def _errors(self, n, generator):
+        """Noise of the places, shape (n, P, n_outputs)."""
+        rows = self.layers[0]
+        errors = normal((n, *rows.y.shape), generator, rows.Z)
+        return errors * self._noise(rows.weight[None])[0].T.sqrt()
+
+    def _mixing_of(self, n, generator):
+        """For each function, what the estimate of the squared scale is divided by."""
+        dof = self._dof()
+        if dof is None:
+            return None
+        shape = (n, 1, self.layers[0].y.shape[1])
+        return gamma(0.5 * dof, shape, generator, self.layers[0].Z) / (0.5 * dof)
+
     def functions(self, n, generator, n_features):
         """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
         rows = self.layers[0]
-        n_outputs = rows.y.shape[1]
         with torch.no_grad():
-            kernel = rows.kernel()
-            phi = kernel.features((n, n_features), rows.Z.shape[1], generator, rows.Z)
-            like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
-            shape = (n, n_features * like.shape[-1], n_outputs)
-            w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
-            errors = normal((n, len(rows.Z), n_outputs), generator, rows.Z)
-            errors = errors * self._noise(rows.weight[:, None])[..., 0].sqrt()
-            dof = self._dof()
-            if dof is not None:
-                mixing = gamma(0.5 * dof, (n, 1, n_outputs), generator, rows.Z) / (0.5 * dof)
-
-        def prior(X):
-            return torch.cat([phi(x.expand(n, *x.shape)).flatten(-2) @ w for x in X.split(64)], 1)
+            prior = self._prior(n, generator, n_features)
+            errors = self._errors(n, generator)
+            mixing = self._mixing_of(n, generator)
 
         @torch.no_grad()
         def f(X, noise=None):
@@ -391,7 +419,7 @@ class NeighborGP(GradientModel):
                 mean, _, L, z = self._given_neighbors(X[piece], nearest)
                 guess = L[..., -1, :-1] * self._whitened(L.expand(n, *L.shape), seen)
                 deviation = prior(X[piece]) - guess.sum(-1)
-                if dof is None:
+                if mixing is None:
                     values.append(mean + deviation)
                     continue
                 scale = self._squared_scale(z) / mixing

@@ -139,7 +139,7 @@ def _all_among(X, Z):
     return bool((distances.amin(1) == 0.0).all())
 
 
-class _LogNormal(torch.autograd.Function):
+class LogNormal(torch.autograd.Function):
     """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
 
     @staticmethod
@@ -298,7 +298,7 @@ class CollapsedGP(FullBatchGP):
         K = kernel(X, X) + torch.diag_embed(noise + layer.jitter)
         repeated = (weight * (noise * weight).log() - noise.log()).sum()
         repeated = repeated + k * (weight.sum() - len(X)) * _LOG_2PI
-        return _LogNormal.apply(y.mT, K) - 0.5 * repeated
+        return LogNormal.apply(y.mT, K) - 0.5 * repeated
 
     @torch.no_grad()
     def left_out(self, batch, rows):

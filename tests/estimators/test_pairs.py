@@ -13,6 +13,7 @@ SHALLOW = {  # docs/guide/likelihoods.rst has the same table
     "vfe": {("gaussian", 1), ("probit", 2), ("logit", 2), ("softmax", 2), ("softmax", 3)},
     "pep": {("gaussian", 1)},
     "vecchia": {("gaussian", 1), ("heteroscedastic", 1)},
+    "exact": {("gaussian", 1), ("heteroscedastic", 1)},
 }
 PAIRS = [(name, 1) for name in REGRESSION] + [(name, 2) for name in BINARY]
 PAIRS += [(name, 3) for name in SEVERAL]

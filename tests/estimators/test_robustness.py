@@ -95,6 +95,7 @@ shapes = st.fixed_dictionaries(
                 "matern32",
                 "matern52",
                 "rational_quadratic",
+                "anova",
                 "arc_cosine",
                 "linear",
             ]

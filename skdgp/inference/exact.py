@@ -1,0 +1,319 @@
+"""Exact Gaussian processes with a local scale."""
+
+import math
+from numbers import Integral
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import vector_to_parameters
+
+from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ..lbfgs import LBFGS
+from ..linalg import cholesky, inverse_triangular
+from .base import Scheme
+from .full_batch import QuasiNewton, backward, rounding
+from .vecchia import _LEAST_VARIANCE, _LOG_2PI, _NUGGET, _START_COUNT, NeighborGP
+from .vfe import LogNormal
+
+_EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
+_MOST_ROWS = 20_000  #: whose covariance matrix may be formed
+_SPREAD = 2.0  #: of the logarithms of the kernel's numbers, a priori
+_SCALE_ROWS = 3000  #: that the local scale is learned from
+_SCALE_STEPS = 50
+_TOL = 1e-6  #: of L-BFGS
+_SCALE_SPREAD = 3.0  #: of the logarithms of its three numbers, a priori
+_AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
+
+
+class Exact(Scheme):
+    r"""Exact Gaussian process on all rows, with a local scale.
+
+    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows; all rows are then conditioned
+    on. The numbers of the kernel have log-normal priors around where they start, so wide (a standard
+    deviation of 2) that they matter with some dozens of rows only. Time grows with the cube of the number
+    of rows and memory with its square; up to 5,000 rows both are small. Rows with the same inputs are
+    taken together.
+
+    With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
+    factor :math:`\tau^2`, as for :class:`Vecchia`. What tells it is how well the training rows near by are
+    predicted from all others: with their standardized leave-one-out errors :math:`z_1, \dots, z_k` (Rasmussen
+    and Williams, 2006, equations 5.10 to 5.12), predictions follow a Student-t distribution with
+    :math:`a + \rho k` degrees of freedom and the squared scale
+
+    .. math:: \hat\tau^2 = c\, \frac{a + \rho z^\top z}{a + \rho k}
+
+    times that of the GP; :math:`a`, :math:`\rho \in (0, 1)` and :math:`c` maximize the predictive density
+    of rows that are left out.
+
+    Parameters
+    ----------
+    n_neighbors : int, default=8
+        Number `k` of rows that tell the local scale.
+
+    References
+    ----------
+    C. Rasmussen and C. Williams (2006). Gaussian processes for machine learning. MIT Press.
+
+    R. Gramacy and D. Apley (2015). Local Gaussian process approximation for large computer
+    experiments. Journal of Computational and Graphical Statistics 24.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(100, 5))
+    >>> y = np.sin(6 * X[:, 0]) + np.abs(X[:, 1] - 0.5) + X[:, 2] * X[:, 3]
+    >>> model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0)
+    >>> bool(model.fit(X[:80], y[:80]).score(X[80:], y[80:]) > 0.95)
+    True
+    """
+
+    uses = frozenset()
+    takes_chunks = False
+    early = True
+    auto_kernel = "anova"
+
+    def __init__(self, n_neighbors=8):
+        self.n_neighbors = n_neighbors
+
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        if n_classes is None:
+            return "heteroscedastic"
+        return super().auto_likelihood(n_classes, n_layers)
+
+    def max_iter(self, n_rows):
+        return 50
+
+    def batch_size(self, n_rows):
+        return n_rows
+
+    def validate(self):
+        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
+
+    def build(self, architecture, likelihood):
+        if architecture.widths:
+            raise ValueError("Exact is for shallow models; set n_layers=1.")
+        if not isinstance(likelihood, (Gaussian, HeteroscedasticGaussian)):
+            raise ValueError(
+                "Exact is for Gaussian noise, of constant or varying size; "
+                f"{type(likelihood).__name__} needs 'dsvi'."
+            )
+        return ExactGP(architecture, likelihood, self)
+
+
+class ExactGP(QuasiNewton, NeighborGP):
+    """The model that :class:`Exact` builds.
+
+    Places, as of :class:`NeighborGP`, have the covariance ``C = K + diag(noise / weight)``.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(architecture, likelihood, scheme)
+        self._lbfgs = LBFGS(tol=_TOL)
+        n_outputs = self.layers[0].y.shape[1]
+        for name in ("a", "z"):  # C^{-1} y, and standardized errors of places left out: k, P
+            empty = torch.empty((n_outputs, 0), dtype=torch.float64)
+            self.register_buffer(name, empty)
+        if self.has_local_scale:
+            self.log_factor = nn.Parameter(torch.zeros_like(self.log_count))
+            for parameter in self._numbers_of_scale():
+                parameter.requires_grad_(False)  # the evidence does not know them
+        self._medians = [p.detach().clone() for p in self.layers[0].kernel.parameters()]
+        self._root = self._left_out = self._unsolved = None
+
+    def _numbers_of_scale(self):
+        return self.log_count, self.log_odds, self.log_factor
+
+    def _hold(self, batch):
+        if self._training_rows is not None:
+            return
+        super()._hold(batch)
+        rows, n = self.layers[0], len(self.layers[0].Z)
+        if n > _MOST_ROWS:
+            raise ValueError(
+                f"Exact forms the covariance matrix of all distinct rows, of at most {_MOST_ROWS}; got {n}. "
+                "inference='vecchia' is for more."
+            )
+        _, y, weight, place, _ = self._training_rows
+        squares = weight[:, None] * (y - rows.y[place]).square()
+        self._scatter = torch.zeros_like(rows.y).index_add(0, place, squares)
+        chosen = np.random.default_rng(0).permutation(n)[:_EVIDENCE_ROWS]
+        self._of_evidence = torch.as_tensor(np.sort(chosen), device=rows.Z.device)
+
+    def _covariance(self, X, weight):
+        """Of places, shape (k, P, P)."""
+        kernel = self.layers[0].kernel()
+        noise = self._noise(weight[None])[0] + _NUGGET * kernel.diag(X)
+        return kernel(X, X) + torch.diag_embed(noise)
+
+    def bound(self, batch):
+        """The log evidence and, up to a constant, the log-density of the kernel's numbers a priori."""
+        self._hold(batch)
+        value = self.evidence() - self._surprise()
+        backward((value, torch.ones_like(value)))
+        return float(value.detach())
+
+    def evidence(self):
+        """Of all rows; that of a part of the places, times their number, if there are many."""
+        rows, chosen = self.layers[0], self._of_evidence
+        X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
+        value = LogNormal.apply(y.mT, self._covariance(X, weight))
+        # of the rows of a place, all but their mean
+        noise = self._noise(weight.new_ones(1))[:, 0]
+        within = self._scatter[chosen] / noise + weight.log()[:, None]
+        within = within + (weight - 1.0)[:, None] * (_LOG_2PI + noise.log())
+        return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
+
+    def _surprise(self):
+        numbers = zip(self.layers[0].kernel.parameters(), self._medians)
+        excess = [((number - median.to(number)) / _SPREAD).flatten() for number, median in numbers]
+        return 0.5 * torch.cat(excess).square().sum() if excess else 0.0
+
+    @torch.no_grad()
+    def _solve(self):
+        """Condition on all rows, and learn the local scale from those that are left out."""
+        changed = self._unsolved is not None
+        if changed:
+            self._hold(self._unsolved)
+            self._root = self._left_out = None
+        if self._root is None:
+            self._condition()
+        if changed:
+            self._leave_out()
+            self._search(self._metric_now())
+            if self.has_local_scale:
+                self._learn_scale()
+            self._unsolved = None  # only now: an interrupt leaves it for the next call
+
+    def _condition(self):
+        rows = self.layers[0]
+        K = self._covariance(rows.Z, rows.weight)
+        self._root = cholesky(K, rounding(K))
+        self.a = torch.cholesky_solve(rows.y.mT[..., None], self._root)[..., 0]
+
+    def _leave_out(self):
+        """Moments of each place given all others, their noise included, and the standardized errors."""
+        precision = inverse_triangular(self._root).square().sum(-2)  # k, P
+        self._left_out = self.layers[0].y.mT - self.a / precision, 1.0 / precision
+        self.z = self.a / precision.sqrt()
+
+    def _learn_scale(self):
+        """Maximize the density of rows that are left out, with weak priors of the three numbers."""
+        numbers = self._numbers_of_scale()
+        prior = self.log_count.new_tensor([math.log(_START_COUNT), 0.0, 0.0])
+        chosen = np.random.default_rng(0).permutation(len(self._training_rows.X))[:_SCALE_ROWS]
+        given, weight = self._without(chosen), self._training_rows.weight[chosen]
+
+        def evaluate(x):
+            vector_to_parameters(x, numbers)
+            with torch.enable_grad():
+                ell = weight @ self._log_density(*given)
+                excess = (torch.stack(numbers) - prior) / _SCALE_SPREAD
+                loss = (0.5 * excess.square().sum() - ell) / weight.sum()
+                gradients = torch.autograd.grad(loss, numbers)
+            return float(loss), torch.stack(gradients)
+
+        search = LBFGS(tol=_TOL)
+        for number in numbers:
+            number.requires_grad_()
+        try:
+            search.start(prior, evaluate)
+            for _ in range(_SCALE_STEPS):
+                search.step(evaluate)
+            vector_to_parameters(search.x, numbers)
+        finally:
+            for number in numbers:
+                number.requires_grad_(False)
+
+    def _squared_scale(self, z):
+        return self.log_factor.exp() * super()._squared_scale(z)
+
+    def _without(self, chosen):
+        rows = self.layers[0]
+        X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
+        mean, var = (moment[:, place].T for moment in self._left_out)  # n, n_outputs
+        noise = self._noise(weight.new_ones(1))[:, 0]
+        var = (var - noise / rows.weight[place, None]).clamp_min(_LEAST_VARIANCE)  # of the function
+        # a place that holds other targets stays, without one count of the row
+        own = weight.clamp_max(1.0)
+        rest = torch.where(alone, 0.0, rows.weight[place] - own)[:, None]
+        others = rows.y[place] + (own[:, None] / rest) * (rows.y[place] - y)
+        error = torch.where(alone[:, None], 0.0, others - mean)
+        gain = rest * var / (noise + rest * var)
+        nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
+        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
+        z_own = error / (var + noise / rest).sqrt()
+        z = torch.where(own[:, None], z_own[..., None], self._z_of(nearest))
+        return y, mean + gain * error, (var * (1.0 - gain) + noise).sqrt(), z
+
+    def _z_of(self, nearest):
+        """Standardized errors of places (n, k), shape (n, n_outputs, k)."""
+        return self.z[:, nearest].transpose(0, 1)
+
+    @torch.no_grad()
+    def left_out(self, batch, rows):
+        self._hold(batch)
+        self._solve()
+        if self._left_out is None:  # a state that was loaded
+            self._leave_out()
+        return super().left_out(batch, rows)
+
+    def predictive(self, X, draws):
+        self._solve()
+        return super().predictive(X, draws)
+
+    def _pieces(self, X):
+        size = max(1, _AT_ONCE // len(self.layers[0].Z))
+        for i in range(0, len(X), size):
+            yield slice(i, i + size), self.neighbors(X[i : i + size])
+
+    def _given_neighbors(self, X, nearest, held=None):
+        rows = self.layers[0]
+        kernel = rows.kernel()
+        K = kernel(rows.Z, X)  # P, n
+        A = torch.linalg.solve_triangular(
+            self._root, K.expand(len(self._root), *K.shape), upper=False
+        )
+        var = (kernel.diag(X) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)  # k, n
+        noise = self._noise(K.new_ones(1))
+        return (self.a @ K).T, (var + noise).sqrt().T, A, self._z_of(nearest)
+
+    def functions(self, n, generator, n_features):
+        """Draws by pathwise conditioning (Wilson et al., 2020)."""
+        self._solve()
+        rows = self.layers[0]
+        with torch.no_grad():
+            prior = self._prior(n, generator, n_features)
+            seen = prior(rows.Z) + self._errors(n, generator)  # n, P, k
+            correction = torch.cholesky_solve(seen.permute(2, 1, 0), self._root).permute(2, 0, 1)
+            mixing = self._mixing_of(n, generator)
+
+        @torch.no_grad()
+        def f(X, noise=None):
+            values = []
+            for piece, nearest in self._pieces(X):
+                K = rows.kernel()(rows.Z, X[piece])
+                mean, deviation = (self.a @ K).T, prior(X[piece]) - (correction @ K).mT
+                if mixing is None:
+                    values.append(mean + deviation)
+                    continue
+                scale = self._squared_scale(self._z_of(nearest)) / mixing
+                path = mean + scale.sqrt() * deviation
+                values.append(torch.cat([path, scale.log()], -1))
+            return torch.cat(values, 1)
+
+        return f
+
+    def state(self):
+        if self._unsolved is not None:
+            self._solve()
+        return super().state()
+
+    def load_state(self, arrays):
+        n_places = len(arrays["layers.0.Z"])
+        for name in ("a", "z"):
+            setattr(self, name, getattr(self, name).new_empty(len(getattr(self, name)), n_places))
+        super().load_state(arrays)
+        self._root = self._left_out = self._unsolved = None

@@ -1,0 +1,725 @@
+"""Exact Gaussian processes with a local scale."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
+from scipy.stats import multivariate_normal, norm, t
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
+from sklearn.gaussian_process.kernels import Matern as SkMatern
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import Anova, Linear, Matern
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from skdgp.inference import Exact, exact
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.training import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+KERNEL = Anova(1.5, [0.6, 1.1], [0.8, 3.0], 1.4)
+
+
+def rows(n=40, k=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.column_stack([np.sin(2.0 * X[:, 0] + i) for i in range(k)])
+    return X, y + 0.3 * rng.normal(size=(n, k))
+
+
+def repeated(n=30, k=1):
+    """Two places of ten and eleven rows, a pair of copies, and rows that are alone."""
+    X, y = rows(n, k)
+    X[3:12], X[20:] = X[2], X[19]
+    X[13], y[13] = X[12], y[12]
+    return X, y
+
+
+def everything(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    X, y, weight = (torch.tensor(a, dtype=torch.float64) for a in (X, y, weight))
+    return Batch(X, y, weight, 1.0, float(weight.sum()))
+
+
+def make(k=1, likelihood=None, n_neighbors=5, kernel=KERNEL):
+    """A model with noises .1, .2, ... for the outputs."""
+    likelihood = Gaussian() if likelihood is None else likelihood
+    likelihood.variance = 0.1 * np.arange(1, k + 1)
+    bound = likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
+    shape = Architecture(2, (), likelihood.n_latents(k), 1, [kernel.bind(2)], True, False)
+    return Exact(n_neighbors).build(shape, bound)
+
+
+def solved(X, y, weight=None, **settings):
+    """A model with given numbers of kernel and noise, that knows these rows."""
+    model, batch = make(y.shape[1], **settings), everything(X, y, weight)
+    model._hold(batch)
+    model._unsolved = batch
+    model._solve()
+    return model
+
+
+def covariance(A, B):
+    return KERNEL.bind(2)(torch.as_tensor(A), torch.as_tensor(B)).numpy()
+
+
+def given(X, y, weight, x, noise):
+    """Mean and variance of a function at rows `x`, by conditioning on rows that count."""
+    near = weight > 0.0
+    X, y, weight = X[near], y[near], weight[near]
+    cross = covariance(X, x)
+    solution = np.linalg.solve(covariance(X, X) + np.diag(noise / weight), cross)
+    var = np.diag(covariance(x, x)) - (solution * cross).sum(0)
+    return solution.T @ y, var
+
+
+def in_place(X, y, weight):
+    """Places, their mean targets and weights; of each row its place, and if it holds no other target."""
+    Z, place = np.unique(X, axis=0, return_inverse=True)
+    total = np.bincount(place, weight)
+    mean = np.column_stack([np.bincount(place, weight * c) / total for c in y.T])
+    alone = np.array([(y[place == place[i]] == y[i]).all() for i in range(len(X))])
+    return Z, mean, total, place, alone
+
+
+def weights_of(kind, n):
+    if kind == "ones":
+        return np.ones(n)
+    return np.random.default_rng(3).integers(1, 4, n).astype(float)
+
+
+# Evidence
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("data", [rows, repeated])
+@pytest.mark.parametrize("counts", ["ones", "counts"])
+def test_evidence_is_the_density_of_all_rows(k, data, counts):
+    """Rows that are repeated, and rows that count several times, are so many rows."""
+    X, y = data(30, k=k)
+    weight = weights_of(counts, 30)
+    once = np.repeat(np.arange(30), weight.astype(int))
+    K, expected = covariance(X[once], X[once]), 0.0
+    for j in range(k):
+        normal = multivariate_normal(cov=K + 0.1 * (j + 1) * np.eye(len(once)))
+        expected += normal.logpdf(y[once, j])
+    model = make(k)
+    assert_allclose(model.bound(everything(X, y, weight)), expected, rtol=1e-8)
+    assert_allclose(model.evidence().item(), expected, rtol=1e-8)
+
+
+def test_numbers_of_the_kernel_have_priors_around_their_start():
+    """Normal ones of the logarithms, that do not know the weights; the noise has none."""
+    X, y = rows()
+    moves = {"kernel.log_lengthscale": [0.3, -0.5], "kernel.log_strength": [1.0, -0.2]}
+    moves = {**moves, "kernel.log_variance": 0.7, "likelihood.log_variance": 0.4}
+    for weight in (np.ones(40), np.full(40, 2.0)):
+        model, batch = make(), everything(X, y, weight)
+        for name, parameter in model.named_parameters():
+            parameter.data += torch.as_tensor(np.array(moves[name.removeprefix("layers.0.")]))
+        squares = 0.3**2 + 0.5**2 + 1.0 + 0.2**2 + 0.7**2
+        difference = model.bound(batch) - model.evidence().item()
+        assert_allclose(difference, -0.5 * squares / 2.0**2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("data", [rows, repeated])
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_gradients_of_the_evidence(data, likelihood):
+    X, y = data(30, k=2)
+    batch = everything(X, y, weights_of("counts", 30))
+    model = make(2, likelihood())
+    parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
+    assert len(parameters) == 4  # three of the kernel, and the noise; none of the local scale
+    for parameter in parameters.values():
+        parameter.grad = torch.zeros_like(parameter)
+    model.bound(batch)
+    gradients = {name: p.grad.clone() for name, p in parameters.items()}
+    for name, parameter in parameters.items():
+        flat = parameter.data.view(-1)
+        for i in range(len(flat)):
+            values, start = [], float(flat[i])
+            for step in (1e-5, -1e-5):
+                flat[i] = start + step
+                values.append(model.bound(batch))
+            flat[i] = start
+            slope = (values[0] - values[1]) / 2e-5
+            assert_allclose(gradients[name].view(-1)[i], slope, rtol=1e-5, atol=1e-5)
+
+
+def test_evidence_of_a_part_of_the_places(monkeypatch):
+    monkeypatch.setattr(exact, "_EVIDENCE_ROWS", 8)
+    X, y = repeated(k=2)
+    weight = weights_of("counts", 30)
+    model = make(2)
+    bound = model.bound(everything(X, y, weight))
+    places = model.layers[0].Z.numpy()
+    chosen = model._of_evidence.numpy()
+    assert len(places) == 10 and len(np.unique(chosen)) == 8
+    part = (X[:, None] == places[chosen]).all(-1).any(1)
+    assert 8 <= part.sum() < 30
+    expected = make(2).bound(everything(X[part], y[part], weight[part]))
+    assert_allclose(bound, 10 / 8 * expected, rtol=1e-9)  # at the start there is no other term
+
+
+def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
+    X, y = rows()
+    expected = solved(X, y).predictive(torch.tensor(X), None)
+    monkeypatch.setattr(exact, "_EVIDENCE_ROWS", 8)
+    for a, b in zip(solved(X, y).predictive(torch.tensor(X), None), expected):
+        assert_array_equal(a, b)
+
+
+def test_training_maximizes_the_evidence():
+    X, y = rows(60)
+    model, batch = make(), everything(X, y)
+    losses = [model.step(batch, None) for _ in range(40)]
+    assert model.finished
+    assert (np.diff(losses) <= 0.0).all() and losses[-1] < losses[0] - 0.1
+    assert_allclose(losses[-1], -model.bound(batch) / 60.0, rtol=1e-12)
+    for parameter in model.parameters():
+        for step in (0.1, -0.1):
+            for i in range(parameter.numel()):
+                moved = torch.zeros(parameter.numel()).double()
+                moved[i] = step
+                parameter.data += moved.view_as(parameter)
+                assert -model.bound(batch) / 60.0 > losses[-1] - 1e-4
+                parameter.data -= moved.view_as(parameter)
+
+
+# Predictions
+
+
+@pytest.mark.parametrize("data", [rows, repeated])
+@pytest.mark.parametrize("counts", ["ones", "counts"])
+def test_prediction_conditions_on_all_rows(data, counts, monkeypatch):
+    monkeypatch.setattr(exact, "_AT_ONCE", 50)  # a row or a few at a time
+    X, y = data(30, k=2)
+    weight = weights_of(counts, 30)
+    x = np.vstack([X[[2, 12, 19]], X[:4] + 0.3, [[9.0, 9.0]]])
+    mean, var = solved(X, y, weight).predictive(torch.tensor(x), None)
+    for j in range(2):
+        expected = given(X, y[:, j], weight, x, 0.1 * (j + 1))
+        assert_allclose(mean[0, :, j], expected[0], rtol=1e-6, atol=1e-8)
+        assert_allclose(var[0, :, j], expected[1], rtol=1e-6)
+
+
+def test_estimator_with_fixed_numbers_is_that_of_scikit_learn():
+    X, y = rows()
+    kernel = Matern(1.5, 0.8, 1.4, ard=False, trainable=False)
+    theirs = ConstantKernel(1.4, "fixed") * SkMatern(0.8, "fixed", nu=1.5)
+    theirs = GaussianProcessRegressor(theirs + WhiteKernel(0.1, "fixed"), optimizer=None)
+    theirs.fit(X, y[:, 0])
+    model = DeepGPRegressor(
+        n_layers=1,
+        inference="exact",
+        kernel=kernel,
+        likelihood=Gaussian(variance=0.1, trainable=False),
+        standardize=False,
+        random_state=0,
+    ).fit(X, y[:, 0])
+    x = np.vstack([X, X + 0.1, X + 3.0])
+    mean, std = model.predict(x, return_std=True)
+    expected = theirs.predict(x, return_std=True)
+    assert_allclose(mean, expected[0], atol=1e-6)
+    assert_allclose(std, expected[1], atol=1e-6)
+    evidence = theirs.log_marginal_likelihood_value_ / len(X)
+    assert_allclose(model.loss_curve_[-1], -evidence, rtol=1e-6)
+    cov = model.predict(x[:5], return_cov=True)[1]
+    assert_allclose(np.diag(cov), std[:5] ** 2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_function_draws_have_the_moments_of_the_prediction(likelihood):
+    """Also their covariances, by those of the exact process."""
+    X, y = repeated(k=2)
+    model = solved(X, y, likelihood=likelihood())
+    x = np.array([[0.3, -0.4], [0.4, -0.4], [1.0, 1.0], [4.0, 4.0]])
+    f = model.functions(4000, torch.Generator().manual_seed(0), 300)
+    draws = f(torch.tensor(x))
+    grid = torch.tensor(model.draws(200, 0))
+    mean, var = model.predictive(torch.tensor(x), grid)
+    share = model.shares(grid)[:, None, None]
+    center = (share * mean).sum(0)
+    total = (share * (var + (mean - center).square())).sum(0)
+    assert draws.shape == (4000, *center.shape)
+    assert ((draws.mean(0) - center).abs() < 4.5 * (total / 4000).sqrt()).all()
+    error = (draws - draws.mean(0)).square().std(0) / 4000**0.5
+    # features of the prior leave an error of a few hundredths
+    assert ((draws.var(0) - total).abs() < 4.5 * error + 0.03 * total).all()
+    assert_allclose(f(torch.tensor(x[1:])), draws[:, 1:], rtol=1e-9)  # the same functions
+    if likelihood is Gaussian:
+        for j in range(2):
+            noise = 0.1 * (j + 1)
+            cross = covariance(X, x)
+            inside = covariance(X, X) + noise * np.eye(len(X))
+            expected = covariance(x, x) - cross.T @ np.linalg.solve(inside, cross)
+            scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
+            found = np.cov(draws[:, :, j].T)
+            assert_allclose(found / scale, expected / scale, atol=0.1)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_draws_of_an_estimator_have_the_moments_of_its_predictions(likelihood):
+    X, y = rows(60)
+    model = DeepGPRegressor(
+        n_layers=1, inference="exact", likelihood=likelihood, random_state=0
+    ).fit(X, y[:, 0])
+    x = np.vstack([X[:3], X[:3] + 0.2])
+    for latent in (False, True):
+        draws = model.sample_y(x, 800, random_state=0, latent=latent)
+        mean, std = model.predict(x, return_std=True, latent=latent)
+        assert (np.abs(draws.mean(1) - mean) < 4.5 * std / np.sqrt(800)).all()
+        assert_allclose(draws.std(1), std, rtol=0.15)
+
+
+# Rows that are left out
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("data", [rows, repeated])
+@pytest.mark.parametrize("counts", ["ones", "counts", "parts"])
+def test_density_of_rows_that_are_left_out(k, data, counts):
+    """One count where rows with the same inputs have other targets; copies leave together."""
+    X, y = data(30, k=k)
+    weight = weights_of(counts, 30)
+    if counts == "parts":
+        weight = np.random.default_rng(3).uniform(0.3, 2.0, 30)
+    model = solved(X, y, weight)
+    actual = model.left_out(everything(X, y, weight), np.arange(30))
+    place, alone = in_place(X, y, weight)[3:]
+    for i in range(30):
+        rest = weight.copy()
+        if alone[i]:
+            rest[place == place[i]] = 0.0
+        else:
+            rest[i] -= min(weight[i], 1.0)
+        expected = 0.0
+        for j in range(k):
+            mean, var = given(X, y[:, j], rest, X[[i]], 0.1 * (j + 1))
+            expected += norm(mean, np.sqrt(var + 0.1 * (j + 1))).logpdf(y[i, j])
+        assert_allclose(actual[i], expected, rtol=1e-6)
+    some = model.left_out(everything(X, y, weight), np.array([7, 3]))
+    assert_allclose(some, actual[[7, 3]])
+
+
+@pytest.mark.parametrize("data", [rows, repeated])
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_weights_are_counts_for_rows_that_are_left_out(data, likelihood):
+    X, y = data(30, k=2)
+    weight = weights_of("counts", 30)
+    once = np.repeat(np.arange(30), weight.astype(int))
+    merged, copies = (
+        solved(X[i], y[i], w, likelihood=likelihood())
+        for i, w in ((slice(None), weight), (once, None))
+    )
+    if likelihood is HeteroscedasticGaussian:  # learned from other sums of the same numbers
+        for a, b in zip(merged._numbers_of_scale(), copies._numbers_of_scale()):
+            assert_allclose(a.detach(), b.detach(), atol=1e-3)
+            b.data.copy_(a.data)
+    merged = merged.left_out(everything(X, y, weight), np.arange(30))
+    copies = copies.left_out(everything(X[once], y[once]), np.arange(len(once)))
+    assert_allclose(merged[once], copies, rtol=1e-7)
+
+
+def errors_of_places(X, y, weight, noise):
+    """Places, and the standardized errors of their mean targets given all other places."""
+    Z, mean, total = in_place(X, y, weight)[:3]
+    z = np.zeros(len(Z))
+    for i in range(len(Z)):
+        others = total * (np.arange(len(Z)) != i)
+        m, v = given(Z, mean[:, 0], others, Z[[i]], noise)
+        z[i] = (mean[i, 0] - m[0]) / np.sqrt(v[0] + noise / total[i])
+    return Z, z
+
+
+@pytest.mark.parametrize("data", [rows, repeated])
+def test_standardized_errors(data):
+    X, y = data(30, k=2)
+    weight = weights_of("counts", 30)
+    model = solved(X, y, weight)
+    Z = model.layers[0].Z.numpy()
+    for j in range(2):
+        places, z = errors_of_places(X, y[:, [j]], weight, 0.1 * (j + 1))
+        order = np.lexsort(Z.T[::-1])
+        assert_array_equal(Z[order], places)
+        assert_allclose(model.z[j].numpy()[order], z, rtol=1e-6, atol=1e-9)
+
+
+# Local scale
+
+
+def nearest(Z, x, k, left_out=None):
+    metric = KERNEL.bind(2).lengthscale * np.sqrt(1.0 + 1.0 / np.array(KERNEL.strength))
+    distance = np.square((Z - x) / metric).sum(1)
+    if left_out is not None:
+        distance[left_out] = np.inf
+    return np.argsort(distance)[: min(k, np.isfinite(distance).sum())]
+
+
+def student_t(numbers, n_neighbors, z, mean, var):
+    """The formula in the docstring of the scheme; `var` is that of the target for unit scale."""
+    log_count, log_odds, log_factor = numbers
+    a, least = np.exp(log_count), min(1.0, 2.1 / n_neighbors)
+    rho = least + (1.0 - least) * expit(log_odds)
+    squared = np.exp(log_factor) * (a + rho * np.square(z).sum()) / (a + rho * len(z))
+    return t(a + rho * n_neighbors, mean, np.sqrt(squared * var))
+
+
+def densities_left_out(X, y, weight, numbers, k):
+    """Of each row given all others, one by one."""
+    Z, *_, place, alone = in_place(X, y, weight)
+    z, noise, density = errors_of_places(X, y, weight, 0.1)[1], 0.1, np.zeros(len(X))
+    for i in range(len(X)):
+        rest = weight.copy()
+        if alone[i]:
+            rest[place == place[i]] = 0.0
+        else:
+            rest[i] -= min(weight[i], 1.0)
+        m, v = given(X, y[:, 0], rest, X[[i]], noise)
+        near = nearest(Z, X[i], k, place[i] if alone[i] else None)
+        errors = z.copy()
+        if not alone[i]:  # of what stays in the place of the row
+            here = place == place[i]
+            left = np.where(here, rest, 0.0)
+            m_here, v_here = given(X, y[:, 0], np.where(here, 0.0, weight), X[[i]], noise)
+            error = left @ y[:, 0] / left.sum() - m_here[0]
+            errors[place[i]] = error / np.sqrt(v_here[0] + noise / left.sum())
+        student = student_t(numbers, k, errors[near], m[0], v[0] + noise)
+        density[i] = student.logpdf(y[i, 0])
+    return density
+
+
+def numbers_of(model):
+    return [float(number) for number in model._numbers_of_scale()]
+
+
+@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("data", [rows, repeated])
+def test_local_scale_of_rows_that_are_left_out(k, data):
+    X, y = data(30)
+    weight = weights_of("counts", 30)
+    model = solved(X, y, weight, likelihood=HeteroscedasticGaussian(), n_neighbors=k)
+    actual = model.left_out(everything(X, y, weight), np.arange(30))
+    expected = densities_left_out(X, y, weight, numbers_of(model), k)
+    assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("k", [1, 5])
+@pytest.mark.parametrize("data", [rows, repeated])
+def test_predictions_are_student_t(k, data):
+    X, y = data(30)
+    weight = weights_of("counts", 30)
+    model = solved(X, y, weight, likelihood=HeteroscedasticGaussian(), n_neighbors=k)
+    x = np.vstack([X[[2, 12, 19]], X[:4] + 0.3, [[9.0, 9.0]]])
+    mean, var = given(X, y[:, 0], weight, x, 0.1)
+    Z, z = errors_of_places(X, y, weight, 0.1)
+    grid = torch.tensor(model.draws(200, 0))
+    m, v = model.predictive(torch.tensor(x), grid)
+    share = model.shares(grid).numpy()
+    scale = m[..., 1].exp().numpy()
+    for i in range(len(x)):
+        near = nearest(Z, x[i], k)
+        for extra, found in (
+            (0.0, v[:, i, 0].numpy()),
+            (0.1, v[:, i, 0].numpy() + 0.1 * scale[:, i]),
+        ):
+            expected = student_t(numbers_of(model), k, z[near], mean[i], var[i] + extra)
+            for level in (-3.0, 0.0, 1.0):
+                at = mean[i] + level * np.sqrt(var[i] + extra)
+                density = share @ norm(m[:, i, 0].numpy(), np.sqrt(found)).pdf(at)
+                assert_allclose(density, expected.pdf(at), rtol=1e-5)
+
+
+@pytest.mark.parametrize("data", [rows, repeated])
+def test_numbers_of_the_scale_are_the_best(data):
+    X, y = data(30)
+    weight = weights_of("counts", 30)
+    model = solved(X, y, weight, likelihood=HeteroscedasticGaussian())
+    best, prior = np.array(numbers_of(model)), np.array([np.log(10.0), 0.0, 0.0])
+    assert np.abs(best - prior).max() > 0.01
+
+    def objective(numbers):
+        density = weight @ densities_left_out(X, y, weight, numbers, 5)
+        return density - 0.5 * np.square((numbers - prior) / 3.0).sum()
+
+    top = objective(best)
+    for i in range(3):
+        for step in (-0.3, 0.3):
+            assert objective(best + step * (np.arange(3) == i)) < top
+
+
+def test_numbers_of_the_scale_from_a_part_of_the_rows(monkeypatch):
+    monkeypatch.setattr(exact, "_SCALE_ROWS", 12)
+    X, y = rows(40)
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    chosen = np.random.default_rng(0).permutation(40)[:12]
+    best, prior = np.array(numbers_of(model)), np.array([np.log(10.0), 0.0, 0.0])
+
+    def objective(numbers):
+        density = densities_left_out(X, y, np.ones(40), numbers, 5)[chosen].sum()
+        return density - 0.5 * np.square((numbers - prior) / 3.0).sum()
+
+    top = objective(best)
+    for i in range(3):
+        for step in (-0.3, 0.3):
+            assert objective(best + step * (np.arange(3) == i)) < top
+
+
+def test_numbers_of_the_scale_do_not_depend_on_how_often_they_were_asked_for():
+    """As checkpoints and validation do."""
+    X, y = rows()
+    batch, states = everything(X, y), []
+    for often in (False, True):
+        model = make(likelihood=HeteroscedasticGaussian())
+        for _ in range(10):
+            model.step(batch, None)
+            if often:
+                model.state()
+        states.append(model.state())
+    for name, array in states[0].items():
+        assert_array_equal(states[1][name], array, err_msg=name)
+
+
+def test_local_scale_follows_noise_that_changes():
+    """Noise of one and of a tenth, side by side."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (600, 1))
+    y = np.where(X[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(600)
+    model, plain = (
+        DeepGPRegressor(n_layers=1, inference=Exact(25), likelihood=name, random_state=0).fit(X, y)
+        for name in ("heteroscedastic", "gaussian")
+    )
+    std = model.predict(np.array([[-0.5], [0.5]]), return_std=True)[1]
+    assert_allclose(std, [0.1, 1.0], rtol=0.4)
+    x = rng.uniform(-1.0, 1.0, (600, 1))
+    target = np.where(x[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(600)
+    gain = model.log_predictive_density(x, target) - plain.log_predictive_density(x, target)
+    assert gain.mean() > 0.4  # 1/2 log(.505) + log(10)/2 = .81 for known sizes
+
+
+# States
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_state_round_trip(likelihood):
+    X, y = repeated(k=2)
+    batch = everything(X, y, weights_of("counts", 30))
+    model, other = make(2, likelihood()), make(2, likelihood())
+    for _ in range(3):
+        model.step(batch, None)
+    grid, x = torch.tensor(model.draws(64, 0)), torch.tensor(X + 0.1)
+    other.load_state(model.state())
+    assert_array_equal(other.predictive(x, grid)[0], model.predictive(x, grid)[0])
+    assert_array_equal(other.predictive(x, grid)[1], model.predictive(x, grid)[1])
+    draws = [m.functions(3, torch.Generator().manual_seed(0), 50)(x) for m in (model, other)]
+    assert_array_equal(*draws)
+    assert_array_equal(*(m.left_out(batch, np.arange(30)) for m in (model, other)))
+    for name, array in model.state().items():
+        assert_array_equal(other.state()[name], array)
+
+
+def test_training_goes_on_where_it_stopped():
+    X, y = rows(60)
+    batch = everything(X, y)
+    one, two = (make(likelihood=HeteroscedasticGaussian()) for _ in range(2))
+    for _ in range(4):
+        one.step(batch, None)
+    two.load_state(one.state())
+    two.load_training_state(one.training_state())
+    for _ in range(4):
+        assert one.step(batch, None) == two.step(batch, None)
+    for name, array in one.state().items():
+        assert_array_equal(array, two.state()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("where", ["_condition", "_leave_out", "_learn_scale"])
+def test_interrupt_while_it_conditions(where, monkeypatch):
+    X, y = rows()
+    batch, found = everything(X, y), []
+    for interrupted in (False, True):
+        model = make(likelihood=HeteroscedasticGaussian())
+        model.step(batch, None)
+        if interrupted:
+            with monkeypatch.context() as patch:
+                patch.setattr(model, where, _interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    model.state()
+        found.append(model.predictive(torch.tensor(X), torch.tensor(model.draws(9, 0)))[0])
+    assert_array_equal(*found)
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+def test_the_best_numbers_are_those_that_predict():
+    """Not those of an earlier step, nor those that were only tried."""
+    X, y = rows()
+    model, batch, x = make(), everything(X, y), torch.tensor(X)
+    before = None
+    for _ in range(4):
+        model.step(batch, None)
+        mean = model.predictive(x, None)[0][0, :, 0].numpy()
+        kernel = model.layers[0].kernel.numbers()
+        noise = float(model.likelihood.numbers().variance[0])
+        K = kernel(x, x).numpy()
+        expected = K @ np.linalg.solve(K + noise * np.eye(40), y[:, 0])
+        assert_allclose(mean, expected, rtol=1e-5, atol=1e-7)
+        assert before is None or np.abs(mean - before).max() > 1e-4
+        before = mean
+
+
+def test_pickle():
+    X, y = rows()
+    model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0).fit(X, y[:, 0])
+    other = pickle.loads(pickle.dumps(model))
+    for a, b in zip(model.predict(X, return_std=True), other.predict(X, return_std=True)):
+        assert_array_equal(a, b)
+
+
+def test_warm_start_goes_on_with_the_numbers_and_takes_new_rows():
+    X, y = rows(80)
+    model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0, warm_start=True)
+    model.fit(X[:60], y[:60, 0])
+    first, *_, last = model.loss_curve_
+    model.fit(X[:60], y[:60, 0])
+    assert_allclose(model.loss_curve_[0], last, atol=1e-4)
+    assert first > last + 0.05
+    model.fit(X, y[:, 0])
+    assert len(model.inducing_inputs_[0]) == 80
+    assert model.score(X[60:], y[60:, 0]) > 0.5
+
+
+def test_resume_after_it_has_converged(tmp_path, monkeypatch):
+    """Rows are left out for stacking at the end, by a model that makes no more steps."""
+    X, y = rows(60)
+    settings = {"max_iter": 60, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
+    expected = DeepGPRegressor(**settings).fit(X, y[:, 0])
+    model = DeepGPRegressor(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=5), **settings)
+    step, calls = DeepSparseGP.step, iter(range(10_000))
+
+    def killed(self, *args):
+        if next(calls) == 117:  # of two deep members
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    monkeypatch.setattr(DeepSparseGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.predict(X), expected.predict(X))
+
+
+# Few rows, special targets, and what is refused
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+@pytest.mark.parametrize("n", [1, 2, 5])
+@pytest.mark.parametrize("k", [1, 2])
+def test_few_rows(likelihood, n, k):
+    X, y = rows(n, k=k)
+    model = DeepGPRegressor(1, inference="exact", likelihood=likelihood, random_state=0).fit(X, y)
+    check_finite(model, X, y)
+
+
+def check_finite(model, X, y):
+    far = np.vstack([X, 1e3 * X + 1.0])
+    mean, std = model.predict(far, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all() and (std > 0.0).all()
+    assert np.isfinite(model.sample_y(far, 3)).all()
+    assert np.isfinite(model.log_predictive_density(X, y)).all()
+    assert np.isfinite(model.loss_curve_).all()
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+@pytest.mark.parametrize("target", ["constant", "linear", "smooth", "step", "outlier"])
+def test_special_targets(likelihood, target):
+    X = rows(60)[0]
+    y = {
+        "constant": np.full(60, 3.0),
+        "linear": 2.0 * X[:, 0] - X[:, 1],
+        "smooth": np.sin(X[:, 0]) * X[:, 1],
+        "step": np.sign(X[:, 0]),
+        "outlier": np.where(np.arange(60) == 7, 1e6, X[:, 0]),
+    }[target]
+    model = DeepGPRegressor(1, inference="exact", likelihood=likelihood, random_state=0).fit(X, y)
+    check_finite(model, X, y)
+    if target in ("linear", "smooth"):  # free of noise
+        assert model.score(X, y) > 0.999
+        assert (model.predict(X, return_std=True)[1] < 0.05 * y.std()).all()
+    if target == "constant":
+        assert_allclose(model.predict(X), 3.0)
+
+
+def test_rows_that_are_all_in_one_place():
+    X, y = np.ones((20, 2)), np.random.default_rng(0).standard_normal(20)
+    model = DeepGPRegressor(1, inference="exact", random_state=0).fit(X, y)
+    check_finite(model, X, y)
+    mean, std = model.predict(X[:1], return_std=True)
+    assert_allclose(mean, y.mean(), atol=0.1)
+    assert_allclose(std, y.std(), rtol=0.15)
+
+
+def test_rows_are_the_inducing_inputs():
+    X, y = repeated()
+    model = DeepGPRegressor(1, inference="exact", random_state=0).fit(X, y[:, 0])
+    assert_allclose(
+        np.unique(model.inducing_inputs_[0].round(9), axis=0), np.unique(X.round(9), axis=0)
+    )
+    assert isinstance(model.kernels_[0], Anova)
+    assert isinstance(model.likelihood_, HeteroscedasticGaussian)
+    assert not hasattr(model, "lower_bound_")
+
+
+def test_composite_kernels():
+    X, y = rows()
+    kernel = Anova() + Linear() * Matern(2.5)
+    model = DeepGPRegressor(1, inference="exact", kernel=kernel, random_state=0).fit(X, y[:, 0])
+    assert model.score(X, y[:, 0]) > 0.5
+
+
+def test_too_many_rows_are_refused(monkeypatch):
+    monkeypatch.setattr(exact, "_MOST_ROWS", 20)
+    X, y = rows(42)
+    X[:20] = X[20:40]
+    model = DeepGPRegressor(1, inference="exact", random_state=0)
+    with pytest.raises(ValueError, match="of all distinct rows, of at most 20; got 22"):
+        model.fit(X, y[:, 0])
+    model.fit(X[:40], y[:40, 0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"n_layers": 2}, "Exact is for shallow models; set n_layers=1"),
+        ({"likelihood": "student_t"}, "StudentT needs 'dsvi'"),
+        ({"likelihood": "poisson"}, "Poisson needs 'dsvi'"),
+        ({"inference": Exact(0)}, "n_neighbors of Exact must be an int of at least 1; got 0"),
+        ({"inference": Exact(1.5)}, "n_neighbors of Exact must be an int of at least 1; got 1.5"),
+        ({"inference": Exact(True)}, "n_neighbors of Exact must be an int of at least 1; got True"),
+        ({"n_inducing": 7}, "n_inducing means nothing to Exact"),
+        ({"init": "random"}, "init means nothing to Exact"),
+        ({"learning_rate": 0.1}, "learning_rate means nothing to Exact"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, match):
+    X, y = rows()
+    settings = {"n_layers": 1, "inference": "exact", "random_state": 0, **settings}
+    with pytest.raises(ValueError, match=match):
+        DeepGPRegressor(**settings).fit(X, np.abs(y[:, 0]))
+
+
+def test_classes_and_chunks_are_refused():
+    X, y = rows()
+    with pytest.raises(ValueError, match="Bernoulli needs 'dsvi'"):
+        DeepGPClassifier(n_layers=1, inference="exact", random_state=0).fit(X, y[:, 0] > 0)
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
+        DeepGPRegressor(n_layers=1, inference="exact", random_state=0).partial_fit(X, y[:, 0])
+    assert "needs all rows at once" in str(error.value.__cause__)
