@@ -18,6 +18,7 @@ from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
+_STARTS = (1.0, 0.3, 0.1, 0.03)  #: of lengthscales, relative to those that are given
 _SPREAD = 2.0  #: of the logarithms of the kernel's numbers, a priori
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
@@ -147,6 +148,30 @@ class ExactGP(QuasiNewton, NeighborGP):
         kernel = self.layers[0].kernel()
         noise = self._noise(weight[None])[0] + _NUGGET * kernel.diag(X)
         return kernel(X, X) + torch.diag_embed(noise)
+
+    def step(self, batch, generator, rate=1.0):
+        if self._lbfgs.x is None:
+            self._hold(batch)
+            self._choose_start()
+        return super().step(batch, generator, rate)
+
+    @torch.no_grad()
+    def _choose_start(self):
+        """Shorten lengthscales if the evidence wants it: from long ones, wiggles are taken for noise."""
+        lengthscales = [
+            p for name, p in self.named_parameters() if name.endswith("log_lengthscale")
+        ]
+        starts, values = [p.clone() for p in lengthscales], []
+        for factor in _STARTS:
+            for p, start in zip(lengthscales, starts):
+                p.copy_(start + math.log(factor))
+            try:
+                values.append(float(self.evidence() - self._surprise()))
+            except torch.linalg.LinAlgError:
+                values.append(-math.inf)
+        best = _STARTS[int(np.argmax(values))]
+        for p, start in zip(lengthscales, starts):
+            p.copy_(start + math.log(best))
 
     def bound(self, batch):
         """The log evidence and, up to a constant, the log-density of the kernel's numbers a priori."""

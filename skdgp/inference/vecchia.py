@@ -33,7 +33,7 @@ class Vecchia(Scheme):
     r"""Nearest-neighbor approximation of a shallow Gaussian process, with a local scale.
 
     A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near
-    by the lengthscales of the kernel, or in standardized inputs if it is a sum or product. Kernel
+    by the metric of the kernel, or in standardized inputs if it is a sum or product. Kernel
     and noise maximize the predictive density of training rows that are left out one at a time. Rows
     with the same inputs are one neighbor, with their mean target and less noise. The cost of a step
     does not depend on the number of rows, and no inducing points smooth over what is local: on

@@ -723,3 +723,36 @@ def test_classes_and_chunks_are_refused():
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
         DeepGPRegressor(n_layers=1, inference="exact", random_state=0).partial_fit(X, y[:, 0])
     assert "needs all rows at once" in str(error.value.__cause__)
+
+
+def test_wiggles_are_not_taken_for_noise(monkeypatch):
+    """From long lengthscales alone, the evidence leads to an optimum where all is noise."""
+    rng, evidence = np.random.default_rng(0), []
+    X = rng.uniform(0.0, 10.0, (80, 1))
+    y = np.sin(10.0 * X[:, 0]) + 0.05 * rng.standard_normal(80)
+    for starts in (exact._STARTS, (1.0,)):
+        monkeypatch.setattr(exact, "_STARTS", starts)
+        model = DeepGPRegressor(1, inference="exact", likelihood="gaussian", random_state=0).fit(
+            X, y
+        )
+        evidence.append(-model.loss_curve_[-1])
+    assert evidence[0] > evidence[1] + 0.5
+
+
+def test_the_start_has_the_best_evidence():
+    X, y = rows()
+    y = np.sin(20.0 * X[:, :1])
+    model, batch = make(), everything(X, y)
+    model._hold(batch)
+    given, values = model.layers[0].kernel.log_lengthscale.detach().clone(), []
+    for factor in exact._STARTS:
+        with torch.no_grad():
+            model.layers[0].kernel.log_lengthscale.copy_(given + np.log(factor))
+            values.append(float(model.evidence() - model._surprise()))
+    model.layers[0].kernel.log_lengthscale.data.copy_(given)
+    model._choose_start()
+    best = exact._STARTS[int(np.argmax(values))]
+    assert best < 1.0
+    assert_allclose(
+        model.layers[0].kernel.log_lengthscale.detach(), given + np.log(best), rtol=1e-12
+    )
