@@ -9,6 +9,7 @@ from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
 from .regression import RegressionMixin
 
+_MOST_COVARIANCES = 1.6e7  #: that an exact member may hold; 4,000 rows with one output
 _MOST_FACTORS = 7e7  #: of a matrix of the ANOVA kernel
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
@@ -183,17 +184,18 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             return deep
         for plan in deep:  # densities of the few rows that they have seen flatter them
             plan.most = plan.weight if few else 1.0
-        return deep + self._shallow(*data.X.shape, likelihood)
+        return deep + self._shallow(data, likelihood)
 
-    def _shallow(self, n_rows, n_features, likelihood):
+    def _shallow(self, data, likelihood):
         """Members that see all rows."""
+        (n_rows, n_features), n_outputs = data.X.shape, data.y.shape[1]
         kernels = ["rational_quadratic", "anova"]
         if min(n_rows, 1500) ** 2 * n_features > _MOST_FACTORS:
             kernels[-1] = "matern32"
         if self.kernel != "auto":
             kernels = [self.kernel]
         plans = [Plan(Vecchia(), likelihood, kernel=kernel) for kernel in kernels]
-        if n_rows <= _FEW_ROWS:
+        if n_rows**2 * n_outputs <= _MOST_COVARIANCES:
             plans.append(Plan(Exact(), likelihood, kernel=kernels[-1]))
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0

@@ -153,13 +153,14 @@ def test_parameters_of_the_scheme_make_a_single_model(data):
 def test_inducing_points(data):
     settings = {**FEW, "n_inducing": None, "max_iter": 2}
     rng = np.random.default_rng(0)
-    for n, expected in (
-        (250, [200, 100, 250, 250, 250]),
-        (1700, [200, 100, 1700, 1700, 1700]),
-        (4100, [200, 4100, 4100]),
+    for n, n_outputs, expected in (
+        (250, 1, [200, 100, 250, 250, 250]),
+        (1700, 1, [200, 100, 1700, 1700, 1700]),
+        (1700, 6, [200, 100, 1700, 1700]),
+        (4100, 1, [200, 4100, 4100]),
     ):
-        X = rng.standard_normal((n, 2))
-        model = DeepGPRegressor(**settings).fit(X, X[:, 0])
+        X = rng.standard_normal((n, 6))
+        model = DeepGPRegressor(**settings).fit(X, X[:, :n_outputs])
         assert [len(m.inducing_inputs[-1]) for m in model.members_] == expected
 
 
