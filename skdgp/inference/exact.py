@@ -19,6 +19,7 @@ from .vfe import LogNormal
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 _STARTS = (1.0, 0.3, 0.1, 0.03)  #: of lengthscales, relative to those that are given
+_TRIAL_ROWS, _TRIAL_STEPS = 300, 15  #: for the choice among them
 _SPREAD = 2.0  #: of the logarithms of the kernel's numbers, a priori
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
@@ -30,11 +31,11 @@ _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on togeth
 class Exact(Scheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
-    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows; all rows are then conditioned
-    on. The numbers of the kernel have log-normal priors around where they start, so wide (a standard
-    deviation of 2) that they matter with some dozens of rows only. Time grows with the cube of the number
-    of rows and memory with its square; up to 5,000 rows both are small. Rows with the same inputs are
-    taken together.
+    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows, from the best of four starts;
+    all rows are then conditioned on. The numbers of the kernel have log-normal priors around those that are
+    given, so wide (a standard deviation of 2) that they matter with some dozens of rows only. Time grows
+    with the cube of the number of rows and memory with its square; up to 5,000 rows both are small. Rows
+    with the same inputs are taken together.
 
     With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
     factor :math:`\tau^2`, as for :class:`Vecchia`. What tells it is how well the training rows near by are
@@ -152,26 +153,39 @@ class ExactGP(QuasiNewton, NeighborGP):
     def step(self, batch, generator, rate=1.0):
         if self._lbfgs.x is None:
             self._hold(batch)
-            self._choose_start()
+            self._choose_start(batch)
         return super().step(batch, generator, rate)
 
-    @torch.no_grad()
-    def _choose_start(self):
-        """Shorten lengthscales if the evidence wants it: from long ones, wiggles are taken for noise."""
+    def _choose_start(self, batch):
+        """Try some sizes of the lengthscales, for some steps on some rows, and begin with the best.
+
+        From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles.
+        """
         lengthscales = [
             p for name, p in self.named_parameters() if name.endswith("log_lengthscale")
         ]
-        starts, values = [p.clone() for p in lengthscales], []
-        for factor in _STARTS:
-            for p, start in zip(lengthscales, starts):
-                p.copy_(start + math.log(factor))
-            try:
-                values.append(float(self.evidence() - self._surprise()))
-            except torch.linalg.LinAlgError:
-                values.append(-math.inf)
-        best = _STARTS[int(np.argmax(values))]
-        for p, start in zip(lengthscales, starts):
-            p.copy_(start + math.log(best))
+        numbers = [p for p in self.parameters() if p.requires_grad]
+        given, search, rows = [p.detach().clone() for p in numbers], self._lbfgs, self._of_evidence
+        chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
+        self._of_evidence, losses = rows[chosen], []
+
+        @torch.no_grad()
+        def begin(factor):
+            for number, value in zip(numbers, given):
+                number.copy_(value)
+            for lengthscale in lengthscales:
+                lengthscale += math.log(factor)
+
+        try:
+            for factor in _STARTS:
+                begin(factor)
+                self._lbfgs = LBFGS(tol=_TOL)
+                for _ in range(_TRIAL_STEPS):
+                    super().step(batch, None)
+                losses.append(self._lbfgs.f)
+        finally:
+            self._of_evidence, self._lbfgs = rows, search
+        begin(_STARTS[int(np.argmin(losses))])
 
     def bound(self, batch):
         """The log evidence and, up to a constant, the log-density of the kernel's numbers a priori."""

@@ -739,20 +739,24 @@ def test_wiggles_are_not_taken_for_noise(monkeypatch):
     assert evidence[0] > evidence[1] + 0.5
 
 
-def test_the_start_has_the_best_evidence():
-    X, y = rows()
-    y = np.sin(20.0 * X[:, :1])
-    model, batch = make(), everything(X, y)
-    model._hold(batch)
-    given, values = model.layers[0].kernel.log_lengthscale.detach().clone(), []
+def test_the_best_start_is_chosen(monkeypatch):
+    X, _ = rows()
+    batch, losses = everything(X, np.sin(20.0 * X[:, :1])), []
     for factor in exact._STARTS:
+        model = make()
         with torch.no_grad():
-            model.layers[0].kernel.log_lengthscale.copy_(given + np.log(factor))
-            values.append(float(model.evidence() - model._surprise()))
-    model.layers[0].kernel.log_lengthscale.data.copy_(given)
-    model._choose_start()
-    best = exact._STARTS[int(np.argmax(values))]
-    assert best < 1.0
-    assert_allclose(
-        model.layers[0].kernel.log_lengthscale.detach(), given + np.log(best), rtol=1e-12
-    )
+            model.layers[0].kernel.log_lengthscale += np.log(factor)
+        with monkeypatch.context() as patch:
+            patch.setattr(exact, "_STARTS", (1.0,))
+            for _ in range(exact._TRIAL_STEPS):
+                loss = model.step(batch, None)
+        losses.append(loss)
+    best = exact._STARTS[int(np.argmin(losses))]
+    assert best < 1.0 and min(losses) < losses[0] - 0.1
+    model = make()
+    given = model.layers[0].kernel.log_lengthscale.detach().clone()
+    model._hold(batch)
+    model._choose_start(batch)
+    expected = given + np.log(best)
+    assert_allclose(model.layers[0].kernel.log_lengthscale.detach(), expected, rtol=1e-12)
+    assert model._lbfgs.x is None and len(model._of_evidence) == len(X)
