@@ -9,7 +9,6 @@ from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
 from .regression import RegressionMixin
 
-_MOST_COVARIANCES = 1.6e7  #: that an exact member may hold; 4,000 rows with one output
 _MOST_FACTORS = 7e7  #: of a matrix of the ANOVA kernel
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
@@ -188,14 +187,14 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     def _shallow(self, data, likelihood):
         """Members that see all rows."""
-        (n_rows, n_features), n_outputs = data.X.shape, data.y.shape[1]
+        n_rows, n_features = data.X.shape
         kernels = ["rational_quadratic", "anova"]
         if min(n_rows, 1500) ** 2 * n_features > _MOST_FACTORS:
             kernels[-1] = "matern32"
         if self.kernel != "auto":
             kernels = [self.kernel]
         plans = [Plan(Vecchia(), likelihood, kernel=kernel) for kernel in kernels]
-        if n_rows**2 * n_outputs <= _MOST_COVARIANCES:
+        if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
             plans.append(Plan(Exact(), likelihood, kernel=kernels[-1]))
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0

@@ -13,14 +13,15 @@ from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
 from .base import Scheme
 from .full_batch import QuasiNewton, backward, rounding
-from .vecchia import _LEAST_VARIANCE, _LOG_2PI, _NUGGET, _START_COUNT, NeighborGP
+from .vecchia import _LEAST_REST, _LEAST_VARIANCE, _LOG_2PI, _NUGGET, _START_COUNT, NeighborGP
 from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
-_STARTS = (1.0, 0.3, 0.1, 0.03)  #: of lengthscales, relative to those that are given
+#: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
+_STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _TRIAL_ROWS, _TRIAL_STEPS = 300, 15  #: for the choice among them
-_SPREAD = 2.0  #: of the logarithms of the kernel's numbers, a priori
+_SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
 _TOL = 1e-6  #: of L-BFGS
@@ -32,7 +33,7 @@ class Exact(Scheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
     Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows, from the best of four starts;
-    all rows are then conditioned on. The numbers of the kernel have log-normal priors around those that are
+    all rows are then conditioned on. The numbers of both have log-normal priors around those that are
     given, so wide (a standard deviation of 2) that they matter with some dozens of rows only. Time grows
     with the cube of the number of rows and memory with its square; up to 5,000 rows both are small. Rows
     with the same inputs are taken together.
@@ -122,8 +123,12 @@ class ExactGP(QuasiNewton, NeighborGP):
             self.log_factor = nn.Parameter(torch.zeros_like(self.log_count))
             for parameter in self._numbers_of_scale():
                 parameter.requires_grad_(False)  # the evidence does not know them
-        self._medians = [p.detach().clone() for p in self.layers[0].kernel.parameters()]
+        self._medians = [p.detach().clone() for p in self._numbers()]
         self._root = self._left_out = self._unsolved = None
+
+    def _numbers(self):
+        """What the evidence is a function of."""
+        return [*self.layers[0].kernel.parameters(), *self.likelihood.parameters()]
 
     def _numbers_of_scale(self):
         return self.log_count, self.log_odds, self.log_factor
@@ -157,38 +162,41 @@ class ExactGP(QuasiNewton, NeighborGP):
         return super().step(batch, generator, rate)
 
     def _choose_start(self, batch):
-        """Try some sizes of the lengthscales, for some steps on some rows, and begin with the best.
+        """Try some starts, for some steps on some rows, and begin with the best.
 
-        From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles.
+        From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
+        small strengths interactions are not seen.
         """
-        lengthscales = [
-            p for name, p in self.named_parameters() if name.endswith("log_lengthscale")
-        ]
+        named = list(self.named_parameters())
+        lengthscales = [p for name, p in named if name.endswith("log_lengthscale")]
+        strengths = [p for name, p in named if name.endswith("log_strength")]
         numbers = [p for p in self.parameters() if p.requires_grad]
         given, search, rows = [p.detach().clone() for p in numbers], self._lbfgs, self._of_evidence
         chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
         self._of_evidence, losses = rows[chosen], []
 
         @torch.no_grad()
-        def begin(factor):
+        def begin(factor, strength):
             for number, value in zip(numbers, given):
                 number.copy_(value)
             for lengthscale in lengthscales:
                 lengthscale += math.log(factor)
+            for parameter in strengths if strength else ():
+                parameter.fill_(math.log(strength))
 
         try:
-            for factor in _STARTS:
-                begin(factor)
+            for start in _STARTS:
+                begin(*start)
                 self._lbfgs = LBFGS(tol=_TOL)
                 for _ in range(_TRIAL_STEPS):
                     super().step(batch, None)
                 losses.append(self._lbfgs.f)
         finally:
             self._of_evidence, self._lbfgs = rows, search
-        begin(_STARTS[int(np.argmin(losses))])
+        begin(*_STARTS[int(np.argmin(np.nan_to_num(losses, nan=math.inf)))])
 
     def bound(self, batch):
-        """The log evidence and, up to a constant, the log-density of the kernel's numbers a priori."""
+        """The log evidence and, up to a constant, the log-density of kernel and noise a priori."""
         self._hold(batch)
         value = self.evidence() - self._surprise()
         backward((value, torch.ones_like(value)))
@@ -206,8 +214,10 @@ class ExactGP(QuasiNewton, NeighborGP):
         return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
 
     def _surprise(self):
-        numbers = zip(self.layers[0].kernel.parameters(), self._medians)
-        excess = [((number - median.to(number)) / _SPREAD).flatten() for number, median in numbers]
+        excess = [
+            ((number - median.to(number)) / _SPREAD).flatten()
+            for number, median in zip(self._numbers(), self._medians)
+        ]
         return 0.5 * torch.cat(excess).square().sum() if excess else 0.0
 
     @torch.no_grad()
@@ -277,7 +287,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         var = (var - noise / rows.weight[place, None]).clamp_min(_LEAST_VARIANCE)  # of the function
         # a place that holds other targets stays, without one count of the row
         own = weight.clamp_max(1.0)
-        rest = torch.where(alone, 0.0, rows.weight[place] - own)[:, None]
+        rest = (rows.weight[place] - own).clamp_min(_LEAST_REST * rows.weight[place])
+        rest = torch.where(alone, 0.0, rest)[:, None]
         others = rows.y[place] + (own[:, None] / rest) * (rows.y[place] - y)
         error = torch.where(alone[:, None], 0.0, others - mean)
         gain = rest * var / (noise + rest * var)

@@ -26,6 +26,7 @@ _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
 _LEAST_VARIANCE = 1e-12
+_LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -304,7 +305,8 @@ class NeighborGP(GradientModel):
         # a place that holds other targets stays, without one count of the row
         own = torch.as_tensor(nearest, device=X.device) == place[:, None]
         own = own * weight.clamp_max(1.0)[:, None]
-        rest, y_near = rows.weight[nearest] - own, rows.y[nearest]
+        total, y_near = rows.weight[nearest], rows.y[nearest]
+        rest = (total - own).clamp_min(_LEAST_REST * total)
         y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
         mean, sd, _, z = self._given_neighbors(X, nearest, (y_near, rest))
         return y, mean, sd, z

@@ -113,8 +113,8 @@ def test_evidence_is_the_density_of_all_rows(k, data, counts):
     assert_allclose(model.evidence().item(), expected, rtol=1e-8)
 
 
-def test_numbers_of_the_kernel_have_priors_around_their_start():
-    """Normal ones of the logarithms, that do not know the weights; the noise has none."""
+def test_numbers_of_kernel_and_noise_have_priors_around_their_start():
+    """Normal ones of the logarithms, that do not know the weights."""
     X, y = rows()
     moves = {"kernel.log_lengthscale": [0.3, -0.5], "kernel.log_strength": [1.0, -0.2]}
     moves = {**moves, "kernel.log_variance": 0.7, "likelihood.log_variance": 0.4}
@@ -122,7 +122,7 @@ def test_numbers_of_the_kernel_have_priors_around_their_start():
         model, batch = make(), everything(X, y, weight)
         for name, parameter in model.named_parameters():
             parameter.data += torch.as_tensor(np.array(moves[name.removeprefix("layers.0.")]))
-        squares = 0.3**2 + 0.5**2 + 1.0 + 0.2**2 + 0.7**2
+        squares = 0.3**2 + 0.5**2 + 1.0 + 0.2**2 + 0.7**2 + 0.4**2
         difference = model.bound(batch) - model.evidence().item()
         assert_allclose(difference, -0.5 * squares / 2.0**2, rtol=1e-9)
 
@@ -730,7 +730,7 @@ def test_wiggles_are_not_taken_for_noise(monkeypatch):
     rng, evidence = np.random.default_rng(0), []
     X = rng.uniform(0.0, 10.0, (80, 1))
     y = np.sin(10.0 * X[:, 0]) + 0.05 * rng.standard_normal(80)
-    for starts in (exact._STARTS, (1.0,)):
+    for starts in (exact._STARTS, exact._STARTS[:1]):
         monkeypatch.setattr(exact, "_STARTS", starts)
         model = DeepGPRegressor(1, inference="exact", likelihood="gaussian", random_state=0).fit(
             X, y
@@ -742,16 +742,14 @@ def test_wiggles_are_not_taken_for_noise(monkeypatch):
 def test_the_best_start_is_chosen(monkeypatch):
     X, _ = rows()
     batch, losses = everything(X, np.sin(20.0 * X[:, :1])), []
-    for factor in exact._STARTS:
+    for start in exact._STARTS:
         model = make()
-        with torch.no_grad():
-            model.layers[0].kernel.log_lengthscale += np.log(factor)
         with monkeypatch.context() as patch:
-            patch.setattr(exact, "_STARTS", (1.0,))
+            patch.setattr(exact, "_STARTS", (start,))
             for _ in range(exact._TRIAL_STEPS):
                 loss = model.step(batch, None)
         losses.append(loss)
-    best = exact._STARTS[int(np.argmin(losses))]
+    best = exact._STARTS[int(np.argmin(losses))][0]
     assert best < 1.0 and min(losses) < losses[0] - 0.1
     model = make()
     given = model.layers[0].kernel.log_lengthscale.detach().clone()
@@ -760,3 +758,25 @@ def test_the_best_start_is_chosen(monkeypatch):
     expected = given + np.log(best)
     assert_allclose(model.layers[0].kernel.log_lengthscale.detach(), expected, rtol=1e-12)
     assert model._lbfgs.x is None and len(model._of_evidence) == len(X)
+
+
+def test_interactions_are_seen():
+    """A ridge has no parts that add up; from small strengths, it is taken for noise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (100, 5))
+    f = np.sin(3.0 * X[:, :3].sum(1))
+    model = DeepGPRegressor(1, inference="exact", random_state=0)
+    assert model.fit(X, f + 0.05 * rng.standard_normal(100)).score(X, f) > 0.95
+
+
+@pytest.mark.parametrize("inference", ["exact", "vecchia"])
+def test_weights_of_very_different_size_at_a_place(inference):
+    X, y = rows()
+    X, y = np.repeat(X, 2, 0), np.repeat(y[:, 0], 2)
+    y[1::2] += 0.1
+    few = {"max_iter": 20} if inference == "vecchia" else {}
+    model = DeepGPRegressor(1, inference=inference, random_state=0, **few)
+    model.fit(X, y, sample_weight=np.tile([1.0, 1e-17], 40))
+    assert np.isfinite(model.loss_curve_).all()
+    assert model.score(X[::2], y[::2]) > 0.5
+    assert model.members_[0].arrays["log_count"] != np.log(10.0)  # the local scale was learned
