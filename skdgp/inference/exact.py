@@ -20,7 +20,7 @@ _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
-_TRIAL_ROWS, _TRIAL_STEPS = 300, 15  #: for the choice among them
+_TRIAL_ROWS, _TRIAL_STEPS = 300, 3  #: for the choice among them
 _SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
