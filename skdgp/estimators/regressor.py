@@ -5,6 +5,7 @@ from sklearn.utils.metaestimators import available_if
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, Exact, Vecchia
+from ..inference.exact import _EVIDENCE_ROWS
 from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
 from .regression import RegressionMixin
@@ -189,7 +190,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """Members that see all rows."""
         n_rows, n_features = data.X.shape
         kernels = ["rational_quadratic", "anova"]
-        if min(n_rows, 1500) ** 2 * n_features > _MOST_FACTORS:
+        if min(n_rows, _EVIDENCE_ROWS) ** 2 * n_features > _MOST_FACTORS:
             kernels[-1] = "matern32"
         if self.kernel != "auto":
             kernels = [self.kernel]

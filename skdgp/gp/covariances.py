@@ -132,7 +132,7 @@ class FactorProduct(torch.autograd.Function):
         share = strength / (1.0 + strength)
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
         for rows, columns, block in FactorProduct._blocks(ctx, K):
-            product = torch.full_like(block, 1.0)
+            product = torch.ones_like(block)
             for x, z, w in zip(_columns(X[rows], scale), _columns(Z[columns], scale), share):
                 s = FactorProduct._differences(ctx, x, z).abs_()
                 product *= kernel.profile(s).mul_(w).add_(1.0 - w)

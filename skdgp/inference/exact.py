@@ -1,19 +1,24 @@
 """Exact Gaussian processes with a local scale."""
 
 import math
-from numbers import Integral
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import vector_to_parameters
 
-from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
-from .base import Scheme
 from .full_batch import QuasiNewton, backward, rounding
-from .vecchia import _LEAST_REST, _LEAST_VARIANCE, _LOG_2PI, _NUGGET, _START_COUNT, NeighborGP
+from .vecchia import (
+    _LEAST_REST,
+    _LEAST_VARIANCE,
+    _LOG_2PI,
+    _NUGGET,
+    _START_COUNT,
+    LocalScaleScheme,
+    NeighborGP,
+)
 from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
@@ -29,10 +34,10 @@ _SCALE_SPREAD = 3.0  #: of the logarithms of its three numbers, a priori
 _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
 
 
-class Exact(Scheme):
+class Exact(LocalScaleScheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
-    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows, from the best of four starts;
+    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows, from the best of some starts;
     all rows are then conditioned on. The numbers of both have log-normal priors around those that are
     given, so wide (a standard deviation of 2) that they matter with some dozens of rows only. Time grows
     with the cube of the number of rows and memory with its square; up to 5,000 rows both are small. Rows
@@ -73,37 +78,17 @@ class Exact(Scheme):
     True
     """
 
-    uses = frozenset()
-    takes_chunks = False
-    early = True
     auto_kernel = "anova"
 
     def __init__(self, n_neighbors=8):
         self.n_neighbors = n_neighbors
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        if n_classes is None:
-            return "heteroscedastic"
-        return super().auto_likelihood(n_classes, n_layers)
-
     def max_iter(self, n_rows):
         return 50
 
-    def batch_size(self, n_rows):
-        return n_rows
-
-    def validate(self):
-        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
-
-    def build(self, architecture, likelihood):
-        if architecture.widths:
-            raise ValueError("Exact is for shallow models; set n_layers=1.")
-        if not isinstance(likelihood, (Gaussian, HeteroscedasticGaussian)):
-            raise ValueError(
-                "Exact is for Gaussian noise, of constant or varying size; "
-                f"{type(likelihood).__name__} needs 'dsvi'."
-            )
-        return ExactGP(architecture, likelihood, self)
+    @property
+    def _model(self):
+        return ExactGP
 
 
 class ExactGP(QuasiNewton, NeighborGP):
@@ -170,6 +155,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         named = list(self.named_parameters())
         lengthscales = [p for name, p in named if name.endswith("log_lengthscale")]
         strengths = [p for name, p in named if name.endswith("log_strength")]
+        starts = [start for start in _STARTS if strengths or start[1] is None]
         numbers = [p for p in self.parameters() if p.requires_grad]
         given, search, rows = [p.detach().clone() for p in numbers], self._lbfgs, self._of_evidence
         chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
@@ -185,7 +171,7 @@ class ExactGP(QuasiNewton, NeighborGP):
                 parameter.fill_(math.log(strength))
 
         try:
-            for start in _STARTS:
+            for start in starts:
                 begin(*start)
                 self._lbfgs = LBFGS(tol=_TOL)
                 for _ in range(_TRIAL_STEPS):
@@ -193,7 +179,7 @@ class ExactGP(QuasiNewton, NeighborGP):
                 losses.append(self._lbfgs.f)
         finally:
             self._of_evidence, self._lbfgs = rows, search
-        begin(*_STARTS[int(np.argmin(np.nan_to_num(losses, nan=math.inf)))])
+        begin(*starts[int(np.argmin(np.nan_to_num(losses, nan=math.inf)))])
 
     def bound(self, batch):
         """The log evidence and, up to a constant, the log-density of kernel and noise a priori."""

@@ -30,7 +30,36 @@ _LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
-class Vecchia(Scheme):
+class LocalScaleScheme(Scheme):
+    """Base class of schemes for all rows at once, with a local scale that near rows tell."""
+
+    takes_chunks = False
+    early = True
+
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        if n_classes is None:
+            return "heteroscedastic"
+        return super().auto_likelihood(n_classes, n_layers)
+
+    def batch_size(self, n_rows):
+        return n_rows
+
+    def validate(self):
+        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
+
+    def build(self, architecture, likelihood):
+        name = type(self).__name__
+        if architecture.widths:
+            raise ValueError(f"{name} is for shallow models; set n_layers=1.")
+        if not isinstance(likelihood, (Gaussian, HeteroscedasticGaussian)):
+            raise ValueError(
+                f"{name} is for Gaussian noise, of constant or varying size; "
+                f"{type(likelihood).__name__} needs 'dsvi'."
+            )
+        return self._model(architecture, likelihood, self)
+
+
+class Vecchia(LocalScaleScheme):
     r"""Nearest-neighbor approximation of a shallow Gaussian process, with a local scale.
 
     A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near
@@ -79,36 +108,17 @@ class Vecchia(Scheme):
     """
 
     uses = frozenset({"learning_rate"})
-    takes_chunks = False
-    early = True
     auto_kernel = "rational_quadratic"
 
     def __init__(self, n_neighbors=16):
         self.n_neighbors = n_neighbors
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        return (
-            "heteroscedastic" if n_classes is None else super().auto_likelihood(n_classes, n_layers)
-        )
-
     def max_iter(self, n_rows):
         return 200 if n_rows <= _FEW_ROWS else 400
 
-    def batch_size(self, n_rows):
-        return n_rows
-
-    def validate(self):
-        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
-
-    def build(self, architecture, likelihood):
-        if architecture.widths:
-            raise ValueError("Vecchia is for shallow models; set n_layers=1.")
-        if not isinstance(likelihood, (Gaussian, HeteroscedasticGaussian)):
-            raise ValueError(
-                "Vecchia is for Gaussian noise, of constant or varying size; "
-                f"{type(likelihood).__name__} needs 'dsvi'."
-            )
-        return NeighborGP(architecture, likelihood, self)
+    @property
+    def _model(self):
+        return NeighborGP
 
 
 class _Rows(nn.Module):

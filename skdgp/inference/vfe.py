@@ -300,30 +300,6 @@ class CollapsedGP(FullBatchGP):
         repeated = repeated + k * (weight.sum() - len(X)) * _LOG_2PI
         return LogNormal.apply(y.mT, K) - 0.5 * repeated
 
-    @torch.no_grad()
-    def left_out(self, batch, rows):
-        """Rasmussen and Williams (2006), equations 5.10 to 5.12; None unless the model is exact.
-
-        Of a row that counts `w` times, one count is left out if rows with the same inputs have other
-        targets; it stays with the precision ``(w - 1) / variance``. Without others, its counts are
-        taken for copies, which know nothing of each other.
-        """
-        X, y, weight = batch.X.double(), batch.y, batch.weight
-        if not self._is_exact(X):
-            return None
-        variance = self.likelihood().variance.expand(y.shape[1])[:, None]  # k, 1
-        K = self.layers[0].kernel()(X, X) + torch.diag_embed(variance / weight)
-        L = cholesky(K, rounding(K))
-        precision = torch.diagonal(torch.cholesky_inverse(L), dim1=-2, dim2=-1)  # k, n
-        error = torch.cholesky_solve(y.mT[..., None], L)[..., 0] / precision
-        var = 1.0 / precision - variance / weight  # of the function, by all other rows
-        place, counts = torch.unique(X, dim=0, return_inverse=True, return_counts=True)[1:]
-        rest = (weight - 1.0).clamp_min(0.0) * (counts[place] > 1)
-        error = error * variance / (variance + rest * var)
-        var = var / (1.0 + rest * var / variance) + variance
-        log_p = -0.5 * (_LOG_2PI + var.log() + error.square() / var)
-        return log_p.sum(0).numpy(force=True)[rows]
-
     def _is_exact(self, X):
         """Whether all rows are inducing inputs, and stay so."""
         Z = self.layers[0].Z

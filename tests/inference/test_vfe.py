@@ -386,39 +386,3 @@ def test_divergence_is_that_of_the_present_posterior():
     now = float(model.divergence())
     model.state()  # which needs the posterior as well
     assert float(model.divergence()) == now > 0.1
-
-
-def density_given(model, X, y, weight, i):
-    """Of a row, by the exact process of all rows with positive weight."""
-    others, expected = weight > 0.0, 0.0
-    K, near = kernel_matrix(model, X, X), kernel_matrix(model, X[others], X[[i]])[:, 0]
-    for j in range(y.shape[1]):
-        noise = 0.1 * (j + 1)
-        inside = K[others][:, others] + np.diag(noise / weight[others])
-        mean = near @ np.linalg.solve(inside, y[others, j])
-        var = K[i, i] - near @ np.linalg.solve(inside, near) + noise
-        expected += multivariate_normal(mean, var).logpdf(y[i, j])
-    return expected
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-@pytest.mark.parametrize("k", [1, 2])
-def test_density_of_rows_that_are_left_out(k, repeated):
-    """Against models without each row, or with one count less where inputs have other targets."""
-    X, y = rows(12, k)
-    if repeated:
-        X[:6], X[6:] = X[0], X[6]
-    weight = np.random.default_rng(0).integers(1, 4, 12).astype(float)
-    model = make_model(X, k)
-    batch = Batch(*tensors(X, y, weight), 1.0, weight.sum())
-    actual = model.left_out(batch, np.arange(12))
-    for i, density in enumerate(actual):
-        rest = weight.copy()
-        rest[i] -= 1.0 if repeated else weight[i]
-        assert_allclose(density, density_given(model, X, y, rest, i), rtol=1e-7)
-    assert_allclose(model.left_out(batch, np.array([3, 7])), actual[[3, 7]])
-
-
-def test_density_of_rows_that_are_left_out_is_for_exact_models():
-    X, y = rows()
-    assert make_model(X[:5]).left_out(Batch(*tensors(X, y), 1.0, 30.0), np.array([0])) is None
