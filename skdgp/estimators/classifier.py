@@ -3,11 +3,18 @@
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.likelihoods import CLASSIFICATION
-from ..inference import DSVI
+from ..gp.kernels import Kernel
+from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
+from ..inference import DSVI, VFE
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import _FEW_ROWS, _LOOSE, takes_chunks
+from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
+
+_TOL = 1e-5  #: of the bound of a shallow member, per row
+_N_INDUCING = 300  #: of such a member; less if there are several latent functions
+_FEWEST_INDUCING = 50
+_MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
+_MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
@@ -22,12 +29,12 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     width : int, list of int or None, default=None
         Outputs of each hidden layer. None stands for the number of inputs, at most 30.
     n_inducing : int or None, default=None
-        Inducing points of each layer; None leaves the choice to the scheme.
+        Inducing points of each layer; None leaves the choice to the recipe or the scheme.
     kernel : str, Kernel or list of these, default="auto"
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs. ``"auto"`` is the squared exponential.
+        standardized inputs. ``"auto"`` is the squared exponential, and ANOVA for one of the shallow members.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -37,8 +44,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         ``"probit"``, ``"logit"``, ``"softmax"``, ``"robustmax"``, or an object of
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
     inference : str or Scheme, default="auto"
-        The inference scheme, an object of :mod:`skdgp.inference` or its name; ``"auto"`` is
-        ``"dsvi"``.
+        The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
+        model by ``"dsvi"`` and, up to some thousands of rows, shallow ones by ``"vfe"``; see the user guide.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -140,7 +147,33 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         few = len(data) <= _FEW_ROWS
-        return [self._plan(DSVI(inner_scale=_LOOSE) if few else DSVI(), data)]
+        deep = self._plan(DSVI(inner_scale=_LOOSE) if few else DSVI(), data)
+        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
+        fresh = isinstance(self.init, str) and self.init in ("kmeans", "random")
+        if not (few and isinstance(deep.likelihood, (Bernoulli, Softmax)) and one_kernel and fresh):
+            return [deep]
+        return self._with_shallow(deep, *data.X.shape)
+
+    def _with_shallow(self, deep, n_rows, n_features):
+        """Members that see all rows at once, beside the deep one."""
+        n_latents = deep.likelihood.n_latents(len(self.classes_))
+        if n_rows * n_latents > _MOST_VALUES:
+            return [deep]
+        n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
+        kernels = [self.kernel]
+        if self.kernel == "auto":
+            kernels = ["squared_exponential"]
+            if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
+                kernels.append("anova")
+        shallow = [
+            Plan(VFE(tol=_TOL), deep.likelihood, kernel=kernel, n_inducing=n_inducing)
+            for kernel in kernels
+        ]
+        plans = [deep, *shallow]
+        for plan in plans:
+            plan.weight, plan.most = 1.0 / len(plans), 1.0
+        deep.most = deep.weight  # densities of the rows that it has seen flatter it
+        return plans
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, classes=None, sample_weight=None):

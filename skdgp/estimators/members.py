@@ -99,7 +99,7 @@ def kin_of(plans, members):
 def lasting(estimator):
     """Digests of the parameters that a warm start cannot change, beside those of the shape."""
     names = ["kernel", "n_inducing", "standardize"]
-    if len(estimator.members_) == 1:
+    if len({type(member.likelihood) for member in estimator.members_}) == 1:
         names.append("likelihood")
     return {name: fingerprint(getattr(estimator, name)) for name in names}
 

@@ -5,12 +5,13 @@ from typing import NamedTuple
 
 import torch
 
-from ..linalg import cholesky, gram
-from .full_batch import FullBatchGP, solve_posterior
+from ..linalg import cholesky, gram, inverse_triangular
+from .full_batch import FullBatchGP, rounding, solve_posterior
 
 _MOST = 100  #: natural-gradient steps for one trial of the numbers
 _MEMORY = 6  #: of them that the next one takes into account
 _GAIN = 1e-8  #: of the bound per row, that is none
+_MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps see all classes
 
 
 class _Posterior(NamedTuple):
@@ -20,33 +21,56 @@ class _Posterior(NamedTuple):
     h: torch.Tensor  #: (k, M, 1), precision times mean
     bound: float
     row_gradients: dict  #: for the first row of a chunk, derivatives of its ell in m and v, (k, n)
-    P_next: torch.Tensor  #: where a natural-gradient step of size 1 leads
+    ascent: torch.Tensor  #: (k, M, 1), derivatives of the sum of ell in the means
+    P_next: torch.Tensor  #: where a step of size 1 leads
     h_next: torch.Tensor
 
 
-def _extrapolate(history, gamma):
+class _Metric:
+    """Lengths of steps as the Fisher information of a posterior has them."""
+
+    def __init__(self, P, h):
+        L_P, self.mu, _ = solve_posterior(P, h)
+        self.root = inverse_triangular(L_P)
+
+    def __call__(self, q):
+        """The step from `q`, as a vector of that length."""
+        dP, dh = q.P_next - q.P, q.h_next - q.h
+        parts = math.sqrt(0.5) * self.root @ dP @ self.root.mT, self.root @ (dh - dP @ self.mu)
+        return torch.cat([part.flatten() for part in parts])
+
+
+def _extrapolate(history, steps, gamma):
     """Where the next posterior is looked for, from the last ones (Walker and Ni, 2011).
 
-    That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel, as
-    measured by the Fisher information of the last one.
+    That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel.
     """
-    if len(history) == 1:
-        shares = torch.ones(1)
-    else:
-        L_P, mu, _ = solve_posterior(history[-1].P, history[-1].h)
-        L_inv = torch.linalg.inv(L_P)
-        steps = []
-        for q in history:
-            dP, dh = q.P_next - q.P, q.h_next - q.h
-            parts = math.sqrt(0.5) * L_inv @ dP @ L_inv.mT, L_inv @ (dh - dP @ mu)
-            steps.append(torch.cat([part.flatten() for part in parts]))
-        changes = torch.stack(steps[:-1]) - steps[-1]
+    changes = [step - steps[-1] for step in steps[:-1]]
+    shares = torch.ones(1)
+    if changes:
+        changes = torch.stack(changes)
         inverse = torch.linalg.pinv(changes @ changes.T, rtol=1e-10, hermitian=True)
         shares = -inverse @ (changes @ steps[-1])
         shares = torch.cat([shares, 1.0 - shares.sum(0, keepdim=True)])
     P = sum(c * torch.lerp(q.P, q.P_next, gamma) for c, q in zip(shares, history))
     h = sum(c * torch.lerp(q.h, q.h_next, gamma) for c, q in zip(shares, history))
     return P, h
+
+
+def _coupled(A, curvature):
+    """``sum_n curvature_n (x) a_n a_n^T``, shape (k, k, M, M), for curvatures of shape (n, k, k)."""
+    k, M = curvature.shape[-1], len(A)
+    i, j = torch.triu_indices(k, k)
+    G = A.new_empty(k, k, M, M)
+    G[i, j] = G[j, i] = gram(A, curvature[:, i, j].T)
+    return G
+
+
+def _solve_coupled(H, b):
+    """Solution of shape (k, M, 1) for a matrix of shape (k, k, M, M)."""
+    k, _, M, _ = H.shape
+    L = cholesky(H.transpose(1, 2).reshape(k * M, k * M), rounding(H))
+    return torch.cholesky_solve(b.reshape(k * M, 1), L).view(k, M, 1)
 
 
 class ConcaveGP(FullBatchGP):
@@ -84,7 +108,7 @@ class ConcaveGP(FullBatchGP):
             P_inv = torch.cholesky_inverse(L_P)
             eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
             rest = eye - best.P_next  # 2 A diag(g_v) A^T
-            T = (mu @ (best.h_next + rest @ mu).mT + (P_inv - eye) @ rest).sum(0)
+            T = (mu @ best.ascent.mT + (P_inv - eye) @ rest).sum(0)
             self.variational_gradients(
                 passes, K_uu, L, mu, P_inv, lambda rows, A: best.row_gradients[rows.start], T
             )
@@ -106,19 +130,21 @@ class ConcaveGP(FullBatchGP):
         shorter steps without acceleration.
         """
         start, enough = self._accepted or self._prior(), _GAIN * float(batch.weight.sum())
-        best, gamma, history = self._look(passes, batch, *start), 1.0, []
+        metric, best, gamma = _Metric(*start), self._look(passes, batch, *start), 1.0
+        history, steps = [best], [metric(best)]
         for _ in range(_MOST):
-            history = [*history, best][-_MEMORY:]
             try:
-                now = self._look(passes, batch, *_extrapolate(history, gamma))
+                now = self._look(passes, batch, *_extrapolate(history, steps, gamma))
             except torch.linalg.LinAlgError:
                 gain = -math.inf
             else:
                 gain = now.bound - best.bound
             if gain > 0.0:
                 best, gamma = now, min(1.0, 1.5 * gamma)
+                history, steps = [*history, best][-_MEMORY:], [*steps, metric(best)][-_MEMORY:]
             else:  # also if it is NaN
-                gamma, history = gamma if len(history) > 1 else 0.5 * gamma, []
+                gamma = gamma if len(history) > 1 else 0.5 * gamma
+                history, steps = [best], steps[-1:]
             if abs(gain) < enough or gamma < 1e-3:
                 break
         return best
@@ -126,24 +152,70 @@ class ConcaveGP(FullBatchGP):
     def _look(self, passes, batch, P, h):
         """One pass over the rows."""
         L_P, mu, log_det = solve_posterior(P, h)
-        L_inv = torch.linalg.solve_triangular(L_P, self._prior()[0], upper=False)
+        L_inv = inverse_triangular(L_P)
         bound = -0.5 * float(L_inv.square().sum() + mu.square().sum() - mu.numel() + log_det)
-        P_next, h_next = self._prior()
-        row_gradients, likelihood = {}, self.likelihood()
+        P_next, ascent = self._prior()
+        newton, row_gradients = self._newton(mu), {}
         for rows, _, k_ff, A in passes():
-            explained = torch.stack([(C @ A).square().sum(0) for C in L_inv])
-            m = (mu[..., 0] @ A).T  # n, k
-            v = (k_ff.detach() - A.square().sum(0) + explained).T.clamp_min(1e-12)
-            with torch.enable_grad():
-                m, v = m.requires_grad_(), v.requires_grad_()
-                ell = likelihood.expected_log_prob(batch.y[rows], m, v)
-                ell = (batch.weight[rows] * ell).sum()
-            g_m, g_v = (g.T for g in torch.autograd.grad(ell, (m, v)))
-            bound += float(ell.detach())
+            m, v, _ = self._moments(A, k_ff, mu, L_inv)
+            ell, g_m, g_v = self._gradients(batch.y[rows], batch.weight[rows], m, v)
+            bound += ell
             P_next = P_next - 2.0 * gram(A, g_v)
-            h_next = h_next + (A @ (g_m - 2.0 * g_v * m.detach().T).T).T[..., None]
+            ascent = ascent + (A @ g_m.T).T[..., None]
             row_gradients[rows.start] = g_m, g_v
-        return _Posterior(P, h, bound, row_gradients, P_next, h_next)
+            if newton is not None:
+                curvature = self.likelihood().curvature(m.T, v.T)
+                newton += _coupled(A, batch.weight[rows, None, None] * curvature)
+        if newton is None:  # latent functions do not see each other
+            h_next = ascent + P_next @ mu - mu
+        else:
+            h_next = P_next @ (mu + _solve_coupled(newton, ascent - mu))
+        return _Posterior(P, h, bound, row_gradients, ascent, P_next, h_next)
+
+    def _newton(self, mu):
+        """The prior's part of the second derivatives in all means, if classes are to see each other."""
+        k, M, _ = mu.shape
+        if k == 1 or k * M > _MOST_COUPLED:
+            return None
+        eye = torch.eye(k * M, dtype=mu.dtype, device=mu.device)
+        return eye.view(k, M, k, M).transpose(1, 2)
+
+    @staticmethod
+    def _moments(A, k_ff, mu, L_inv):
+        """Means, variances and what of these is the posterior's own, shape (k, n)."""
+        own = torch.stack([(C @ A).square().sum(0) for C in L_inv])
+        v = (k_ff.detach() - A.square().sum(0) + own).clamp_min(1e-12)
+        return mu[..., 0] @ A, v, own
+
+    def _gradients(self, y, weight, m, v):
+        """Expected log-likelihood of rows, and its derivatives in `m` and `v`."""
+        with torch.enable_grad():
+            m, v = (moment.T.contiguous().requires_grad_() for moment in (m, v))
+            ell = (weight * self.likelihood().expected_log_prob(y, m, v)).sum()
+        g_m, g_v = torch.autograd.grad(ell, (m, v))
+        return float(ell.detach()), g_m.T, g_v.T
+
+    @torch.no_grad()
+    def left_out(self, batch, rows):
+        """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
+
+        The others stay as they are, which is right to first order in what they would change. At the
+        optimum, row `n` adds to the precision of its class's latent function ``-2 g_v a a^T``, and
+        ``(g_m - 2 g_v m) a`` to precision times mean.
+        """
+        X, y, weight = batch.X[rows], batch.y[rows], batch.weight[rows].clamp_max(1.0)
+        layer = self.layers[0]
+        L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)
+        L_P, mu, _ = solve_posterior(*self.posterior(batch))
+        L_inv, densities = inverse_triangular(L_P), []
+        for part, _, k_ff, A in self.pieces(X, L):
+            m, v, own = self._moments(A, k_ff, mu, L_inv)
+            _, g_m, g_v = self._gradients(y[part], weight[part], m, v)
+            rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
+            v = v + own / rest - own
+            m = (m - (g_m - 2.0 * g_v * m) * own) / rest
+            densities.append(self.likelihood().log_partition(y[part], m.T, v.T))
+        return torch.cat(densities).numpy(force=True)
 
     def accept(self):
         self._accepted = self._found

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import Anova, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, Exact, Vecchia
@@ -141,7 +141,6 @@ def test_what_the_user_fixes_is_fixed(data):
     assert len(model.members_) == 2
     model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
     assert len(model.members_) == 1 and isinstance(model.likelihood_, HeteroscedasticStudentT)
-    assert len(DeepGPClassifier(**FEW).fit(data[0], data[1] > 50.0).members_) == 1
 
 
 def test_parameters_of_the_scheme_make_a_single_model(data):

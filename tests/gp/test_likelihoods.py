@@ -294,6 +294,26 @@ def test_the_few_nodes_of_softmax_are_good_to_3_percent(n_classes):
     )
 
 
+@pytest.mark.parametrize(("n_classes", "tolerance"), [(2, 1e-8), (3, 1e-8), (10, 1e-2)])
+def test_curvature_of_softmax_is_the_second_derivative_in_the_means(n_classes, tolerance):
+    """Price's theorem; the quadratures of both agree as far as each is good."""
+    m, v = (moment[0] for moment in moments_of(n_classes, n=2))
+    likelihood, h = Softmax(n_nodes=30**n_classes if n_classes < 4 else 2**13), 1e-5
+    columns = []
+    for c in range(n_classes):
+        gradients = []
+        for shift in (h, -h):
+            moved = m.clone()
+            moved[:, c] += shift
+            moved.requires_grad_()
+            value = likelihood.expected_log_prob(tensor([[0.0], [1.0]]), moved, v).sum()
+            gradients.append(torch.autograd.grad(value, moved)[0])
+        columns.append((gradients[1] - gradients[0]) / (2.0 * h))
+    actual = likelihood.curvature(m, v)
+    np.testing.assert_allclose(actual, torch.stack(columns, -1), atol=tolerance)
+    np.testing.assert_allclose(actual.sum(-1), 0.0, atol=1e-12)
+
+
 def test_the_many_nodes_of_softmax_agree_with_draws(generator):
     m, v = moments_of(10, n=2)
     f = m + v.sqrt() * torch.randn(20_000, *m.shape, generator=generator, dtype=torch.float64)

@@ -155,6 +155,65 @@ def test_one_row_by_brute_force(link):
     assert value < np.log(evidence) < value + 0.1
 
 
+def fitted(model, batch):
+    """With the posterior for the numbers as they are."""
+    value_of(model, batch)
+    model.accept()
+    return model
+
+
+def test_rows_that_are_left_out_of_an_exact_gp(memory):
+    """For Gaussian noise cavities are exact (Rasmussen and Williams, 2006, equation 5.12)."""
+    X, y = rows()
+    batch = batch_of(X, y)
+    model = fitted(make_model(X, Gaussian(np.array([0.3])), 1), batch)
+    chosen = np.array([7, 3, 29, 0])
+    with torch.no_grad():
+        K = model.layers[0].kernel()(batch.X, batch.X).numpy() + 0.3 * np.eye(30)
+    precision = np.linalg.inv(K)
+    var = 1.0 / np.diag(precision)
+    expected = norm.logpdf((precision @ y)[:, 0] * var, scale=var**0.5)
+    assert_allclose(model.left_out(batch, chosen), expected[chosen], rtol=1e-7)
+
+
+@pytest.mark.parametrize(("likelihood", "k"), [(Gaussian(np.array([0.3])), 1), (Softmax(), 3)])
+def test_one_count_of_a_row_is_left_out(likelihood, k):
+    X, y = rows()
+    counts = np.ones(30)
+    counts[[4, 9]] = 3.0
+    merged, copies = batch_of(X, y, counts), np.repeat(np.arange(30), counts.astype(int))
+    apart = batch_of(X[copies], y[copies])
+    Z = X[:10] + 0.05
+    one = fitted(make_model(Z, likelihood, k), merged).left_out(merged, np.arange(30))
+    other = fitted(make_model(Z, likelihood, k), apart).left_out(apart, np.arange(34))
+    assert_allclose(one[copies], other, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "part"), [("probit", 0.1), ("logit", 0.1), ("softmax", 0.25)])
+@pytest.mark.parametrize("M", [6, 30])
+def test_rows_that_are_left_out_are_unseen(name, part, M):
+    """Against posteriors that were found without them: the rest is what other rows would change.
+
+    Of several classes also what a row says of one through another.
+    """
+    model, X, y = case(name, M=M)
+    batch = batch_of(X, y)
+    densities = fitted(model, batch).left_out(batch, np.arange(30))
+    expected, seen = [], []
+    for i in range(30):
+        others = np.delete(np.arange(30), i)
+        without, _, _ = case(name, M=M)
+        for state, rows_of in ((expected, others), (seen, np.arange(30))):
+            fitted(without, batch_of(X[rows_of], y[rows_of]))
+            without._unsolved = batch
+            mean, var = without.predictive(batch.X[i : i + 1], torch.zeros(1, 0))
+            log_p = without.likelihood().log_partition(batch.y[i : i + 1], mean[0], var[0])
+            state.append(float(log_p.detach()))
+    flattery = np.mean(seen) - np.mean(expected)
+    assert flattery > 0.05
+    assert np.abs(densities - expected).mean() < part * flattery
+
+
 @pytest.mark.parametrize("name", LIKELIHOODS)
 def test_weights_are_counts(name):
     model, X, y = case(name)

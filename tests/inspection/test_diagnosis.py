@@ -121,7 +121,9 @@ def test_other_targets(loud):
     counts = np.random.default_rng(0).poisson(np.exp(2 + y))
     assert diagnose(regressor(likelihood="poisson").fit(X, counts), X, counts).healthy
     labels = np.where(y > 0, "up", "down")
-    model = DeepGPClassifier(n_inducing=30, max_iter=100, random_state=0).fit(X, labels)
+    settings = {"n_inducing": 30, "max_iter": 100, "random_state": 0}
+    assert diagnose(DeepGPClassifier(**settings).fit(X, labels), X, labels).healthy
+    model = DeepGPClassifier(inference="dsvi", **settings).fit(X, labels)
     assert diagnose(model, X, labels).healthy
     arrays = model.members_[0].arrays
     arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0

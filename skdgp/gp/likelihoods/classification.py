@@ -144,6 +144,13 @@ class Softmax(_Classification):
         f, log_weights = self._nodes(m, v)
         return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
 
+    def curvature(self, m, v):
+        """Expected second derivatives of ``-log p(y | f)``, shape (..., n, C, C), equal for all `y`."""
+        f, log_weights = self._nodes(m, v)
+        p = torch.softmax(f, -1)
+        weighted = p * log_weights.exp()[..., None]
+        return torch.diag_embed(weighted.sum(0)) - torch.einsum("s...i,s...j->...ij", weighted, p)
+
 
 class RobustMax(_Classification):
     r"""Several classes: the largest latent value wins, but for some wrong labels.

@@ -1,0 +1,204 @@
+"""The mixture that classifies by default."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+
+from skdgp import DeepGPClassifier
+from skdgp.estimators import classifier
+from skdgp.gp.kernels import Anova, Matern, SquaredExponential
+from skdgp.gp.likelihoods import RobustMax
+from skdgp.inference import DSVI, VFE
+from skdgp.inference.concave import ConcaveGP
+from skdgp.training import Checkpoint
+
+FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+
+def rows(n=80, n_classes=2, n_features=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, size=(n, n_features))
+    edges = np.linspace(-0.5, 0.5, n_classes + 1)[1:-1]
+    return X, np.digitize(np.sin(2.0 * X[:, 0]) + 0.3 * rng.standard_normal(n), edges)
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def data(request):
+    return rows(n_classes=request.param)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return DeepGPClassifier(**FEW).fit(*data)
+
+
+def alone(model, i):
+    other = copy.deepcopy(model)
+    other.members_ = [model.members_[i]]
+    return other
+
+
+def schemes(model):
+    return [type(member.scheme) for member in model.members_]
+
+
+def test_members(model):
+    assert schemes(model) == [DSVI, VFE, VFE]
+    kernels = [type(member.kernels[-1]) for member in model.members_]
+    assert kernels == [SquaredExponential, SquaredExponential, Anova]
+    inputs = [len(Z) for member in model.members_ for Z in member.inducing_inputs]
+    assert inputs == [10, 10, 10, 10]
+    assert len(model.kernels_) == 2  # of the deep member
+
+
+def test_probabilities_are_those_of_the_members_by_their_shares(model, data):
+    shares = np.array([member.weight for member in model.members_])
+    assert_allclose(shares.sum(), 1.0)
+    assert shares[0] <= 1.0 / 3.0 + 1e-12  # it has seen the rows that shares are learned from
+    parts = [alone(model, i).predict_log_proba(data[0]) for i in range(3)]
+    expected = logsumexp(parts, axis=0, b=shares[:, None, None])
+    assert_allclose(model.predict_log_proba(data[0]), expected, rtol=1e-10)
+    assert_allclose(model.predict_proba(data[0]).sum(1), 1.0)
+
+
+def test_shares_follow_what_is_known_of_unseen_rows():
+    """On a sum of parts in which distances say little, the ANOVA kernel has the most."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, size=(400, 8))
+    y = 2.0 * (X[:, 0] > 0.2) + np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 2] * X[:, 3] > 1.0
+    model = DeepGPClassifier(max_iter=50, n_inducing=100, random_state=0).fit(X[:250], y[:250])
+    assert model.members_[2].weight > 0.6
+    densities = [alone(model, i).log_predictive_density(X[250:], y[250:]).mean() for i in range(3)]
+    assert densities[2] > max(densities[:2]) + 0.05
+    assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities[:2])
+
+
+def test_inducing_inputs_are_shared_out_among_the_latent_functions():
+    for n_classes, expected in ((2, 80), (3, 80), (6, 50)):
+        model = DeepGPClassifier(max_iter=1, n_predict_draws=8, random_state=0)
+        model.fit(*rows(80, n_classes))
+        assert len(model.members_[1].inducing_inputs[0]) == expected
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"likelihood": "robustmax"},
+        {"likelihood": RobustMax(epsilon=0.1)},
+        {"kernel": ["matern32", "squared_exponential"]},
+        {"init": "greedy"},
+        {"inference": "dsvi"},
+        {"inference": DSVI(n_draws=2)},
+    ],
+)
+def test_what_leaves_the_deep_model_alone(settings):
+    model = DeepGPClassifier(**FEW, **settings).fit(*rows())
+    assert schemes(model) == [DSVI]
+
+
+def test_what_the_user_fixes():
+    X, y = rows()
+    model = DeepGPClassifier(kernel="matern32", likelihood="logit", **FEW).fit(X, y)
+    assert schemes(model) == [DSVI, VFE]
+    assert all(isinstance(k, Matern) for member in model.members_ for k in member.kernels)
+    assert {member.likelihood.link for member in model.members_} == {"logit"}
+    model = DeepGPClassifier(n_layers=1, **FEW).fit(X, y)
+    assert [len(member.architecture.widths) for member in model.members_] == [0, 0, 0]
+
+
+def test_many_rows_classes_and_columns(monkeypatch):
+    X, y = rows(n_classes=3)
+    monkeypatch.setattr(classifier, "_MOST_FACTORS", 80 * 3 * 2 * 10 - 1)
+    model = DeepGPClassifier(**FEW).fit(X, y)
+    assert schemes(model) == [DSVI, VFE]
+    assert isinstance(model.members_[1].kernels[0], SquaredExponential)
+    monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3 - 1)
+    assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI]
+    monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3)
+    monkeypatch.setattr(classifier, "_FEW_ROWS", 79)
+    assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI]
+
+
+def test_random_state_decides_it_all(model, data):
+    again = DeepGPClassifier(**FEW).fit(*data)
+    assert_array_equal(again.predict_proba(data[0]), model.predict_proba(data[0]))
+    stored = pickle.loads(pickle.dumps(model))
+    assert_array_equal(stored.predict_proba(data[0]), model.predict_proba(data[0]))
+
+
+def test_repeated_rows_are_weights(data):
+    X, y = data
+    counts = np.random.default_rng(1).integers(1, 4, len(X))
+    settings = {**FEW, "batch_size": 80, "max_iter": 10}
+    weighted = DeepGPClassifier(**settings).fit(X, y, sample_weight=counts)
+    repeated = DeepGPClassifier(**settings).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    shares = [[member.weight for member in model.members_] for model in (weighted, repeated)]
+    assert_allclose(*shares, rtol=1e-3)
+    assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
+
+
+def test_warm_start(data):
+    X, y = data
+    model = DeepGPClassifier(warm_start=True, **FEW).fit(X, y)
+    before = model.log_predictive_density(X, y).mean()
+    model.set_params(max_iter=5, learning_rate=1e-3).fit(X, y)
+    assert schemes(model) == [DSVI, VFE, VFE]
+    assert abs(model.log_predictive_density(X, y).mean() - before) < 0.1
+
+
+def test_a_new_likelihood_needs_a_new_start():
+    X, y = rows()
+    model = DeepGPClassifier(warm_start=True, **FEW).fit(X, y)
+    with pytest.raises(ValueError, match="likelihood must stay as before"):
+        model.set_params(likelihood="logit").fit(X, y)
+
+
+def test_start_with_a_fitted_estimator():
+    X, y = rows()
+    donor = DeepGPClassifier(inference="dsvi", **FEW).fit(X, y)
+    model = DeepGPClassifier(init=donor, **FEW).fit(X, y)
+    assert schemes(model) == [DSVI]
+
+
+def test_resume(data, tmp_path, monkeypatch):
+    X, y = data
+    expected = DeepGPClassifier(batch_size=20, **FEW).fit(X, y)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    model = DeepGPClassifier(batch_size=20, checkpoint=checkpoint, **FEW)
+    step, calls = ConcaveGP.step, iter(range(10_000))
+
+    def killed(self, *args):
+        if next(calls) == 21:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    monkeypatch.setattr(ConcaveGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y)
+    model.fit(X, y)
+    assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+def test_partial_fit_is_of_the_deep_member(data):
+    X, y = data
+    model = DeepGPClassifier(**FEW).partial_fit(X, y)
+    assert schemes(model) == [DSVI]
+    model = DeepGPClassifier(**FEW).fit(X, y).partial_fit(X, y)
+    assert schemes(model) == [DSVI]
+
+
+def test_latent_functions_of_all_members(model, data):
+    """A draw is of one member; over many, signs agree with the probabilities."""
+    X, _ = data
+    f = model.sample_y(X, n_samples=200, latent=True)
+    labels = model.sample_y(X, n_samples=200)
+    share = np.stack([(labels == c).mean(1) for c in model.classes_], 1)
+    error = np.abs(share - model.predict_proba(X))
+    assert error.max() < 5.0 * np.sqrt(0.25 / 200)
+    assert f.shape == (80, 1 if len(model.classes_) == 2 else len(model.classes_), 200)
