@@ -4,6 +4,7 @@ import argparse
 
 from . import (
     aep,
+    classes,
     classify,
     doctor,
     extrapolation,
@@ -21,6 +22,7 @@ from . import (
 COMMANDS = {
     "uci": uci,
     "classify": classify,
+    "classes": classes,
     "race": race,
     "pathologies": pathologies,
     "doctor": doctor,

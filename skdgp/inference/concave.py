@@ -181,9 +181,12 @@ class ConcaveGP(FullBatchGP):
         return eye.view(k, M, k, M).transpose(1, 2)
 
     @staticmethod
-    def _moments(A, k_ff, mu, L_inv):
-        """Means, variances and what of these is the posterior's own, shape (k, n)."""
-        own = torch.stack([(C @ A).square().sum(0) for C in L_inv])
+    def _moments(A, k_ff, mu, roots):
+        """Means, variances and what of these is the posterior's own, shape (k, n).
+
+        Each of the roots `C` is one of the covariance ``C^T C``.
+        """
+        own = torch.stack([(C @ A).square().sum(0) for C in roots])
         v = (k_ff.detach() - A.square().sum(0) + own).clamp_min(1e-12)
         return mu[..., 0] @ A, v, own
 
@@ -204,12 +207,14 @@ class ConcaveGP(FullBatchGP):
         ``(g_m - 2 g_v m) a`` to precision times mean.
         """
         X, y, weight = batch.X[rows], batch.y[rows], batch.weight[rows].clamp_max(1.0)
-        layer = self.layers[0]
-        L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)
-        L_P, mu, _ = solve_posterior(*self.posterior(batch))
-        L_inv, densities = inverse_triangular(L_P), []
+        self._solve()
+        layer, densities = self.layers[0], []
+        L, mean = (
+            cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter),
+            layer.q.mean.T[..., None],
+        )
         for part, _, k_ff, A in self.pieces(X, L):
-            m, v, own = self._moments(A, k_ff, mu, L_inv)
+            m, v, own = self._moments(A, k_ff, mean, layer.q.root.mT)
             _, g_m, g_v = self._gradients(y[part], weight[part], m, v)
             rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
             v = v + own / rest - own
