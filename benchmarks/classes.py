@@ -32,7 +32,10 @@ def split_of(name, split, root):
         parts = train_test_split(X, y, test_size=0.4, random_state=_SEED + split, stratify=y)
         return parts[0], parts[2], parts[1], parts[3]
     if name in (*_CUT, "wine_red"):
-        X, y, X_test, y_test, *_ = data.uci_split(root, name, split)
+        found = data.uci_split(root, name, split)
+        if found is None:
+            raise SystemExit(f"{name} has no split {split}.")
+        X, y, X_test, y_test, *_ = found
         y, y_test = np.ravel(y), np.ravel(y_test)
         if name == "wine_red":
             edges = [5.5]

@@ -109,7 +109,7 @@ def _regressor(max_iter, X, y, **settings):
 
 
 def _classifier(max_iter, X, y, **settings):
-    settings = {"inference": DSVI(inner_scale=0.1), "max_iter": max_iter, **settings}
+    settings = {"inference": "dsvi", "max_iter": max_iter, **settings}
     return DeepGPClassifier(random_state=0, **settings)
 
 

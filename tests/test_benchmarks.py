@@ -17,6 +17,7 @@ from benchmarks import __main__ as command_line
 from benchmarks import (
     aep,
     cells,
+    classes,
     couplings,
     data,
     extrapolation,
@@ -443,3 +444,41 @@ def test_bound_of_the_model_that_races():
     assert len(points) <= 5
     assert points[0][1] > start - 3.0
     assert (np.diff([bound for _, bound in points]) >= 0.0).all()
+
+
+@pytest.mark.parametrize("name", ["iris", "boston", "moons", "waves", "checkerboard", "parts"])
+def test_splits_with_classes(name, root):
+    """They are the same each time, and differ."""
+    X, y, X_test, y_test = classes.split_of(name, 0, root)
+    assert len(X) == len(y) and len(X_test) == len(y_test)
+    assert set(y) == set(y_test) == set(range(3 if name == "iris" else 2))
+    np.testing.assert_array_equal(X, classes.split_of(name, 0, root)[0])
+    if name == "boston":
+        with pytest.raises(SystemExit, match="boston has no split 1"):
+            classes.split_of(name, 1, root)
+    else:
+        assert (X != classes.split_of(name, 1, root)[0]).any()
+
+
+def test_scores_of_classes(root, monkeypatch):
+    """By hand, with a classifier that is sure and once wrong."""
+    monkeypatch.setattr(classes, "split_of", lambda *_: (None, np.arange(2), None, np.arange(2)))
+    sure = np.array([[1.0, 0.0], [1.0, 0.0]])
+    monkeypatch.setattr(classes, "probabilities", lambda *_: sure)
+    found = classes.evaluate({"set": "iris", "split": 0, "seed": 0, "model": "forest"}, root)
+    assert found["accuracy"] == 0.5
+    assert math.isclose(found["log_density"], 0.5 * math.log(1e-6), rel_tol=1e-6)
+
+
+def test_table_of_classes(root, tmp_path, capsys):
+    out = tmp_path / "classes.json"
+    chosen = "--sets moons --splits 0,1 --models forest,logistic --data"
+    command_line.main(["classes", *chosen.split(), str(root), "--out", str(out)])
+    text = capsys.readouterr().out
+    found = cells.read(out)
+    mean = -np.mean([found[f"moons/{split}/0/forest"]["log_density"] for split in (0, 1)])
+    assert f"{mean:.3f}" in text and "mean rank" in text
+    forest, logistic = (
+        np.mean([v["accuracy"] for k, v in found.items() if n in k]) for n in ("forest", "logistic")
+    )
+    assert forest > logistic > 0.8

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Kernel
+from ..gp.kernels import Kernel, SquaredExponential
 from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE
 from .base import BaseDeepGP
@@ -162,7 +162,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
         kernels = [self.kernel]
         if self.kernel == "auto":
-            kernels = ["squared_exponential"]
+            kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot learn by heart
             if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
                 kernels.append("anova")
         shallow = [
