@@ -105,11 +105,13 @@ class Predictive:
     def _count(self, p, high):
         """The lowest counts that are not exceeded with probability `p`, by bisection."""
         low = np.full_like(high, -1.0)
-        while np.any(high - low > 1.0):
-            middle = np.floor(0.5 * (low + high))
+        while True:
+            middle = np.floor(0.5 * low + 0.5 * high)
+            # where there is nothing between; beyond 2^53 numbers are more than one apart
+            if not np.any((low < middle) & (middle < high)):
+                return high
             enough = self.cdf(middle) >= p
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        return high
 
     def components(self):
         """The distribution of y as one mixture of Gaussians, or None if it is none.

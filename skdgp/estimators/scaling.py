@@ -16,8 +16,9 @@ class InputScaler:
     """Centers and scales columns, safe against outliers.
 
     Mean and standard deviation are those of the columns clipped to three times the range between
-    their first and last percentile. Values farther than five standard deviations from the mean grow
-    only logarithmically. Constant columns are dropped.
+    their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
+    side. Values farther than five standard deviations from the mean grow only logarithmically.
+    Constant columns are dropped.
 
     Parameters
     ----------
@@ -46,8 +47,9 @@ class InputScaler:
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
+        outside = np.clip(1.5 / weights.sum(), 0.01, 0.25)  # of few rows, one
         low, high = np.quantile(
-            sample, [0.01, 0.99], axis=0, weights=weights[rows], method="inverted_cdf"
+            sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
         )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
         mean, var = weighted_moments(X, weights, low - margin, high + margin)

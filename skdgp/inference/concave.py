@@ -8,7 +8,7 @@ import torch
 from ..linalg import cholesky, gram, inverse_triangular
 from .full_batch import FullBatchGP, rounding, solve_posterior
 
-_MOST = 100  #: natural-gradient steps for one trial of the numbers
+_MOST = 100  #: rounds for one trial of the numbers
 _MEMORY = 6  #: of them that the next one takes into account
 _GAIN = 1e-8  #: of the bound per row, that is none
 _MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps see all classes
@@ -78,9 +78,10 @@ class ConcaveGP(FullBatchGP):
 
     For every trial of the kernel's numbers, ``sum_n E log p(y_n | f_n) - KL`` is maximized over all
     Gaussians. It is concave in their means and roots of covariances (Challis and Barber, 2013), so
-    that there is one optimum, and natural-gradient steps of size 1, each of which is a regression
-    (Khan and Lin, 2017), find it in a few rounds. There the bound does not change with the
-    posterior to first order, and its gradients are those at the posterior held fixed.
+    that there is one optimum. Precisions take natural-gradient steps of size 1, which make each round
+    a regression (Khan and Lin, 2017); means take Newton steps, the same for one latent function, and
+    for several those that see how classes pull at each other. At the optimum the bound does not change
+    with the posterior to first order, and its gradients are those at the posterior held fixed.
 
     References
     ----------
@@ -123,11 +124,11 @@ class ConcaveGP(FullBatchGP):
 
     @torch.no_grad()
     def _optimum(self, passes, batch):
-        """The best posterior: natural-gradient steps, accelerated after Anderson.
+        """The best posterior: rounds of steps, accelerated after Anderson.
 
-        Classes pull at each other, which steps for each of them alone do not see; what the last
-        few steps left over shows it. What does not improve the bound is replaced by shorter and
-        shorter steps without acceleration.
+        What the last few steps left over shows what means and covariances do to each other, which
+        the steps do not see. What does not improve the bound is replaced by shorter and shorter
+        steps without acceleration.
         """
         start, enough = self._accepted or self._prior(), _GAIN * float(batch.weight.sum())
         metric, best, gamma = _Metric(*start), self._look(passes, batch, *start), 1.0
@@ -209,12 +210,10 @@ class ConcaveGP(FullBatchGP):
         X, y, weight = batch.X[rows], batch.y[rows], batch.weight[rows].clamp_max(1.0)
         self._solve()
         layer, densities = self.layers[0], []
-        L, mean = (
-            cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter),
-            layer.q.mean.T[..., None],
-        )
+        L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)
+        mu, roots = layer.q.mean.T[..., None], layer.q.root.mT
         for part, _, k_ff, A in self.pieces(X, L):
-            m, v, own = self._moments(A, k_ff, mean, layer.q.root.mT)
+            m, v, own = self._moments(A, k_ff, mu, roots)
             _, g_m, g_v = self._gradients(y[part], weight[part], m, v)
             rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
             v = v + own / rest - own

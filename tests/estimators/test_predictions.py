@@ -564,3 +564,11 @@ def test_draws_at_once_are_different(models, data):
     """Functions are made in groups; no group repeats another."""
     draws = models["gaussian"].sample_y(data[0][:2], 200, latent=True)
     assert len(np.unique(draws[0])) == 200
+
+
+@pytest.mark.parametrize("count", [0.0, 1.0, 17.0, 2.0**52 + 1.0, 3e19, 1e200])
+def test_quantiles_of_counts_end_where_numbers_do(count):
+    """The lowest number with enough of the distribution, also where not all integers are numbers."""
+    predictive = object.__new__(Predictive)
+    predictive.cdf = lambda y: (y >= count).astype(float)
+    assert predictive._count(0.5, np.array([[4.0 * count + 9.0]])) == count

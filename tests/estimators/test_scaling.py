@@ -210,3 +210,18 @@ def test_targets_as_they_are():
     assert_array_equal(scaler.transform(y), y)
     assert_array_equal(scaler.center, 0.0)
     assert_array_equal(scaler.scale, 1.0)
+
+
+@pytest.mark.parametrize("n", [20, 60, 1000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_outlier_of_few_rows_does_not_flatten_the_others(n, weighted):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, 1))
+    X[3] = 1e8
+    weights = np.ones(n)
+    if weighted:  # counts of the others
+        weights[4:] = 2.0
+    scaled = InputScaler().fit(X, weights, rng).transform(X)
+    others = np.delete(scaled[:, 0], 3)
+    assert 0.5 < others.std() < 1.2
+    assert 5.0 < scaled[3, 0] < 30.0
