@@ -96,7 +96,8 @@ def run(options):
         for model in options.models
     ]
     out = arguments.out(options)
-    cells.fill(out, todo, lambda cell: evaluate(cell, root), packages=("catboost",))
+    packages = [name for name in ("catboost",) if name in options.models]
+    cells.fill(out, todo, lambda cell: evaluate(cell, root), packages)
     print(summary(cells.read(out).values()))
 
 
