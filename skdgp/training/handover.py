@@ -64,12 +64,17 @@ def _shared_root(roots, n):
 
 
 def _distance(member, wanted):
-    """How far a member is from the wanted one: in shape, then in scheme."""
+    """How far a member is from the wanted one: in shape, then in kernels, then in scheme."""
     a, b = member.architecture, wanted.architecture
     same = [
         a.widths == b.widths and a.n_latents == b.n_latents,
+        _kinds(a.kernels) == _kinds(b.kernels),
         a.n_inducing == b.n_inducing,
         repr(member.scheme) == repr(wanted.scheme),
         type(member.scheme) is type(wanted.scheme),
     ]
     return [not part for part in same]
+
+
+def _kinds(kernels):
+    return [(type(kernel), np.shape(getattr(kernel, "lengthscale", None))) for kernel in kernels]

@@ -166,6 +166,16 @@ def test_start_with_a_fitted_estimator():
     assert schemes(model) == [DSVI]
 
 
+@pytest.mark.parametrize("kernel", ["anova", SquaredExponential(ard=False)])
+def test_a_shallow_model_starts_with_the_member_of_its_kernel(model, data, kernel):
+    settings = {"inference": "vfe", "kernel": kernel, **FEW, "max_iter": 1}
+    other = DeepGPClassifier(1, init=model, **settings).fit(*data)
+    member = model.members_[2 if kernel == "anova" else 1]
+    expected = member.kernels[0].lengthscale
+    assert_allclose(other.kernels_[0].lengthscale, expected, rtol=0.2)
+    assert_array_equal(other.members_[0].inducing_inputs[0], member.inducing_inputs[0])
+
+
 def test_resume(data, tmp_path, monkeypatch):
     X, y = data
     expected = DeepGPClassifier(batch_size=20, **FEW).fit(X, y)
