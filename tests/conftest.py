@@ -25,6 +25,23 @@ def no_global_randomness():
 
 
 @pytest.fixture
+def kill(monkeypatch):
+    """Let the steps of a model fail once, with RuntimeError("killed")."""
+
+    def at(model_type, count):
+        step, calls = model_type.step, iter(range(10_000))
+
+        def killed(self, *args):
+            if next(calls) == count:
+                raise RuntimeError("killed")
+            return step(self, *args)
+
+        monkeypatch.setattr(model_type, "step", killed)
+
+    return at
+
+
+@pytest.fixture
 def make_batch():
     def make(X, y, weight=None, scale=1.0, total=None):
         weight = torch.ones(len(X), dtype=torch.float64) if weight is None else weight

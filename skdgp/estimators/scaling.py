@@ -47,7 +47,7 @@ class InputScaler:
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
-        outside = np.clip(1.5 / weights.sum(), 0.01, 0.25)  # of few rows, one
+        outside = np.clip(1.5 / weights.sum(), 0.01, 0.25)  # of few rows, one of them
         low, high = np.quantile(
             sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
         )

@@ -15,7 +15,7 @@ def diagnose(estimator, X, y):
     The rows, at most 1,000 of them, are best those of training. Two questions are answered. Do
     predictions suffer? The log-density of the rows is compared to that of a simple reference, a
     Gaussian process with one lengthscale that predicts every row from the others. A model that
-    misses more than 35 % of what the reference gains over a constant prediction, though it has seen
+    misses more than 40 % of what the reference gains over a constant prediction, though it has seen
     the rows, is sick. And why? Figures are taken of what is known to go wrong ([1]_, [2]_), each with
     a threshold and what to do. Figures alone harm nobody: a layer that ignores useless inputs has
     dead units, and is well.
@@ -75,7 +75,7 @@ class Diagnosis:
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
         `layer`, `measure`, `value`, `threshold`, `flagged` and `advice`.
     healthy : bool
-        Whether the model misses at most 35 %.
+        Whether the model does not miss more than 40 %.
     """
 
     def __init__(self, reports, missed):

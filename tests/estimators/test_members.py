@@ -239,20 +239,13 @@ def test_members_go_on_with_their_own_kind(data):
     assert_allclose(model.members_[4].arrays[name], before[4][name], atol=0.02)
 
 
-def test_resume(data, tmp_path, monkeypatch):
+def test_resume(data, tmp_path, kill):
     """All members go on, to the last bit."""
     X, y = data
     expected = DeepGPRegressor(batch_size=20, **FEW).fit(X, y)
     checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
     model = DeepGPRegressor(batch_size=20, checkpoint=checkpoint, **FEW)
-    step, calls = DeepSparseGP.step, iter(range(10_000))
-
-    def killed(self, *args):
-        if next(calls) == 35:
-            raise RuntimeError("killed")
-        return step(self, *args)
-
-    monkeypatch.setattr(DeepSparseGP, "step", killed)
+    kill(DeepSparseGP, 35)
     with pytest.raises(RuntimeError, match="killed"):
         model.fit(X, y)
     model.fit(X, y)

@@ -15,7 +15,6 @@ from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inspection import PathologyWarning
 from skdgp.training.trainer import Trainer
 
 FEW = {
@@ -665,9 +664,7 @@ def test_step_back(data, monkeypatch, how, steps):
     model = make(max_iter=100, likelihood="gaussian")
     with pytest.warns(ConvergenceWarning, match="stepped back to the last good state") as record:
         model.fit(*data)
-    # a fit that lost half of its hundred steps may also be told that it misses a lot
-    assert len([warning for warning in record if warning.category is ConvergenceWarning]) == 1
-    assert {warning.category for warning in record} <= {ConvergenceWarning, PathologyWarning}
+    assert len(record) == 1
     assert model.n_iter_ == 100 and len(rates) == 100
     assert np.isfinite(model.predict(data[0])).all() and np.isfinite(model.lower_bound_)
     assert_trained(model, *data)

@@ -226,6 +226,28 @@ def test_weights_are_counts(name):
     assert_allclose(weighted, repeated, rtol=1e-9)
 
 
+def test_steps_that_see_all_classes_need_fewer_rounds_to_the_same_optimum(monkeypatch):
+    rounds, look = [], ConcaveGP._look
+
+    def counted(self, *args):
+        rounds[-1] += 1
+        return look(self, *args)
+
+    monkeypatch.setattr(ConcaveGP, "_look", counted)
+    found = []
+    for most in (concave._MOST_COUPLED, 0):
+        monkeypatch.setattr(concave, "_MOST_COUPLED", most)
+        model, X, y = case("softmax", n=60, M=20)
+        with torch.no_grad():
+            model.layers[0].kernel.assign(variance=30.0)
+        rounds.append(0)
+        value_of(model, batch_of(X, y))
+        found.append(model._found)
+    for one, other in zip(*found):
+        assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+    assert 2 * rounds[0] < rounds[1] < concave._MOST
+
+
 def test_start_does_not_matter():
     """The bound is concave: from a far posterior the same optimum is reached."""
     model, X, y = case("softmax")
@@ -252,7 +274,7 @@ def test_extreme_numbers(name):
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_resume(tmp_path, monkeypatch, n_classes):
+def test_resume(tmp_path, kill, n_classes):
     from skdgp.training import Checkpoint
 
     X, y = rows(80, n_classes)
@@ -264,15 +286,8 @@ def test_resume(tmp_path, monkeypatch, n_classes):
         "random_state": 0,
     }
     whole = DeepGPClassifier(1, **settings).fit(X, y[:, 0])
-    step, calls = ConcaveGP.step, iter(range(1000))
-
-    def killed(self, *args):
-        if next(calls) == 10:
-            raise RuntimeError("killed")
-        return step(self, *args)
-
     model = DeepGPClassifier(1, checkpoint=checkpoint, **settings)
-    monkeypatch.setattr(ConcaveGP, "step", killed)
+    kill(ConcaveGP, 10)
     with pytest.raises(RuntimeError, match="killed"):
         model.fit(X, y[:, 0])
     model.fit(X, y[:, 0])
