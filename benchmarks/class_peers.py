@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from skdgp import DeepGPClassifier
 from skdgp.inference import DSVI
 
-_MOST_TREES = 2000
-_PATIENCE = 50
+from .models.trees import HELD_OUT, MOST_TREES, PATIENCE
+
 _MOST_ROWS = 600  #: of scikit-learn's exact Gaussian process, and
 _MOST_COLUMNS = 15  #: beyond which it takes minutes
 
@@ -31,10 +31,10 @@ def _single(seed, X):
 
 def _hgb(seed, X):
     return HistGradientBoostingClassifier(
-        max_iter=_MOST_TREES,
+        max_iter=MOST_TREES,
         learning_rate=0.05,
         early_stopping=True,
-        n_iter_no_change=_PATIENCE,
+        n_iter_no_change=PATIENCE,
         random_state=seed,
     )
 
@@ -65,16 +65,16 @@ class _CatBoost:
         from catboost import CatBoostClassifier
 
         X, X_val, y, y_val = train_test_split(
-            X, y, test_size=0.1, random_state=self.seed, stratify=y
+            X, y, test_size=HELD_OUT, random_state=self.seed, stratify=y
         )
         self.model = CatBoostClassifier(
-            iterations=_MOST_TREES,
+            iterations=MOST_TREES,
             random_seed=self.seed,
             thread_count=torch.get_num_threads(),
             allow_writing_files=False,
             verbose=False,
         )
-        self.model.fit(X, y, eval_set=(X_val, y_val), early_stopping_rounds=_PATIENCE)
+        self.model.fit(X, y, eval_set=(X_val, y_val), early_stopping_rounds=PATIENCE)
         return self
 
     def predict_proba(self, X):

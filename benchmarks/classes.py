@@ -3,7 +3,6 @@
 import time
 
 import numpy as np
-from scipy.stats import rankdata
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons
 from sklearn.model_selection import train_test_split
 
@@ -123,35 +122,30 @@ def evaluate(cell, root):
 
 def summary(all_cells):
     """Log-losses, differences to the default with their standard errors, accuracies and ranks."""
-    groups = {}
-    for cell in all_cells:
-        if "log_density" in cell:
-            of_set = groups.setdefault(cell["set"], {}).setdefault(cell["model"], {})
-            of_set.setdefault(cell["split"], []).append(cell)
-    models = [name for name in PEERS if any(name in of_models for of_models in groups.values())]
-    names = [name for name in SETS if name in groups]
-    losses, gaps, others, ranks = [], [], [], {}
-    for name in names:
-        means = {
-            model: {
-                split: {k: float(np.mean([c[k] for c in part])) for k in part[0] if k in _MEANS}
-                for split, part in splits.items()
-            }
-            for model, splits in groups[name].items()
-        }
+    results = table.by_split(cell for cell in all_cells if "log_density" in cell)
+    models = [name for name in PEERS if any(name in of_models for of_models in results.values())]
+    losses, gaps, others = [], [], []
+    for name in (name for name in SETS if name in results):
+        of_models = results[name]
         mean = {
-            model: {k: np.mean([v[k] for v in splits.values()]) for k in _MEANS}
-            for model, splits in means.items()
+            model: {key: np.mean([v[key] for v in splits.values()]) for key in _COLUMNS}
+            for model, splits in of_models.items()
         }
-        peers = [model for model in mean if model != "single"]
-        for model, rank in zip(peers, rankdata([-mean[model]["log_density"] for model in peers])):
-            ranks.setdefault(model, []).append(rank)
-        losses.append([name, *(_text(mean, m, "log_density", "{:.3f}", -1.0) for m in models)])
-        others.append([name, *(_text(mean, m, "accuracy", "{:.1f}", 100.0) for m in models)])
-        gaps.append([name, *(_gap(means, m) for m in models[1:])])
-    losses.append(
-        ["mean rank", *(f"{np.mean(ranks[m]):.2f}" if m in ranks else "" for m in models)]
-    )
+        loss = {model: {"log-loss": -values["log_density"]} for model, values in mean.items()}
+        percent = {model: {"accuracy": 100.0 * v["accuracy"]} for model, v in mean.items()}
+        losses.append([name, *(table.text(loss.get(m, {}), "log-loss", "{:.3f}") for m in models)])
+        others.append(
+            [name, *(table.text(percent.get(m, {}), "accuracy", "{:.1f}") for m in models)]
+        )
+        ours = of_models.get("skdgp", {})
+        paired = (table.difference(ours, of_models.get(m, {}), "log_density") for m in models[1:])
+        gaps.append([name, *map(table.difference_text, paired)])
+    peers = {  # the single model is one of ours
+        name: {model: splits for model, splits in of_models.items() if model != "single"}
+        for name, of_models in results.items()
+    }
+    rank = {model: f"{mean:.2f}" for model, mean, _ in table.mean_ranks(peers)}
+    losses.append(["mean rank", *(rank.get(model, "") for model in models)])
     parts = [
         ("Log-loss", rst.table(["set", *models], losses)),
         ("Log-loss, less that of the default", rst.table(["set", *models[1:]], gaps)),
@@ -160,15 +154,4 @@ def summary(all_cells):
     return "\n\n".join(f"{rst.heading(title)}\n{text}" for title, text in parts)
 
 
-_MEANS = ("log_density", "accuracy", "seconds", "n_train", "n_test")
-
-
-def _text(mean, model, column, form, factor):
-    return form.format(factor * mean[model][column]) if model in mean else rst.NOTHING
-
-
-def _gap(means, model):
-    if model not in means or "skdgp" not in means:
-        return rst.NOTHING
-    found = table.difference(means["skdgp"], means[model], "log_density")
-    return rst.NOTHING if found is None else "{:+.3f} +- {:.3f}".format(*found)
+_COLUMNS = ("log_density", "accuracy")

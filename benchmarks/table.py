@@ -85,14 +85,13 @@ def by_split(all_cells):
         groups.setdefault(cell["set"], {}).setdefault(cell["model"], {}).setdefault(
             cell["split"], []
         ).append(cell)
-    numbers = (*_COLUMNS, "n_train", "n_test")
     return {
         set_name: {
             model: {
                 split: {
                     name: float(np.mean([cell[name] for cell in group]))
-                    for name in numbers
-                    if name in group[0]
+                    for name, value in group[0].items()
+                    if isinstance(value, int | float)
                 }
                 for split, group in splits.items()
             }
@@ -124,19 +123,19 @@ def set_table(of_models, reference="skdgp"):
             if all(column in values for values in splits.values())
         }
         ours = of_models.get(reference, {}) if model != reference else {}
-        gaps = {c: _difference_text(difference(ours, splits, c)) for c in ("log_density", "rmse")}
+        gaps = {c: difference_text(difference(ours, splits, c)) for c in ("log_density", "rmse")}
         rows.append(
             [
                 model,
                 len(splits),
-                _text(means, "log_density", "{:.3f}"),
+                text(means, "log_density", "{:.3f}"),
                 gaps["log_density"],
-                _text(means, "rmse", "{:.3g}"),
+                text(means, "rmse", "{:.3g}"),
                 gaps["rmse"],
-                _text(means, "crps", "{:.3g}"),
-                _text({k: 100.0 * v for k, v in means.items()}, "coverage", "{:.1f}"),
-                _text(means, "fit_seconds", "{:.3g}"),
-                _text(means, "predict_seconds", "{:.2g}"),
+                text(means, "crps", "{:.3g}"),
+                text({k: 100.0 * v for k, v in means.items()}, "coverage", "{:.1f}"),
+                text(means, "fit_seconds", "{:.3g}"),
+                text(means, "predict_seconds", "{:.2g}"),
             ]
         )
     return rst.table(_HEAD, rows)
@@ -186,11 +185,13 @@ def _in_order(of_models, reference):
     return sorted(of_models, key=key)
 
 
-def _text(means, column, form):
+def text(means, column, form):
+    """A mean as a cell of a table."""
     return form.format(means[column]) if column in means else rst.NOTHING
 
 
-def _difference_text(gap):
+def difference_text(gap):
+    """What :func:`difference` gives as a cell of a table."""
     if gap is None:
         return rst.NOTHING
     mean, error = gap
