@@ -5,7 +5,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..gp.kernels import Kernel, SquaredExponential
 from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
-from ..inference import DSVI, VFE
+from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
 from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
@@ -14,6 +14,8 @@ _TOL = 1e-5  #: of the bound of a shallow member, per row
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
 _FEWEST_INDUCING = 50
 _MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
+_N_NEIGHBORS = 24
+_MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
 _MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 
 
@@ -150,30 +152,45 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         deep = self._plan(DSVI(inner_scale=_LOOSE) if few else DSVI(), data)
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         fresh = isinstance(self.init, str) and self.init in ("kmeans", "random")
-        if not (few and isinstance(deep.likelihood, (Bernoulli, Softmax)) and one_kernel and fresh):
+        if not (one_kernel and fresh and isinstance(deep.likelihood, (Bernoulli, Softmax))):
             return [deep]
-        return self._with_shallow(deep, *data.X.shape)
+        plans = [deep, *self._neighbors(deep, *data.X.shape)]
+        if few:
+            plans += self._with_inducing(deep, *data.X.shape)
+        if len(plans) == 1:
+            return plans
+        for plan in plans:
+            plan.weight, plan.most = 1.0 / len(plans), 1.0
+        if few:  # densities of the few rows that it has seen flatter it
+            deep.most = deep.weight
+        return plans
 
-    def _with_shallow(self, deep, n_rows, n_features):
-        """Members that see all rows at once, beside the deep one."""
+    def _neighbors(self, deep, n_rows, n_features):
+        """Members that predict from near rows."""
+        if n_rows * n_features > _MOST_NUMBERS:
+            return []
+        kernels = [self.kernel]
+        if self.kernel == "auto":
+            kernels = ["rational_quadratic"]
+            if n_rows > _FEW_ROWS:  # the gain of fewer is not worth the time
+                kernels.append("anova")
+        return [Plan(Vecchia(_N_NEIGHBORS), deep.likelihood, kernel=kernel) for kernel in kernels]
+
+    def _with_inducing(self, deep, n_rows, n_features):
+        """Members with the best Gaussian posterior."""
         n_latents = deep.likelihood.n_latents(len(self.classes_))
         if n_rows * n_latents > _MOST_VALUES:
-            return [deep]
+            return []
         n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
         kernels = [self.kernel]
         if self.kernel == "auto":
             kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot learn by heart
             if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
                 kernels.append("anova")
-        shallow = [
+        return [
             Plan(VFE(tol=_TOL), deep.likelihood, kernel=kernel, n_inducing=n_inducing)
             for kernel in kernels
         ]
-        plans = [deep, *shallow]
-        for plan in plans:
-            plan.weight, plan.most = 1.0 / len(plans), 1.0
-        deep.most = deep.weight  # densities of the rows that it has seen flatter it
-        return plans
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, classes=None, sample_weight=None):

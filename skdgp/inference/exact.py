@@ -10,15 +10,15 @@ from torch.nn.utils import vector_to_parameters
 from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
 from .full_batch import QuasiNewton, backward, rounding
-from .vecchia import (
+from .neighbors import (
     _LEAST_REST,
     _LEAST_VARIANCE,
     _LOG_2PI,
     _NUGGET,
     _START_COUNT,
-    LocalScaleScheme,
     NeighborGP,
 )
+from .vecchia import LocalScaleScheme
 from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
@@ -86,9 +86,8 @@ class Exact(LocalScaleScheme):
     def max_iter(self, n_rows):
         return 50
 
-    @property
-    def _model(self):
-        return ExactGP
+    def _model_for(self, likelihood):
+        return ExactGP if self._is_gaussian(likelihood) else None
 
 
 class ExactGP(QuasiNewton, NeighborGP):

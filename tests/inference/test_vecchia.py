@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal, multivariate_t, norm, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
 from skdgp.gp.kernels import Linear, Matern, as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
@@ -426,12 +426,6 @@ def test_settings_that_make_no_sense(settings, match):
     settings = {"n_layers": 1, "inference": "vecchia", "random_state": 0, **settings}
     with pytest.raises(ValueError, match=match):
         DeepGPRegressor(**settings).fit(X, y[:, 0])
-
-
-def test_classes_are_refused():
-    X, y = rows()
-    with pytest.raises(ValueError, match="Bernoulli needs 'dsvi'"):
-        DeepGPClassifier(n_layers=1, inference="vecchia", random_state=0).fit(X, y[:, 0] > 0)
 
 
 def test_chunks_are_refused():

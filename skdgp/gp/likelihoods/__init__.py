@@ -1,7 +1,7 @@
 """Likelihoods: what is observed, given latent function values."""
 
 from .base import Likelihood
-from .classification import Bernoulli, RobustMax, Softmax
+from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax
 from .regression import (
     Gaussian,
     HeteroscedasticGaussian,
@@ -26,6 +26,7 @@ CLASSIFICATION = {
 
 __all__ = [
     "Bernoulli",
+    "ClassLikelihood",
     "Gaussian",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",

@@ -13,7 +13,9 @@ _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class _Classification(Likelihood):
+class ClassLikelihood(Likelihood):
+    """Base class of the likelihoods of classes."""
+
     def check_n_classes(self, n_classes):
         """Raise ValueError if the likelihood cannot serve so many classes."""
 
@@ -33,7 +35,7 @@ class _Classification(Likelihood):
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
-class Bernoulli(_Classification, OneLatent):
+class Bernoulli(ClassLikelihood, OneLatent):
     r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
 
     Parameters
@@ -104,7 +106,7 @@ class _ExpectedLogSumExp(torch.autograd.Function):
         return g[..., None] * g_m, g[..., None] * g_v, None, None
 
 
-class Softmax(_Classification):
+class Softmax(ClassLikelihood):
     r"""Several classes with probabilities :math:`e^{f_c} / \sum_j e^{f_j}`.
 
     Parameters
@@ -152,7 +154,7 @@ class Softmax(_Classification):
         return torch.diag_embed(weighted.sum(0)) - torch.einsum("s...i,s...j->...ij", weighted, p)
 
 
-class RobustMax(_Classification):
+class RobustMax(ClassLikelihood):
     r"""Several classes: the largest latent value wins, but for some wrong labels.
 
     Parameters

@@ -1,0 +1,95 @@
+"""Nearest-neighbor Gaussian processes for classes."""
+
+import math
+
+import torch
+from torch import nn
+
+from .neighbors import NeighborGP
+
+_START_CONCENTRATION = 0.1
+_SPREAD = 1.0  #: of the logarithms of the kernel's numbers, a priori
+
+
+class NeighborClasses(NeighborGP):
+    r"""The model that :class:`Vecchia` builds for classes.
+
+    A place with :math:`n_c` rows of class `c` says of its class probabilities that they are
+    Dirichlet with concentrations :math:`n_c + \alpha`, and so of the logarithm of the gamma variable of
+    each class, approximately, that it is normal with (Milios et al., 2018, equation 5)
+
+    .. math:: s_c^2 = \log(1 + 1 / (n_c + \alpha)), \qquad y_c = \log(n_c + \alpha) - s_c^2 / 2.
+
+    So there is a GP regression for each class, all with one kernel. From its moments `m` and `v` at
+    a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
+    latent function, their difference. The numbers :math:`\alpha, b, t, u` are learned with those of the
+    kernel, which have log-normal priors around their starts.
+
+    References
+    ----------
+    D. Milios, R. Camoriano, P. Michiardi, L. Rosasco and M. Filippone (2018). Dirichlet-based Gaussian
+    processes for large-scale calibrated classification. Advances in Neural Information Processing
+    Systems 31.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(architecture, likelihood, scheme)
+        n_classes = max(2, architecture.n_latents)
+        rows = self.layers[0]
+        rows.y = rows.y.new_empty(0, n_classes)
+        self._one_latent = architecture.n_latents == 1
+        zero = torch.zeros((), dtype=torch.float64)
+        self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
+        self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
+        self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
+        self._medians = [number.detach().clone() for number in rows.kernel.parameters()]
+
+    def expected_log_likelihood(self, batch, generator):
+        """Of rows given their neighbors; with the log-density of the kernel's numbers a priori."""
+        surprise = sum(
+            0.5 * ((number - median.to(number)) / _SPREAD).square().sum()
+            for number, median in zip(self.layers[0].kernel.parameters(), self._medians)
+        )
+        return super().expected_log_likelihood(batch, generator) - surprise
+
+    def _hold(self, batch):
+        if self._training_rows is not None:
+            return
+        is_new, n_classes = len(self.layers[0].Z) == 0, len(self.log_prior)
+        y = nn.functional.one_hot(batch.y[:, 0].long(), n_classes)
+        super()._hold(batch._replace(y=y))
+        if is_new:
+            counts = (batch.weight[:, None] * y).sum(0) + 1.0
+            with torch.no_grad():
+                self.log_prior.copy_(torch.log(counts / counts.sum()))
+
+    def _seen(self, y, weight):
+        counts = (y * weight[..., None]).clamp_min(0.0) + self.log_concentration.exp()
+        variance = torch.log1p(1.0 / counts)
+        return counts.log() - 0.5 * variance - self.log_prior, variance.mT
+
+    def _own_noise(self, like):
+        return like.new_zeros(len(self.log_prior))
+
+    def _latents(self, value, variance=None):
+        """Values, or moments, of the latent functions from those of the regressions."""
+        value = self.log_prior + self.log_slope.exp() * value
+        if self._one_latent:
+            value = value[..., 1:] - value[..., :1]
+        if variance is None:
+            return value
+        variance = self.log_factor.exp() * variance
+        return value, variance.sum(-1, keepdim=True) if self._one_latent else variance
+
+    def _log_density(self, y, mean, sd, z):
+        label = y.argmax(-1, keepdim=True).to(mean)
+        return self.likelihood().log_partition(label, *self._latents(mean, sd.square()))
+
+    def _moments(self, X, nearest, mixing):
+        mean, sd, _, _ = self._given_neighbors(X, nearest)
+        mean, variance = self._latents(mean, sd.square())
+        return mean[None], variance[None]
+
+    def _path(self, mean, deviation):
+        spread = (self.log_factor.exp()).sqrt() / self.log_slope.exp()
+        return self._latents(mean + spread * deviation)

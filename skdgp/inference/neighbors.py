@@ -1,0 +1,382 @@
+"""Models of nearest-neighbor Gaussian processes."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+from ..gp.component import Trainable
+from ..gp.kernels import _like
+from ..gp.likelihoods import HeteroscedasticGaussian
+from ..linalg import cholesky
+from ..random import gamma, normal
+from .base import GradientModel
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_ROWS = 300  #: left out in turn, for one step; fewer if there are many outputs
+_FEWEST_ROWS = 30
+_AT_ONCE = 2_000_000  #: numbers of the covariance matrices that are worked on together
+_SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
+_START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
+_REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
+_LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
+_FEWEST_SCALES = 64  #: points of this grid
+_LEAST_VARIANCE = 1e-12
+_LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
+_NUGGET = 1e-10  #: of the kernel's variance, beside the noise
+
+
+class _Rows(nn.Module):
+    """The kernel, and the places that neighbors are looked for in.
+
+    Training rows with the same inputs are one place, with their mean target and the sum of their
+    weights.
+    """
+
+    def __init__(self, kernel, n_inputs, n_outputs):
+        super().__init__()
+        self.kernel = Trainable(kernel)
+        for name, width in (("Z", (n_inputs,)), ("y", (n_outputs,)), ("weight", ())):
+            self.register_buffer(name, torch.empty((0, *width), dtype=torch.float64))
+
+    def hold(self, **rows):
+        for name, values in rows.items():
+            setattr(self, name, values.to(self.Z))
+
+
+class _TrainingRows(NamedTuple):
+    """Rows of a training, their places, and whether these hold no other target."""
+
+    X: torch.Tensor
+    y: torch.Tensor
+    weight: torch.Tensor
+    place: torch.Tensor
+    alone: torch.Tensor
+
+
+class NeighborGP(GradientModel):
+    """The model that :class:`Vecchia` builds."""
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__()
+        self.n_neighbors = scheme.n_neighbors
+        self.likelihood = Trainable(likelihood)
+        self.has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
+        n_outputs = architecture.n_latents // (2 if self.has_local_scale else 1)
+        rows = _Rows(architecture.kernels[0], architecture.n_features, n_outputs)
+        self.layers = nn.ModuleList([rows])
+        if self.has_local_scale:
+            count = torch.tensor(_START_COUNT, dtype=torch.float64)
+            self.log_count = nn.Parameter(count.log())
+            self.log_odds = nn.Parameter(torch.zeros_like(count))
+        self._metric = None  # lengthscales of the last search tree
+        self._tree = None
+        self._training_rows = None
+
+    def start(self, X, weights, rng):
+        pass  # rows are taken from the first batch
+
+    def blocks(self):
+        return []
+
+    def divergence(self):
+        return None
+
+    def _search(self, metric):
+        """Look for neighbors among the rows at hand, in units of `metric`."""
+        rows = self.layers[0].Z.cpu().numpy() / metric
+        self._metric, self._tree = metric, NearestNeighbors().fit(rows)
+
+    def _metric_now(self):
+        """Lengthscales of the kernel, as far as it has any."""
+        with torch.no_grad():
+            metric = torch.as_tensor(self.layers[0].kernel().metric)
+            return np.broadcast_to(metric.cpu().numpy(), self.layers[0].Z.shape[1:]).copy()
+
+    def neighbors(self, X, left_out=None):
+        """Indices of the nearest rows, the nearest last.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        left_out : ndarray of shape (n,), optional
+            A place that is not to be a neighbor, or -1.
+
+        Returns
+        -------
+        indices : ndarray of shape (n, k)
+        """
+        n_places = len(self.layers[0].Z)
+        fewer = left_out is not None and (left_out >= 0).any()
+        k = min(self.n_neighbors, n_places - fewer)
+        if k <= 0 or len(X) == 0:
+            return np.zeros((len(X), 0), dtype=np.int64)
+        if self._tree is None:
+            self._search(self._metric)
+        points = X.detach().cpu().numpy() / self._metric
+        found = self._tree.kneighbors(points, k + fewer, return_distance=False)
+        if fewer:  # sorted to the end; without it, the farthest goes
+            order = np.argsort(found == left_out[:, None], axis=1, kind="stable")
+            found = np.take_along_axis(found, order, 1)[:, :k]
+        return found[:, ::-1].copy()
+
+    def _noise(self, weight):
+        """Variances, shape (n, n_outputs, P), of rows that count `weight` times."""
+        rows = self.layers[0]
+        variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
+        return variance[:, None] / weight[:, None]
+
+    def _seen(self, y, weight):
+        """What a GP sees of places: targets (n, P, n_outputs) and variances (n, n_outputs, P)."""
+        return y, self._noise(weight)
+
+    def _own_noise(self, like):
+        """Variances of the noise of a row that counts once, shape (n_outputs,)."""
+        return self._noise(like.new_ones(1))[..., 0]
+
+    def _given_neighbors(self, X, nearest, held=None):
+        """What the neighbors say of rows, for unit scale.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        nearest : ndarray of shape (n, k)
+        held : pair of tensors of shape (n, k, n_outputs) and (n, k), optional
+            Targets and weights of the neighbors, if not all that their places hold.
+
+        Returns
+        -------
+        mean, sd : tensors of shape (n, n_outputs)
+            Of targets that count once.
+        L : tensor of shape (n, n_outputs, k + 1, k + 1)
+            Cholesky factors of the covariances of the neighbors and, last, the row.
+        z : tensor of shape (n, n_outputs, k)
+            Whitened targets of the neighbors.
+        """
+        rows = self.layers[0]
+        points = torch.cat([rows.Z[nearest], X[:, None]], 1)
+        y, noise = self._seen(*((rows.y[nearest], rows.weight[nearest]) if held is None else held))
+        own = self._own_noise(y).expand(len(X), -1)
+        K = rows.kernel().within(points)[:, None]
+        # with a free scale only the ratio of noise and kernel counts, and may vanish
+        noise = torch.cat([noise, own[..., None]], -1)
+        noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
+        L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
+        z = self._whitened(L, y.mT)
+        return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
+
+    @staticmethod
+    def _whitened(L, y):
+        """Values at the neighbors, shape (..., k), as standard normal ones."""
+        return torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+
+    def _counts(self):
+        """What the prior of the local scale counts, and each neighbor."""
+        least = min(1.0, _LEAST_DOF / max(self._k(), 1))
+        return self.log_count.exp(), least + (1.0 - least) * torch.sigmoid(self.log_odds)
+
+    def _dof(self):
+        """Degrees of freedom of the predictions; None if their scale is the same everywhere."""
+        if not self.has_local_scale:
+            return None
+        prior, each = self._counts()
+        return prior + each * self._k()
+
+    def _squared_scale(self, z):
+        """Estimate of the squared scale, from whitened neighbors (..., k)."""
+        prior, each = self._counts()
+        return (prior + each * z.square().sum(-1)) / (prior + each * z.shape[-1])
+
+    def expected_log_likelihood(self, batch, generator):
+        """Estimate of the sum of the log-densities of rows given their neighbors."""
+        self._hold(batch)
+        if self._metric is None or self._n_steps in _SEARCHES:
+            self._search(self._metric_now())
+        n = len(batch.X)
+        few = max(_FEWEST_ROWS, min(_ROWS, self._at_once()))
+        chosen = torch.randperm(n, generator=generator, device=generator.device)[:few].cpu()
+        ell = self._log_density(*self._without(chosen.numpy()))
+        return n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
+
+    def _hold(self, batch):
+        """Gather the rows of a training in places."""
+        if self._training_rows is not None:
+            return
+        X, y, weight = (part.to(self.layers[0].Z) for part in (batch.X, batch.y, batch.weight))
+        Z, place = torch.unique(X, dim=0, return_inverse=True)
+        if len(Z) == len(X):  # in their own order
+            Z, place = X, torch.arange(len(X), device=X.device)
+        total = weight.new_zeros(len(Z)).index_add(0, place, weight)
+        sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
+        self.layers[0].hold(Z=Z, y=sums / total[:, None], weight=total)
+        any_y = torch.zeros_like(sums)
+        any_y[place] = y  # of one of the rows
+        differ = (any_y[place] != y).any(1).to(weight)
+        alone = (weight.new_zeros(len(Z)).index_add(0, place, differ) == 0.0)[place]
+        self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
+
+    def _without(self, chosen):
+        """Each chosen row given all others that are near.
+
+        Returns
+        -------
+        y, mean, sd : tensors of shape (n, n_outputs)
+        z : tensor of shape (n, n_outputs, k)
+            As from :meth:`_given_neighbors`.
+        """
+        rows = self.layers[0]
+        X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
+        nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
+        # a place that holds other targets stays, without one count of the row
+        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
+        own = own * weight.clamp_max(1.0)[:, None]
+        total, y_near = rows.weight[nearest], rows.y[nearest]
+        rest = (total - own).clamp_min(_LEAST_REST * total)
+        y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
+        mean, sd, _, z = self._given_neighbors(X, nearest, (y_near, rest))
+        return y, mean, sd, z
+
+    def _log_density(self, y, mean, sd, z):
+        """Log-density of rows, given what :meth:`_without` says of them."""
+        dof = self._dof()
+        error, ell = (y - mean).square() / sd.square(), -sd.log()
+        if dof is None:
+            return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
+        scale = self._squared_scale(z)
+        ell = ell - 0.5 * (scale.log() + (dof * math.pi).log())
+        ell = ell + torch.lgamma(0.5 * (dof + 1.0)) - torch.lgamma(0.5 * dof)
+        return (ell - 0.5 * (dof + 1.0) * torch.log1p(error / (scale * dof))).sum(-1)
+
+    @torch.no_grad()
+    def left_out(self, batch, rows):
+        self._hold(batch)
+        pieces = np.array_split(rows, -(-len(rows) // min(_ROWS, self._at_once())))
+        densities = [self._log_density(*self._without(piece)) for piece in pieces]
+        return torch.cat(densities).numpy(force=True)
+
+    def draws(self, n, seed):
+        """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""
+        if self._dof() is None:
+            return np.zeros((1, 0))
+        return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
+
+    def _mixing(self, draws):
+        """The squared scale over its estimate at the grid, and its logarithmic weights.
+
+        For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges
+        exponentially. The points are dense where the distribution is, and go on to where far
+        outliers are explained.
+        """
+        half = 0.5 * self._dof()
+        spread = half.rsqrt()  # of log(l)
+        u = torch.asinh(_REACH / spread) * draws[:, 0]
+        log_l = half.log() + spread * torch.sinh(u)
+        return half / log_l.exp(), half * log_l - log_l.exp() + torch.cosh(u).log()
+
+    def shares(self, draws):
+        if self._dof() is None:
+            return super().shares(draws)
+        with torch.no_grad():
+            return torch.softmax(self._mixing(draws)[1], 0)
+
+    def _at_once(self):
+        """Rows whose covariance matrices are worked on together."""
+        return max(1, _AT_ONCE // ((self.n_neighbors + 1) ** 2 * self.layers[0].y.shape[1]))
+
+    def _pieces(self, X):
+        """Chunks of rows, and their neighbors."""
+        size = self._at_once()
+        for i in range(0, len(X), size):
+            yield slice(i, i + size), self.neighbors(X[i : i + size])
+
+    @torch.no_grad()
+    def predictive(self, X, draws):
+        mixing = None if self._dof() is None else self._mixing(draws)[0][:, None, None]
+        moments = [self._moments(X[piece], nearest, mixing) for piece, nearest in self._pieces(X)]
+        means, variances = zip(*moments)
+        return torch.cat(means, 1), torch.cat(variances, 1)
+
+    def _moments(self, X, nearest, mixing):
+        mean, sd, _, z = self._given_neighbors(X, nearest)
+        var = sd.square() - self._own_noise(sd)
+        var = var.clamp_min(_LEAST_VARIANCE)
+        if mixing is None:
+            return mean[None], var[None]
+        scale = mixing * self._squared_scale(z)  # n_draws, n, n_outputs
+        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
+        return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
+
+    def _prior(self, n, generator, n_features):
+        """`n` functions from the prior, by random features: rows to (n, rows, n_outputs)."""
+        rows = self.layers[0]
+        shape, kernel = (n, n_features), rows.kernel()
+        phi = kernel.features(shape, rows.Z.shape[1], generator, rows.Z)
+        like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
+        shape = (n, n_features * like.shape[-1], rows.y.shape[1])
+        w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
+        return lambda X: torch.cat(
+            [phi(x.expand(n, *x.shape)).flatten(-2) @ w for x in X.split(64)], 1
+        )
+
+    def _errors(self, n, generator):
+        """Noise of the places, shape (n, P, n_outputs)."""
+        rows = self.layers[0]
+        errors = normal((n, *rows.y.shape), generator, rows.Z)
+        return errors * self._seen(rows.y[None], rows.weight[None])[1][0].T.sqrt()
+
+    def _mixing_of(self, n, generator):
+        """For each function, what the estimate of the squared scale is divided by."""
+        dof = self._dof()
+        if dof is None:
+            return None
+        shape = (n, 1, self.layers[0].y.shape[1])
+        return gamma(0.5 * dof, shape, generator, self.layers[0].Z) / (0.5 * dof)
+
+    def _path(self, mean, deviation):
+        """Latent functions from what neighbors say of rows, and by how much a draw differs."""
+        return mean + deviation
+
+    def functions(self, n, generator, n_features):
+        """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
+        rows = self.layers[0]
+        with torch.no_grad():
+            prior = self._prior(n, generator, n_features)
+            errors = self._errors(n, generator)
+            mixing = self._mixing_of(n, generator)
+
+        @torch.no_grad()
+        def f(X, noise=None):
+            values = []
+            for piece, nearest in self._pieces(X):
+                used, places = np.unique(nearest, return_inverse=True)
+                seen = prior(rows.Z[used]) + errors[:, used]  # n, used, n_outputs
+                seen = seen[:, places.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
+                mean, _, L, z = self._given_neighbors(X[piece], nearest)
+                guess = L[..., -1, :-1] * self._whitened(L.expand(n, *L.shape), seen)
+                deviation = prior(X[piece]) - guess.sum(-1)
+                if mixing is None:
+                    values.append(self._path(mean, deviation))
+                    continue
+                scale = self._squared_scale(z) / mixing
+                path = mean + scale.sqrt() * deviation
+                values.append(torch.cat([path, scale.log()], -1))
+            return torch.cat(values, 1)
+
+        return f
+
+    def _k(self):
+        return min(self.n_neighbors, len(self.layers[0].Z))
+
+    def state(self):
+        metric = np.ones(self.layers[0].Z.shape[1]) if self._metric is None else self._metric
+        return {**super().state(), "metric": metric}
+
+    def load_state(self, arrays):
+        arrays = dict(arrays)
+        self._metric, self._tree, self._training_rows = arrays.pop("metric"), None, None
+        rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
+        self.layers[0].hold(**rows)
+        super().load_state(arrays)
