@@ -16,6 +16,7 @@ _FEWEST_INDUCING = 50
 _MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
 _N_NEIGHBORS = 24
 _MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
+_MOST_COLUMNS = 30  #: of neighbors with an ANOVA kernel
 _MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 
 
@@ -36,7 +37,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
-        standardized inputs. ``"auto"`` is the squared exponential, and ANOVA for one of the shallow members.
+        standardized inputs. ``"auto"`` is the squared exponential; for neighbors the rational quadratic, and
+        ANOVA for one of the shallow members.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -47,7 +49,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
-        model by ``"dsvi"`` and, up to some thousands of rows, shallow ones by ``"vfe"``; see the user guide.
+        model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see the
+        user guide.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -172,7 +175,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         kernels = [self.kernel]
         if self.kernel == "auto":
             kernels = ["rational_quadratic"]
-            if n_rows > _FEW_ROWS:  # the gain of fewer is not worth the time
+            if n_rows > _FEW_ROWS and n_features <= _MOST_COLUMNS:  # for fewer rows it gains little
                 kernels.append("anova")
         return [Plan(Vecchia(_N_NEIGHBORS), deep.likelihood, kernel=kernel) for kernel in kernels]
 

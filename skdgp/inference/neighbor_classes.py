@@ -8,7 +8,7 @@ from torch import nn
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
-_SPREAD = 1.0  #: of the logarithms of the kernel's numbers, a priori
+_SPREAD = 1.0  #: of the logarithms of numbers, a priori
 
 
 class NeighborClasses(NeighborGP):
@@ -16,14 +16,14 @@ class NeighborClasses(NeighborGP):
 
     A place with :math:`n_c` rows of class `c` says of its class probabilities that they are
     Dirichlet with concentrations :math:`n_c + \alpha`, and so of the logarithm of the gamma variable of
-    each class, approximately, that it is normal with (Milios et al., 2018, equation 5)
+    each class, approximately, that it is normal with (Milios et al., 2018)
 
     .. math:: s_c^2 = \log(1 + 1 / (n_c + \alpha)), \qquad y_c = \log(n_c + \alpha) - s_c^2 / 2.
 
     So there is a GP regression for each class, all with one kernel. From its moments `m` and `v` at
     a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
     latent function, their difference. The numbers :math:`\alpha, b, t, u` are learned with those of the
-    kernel, which have log-normal priors around their starts.
+    kernel; all but `b` have log-normal priors around their starts.
 
     References
     ----------
@@ -42,13 +42,18 @@ class NeighborClasses(NeighborGP):
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
         self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
         self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
-        self._medians = [number.detach().clone() for number in rows.kernel.parameters()]
+        self._medians = [number.detach().clone() for number in self._numbers()]
+
+    def _numbers(self):
+        """All numbers but the constants."""
+        own = self.log_concentration, self.log_slope, self.log_factor
+        return [*self.layers[0].kernel.parameters(), *own]
 
     def expected_log_likelihood(self, batch, generator):
-        """Of rows given their neighbors; with the log-density of the kernel's numbers a priori."""
+        """Of rows given their neighbors; with the log-density of the numbers a priori."""
         surprise = sum(
             0.5 * ((number - median.to(number)) / _SPREAD).square().sum()
-            for number, median in zip(self.layers[0].kernel.parameters(), self._medians)
+            for number, median in zip(self._numbers(), self._medians)
         )
         return super().expected_log_likelihood(batch, generator) - surprise
 
