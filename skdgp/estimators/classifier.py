@@ -49,8 +49,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
-        model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see the
-        user guide.
+        model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see
+        the user guide.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse

@@ -18,7 +18,10 @@ from .base import GradientModel
 _LOG_2PI = math.log(2.0 * math.pi)
 _ROWS = 300  #: left out in turn, for one step; fewer if there are many outputs
 _FEWEST_ROWS = 30
-_AT_ONCE = 2_000_000  #: numbers of the covariance matrices that are worked on together
+_IN_A_STEP = 500_000  #: numbers of the covariance matrices of these
+_AT_ONCE = (
+    2_000_000  #: numbers of the covariance matrices that are worked on together in prediction
+)
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -196,7 +199,7 @@ class NeighborGP(GradientModel):
         if self._metric is None or self._n_steps in _SEARCHES:
             self._search(self._metric_now())
         n = len(batch.X)
-        few = max(_FEWEST_ROWS, min(_ROWS, self._at_once()))
+        few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // self._numbers_of_row()))
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:few].cpu()
         ell = self._log_density(*self._without(chosen.numpy()))
         return n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
@@ -253,7 +256,7 @@ class NeighborGP(GradientModel):
     @torch.no_grad()
     def left_out(self, batch, rows):
         self._hold(batch)
-        pieces = np.array_split(rows, -(-len(rows) // min(_ROWS, self._at_once())))
+        pieces = np.array_split(rows, -(-len(rows) // self._at_once()))
         densities = [self._log_density(*self._without(piece)) for piece in pieces]
         return torch.cat(densities).numpy(force=True)
 
@@ -282,9 +285,12 @@ class NeighborGP(GradientModel):
         with torch.no_grad():
             return torch.softmax(self._mixing(draws)[1], 0)
 
+    def _numbers_of_row(self):
+        """Size of the covariance matrices of a row and its neighbors."""
+        return (self.n_neighbors + 1) ** 2 * self.layers[0].y.shape[1]
+
     def _at_once(self):
-        """Rows whose covariance matrices are worked on together."""
-        return max(1, _AT_ONCE // ((self.n_neighbors + 1) ** 2 * self.layers[0].y.shape[1]))
+        return max(1, _AT_ONCE // self._numbers_of_row())
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""

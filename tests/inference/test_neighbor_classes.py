@@ -171,16 +171,20 @@ def test_functions_have_the_moments_of_predictions(likelihood):
     assert (torch.corrcoef(f[:, :2, 0].T)[0, 1] > 0.8).all()  # near rows share a function
 
 
-def test_many_classes_take_fewer_rows_at_once():
+def test_many_classes_take_fewer_rows_at_once(monkeypatch):
     X, y = rows(200, 60)
-    model = make(X, y, Softmax(), n_neighbors=24)
+    model, batch = make(X, y, Softmax(), n_neighbors=24), everything(X, y)
     assert model._at_once() == 2_000_000 // (25**2 * 60)
-    value = model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0))
+    looked_at, without = [], model._without
+    monkeypatch.setattr(
+        model, "_without", lambda rows: looked_at.append(len(rows)) or without(rows)
+    )
+    value = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     assert np.isfinite(value.item())
-    densities = model.left_out(everything(X, y), np.arange(200))
-    whole = make(X, y, Softmax(), n_neighbors=24)
-    whole._at_once = lambda: 10**9
-    assert_allclose(densities, whole.left_out(everything(X, y), np.arange(200)), rtol=1e-12)
+    densities = model.left_out(batch, np.arange(200))
+    assert looked_at == [30, 50, 50, 50, 50]
+    model._at_once = lambda: 10**9
+    assert_allclose(densities, model.left_out(batch, np.arange(200)), rtol=1e-12)
 
 
 # ---- the estimator --------------------------------------------------------------------------------
