@@ -8,7 +8,7 @@ from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
+from .members import _FEW_ROWS, _LOOSE, _MOST_ROWS, Plan, takes_chunks
 
 _TOL = 1e-5  #: of the bound of a shallow member, per row
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
@@ -170,7 +170,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
     def _neighbors(self, deep, n_rows, n_features):
         """Members that predict from near rows."""
-        if n_rows * n_features > _MOST_NUMBERS:
+        if n_rows > _MOST_ROWS or n_rows * n_features > _MOST_NUMBERS:
             return []
         kernels = [self.kernel]
         if self.kernel == "auto":

@@ -7,11 +7,10 @@ from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, Hete
 from ..inference import DSVI, Exact, Vecchia
 from ..inference.exact import _EVIDENCE_ROWS
 from .base import BaseDeepGP
-from .members import _FEW_ROWS, _LOOSE, Plan, takes_chunks
+from .members import _FEW_ROWS, _LOOSE, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
 _MOST_FACTORS = 7e7  #: of a matrix of the ANOVA kernel
-_MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
 
 

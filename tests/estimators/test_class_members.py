@@ -128,8 +128,10 @@ def test_many_rows_classes_and_columns(monkeypatch):
     assert schemes(model) == [DSVI, Vecchia, Vecchia]
     assert isinstance(model.members_[2].kernels[0], Anova)
     assert model.members_[0].scheme.inner_scale == DSVI().inner_scale
-    monkeypatch.setattr(classifier, "_MOST_NUMBERS", 80 * 2 - 1)
-    assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI]
+    for name, most in (("_MOST_NUMBERS", 80 * 2 - 1), ("_MOST_ROWS", 79)):
+        with monkeypatch.context() as only:
+            only.setattr(classifier, name, most)
+            assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI]
 
 
 def test_random_state_decides_it_all(model, data):
