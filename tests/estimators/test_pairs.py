@@ -9,14 +9,14 @@ from skdgp.inference import SCHEMES
 REGRESSION = ("gaussian", "heteroscedastic", "student_t", "poisson")
 BINARY = ("probit", "logit", "softmax", "robustmax")
 SEVERAL = ("softmax", "robustmax")
+CLASSES = [(name, 2) for name in BINARY] + [(name, 3) for name in SEVERAL]
+PAIRS = [(name, 1) for name in REGRESSION] + CLASSES
 SHALLOW = {  # docs/guide/likelihoods.rst has the same table
     "vfe": {("gaussian", 1), ("probit", 2), ("logit", 2), ("softmax", 2), ("softmax", 3)},
     "pep": {("gaussian", 1)},
-    "vecchia": {("gaussian", 1), ("heteroscedastic", 1)},
+    "vecchia": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES},
     "exact": {("gaussian", 1), ("heteroscedastic", 1)},
 }
-PAIRS = [(name, 1) for name in REGRESSION] + [(name, 2) for name in BINARY]
-PAIRS += [(name, 3) for name in SEVERAL]
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
