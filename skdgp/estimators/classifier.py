@@ -14,10 +14,10 @@ _TOL = 1e-5  #: of the bound of a shallow member, per row
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
 _FEWEST_INDUCING = 50
 _MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
+_MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 _N_NEIGHBORS = 24
 _MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
 _MOST_COLUMNS = 30  #: of neighbors with an ANOVA kernel
-_MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):

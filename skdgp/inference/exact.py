@@ -183,7 +183,7 @@ class ExactGP(QuasiNewton, NeighborGP):
     def bound(self, batch):
         """The log evidence and, up to a constant, the log-density of kernel and noise a priori."""
         self._hold(batch)
-        value = self.evidence() - self._surprise()
+        value = self.evidence() - self._surprise(_SPREAD)
         backward((value, torch.ones_like(value)))
         return float(value.detach())
 
@@ -197,13 +197,6 @@ class ExactGP(QuasiNewton, NeighborGP):
         within = self._scatter[chosen] / noise + weight.log()[:, None]
         within = within + (weight - 1.0)[:, None] * (_LOG_2PI + noise.log())
         return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
-
-    def _surprise(self):
-        excess = [
-            ((number - median.to(number)) / _SPREAD).flatten()
-            for number, median in zip(self._numbers(), self._medians)
-        ]
-        return 0.5 * torch.cat(excess).square().sum() if excess else 0.0
 
     @torch.no_grad()
     def _solve(self):

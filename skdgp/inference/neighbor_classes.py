@@ -51,11 +51,8 @@ class NeighborClasses(NeighborGP):
 
     def expected_log_likelihood(self, batch, generator):
         """Of rows given their neighbors; with the log-density of the numbers a priori."""
-        surprise = sum(
-            0.5 * ((number - median.to(number)) / _SPREAD).square().sum()
-            for number, median in zip(self._numbers(), self._medians)
-        )
-        return super().expected_log_likelihood(batch, generator) - surprise
+        ell = super().expected_log_likelihood(batch, generator)
+        return ell - self._surprise(_SPREAD)
 
     def _hold(self, batch):
         if self._training_rows is not None:
@@ -76,25 +73,25 @@ class NeighborClasses(NeighborGP):
     def _own_noise(self, like):
         return like.new_zeros(len(self.log_prior))
 
-    def _latents(self, value, variance=None):
-        """Values, or moments, of the latent functions from those of the regressions."""
+    def _values(self, value):
+        """Values of the latent functions from those of the regressions."""
         value = self.log_prior + self.log_slope.exp() * value
-        if self._one_latent:
-            value = value[..., 1:] - value[..., :1]
-        if variance is None:
-            return value
+        return value[..., 1:] - value[..., :1] if self._one_latent else value
+
+    def _variances(self, variance):
+        """The same for variances."""
         variance = self.log_factor.exp() * variance
-        return value, variance.sum(-1, keepdim=True) if self._one_latent else variance
+        return variance.sum(-1, keepdim=True) if self._one_latent else variance
 
     def _log_density(self, y, mean, sd, z):
         label = y.argmax(-1, keepdim=True).to(mean)
-        return self.likelihood().log_partition(label, *self._latents(mean, sd.square()))
+        m, v = self._values(mean), self._variances(sd.square())
+        return self.likelihood().log_partition(label, m, v)
 
     def _moments(self, X, nearest, mixing):
         mean, sd, _, _ = self._given_neighbors(X, nearest)
-        mean, variance = self._latents(mean, sd.square())
-        return mean[None], variance[None]
+        return self._values(mean)[None], self._variances(sd.square())[None]
 
     def _path(self, mean, deviation):
-        spread = (self.log_factor.exp()).sqrt() / self.log_slope.exp()
-        return self._latents(mean + spread * deviation)
+        spread = (0.5 * self.log_factor - self.log_slope).exp()
+        return self._values(mean + spread * deviation)

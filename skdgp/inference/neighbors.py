@@ -79,6 +79,14 @@ class NeighborGP(GradientModel):
         self._tree = None
         self._training_rows = None
 
+    def _surprise(self, spread):
+        """Minus the log-density, up to a constant, of `_numbers()` that are log-normal around `_medians`."""
+        excess = [
+            ((number - median.to(number)) / spread).flatten()
+            for number, median in zip(self._numbers(), self._medians)
+        ]
+        return 0.5 * torch.cat(excess).square().sum() if excess else 0.0
+
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
 
