@@ -17,7 +17,7 @@ from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
-from ..inference.base import Architecture, Batch
+from ..inference.base import Architecture
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.rounds import FirstRounds
@@ -36,13 +36,11 @@ from .health import warn_if_sick
 from .members import Member, Plan, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
-from .stacking import stack
+from .stacking import StackingMixin
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
-_STACK_ROWS = 2000  #: rows that decide on the shares in a mixture
-_FEW = 16  #: draws of a member that cannot leave them out
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -55,7 +53,7 @@ _MAY_MEAN_NOTHING = {
 }
 
 
-class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
+class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstimator):
     """Base class of the deep Gaussian process estimators."""
 
     _parameter_constraints = {
@@ -320,26 +318,6 @@ class BaseDeepGP(CallbackSupportMixin, PredictionMixin, BaseEstimator):
         self._set_lower_bound(data, rng)
         warn_if_sick(self, data, trainer.n_iter)
         progress.end(attributes)
-
-    def _stack(self, plans, members, models, draws, data, seed):
-        """Set the shares of the members in the mixture."""
-        chosen = [i for i, plan in enumerate(plans) if plan.most is not None]
-        if len(chosen) < 2:
-            return
-        rows = np.random.default_rng(seed).permutation(len(data))[:_STACK_ROWS]
-        tensors = (torch.tensor(a, device=self._device()) for a in data.take(slice(None)))
-        batch = Batch(*tensors, 1.0, float(data.weights.sum()))
-        own = Data(data.X[rows], data.y[rows], data.weights[rows])
-        own.scale_as(data.x_scaler, data.y_scaler)
-        densities = []
-        for i in chosen:
-            density = models[i].left_out(batch, rows)
-            if density is None:
-                density = self._log_densities([members[i].holding(models[i], draws[i][:_FEW])], own)
-            densities.append(density)
-        most = [plans[i].most for i in chosen]
-        for i, share in zip(chosen, stack(np.stack(densities), own.weights, most)):
-            members[i].weight = share
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""

@@ -132,6 +132,9 @@ class Member:
 
     Attributes
     ----------
+    spread : float
+        What the standard deviation of each component is multiplied by: below one where the mixture
+        would be too wide otherwise.
     arrays : dict of ndarray
         State of the fitted model.
     draws : ndarray of shape (n_draws, ...)
@@ -143,16 +146,17 @@ class Member:
         self.architecture = architecture
         self.likelihood = likelihood
         self.weight = weight
+        self.spread = 1.0
         self._model = None
 
     def __getstate__(self):
         return {**self.__dict__, "_model": None}
 
     def __setstate__(self, state):
-        self.__dict__.update(state)
+        self.__dict__.update({"spread": 1.0, **state})
 
     def __repr__(self):
-        return f"Member({self.scheme!r}, weight={self.weight:.3g})"
+        return f"Member({self.scheme!r}, weight={self.weight:.3g}, spread={self.spread:.3g})"
 
     def build(self):
         """A new torch module of this member's shape."""
@@ -160,15 +164,20 @@ class Member:
 
     def fitted(self, model, draws):
         """A copy that holds the present state of `model`."""
-        new = Member(self.scheme, self.architecture, self.likelihood, self.weight)
+        new = self._like()
         new.arrays, new.draws = model.state(), draws
         return new
 
     def holding(self, model, draws):
         """A member that predicts with `model` itself, whatever its state."""
-        new = Member(self.scheme, self.architecture, self.likelihood, self.weight)
+        new = self._like()
         new.draws = draws
         new.hold(model)
+        return new
+
+    def _like(self):
+        new = Member(self.scheme, self.architecture, self.likelihood, self.weight)
+        new.spread = self.spread
         return new
 
     def hold(self, model):

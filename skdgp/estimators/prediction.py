@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from ..random import RowNoise
 from .fork import mark_work
+from .narrowed import narrowed
 from .predictive import Predictive, rows_at_once
 
 _FUNCTIONS_AT_ONCE = 64
@@ -68,15 +69,22 @@ class PredictionMixin:
         weights = held_out.weights
         return float(weights @ self._log_densities(members, held_out) / weights.sum())
 
-    def _log_densities(self, members, data):
-        """Log-density of each row, in units of the standardized target."""
+    def _log_densities(self, members, data, spreads=None):
+        """Log-density of each row, in units of the standardized target.
+
+        With the members as wide as they are, shape (n_rows,), or with each of some spreads, shape
+        (n_spreads, n_rows).
+        """
         X, y, _ = data.take(slice(None))
-        size = rows_at_once(members)
-        logs = [
-            Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
-            for i in range(0, len(X), size)
-        ]
-        return np.concatenate(logs)
+        size, logs = rows_at_once(members), []
+        for i in range(0, len(X), size):
+            predictive, own = Predictive(members, X[i : i + size], self._device()), y[i : i + size]
+            logs.append(
+                predictive.log_density(own)
+                if spreads is None
+                else np.stack([predictive.log_density(own, spread) for spread in spreads])
+            )
+        return np.concatenate(logs, -1)
 
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.
@@ -114,9 +122,11 @@ class PredictionMixin:
                 group = chosen[first : first + _FUNCTIONS_AT_ONCE]
                 for i in np.unique(group):
                     model = self.members_[i].model(self._prediction_device())
-                    f = model.functions(int((group == i).sum()), functions, n_features)
+                    spread = self.members_[i].spread
+                    own = {} if spread == 1.0 else {"spread": spread}
+                    f = model.functions(int((group == i).sum()), functions, n_features, **own)
                     size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
-                    likelihood, parts = model.likelihood(), []
+                    likelihood, parts = narrowed(model.likelihood(), spread), []
                     for x in X.split(size):
                         if what == "latent":
                             parts.append(f(x)[..., :k])

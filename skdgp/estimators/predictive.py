@@ -8,6 +8,7 @@ import torch
 
 from ..metrics import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
+from .narrowed import narrowed
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
@@ -25,7 +26,7 @@ class Predictive:
     """
 
     def __init__(self, members, X, device):
-        self._parts = []
+        self._parts, self._spreads = [], []
         X = torch.as_tensor(X, device=device)
         total = sum(member.weight for member in members)
         for member in members:
@@ -34,7 +35,9 @@ class Predictive:
             mean, var = model.predictive(X, draws)
             weights = member.weight / total * model.shares(draws)[:, None, None]
             with torch.no_grad():
-                self._parts.append((weights, model.likelihood(), mean, var))
+                likelihood = narrowed(model.likelihood(), member.spread)
+            self._parts.append((weights, likelihood, mean, var))
+            self._spreads.append(member.spread)
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -51,14 +54,21 @@ class Predictive:
 
     def latent_moments(self, k):
         """Mean and variance of the first `k` latent functions."""
-        return self._mix_moments([(m[..., :k], v[..., :k]) for _, _, m, v in self._parts])
+        moments = [
+            (m[..., :k], spread**2 * v[..., :k])
+            for (_, _, m, v), spread in zip(self._parts, self._spreads)
+        ]
+        return self._mix_moments(moments)
 
-    def log_density(self, y):
-        """Log-density of each row of `y` (n, k), all outputs together."""
+    def log_density(self, y, spread=1.0):
+        """Log-density of each row of `y` (n, k), all outputs together.
+
+        With another `spread`, components have as many times their standard deviations.
+        """
         logs = []
         for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            log_p = weights[..., 0].log() + likelihood.log_partition(y_, m, v)
+            log_p = weights[..., 0].log() + narrowed(likelihood, spread).log_partition(y_, m, v)
             logs.append(torch.logsumexp(log_p, 0))
         return torch.logsumexp(torch.stack(logs), 0).cpu().numpy()
 

@@ -13,6 +13,7 @@ _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like ou
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
+    _has_spread = True
     _y_checks = {"multi_output": True, "y_numeric": True}
 
     def _n_classes(self):

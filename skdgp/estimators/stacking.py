@@ -1,9 +1,77 @@
-"""Shares of models in a mixture, from densities of rows that they did not see."""
+"""Shares of models in a mixture, and their spread, from densities of rows that they did not see."""
 
 import numpy as np
+import torch
 
+from ..inference.base import Batch
+from .data import Data
+
+_ROWS = 2000  #: rows that decide
+_DRAWS = 16  #: draws of a member that cannot leave rows out
 _PRIOR_ROWS = 10.0  #: rows that speak for equal shares
+_PRIOR_SPREAD = 0.05  #: how far the logarithm of the spread is expected to be from zero
+_LOG_SPREADS = 0.02 * np.arange(-35, 16)  #: those to choose from
 _N_ITER = 500
+
+
+class StackingMixin:
+    """Mixtures whose members have shares by what they say of rows that they did not see."""
+
+    _has_spread = False
+
+    def _stack(self, plans, members, models, draws, data, seed):
+        """Set the shares of the members in the mixture, and their spread."""
+        chosen = [i for i, plan in enumerate(plans) if plan.most is not None]
+        if len(chosen) < 2:
+            return
+        rows = np.random.default_rng(seed).permutation(len(data))[:_ROWS]
+        tensors = (torch.tensor(a, device=self._device()) for a in data.take(slice(None)))
+        batch = Batch(*tensors, 1.0, float(data.weights.sum()))
+        own = Data(data.X[rows], data.y[rows], data.weights[rows])
+        own.scale_as(data.x_scaler, data.y_scaler)
+        log_spreads = _LOG_SPREADS if self._has_spread else np.zeros(1)
+        spreads = np.exp(log_spreads) if self._has_spread else None
+        densities = []  # n_spreads, n_rows each
+        for i in chosen:
+            density = models[i].left_out(batch, rows, spreads)
+            if density is None:
+                member = members[i].holding(models[i], draws[i][:_DRAWS])
+                member.spread = 1.0
+                density = self._log_densities([member], own, spreads)
+            densities.append(np.atleast_2d(density))
+        densities = np.stack(densities, 1)
+        most = np.array([plans[i].most for i in chosen])
+        shares = stack(densities[log_spreads == 0.0][0], own.weights, most)
+        # densities of rows that a limited member has seen flatter it
+        free = most == 1.0
+        log_spread = best_spread(densities[:, free], shares[free], own.weights, log_spreads)
+        for i, share in zip(chosen, shares):
+            members[i].weight, members[i].spread = share, float(np.exp(log_spread))
+
+
+def best_spread(log_density, shares, weights, log_spreads):
+    """By what to multiply the spread of all members, for the highest log-density of the mixture.
+
+    A mixture of calibrated models is too wide, for it adds their disagreement to what each of
+    them is unsure of; narrower members make up for it (Gneiting and Ranjan, 2013, section 3.2).
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n_spreads, n_models, n_rows)
+        Of rows that were left out.
+    shares : ndarray of shape (n_models,)
+    weights : ndarray of shape (n_rows,)
+        How often each row counts.
+    log_spreads : ndarray of shape (n_spreads,)
+
+    Returns
+    -------
+    log_spread : float
+        One of `log_spreads`; zero leaves the members as they are.
+    """
+    mixed = np.logaddexp.reduce(log_density + np.log(shares)[:, None], axis=1)
+    prior = -0.5 * np.square(log_spreads / _PRIOR_SPREAD)
+    return log_spreads[np.argmax(mixed @ weights + prior)]
 
 
 def stack(log_density, weights, most=1.0):

@@ -193,7 +193,7 @@ class Model(nn.Module):
         """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
         return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
 
-    def functions(self, n, generator, n_features):
+    def functions(self, n, generator, n_features, spread=1.0):
         """`n` draws of the latent functions, each consistent over all rows ever asked for.
 
         Parameters
@@ -202,6 +202,9 @@ class Model(nn.Module):
         generator : torch.Generator
         n_features : int
             Random features, where the scheme needs them.
+        spread : float
+            By what the last layer's deviations from its mean are multiplied, in those latent
+            functions that are means of the target. Schemes outside mixtures need not know it.
 
         Returns
         -------
@@ -216,7 +219,7 @@ class Model(nn.Module):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
 
-    def left_out(self, batch, rows):
+    def left_out(self, batch, rows, spreads=None):
         """Log-densities of training rows under the predictions from all others, where that is cheap.
 
         Parameters
@@ -225,10 +228,12 @@ class Model(nn.Module):
             All rows, in the order of the training.
         rows : ndarray of int
             The rows to leave out, one at a time.
+        spreads : ndarray of shape (n_spreads,), optional
+            For real targets: by what the standard deviations of the predictions are multiplied.
 
         Returns
         -------
-        log_density : ndarray of shape (n_rows,) or None
+        log_density : ndarray of shape (n_rows,) or (n_spreads, n_rows), or None
         """
         return None
 

@@ -190,9 +190,11 @@ class DeepSparseGP(GradientModel):
             eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
             return self.propagate(X, eps)
 
-    def functions(self, n, generator, n_features):
+    def functions(self, n, generator, n_features, spread=1.0):
         with torch.no_grad():
             layers = self._layer_functions(n, generator, n_features)
+            if spread != 1.0:
+                layers[-1] = self._narrowed(layers[-1], spread)
 
         def f(X, noise=None):
             with torch.no_grad():
@@ -203,6 +205,23 @@ class DeepSparseGP(GradientModel):
                         H = H + torch.as_tensor(layer.noise()).sqrt() * normal(H.shape, noise, H)
                     H = function(torch.cat([H, X], -1) if self.input_connected else H)
                 return H
+
+        return f
+
+    def _narrowed(self, function, spread):
+        """Functions of the last layer whose means of the target are drawn to what is expected."""
+        layer = self.layers[-1]
+        kernel, n_latents = layer.kernel(), layer.n_outputs
+        weights = torch.linalg.solve_triangular(
+            layer.inducing_root().T, layer.q.moments()[0], upper=True
+        )
+        factor = torch.ones_like(weights[0])
+        factor[: n_latents // self.likelihood().n_latents(1)] = spread
+
+        def f(H):
+            expected = kernel(H.flatten(0, 1), layer.Z) @ weights
+            expected = expected.view(*H.shape[:2], n_latents) + layer.mean_function(H)
+            return expected + factor * (function(H) - expected)
 
         return f
 

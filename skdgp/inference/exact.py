@@ -281,12 +281,12 @@ class ExactGP(QuasiNewton, NeighborGP):
         return self.z[:, nearest].transpose(0, 1)
 
     @torch.no_grad()
-    def left_out(self, batch, rows):
+    def left_out(self, batch, rows, spreads=None):
         self._hold(batch)
         self._solve()
         if self._left_out is None:  # a state that was loaded
             self._leave_out()
-        return super().left_out(batch, rows)
+        return super().left_out(batch, rows, spreads)
 
     def predictive(self, X, draws):
         self._solve()
@@ -308,7 +308,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         noise = self._noise(K.new_ones(1))
         return (self.a @ K).T, (var + noise).sqrt().T, A, self._z_of(nearest)
 
-    def functions(self, n, generator, n_features):
+    def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning (Wilson et al., 2020)."""
         self._solve()
         rows = self.layers[0]
@@ -323,7 +323,8 @@ class ExactGP(QuasiNewton, NeighborGP):
             values = []
             for piece, nearest in self._pieces(X):
                 K = rows.kernel()(rows.Z, X[piece])
-                mean, deviation = (self.a @ K).T, prior(X[piece]) - (correction @ K).mT
+                mean = (self.a @ K).T
+                deviation = spread * (prior(X[piece]) - (correction @ K).mT)
                 if mixing is None:
                     values.append(mean + deviation)
                     continue

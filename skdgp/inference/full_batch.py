@@ -197,9 +197,9 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self._solve()
         return super().predictive(X, draws)
 
-    def functions(self, n, generator, n_features):
+    def functions(self, n, generator, n_features, spread=1.0):
         self._solve()
-        return super().functions(n, generator, n_features)
+        return super().functions(n, generator, n_features, spread)
 
     def state(self):
         self._solve()

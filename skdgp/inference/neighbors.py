@@ -262,11 +262,14 @@ class NeighborGP(GradientModel):
         return (ell - 0.5 * (dof + 1.0) * torch.log1p(error / (scale * dof))).sum(-1)
 
     @torch.no_grad()
-    def left_out(self, batch, rows):
+    def left_out(self, batch, rows, spreads=None):
         self._hold(batch)
-        pieces = np.array_split(rows, -(-len(rows) // self._at_once()))
-        densities = [self._log_density(*self._without(piece)) for piece in pieces]
-        return torch.cat(densities).numpy(force=True)
+        factor = 1.0 if spreads is None else torch.as_tensor(spreads)[:, None, None].to(batch.y)
+        densities = []
+        for piece in np.array_split(rows, -(-len(rows) // self._at_once())):
+            y, mean, sd, z = self._without(piece)
+            densities.append(self._log_density(y, mean, sd * factor, z))
+        return torch.cat(densities, -1).numpy(force=True)
 
     def draws(self, n, seed):
         """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""
@@ -353,7 +356,7 @@ class NeighborGP(GradientModel):
         """Latent functions from what neighbors say of rows, and by how much a draw differs."""
         return mean + deviation
 
-    def functions(self, n, generator, n_features):
+    def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
         rows = self.layers[0]
         with torch.no_grad():
@@ -370,7 +373,7 @@ class NeighborGP(GradientModel):
                 seen = seen[:, places.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
                 mean, _, L, z = self._given_neighbors(X[piece], nearest)
                 guess = L[..., -1, :-1] * self._whitened(L.expand(n, *L.shape), seen)
-                deviation = prior(X[piece]) - guess.sum(-1)
+                deviation = spread * (prior(X[piece]) - guess.sum(-1))
                 if mixing is None:
                     values.append(self._path(mean, deviation))
                     continue

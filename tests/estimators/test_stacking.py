@@ -2,10 +2,10 @@
 
 import numpy as np
 from numpy.testing import assert_allclose
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.stats import norm
 
-from skdgp.estimators.stacking import stack
+from skdgp.estimators.stacking import best_spread, stack
 
 
 def densities(n=3000):
@@ -68,3 +68,59 @@ def test_no_rows_leave_equal_shares():
 def test_a_model_that_is_never_right_has_a_share_of_the_prior():
     log_p = np.stack([np.zeros(90), np.full(90, -1000.0)])
     assert_allclose(stack(log_p, np.ones(90)), [0.95, 0.05])
+
+
+# Their spread
+
+LOG_SPREADS = 0.02 * np.arange(-35, 16)
+
+
+def of_normals(y, centers, weights=None, shares=None):
+    """The spread of unit normal distributions at some centers, (n_models, n_rows)."""
+    scales = np.exp(LOG_SPREADS)[:, None, None]
+    log_p = norm(np.asarray(centers)[None], scales).logpdf(y)
+    shares = np.full(len(centers), 1.0 / len(centers)) if shares is None else shares
+    weights = np.ones(len(y)) if weights is None else weights
+    return best_spread(log_p, shares, weights, LOG_SPREADS)
+
+
+def test_one_calibrated_model_stays_as_it_is():
+    y = np.random.default_rng(0).standard_normal(20_000)
+    assert abs(of_normals(y, np.zeros((1, 20_000)))) < 0.021
+
+
+def test_models_that_disagree_are_narrowed():
+    """Of y ~ N(a + b, 1), each model knows one of a and b: N(a, 2) has the right width, but not both."""
+    rng = np.random.default_rng(0)
+    known = 0.7 * rng.standard_normal((2, 20_000))
+    own = np.sqrt(1.0 + 0.49)
+    y = (known.sum(0) + rng.standard_normal(20_000)) / own
+
+    def loss(log_spread):
+        log_p = norm(known / own, np.exp(log_spread)).logpdf(y)
+        return -np.logaddexp.reduce(log_p).sum() + 0.5 * (log_spread / 0.05) ** 2
+
+    best = minimize_scalar(loss, bounds=(-0.7, 0.3), method="bounded").x
+    assert best < -0.04
+    assert_allclose(of_normals(y, known / own), best, atol=0.0101)  # the grid has steps of .02
+
+
+def test_models_that_are_too_sure_are_widened():
+    y = 1.2 * np.random.default_rng(0).standard_normal(20_000)
+    assert_allclose(of_normals(y, np.zeros((1, 20_000))), np.log(1.2), atol=0.025)
+
+
+def test_few_rows_change_little():
+    """The prior of the logarithm is normal with a standard deviation of .05: 400 rows balance it."""
+    for n in (2, 40, 400):
+        y = np.tile([0.1, -0.1], n // 2)
+        zero = brentq(lambda s, n=n: -n + 0.01 * n * np.exp(-2.0 * s) - s / 0.05**2, -1.0, 0.0)
+        assert_allclose(of_normals(y, np.zeros((1, n))), max(zero, -0.7), atol=0.0101)
+
+
+def test_weights_count_rows():
+    rng = np.random.default_rng(0)
+    y, counts = 0.8 * rng.standard_normal(50), rng.integers(1, 4, 50)
+    weighted = of_normals(y, np.zeros((1, 50)), weights=counts)
+    again = np.repeat(y, counts)
+    assert weighted == of_normals(again, np.zeros((1, len(again))))

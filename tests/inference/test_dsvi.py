@@ -190,12 +190,14 @@ def test_functions_are_consistent_over_rows(make_model, input_connected):
 @pytest.mark.parametrize(
     ("widths", "input_connected"), [((), False), ((2,), False), ((1, 2), True)]
 )
-def test_functions_have_the_moments_of_the_predictive(make_model, widths, input_connected):
+@pytest.mark.parametrize("spread", [1.0, 0.5])
+def test_functions_have_the_moments_of_the_predictive(make_model, widths, input_connected, spread):
     X = data(3)[0]
     model = make_model(2, widths, input_connected=input_connected, inner_noise=0.2)
     n = 20_000
-    f = model.functions(n, seeded(), 4)(X, noise=seeded(6))
+    f = model.functions(n, seeded(), 4, spread)(X, noise=seeded(6))
     mean, var = latents(model, X, n=4096)
+    var = spread**2 * var
     mixed = mean.mean(0)
     z = (f.mean(0) - mixed) / f.std(0) * math.sqrt(n)
     assert z.abs().max() < 4

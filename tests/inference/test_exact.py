@@ -370,7 +370,7 @@ def student_t(numbers, n_neighbors, z, mean, var):
     return t(a + rho * n_neighbors, mean, np.sqrt(squared * var))
 
 
-def densities_left_out(X, y, weight, numbers, k):
+def densities_left_out(X, y, weight, numbers, k, spread=1.0):
     """Of each row given all others, one by one."""
     Z, *_, place, alone = in_place(X, y, weight)
     z, noise, density = errors_of_places(X, y, weight, 0.1)[1], 0.1, np.zeros(len(X))
@@ -389,7 +389,7 @@ def densities_left_out(X, y, weight, numbers, k):
             m_here, v_here = given(X, y[:, 0], np.where(here, 0.0, weight), X[[i]], noise)
             error = left @ y[:, 0] / left.sum() - m_here[0]
             errors[place[i]] = error / np.sqrt(v_here[0] + noise / left.sum())
-        student = student_t(numbers, k, errors[near], m[0], v[0] + noise)
+        student = student_t(numbers, k, errors[near], m[0], spread**2 * (v[0] + noise))
         density[i] = student.logpdf(y[i, 0])
     return density
 
@@ -407,6 +407,11 @@ def test_local_scale_of_rows_that_are_left_out(k, data):
     actual = model.left_out(everything(X, y, weight), np.arange(30))
     expected = densities_left_out(X, y, weight, numbers_of(model), k)
     assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
+    spreads = np.array([0.6, 1.3])
+    actual = model.left_out(everything(X, y, weight), np.arange(30), spreads)
+    for density, spread in zip(actual, spreads):
+        expected = densities_left_out(X, y, weight, numbers_of(model), k, spread)
+        assert_allclose(density, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("k", [1, 5])

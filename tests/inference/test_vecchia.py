@@ -166,6 +166,27 @@ def test_rows_left_out_for_stacking_are_those_of_the_objective():
     )
 
 
+@pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
+def test_rows_left_out_with_another_spread(likelihood):
+    """A density of twice the width is half as high, of an error half as large."""
+    X, y = rows()
+    spreads = np.array([0.5, 1.0, 2.0])
+    batch = everything(X, y)
+    model = make(X, y, likelihood=likelihood)
+    actual = model.left_out(batch, np.arange(40), spreads)
+    assert_allclose(actual[1], model.left_out(batch, np.arange(40)), rtol=1e-12)
+    with torch.no_grad():
+        _, mean, *_ = model._without(np.arange(40))
+    for i, spread in enumerate(spreads):
+        for row in range(0, 40, 7):
+            other = y.copy()
+            other[row] = mean[row].numpy() + (y[row] - mean[row].numpy()) / spread
+            moved = make(X, other, likelihood=likelihood).left_out(
+                everything(X, other), np.array([row])
+            )
+            assert_allclose(actual[i, row], moved[0] - np.log(spread), rtol=1e-9)
+
+
 @pytest.mark.parametrize("k", [1, 2])
 def test_rows_with_the_same_inputs_are_one_neighbor(k):
     """With as many neighbors as places, densities are those of the exact process, left-out row by row."""

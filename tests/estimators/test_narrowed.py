@@ -1,0 +1,179 @@
+"""Members whose components are narrower, or wider, than they say."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import quad
+from scipy.special import logsumexp
+from scipy.stats import kstest, norm
+
+from skdgp import DeepGPRegressor
+from skdgp.estimators.narrowed import narrowed
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+MIXTURES = [
+    Gaussian(0.3),
+    HeteroscedasticGaussian(0.3),
+    HeteroscedasticStudentT(df=5.0, scale=0.5),
+]
+
+
+def moments(likelihood):
+    m, v = torch.tensor([[0.4, -0.3]]).double(), torch.tensor([[0.2, 0.6]]).double()
+    k = likelihood.n_latents(1)
+    return m[:, :k], v[:, :k]
+
+
+def test_gaussian_noise_in_closed_form():
+    m, v = torch.tensor([[0.4, -0.3]]).double(), torch.tensor([[0.2, 0.6]]).double()
+    y = torch.tensor([[1.0, -1.1]]).double()
+    narrow = narrowed(Gaussian(0.3), 0.7)
+    expected = norm(m.numpy(), 0.7 * np.sqrt(v.numpy() + 0.3))
+    assert_allclose(narrow.log_partition(y, m, v), expected.logpdf(y).sum(1))
+    assert_allclose(narrow.cdf(y, m, v), expected.cdf(y))
+    mean, var = narrow.moments(m, v)
+    assert_array_equal(mean, m)
+    assert_allclose(var, expected.var())
+
+
+@pytest.mark.parametrize("likelihood", MIXTURES)
+@pytest.mark.parametrize("spread", [0.6, 1.0, 1.4])
+def test_density_and_the_rest_agree(likelihood, spread):
+    """All from the density by numerical integration."""
+    m, v = moments(likelihood)
+    narrow = narrowed(likelihood, spread)
+
+    def density(y):
+        return float(narrow.log_partition(torch.tensor([[y]]).double(), m, v).exp())
+
+    def integral(f, upper=np.inf):
+        options = {"limit": 400, "epsabs": 1e-9, "epsrel": 1e-9}
+        ends = [-np.inf, 0.4 - 3.0, 0.4, 0.4 + 3.0, np.inf]
+        ends = [end for end in ends if end < upper] + [upper]
+        return sum(quad(f, a, b, **options)[0] for a, b in itertools.pairwise(ends))
+
+    assert_allclose(integral(density), 1.0, atol=1e-5)
+    assert_allclose(integral(lambda y: y * density(y)), 0.4, atol=1e-4)
+    mean, var = (float(moment) for moment in narrow.moments(m, v))
+    assert mean == pytest.approx(0.4)
+    # the fourth power is cut off in the tails of t by nobody; its variance needs large values
+    assert_allclose(integral(lambda y: (y - 0.4) ** 2 * density(y)), var, rtol=2e-3)
+    for y in (-0.5, 0.4, 1.3):
+        at = torch.tensor([[y]]).double()
+        assert_allclose(float(narrow.cdf(at, m, v)), integral(density, y), atol=1e-5)
+        log_w, means, variances = (part.numpy() for part in narrow.components(m, v))
+        parts = norm(means, np.sqrt(variances)).logpdf(y) + log_w
+        assert_allclose(logsumexp(parts), np.log(density(y)), atol=1e-4)
+
+
+@pytest.mark.parametrize("likelihood", MIXTURES)
+def test_samples_given_latent_values(likelihood):
+    """Without variance of the latent functions only the noise is left, and it is scaled."""
+    m, v = moments(likelihood)
+    f = m.expand(20_000, *m.shape)
+    narrow = narrowed(likelihood, 0.6)
+    y = narrow.sample(f, torch.Generator().manual_seed(0))[:, 0, 0].numpy()
+
+    def cdf(y):
+        y = torch.tensor(y)[:, None]
+        k, zero = m.expand(len(y), -1), torch.zeros_like(v).expand(len(y), -1)
+        return narrow.cdf(y, k, zero)[:, 0].numpy()
+
+    assert kstest(y, cdf).pvalue > 1e-3
+
+
+def test_a_spread_of_one_changes_nothing():
+    likelihood = Gaussian(0.3)
+    assert narrowed(likelihood, 1.0) is likelihood
+
+
+# In a mixture
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    return X, 50.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(80)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    settings = {"max_iter": 60, "n_inducing": 10, "n_predict_draws": 32}
+    return DeepGPRegressor(random_state=0, **settings).fit(*data)
+
+
+def only(model, i, spread):
+    """The estimator with one of its members, of another spread."""
+    other = copy.deepcopy(model)
+    other.members_ = [other.members_[i]]
+    other.members_[0].spread = spread
+    return other
+
+
+def test_all_members_share_one_spread(model):
+    (spread,) = {member.spread for member in model.members_}
+    assert 0.5 < spread < 1.36
+
+
+@pytest.mark.parametrize("i", range(5))
+def test_moments(i, model, data):
+    """Means stay; each draw's variance is that of the model, times the square of the spread."""
+    X = data[0][:7]
+    one, half = only(model, i, 1.0), only(model, i, 0.5)
+    for latent in (False, True):
+        (mean, std), (mean_half, std_half) = (
+            m.predict(X, return_std=True, latent=latent) for m in (one, half)
+        )
+        assert_allclose(mean_half, mean)
+        assert (std_half < 0.99 * std).all() and (std_half > 0.499 * std).all()
+        if i > 1:  # without hidden layers all components have the same mean
+            assert_allclose(std_half, 0.5 * std)
+
+
+@pytest.mark.parametrize("i", [0, 2, 4])
+def test_function_draws_follow_the_predictions(i, model, data):
+    X, n = data[0][:5] + 0.1, 1000
+    half = only(model, i, 0.5)
+    for latent in (True, False):
+        mean, std = half.predict(X, return_std=True, latent=latent)
+        draws = half.sample_y(X, n, random_state=1, latent=latent)
+        # Sobol draws of the hidden layers stand for all of them, features for the prior
+        assert (abs(draws.mean(1) - mean) < 4.5 * std / np.sqrt(n) + 0.05 * std).all()
+        assert_allclose(draws.std(1), std, rtol=0.12)  # five standard errors
+    lower, upper = half.predict_interval(X, 0.5).T
+    inside = (lower[:, None] < draws) & (draws < upper[:, None])
+    assert_allclose(inside.mean(1), 0.5, atol=0.075)
+
+
+def test_the_bound_is_that_of_the_models(model, data):
+    """It says how far training came, whatever the mixture makes of it."""
+    other = copy.deepcopy(model)
+    for member in other.members_:
+        member.spread = 0.5
+    scores = [
+        m._predict_rows(data[0], "expected_log_prob", m._y_scaler.transform(data[1][:, None]))
+        for m in (model, other)
+    ]
+    assert_array_equal(*scores)
+
+
+def test_scores_agree_with_each_other(model, data):
+    """Density and CRPS from the quantiles that the user sees."""
+    X, y = data[0][:3], data[1][:3]
+    alpha = (np.arange(4000) + 0.5) / 4000
+    q = model.predict_quantiles(X, alpha)
+    losses = 2.0 * (alpha - (y[:, None] < q)) * (y[:, None] - q)
+    assert_allclose(model._crps(X, y), losses.mean(1), rtol=2e-3)
+    middle = q[:, 1000:3000]
+    slopes = (middle[:, 2:] - middle[:, :-2]) / (alpha[2] - alpha[0])
+    for x, at, slope in zip(X, middle[:, 1:-1], slopes):
+        chosen = slice(None, None, 200)
+        density = model.log_predictive_density(np.tile(x, (len(at[chosen]), 1)), at[chosen])
+        assert_allclose(np.exp(density), 1.0 / slope[chosen], rtol=1e-3)
