@@ -368,6 +368,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
             stream.update(n_iter=trainer.n_iter, loss_curve=trainer.loss_curve)
             member = member.fitted(model, draws)
+            member.spread = 1.0  # that of a mixture, before the first chunk
             member.hold(model.eval())
             self._stream = stream
             self.__dict__.update(self._fitted_attributes([member], data, trainer))

@@ -285,3 +285,12 @@ def test_classifier_after_fit(iris):
     assert model.n_iter_ == 31
     refitted = model.fit(X, y)
     assert refitted.classes_.tolist() == ["a", "b", "c"]
+
+
+def test_the_model_that_is_left_of_a_mixture_is_as_wide_as_it_says(data):
+    X, y = data
+    model = make(inference="auto", max_iter=5).fit(X, y)
+    for member in model.members_:
+        member.spread = 0.5
+    model.partial_fit(X, y)
+    assert [member.spread for member in model.members_] == [1.0]
