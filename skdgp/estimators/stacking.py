@@ -10,7 +10,7 @@ _ROWS = 2000  #: rows that decide
 _DRAWS = 16  #: draws of a member that cannot leave rows out
 _PRIOR_ROWS = 10.0  #: rows that speak for equal shares
 _PRIOR_SPREAD = 0.05  #: how far the logarithm of the spread is expected to be from zero
-_LOG_SPREADS = 0.02 * np.arange(-35, 16)  #: those to choose from
+_LOG_SPREADS = 0.05 * np.arange(-14, 7)  #: those that are tried
 _N_ITER = 500
 
 
@@ -29,24 +29,27 @@ class StackingMixin:
         batch = Batch(*tensors, 1.0, float(data.weights.sum()))
         own = Data(data.X[rows], data.y[rows], data.weights[rows])
         own.scale_as(data.x_scaler, data.y_scaler)
-        log_spreads = _LOG_SPREADS if self._has_spread else np.zeros(1)
-        spreads = np.exp(log_spreads) if self._has_spread else None
-        densities = []  # n_spreads, n_rows each
+        spreads = np.exp(_LOG_SPREADS) if self._has_spread else None
+        densities, of_spreads = [], []  # (n_rows,) and (n_spreads, n_rows) each
         for i in chosen:
-            density = models[i].left_out(batch, rows, spreads)
+            # densities of rows that a limited member has seen flatter it
+            tried = spreads if plans[i].most == 1.0 else None
+            density = models[i].left_out(batch, rows, tried)
             if density is None:
                 member = members[i].holding(models[i], draws[i][:_DRAWS])
                 member.spread = 1.0
-                density = self._log_densities([member], own, spreads)
-            densities.append(np.atleast_2d(density))
-        densities = np.stack(densities, 1)
-        most = np.array([plans[i].most for i in chosen])
-        shares = stack(densities[log_spreads == 0.0][0], own.weights, most)
-        # densities of rows that a limited member has seen flatter it
-        free = most == 1.0
-        log_spread = best_spread(densities[:, free], shares[free], own.weights, log_spreads)
+                density = self._log_densities([member], own, tried)
+            if tried is not None:
+                of_spreads.append(density)
+                (density,) = density[_LOG_SPREADS == 0.0]
+            densities.append(density)
+        most, spread = np.array([plans[i].most for i in chosen]), 1.0
+        shares = stack(np.stack(densities), own.weights, most)
+        if of_spreads:
+            free = shares[most == 1.0], own.weights
+            spread = float(np.exp(best_spread(np.stack(of_spreads, 1), *free, _LOG_SPREADS)))
         for i, share in zip(chosen, shares):
-            members[i].weight, members[i].spread = share, float(np.exp(log_spread))
+            members[i].weight, members[i].spread = share, spread
 
 
 def best_spread(log_density, shares, weights, log_spreads):
@@ -63,15 +66,22 @@ def best_spread(log_density, shares, weights, log_spreads):
     weights : ndarray of shape (n_rows,)
         How often each row counts.
     log_spreads : ndarray of shape (n_spreads,)
+        Equally spaced.
 
     Returns
     -------
     log_spread : float
-        One of `log_spreads`; zero leaves the members as they are.
+        By a parabola through the best of `log_spreads` and the two next to it; zero leaves the members
+        as they are.
     """
     mixed = np.logaddexp.reduce(log_density + np.log(shares)[:, None], axis=1)
-    prior = -0.5 * np.square(log_spreads / _PRIOR_SPREAD)
-    return log_spreads[np.argmax(mixed @ weights + prior)]
+    score = mixed @ weights - 0.5 * np.square(log_spreads / _PRIOR_SPREAD)
+    best = int(np.argmax(score))
+    if best in (0, len(score) - 1):
+        return log_spreads[best]
+    below, top, above = score[best - 1 : best + 2]
+    step = log_spreads[1] - log_spreads[0]
+    return log_spreads[best] + 0.5 * step * (below - above) / (below - 2.0 * top + above)
 
 
 def stack(log_density, weights, most=1.0):

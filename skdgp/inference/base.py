@@ -69,14 +69,14 @@ class Scheme(BaseEstimator):
         that every scheme understands.
     takes_chunks : bool
         Whether a model can learn from rows that come in chunks.
-    early : bool
-        Whether a member of a mixture makes its steps at the beginning if it needs fewer than the
-        others, because they are cheap.
+    early : int
+        A member of a mixture that needs fewer steps than the others makes them at the beginning, one
+        in so many, because they are cheap; with 0 it makes them from time to time.
     """
 
     uses = frozenset()
     takes_chunks = True
-    early = False
+    early = 0
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""

@@ -14,7 +14,7 @@ class LocalScaleScheme(Scheme):
     """Base class of schemes for all rows at once, with a local scale that near rows tell."""
 
     takes_chunks = False
-    early = True
+    early = 1
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         if n_classes is None:

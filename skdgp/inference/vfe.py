@@ -52,7 +52,7 @@ class VFE(Scheme):
 
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
-    early = True
+    early = 1
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
     tol = 1e-8  # for files that were saved before there was a choice
 

@@ -62,18 +62,19 @@ class RowsTogether:
         Minibatches of each model.
     n_steps : list of int
         Number of steps of each model; the first one makes the most.
-    early : list of bool
-        Whether a model that needs fewer makes them at the beginning, where its step size has a
-        :func:`schedule` of its own; others make them from time to time.
+    early : list of int
+        A model that needs fewer makes them at the beginning, one in so many steps, where its step
+        size has a :func:`schedule` of its own; with 0 it makes them from time to time.
     """
 
     def __init__(self, rows, n_steps, early):
         self.rows = rows
         self._n_steps = n_steps[0]
-        self._turns = [
-            (1, n) if first else (max(1, n_steps[0] // n), n_steps[0])
-            for n, first in zip(n_steps, early)
-        ]
+        self._turns = []
+        for n, pace in zip(n_steps, early):
+            most = max(1, n_steps[0] // n)
+            every = min(pace, most)
+            self._turns.append((every, every * n) if pace else (most, n_steps[0]))
 
     def batch(self, step):
         """For each model rows and a factor of its step size, or None if this step is not its own."""

@@ -72,7 +72,7 @@ def test_a_model_that_is_never_right_has_a_share_of_the_prior():
 
 # Their spread
 
-LOG_SPREADS = 0.02 * np.arange(-35, 16)
+LOG_SPREADS = 0.05 * np.arange(-14, 7)
 
 
 def of_normals(y, centers, weights=None, shares=None):
@@ -102,7 +102,7 @@ def test_models_that_disagree_are_narrowed():
 
     best = minimize_scalar(loss, bounds=(-0.7, 0.3), method="bounded").x
     assert best < -0.04
-    assert_allclose(of_normals(y, known / own), best, atol=0.0101)  # the grid has steps of .02
+    assert_allclose(of_normals(y, known / own), best, atol=0.002)  # a parabola, on steps of .05
 
 
 def test_models_that_are_too_sure_are_widened():
@@ -115,7 +115,7 @@ def test_few_rows_change_little():
     for n in (2, 40, 400):
         y = np.tile([0.1, -0.1], n // 2)
         zero = brentq(lambda s, n=n: -n + 0.01 * n * np.exp(-2.0 * s) - s / 0.05**2, -1.0, 0.0)
-        assert_allclose(of_normals(y, np.zeros((1, n))), max(zero, -0.7), atol=0.0101)
+        assert_allclose(of_normals(y, np.zeros((1, n))), max(zero, -0.7), atol=0.005)
 
 
 def test_weights_count_rows():
@@ -123,4 +123,4 @@ def test_weights_count_rows():
     y, counts = 0.8 * rng.standard_normal(50), rng.integers(1, 4, 50)
     weighted = of_normals(y, np.zeros((1, 50)), weights=counts)
     again = np.repeat(y, counts)
-    assert weighted == of_normals(again, np.zeros((1, len(again))))
+    assert_allclose(weighted, of_normals(again, np.zeros((1, len(again)))))

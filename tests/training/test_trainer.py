@@ -361,14 +361,17 @@ def test_randomness_comes_from_the_generator(no_global_randomness):
 
 def test_models_that_need_fewer_steps():
     """An early one makes them first, on a schedule of its own; another one from time to time."""
-    turns = RowsTogether([Rows()] * 3, [60, 20, 20], [False, True, False])
-    always, early, slow = zip(*(turns.batch(step) for step in range(60)))
+    turns = RowsTogether([Rows()] * 4, [60, 20, 20, 20], [0, 1, 0, 2])
+    always, early, slow, half = zip(*(turns.batch(step) for step in range(60)))
     assert always == tuple((step, 1.0) for step in range(60))
     assert early[:20] == tuple((step, schedule(step / 20)) for step in range(20))
     assert early[20:] == (None,) * 40
     assert [turn for turn in slow if turn] == [(step, 1.0) for step in range(0, 60, 3)]
+    assert half[:40:2] == tuple((step, schedule(step / 40)) for step in range(0, 40, 2))
+    assert half[1:40:2] == (None,) * 20 and half[40:] == (None,) * 20
 
 
 def test_early_model_with_as_many_steps_has_the_common_schedule():
-    turns = RowsTogether([Rows()] * 2, [10, 10], [False, True])
-    assert [turns.batch(step)[1] for step in range(10)] == [(step, 1.0) for step in range(10)]
+    turns = RowsTogether([Rows()] * 3, [10, 10, 10], [0, 1, 2])
+    for step in range(10):
+        assert turns.batch(step)[1:] == [(step, 1.0)] * 2
