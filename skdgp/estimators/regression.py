@@ -13,7 +13,6 @@ _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like ou
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
-    _has_spread = True
     _y_checks = {"multi_output": True, "y_numeric": True}
 
     def _n_classes(self):
@@ -22,6 +21,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _auto_likelihood(self, scheme, data):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
+
+    def _has_spread(self, plans):
+        """Unless the size of the noise is given."""
+        return all(plan.likelihood.trainable for plan in plans)
 
     def _encode(self, y, reset, classes=None):
         if reset:

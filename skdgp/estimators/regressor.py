@@ -103,11 +103,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     kernels_ : list of Kernel
         Kernel of each layer with fitted numbers, in units of the standardized inputs.
     likelihood_ : Likelihood
-        With fitted numbers, in units of the target.
+        With fitted numbers, in units of the target, of the first member; a mixture multiplies its noise
+        by the member's `spread`.
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs.
     members_ : list of Member
-        The models whose mixture predicts, with their `weight`.
+        The models whose mixture predicts, with their `weight`, and the `spread` that the mixture gives
+        to them.
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float

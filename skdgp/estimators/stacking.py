@@ -11,13 +11,17 @@ _DRAWS = 16  #: draws of a member that cannot leave rows out
 _PRIOR_ROWS = 10.0  #: rows that speak for equal shares
 _PRIOR_SPREAD = 0.05  #: how far the logarithm of the spread is expected to be from zero
 _LOG_SPREADS = 0.05 * np.arange(-14, 7)  #: those that are tried
+_NEGLIGIBLE = 0.005  #: a logarithm of the spread that is taken for zero
+_ENOUGH = 0.6  #: share in the mixture of members that may speak for all
 _N_ITER = 500
 
 
 class StackingMixin:
     """Mixtures whose members have shares by what they say of rows that they did not see."""
 
-    _has_spread = False
+    def _has_spread(self, plans):
+        """Whether the members' widths are a matter of the mixture."""
+        return False
 
     def _stack(self, plans, members, models, draws, data, seed):
         """Set the shares of the members in the mixture, and their spread."""
@@ -29,25 +33,27 @@ class StackingMixin:
         batch = Batch(*tensors, 1.0, float(data.weights.sum()))
         own = Data(data.X[rows], data.y[rows], data.weights[rows])
         own.scale_as(data.x_scaler, data.y_scaler)
-        spreads = np.exp(_LOG_SPREADS) if self._has_spread else None
-        densities, of_spreads = [], []  # (n_rows,) and (n_spreads, n_rows) each
+        spreads = np.exp(_LOG_SPREADS) if self._has_spread(plans) else None
+        densities, unseen = [], []  # of members, at their own spread; of those that leave rows out
         for i in chosen:
-            # densities of rows that a limited member has seen flatter it
-            tried = spreads if plans[i].most == 1.0 else None
-            density = models[i].left_out(batch, rows, tried)
+            density = models[i].left_out(batch, rows, spreads)
             if density is None:
                 member = members[i].holding(models[i], draws[i][:_DRAWS])
                 member.spread = 1.0
-                density = self._log_densities([member], own, tried)
-            if tried is not None:
-                of_spreads.append(density)
+                density = self._log_densities([member], own)
+            elif spreads is not None:
+                unseen.append((len(densities), density))
                 (density,) = density[_LOG_SPREADS == 0.0]
             densities.append(density)
-        most, spread = np.array([plans[i].most for i in chosen]), 1.0
+        most = np.array([plans[i].most for i in chosen])
         shares = stack(np.stack(densities), own.weights, most)
-        if of_spreads:
-            free = shares[most == 1.0], own.weights
-            spread = float(np.exp(best_spread(np.stack(of_spreads, 1), *free, _LOG_SPREADS)))
+        spread = 1.0
+        if unseen:
+            which, of_spreads = zip(*unseen)
+            own_shares = shares[list(which)]
+            log_spread = best_spread(np.stack(of_spreads, 1), own_shares, own.weights, _LOG_SPREADS)
+            # they cannot tell how wide the others should be, where these are nearly all
+            spread = float(np.exp(log_spread * min(1.0, own_shares.sum() / _ENOUGH)))
         for i, share in zip(chosen, shares):
             members[i].weight, members[i].spread = share, spread
 
@@ -63,6 +69,7 @@ def best_spread(log_density, shares, weights, log_spreads):
     log_density : ndarray of shape (n_spreads, n_models, n_rows)
         Of rows that were left out.
     shares : ndarray of shape (n_models,)
+        Relative to each other.
     weights : ndarray of shape (n_rows,)
         How often each row counts.
     log_spreads : ndarray of shape (n_spreads,)
@@ -74,14 +81,17 @@ def best_spread(log_density, shares, weights, log_spreads):
         By a parabola through the best of `log_spreads` and the two next to it; zero leaves the members
         as they are.
     """
+    if not np.isfinite(log_density).all():
+        return 0.0
     mixed = np.logaddexp.reduce(log_density + np.log(shares)[:, None], axis=1)
     score = mixed @ weights - 0.5 * np.square(log_spreads / _PRIOR_SPREAD)
     best = int(np.argmax(score))
     if best in (0, len(score) - 1):
         return log_spreads[best]
     below, top, above = score[best - 1 : best + 2]
-    step = log_spreads[1] - log_spreads[0]
-    return log_spreads[best] + 0.5 * step * (below - above) / (below - 2.0 * top + above)
+    step = 0.5 * (below - above) / (below - 2.0 * top + above)
+    log_spread = log_spreads[best] + step * (log_spreads[1] - log_spreads[0])
+    return 0.0 if abs(log_spread) < _NEGLIGIBLE else log_spread
 
 
 def stack(log_density, weights, most=1.0):

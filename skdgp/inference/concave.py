@@ -200,7 +200,7 @@ class ConcaveGP(FullBatchGP):
         return float(ell.detach()), g_m.T, g_v.T
 
     @torch.no_grad()
-    def left_out(self, batch, rows, spreads=None):
+    def left_out(self, batch, rows, spreads=None):  # classes have no spread
         """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
 
         The others stay as they are, which is right to first order in what they would change. At the

@@ -53,7 +53,7 @@ def test_density_and_the_rest_agree(likelihood, spread):
         return float(narrow.log_partition(torch.tensor([[y]]).double(), m, v).exp())
 
     def integral(f, upper=np.inf):
-        options = {"limit": 400, "epsabs": 1e-9, "epsrel": 1e-9}
+        options = {"limit": 400, "epsabs": 1e-7, "epsrel": 1e-7}
         ends = [-np.inf, 0.4 - 3.0, 0.4, 0.4 + 3.0, np.inf]
         ends = [end for end in ends if end < upper] + [upper]
         return sum(quad(f, a, b, **options)[0] for a, b in itertools.pairwise(ends))
@@ -177,3 +177,80 @@ def test_scores_agree_with_each_other(model, data):
         chosen = slice(None, None, 200)
         density = model.log_predictive_density(np.tile(x, (len(at[chosen]), 1)), at[chosen])
         assert_allclose(np.exp(density), 1.0 / slope[chosen], rtol=1e-3)
+
+
+@pytest.fixture(scope="module")
+def two(data):
+    """Two outputs: the second one is the first, of another scale and sign."""
+    X, y = data
+    settings = {"max_iter": 40, "n_inducing": 10, "n_predict_draws": 16}
+    return DeepGPRegressor(random_state=0, **settings).fit(X, np.column_stack([y, 3.0 - y / 10.0]))
+
+
+@pytest.mark.parametrize("i", [0, 2])
+def test_several_outputs(i, two, data):
+    X, n = data[0][:4] + 0.1, 1000
+    half = only(two, i, 0.5)
+    for latent in (True, False):
+        mean, std = half.predict(X, return_std=True, latent=latent)
+        draws = half.sample_y(X, n, random_state=1, latent=latent)
+        assert (abs(draws.mean(2) - mean) < 4.5 * std / np.sqrt(n) + 0.05 * std).all()
+        assert_allclose(draws.std(2), std, rtol=0.12)
+    # the density integrates to one over both outputs, by points in the middle of a fine grid
+    t = np.linspace(-8.0, 8.0, 161)
+    a, b = np.meshgrid(mean[0, 0] + std[0, 0] * t, mean[0, 1] + std[0, 1] * t)
+    both = np.column_stack([a.ravel(), b.ravel()])
+    density = np.exp(half.log_predictive_density(np.tile(X[0], (len(both), 1)), both))
+    assert_allclose(density.sum() * 0.01 * std[0].prod(), 1.0, atol=0.01)
+
+
+def test_noise_that_is_given_is_honored(data):
+    settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
+    for trainable in (True, False):
+        noise = Gaussian(9.0, trainable=trainable)
+        model = DeepGPRegressor(likelihood=noise, **settings).fit(*data)
+        assert len(model.members_) == 5
+        stds = [
+            model.predict(data[0], return_std=True, latent=latent)[1] for latent in (True, False)
+        ]
+        if not trainable:
+            assert {member.spread for member in model.members_} == {1.0}
+            assert_allclose(stds[1] ** 2 - stds[0] ** 2, 9.0)
+        else:
+            assert model.members_[0].spread != 1.0
+
+
+def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
+    """Where these have little of the share, what the others say of their own width counts less."""
+    from skdgp.estimators import stacking
+
+    monkeypatch.setattr(stacking, "best_spread", lambda *args: -0.3)
+    shares = np.array([0.4, 0.5, 0.05, 0.03, 0.02])
+    monkeypatch.setattr(stacking, "stack", lambda *args: shares)
+    settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
+    model = DeepGPRegressor(**settings).fit(*data)
+    for member, share in zip(model.members_, shares):
+        assert member.weight == share
+        assert_allclose(member.spread, np.exp(-0.3 * 0.1 / 0.6))
+    shares[:] = 0.2
+    model.fit(*data)
+    assert_allclose(model.members_[0].spread, np.exp(-0.3))
+
+
+def test_layers_are_shown_as_they_predict(model, data):
+    pytest.importorskip("matplotlib").use("Agg")
+    from skdgp.inspection import LayersDisplay
+
+    half, X = only(model, 0, 0.5), data[0]
+    last = {
+        m.members_[0].spread: LayersDisplay.from_estimator(
+            m, X, n_functions=2, random_state=0
+        ).layers[-1]
+        for m in (only(model, 0, 1.0), half)
+    }
+    assert_allclose(last[0.5].mean, last[1.0].mean)
+    ratio = last[0.5].std / last[1.0].std
+    assert_allclose(ratio[:, 0], 0.5)
+    assert_allclose(ratio[:, 1:], 1.0)  # the size of the noise
+    away = [last[s].functions - last[s].mean for s in (0.5, 1.0)]
+    assert_allclose(away[0][..., 0], 0.5 * away[1][..., 0], atol=1e-12)

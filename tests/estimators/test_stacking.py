@@ -124,3 +124,11 @@ def test_weights_count_rows():
     weighted = of_normals(y, np.zeros((1, 50)), weights=counts)
     again = np.repeat(y, counts)
     assert_allclose(weighted, of_normals(again, np.zeros((1, len(again)))))
+
+
+def test_densities_that_are_not_finite_change_nothing():
+    log_p = norm(0.0, np.exp(LOG_SPREADS)[:, None, None]).logpdf(np.full((1, 30), 0.2))
+    assert best_spread(log_p, np.ones(1), np.ones(30), LOG_SPREADS) < 0.0
+    for value in (np.nan, -np.inf):
+        log_p[3, 0, 5] = value
+        assert best_spread(log_p, np.ones(1), np.ones(30), LOG_SPREADS) == 0.0
