@@ -69,22 +69,15 @@ class PredictionMixin:
         weights = held_out.weights
         return float(weights @ self._log_densities(members, held_out) / weights.sum())
 
-    def _log_densities(self, members, data, spreads=None):
-        """Log-density of each row, in units of the standardized target.
-
-        With the members as wide as they are, shape (n_rows,), or with each of some spreads, shape
-        (n_spreads, n_rows).
-        """
+    def _log_densities(self, members, data):
+        """Log-density of each row, in units of the standardized target."""
         X, y, _ = data.take(slice(None))
-        size, logs = rows_at_once(members), []
-        for i in range(0, len(X), size):
-            predictive, own = Predictive(members, X[i : i + size], self._device()), y[i : i + size]
-            logs.append(
-                predictive.log_density(own)
-                if spreads is None
-                else np.stack([predictive.log_density(own, spread) for spread in spreads])
-            )
-        return np.concatenate(logs, -1)
+        size = rows_at_once(members)
+        logs = [
+            Predictive(members, X[i : i + size], self._device()).log_density(y[i : i + size])
+            for i in range(0, len(X), size)
+        ]
+        return np.concatenate(logs)
 
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.

@@ -60,15 +60,12 @@ class Predictive:
         ]
         return self._mix_moments(moments)
 
-    def log_density(self, y, spread=1.0):
-        """Log-density of each row of `y` (n, k), all outputs together.
-
-        With another `spread`, components have as many times their standard deviations.
-        """
+    def log_density(self, y):
+        """Log-density of each row of `y` (n, k), all outputs together."""
         logs = []
         for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            log_p = weights[..., 0].log() + narrowed(likelihood, spread).log_partition(y_, m, v)
+            log_p = weights[..., 0].log() + likelihood.log_partition(y_, m, v)
             logs.append(torch.logsumexp(log_p, 0))
         return torch.logsumexp(torch.stack(logs), 0).cpu().numpy()
 
