@@ -8,6 +8,11 @@ def narrowed(likelihood, spread):
     return likelihood if spread == 1.0 else Narrowed(likelihood, spread)
 
 
+def spread_of(likelihood):
+    """The spread of a member, from what :func:`narrowed` made of its likelihood."""
+    return likelihood.spread if isinstance(likelihood, Narrowed) else 1.0
+
+
 class Narrowed:
     """A likelihood whose predictions are drawn together around the means of their components.
 

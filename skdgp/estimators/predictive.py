@@ -8,7 +8,7 @@ import torch
 
 from ..metrics import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
-from .narrowed import narrowed
+from .narrowed import narrowed, spread_of
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
@@ -26,7 +26,7 @@ class Predictive:
     """
 
     def __init__(self, members, X, device):
-        self._parts, self._spreads = [], []
+        self._parts = []
         X = torch.as_tensor(X, device=device)
         total = sum(member.weight for member in members)
         for member in members:
@@ -37,7 +37,6 @@ class Predictive:
             with torch.no_grad():
                 likelihood = narrowed(model.likelihood(), member.spread)
             self._parts.append((weights, likelihood, mean, var))
-            self._spreads.append(member.spread)
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -55,8 +54,8 @@ class Predictive:
     def latent_moments(self, k):
         """Mean and variance of the first `k` latent functions."""
         moments = [
-            (m[..., :k], spread**2 * v[..., :k])
-            for (_, _, m, v), spread in zip(self._parts, self._spreads)
+            (m[..., :k], spread_of(likelihood) ** 2 * v[..., :k])
+            for _, likelihood, m, v in self._parts
         ]
         return self._mix_moments(moments)
 

@@ -344,10 +344,7 @@ def _describe_first(layer, model, X, line):
 def _describe_last(layer, model):
     """Units and labels of the last layer."""
     n_latents, scale = layer.mean.shape[1], model._y_scaler.scale
-    means, spread = (
-        slice(len(scale)),
-        model.members_[0].spread,
-    )  # latents that are means of the target
+    spread, means = model.members_[0].spread, slice(len(scale))  # those latents that it concerns
     layer.std[:, means] *= spread
     layer.functions[..., means] *= spread
     layer.functions[..., means] += (1.0 - spread) * layer.mean[:, means]

@@ -24,13 +24,6 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 @pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(80, 2))
-    return X, 50.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(80)
-
-
-@pytest.fixture(scope="module")
 def model(data):
     return DeepGPRegressor(**FEW).fit(*data)
 
