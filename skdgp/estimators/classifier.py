@@ -8,7 +8,7 @@ from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import _FEW_ROWS, _LOOSE, _MOST_ROWS, Plan, takes_chunks
+from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 
 _TOL = 1e-5  #: of the bound of a shallow member, per row
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
@@ -17,7 +17,6 @@ _MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it ta
 _MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
 _N_NEIGHBORS = 24
 _MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
-_MOST_COLUMNS = 30  #: of neighbors with an ANOVA kernel
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):

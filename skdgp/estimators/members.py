@@ -13,6 +13,7 @@ from ..training.checkpoint import fingerprint
 
 _FEW_ROWS = 4000  #: rows up to which a deep model may learn noise by heart
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
+_MOST_COLUMNS = 30  #: with an ANOVA kernel, beyond which it takes too long
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
 

@@ -5,12 +5,10 @@ from sklearn.utils.metaestimators import available_if
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, Exact, Vecchia
-from ..inference.exact import _EVIDENCE_ROWS
 from .base import BaseDeepGP
-from .members import _FEW_ROWS, _LOOSE, _MOST_ROWS, Plan, takes_chunks
+from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
-_MOST_FACTORS = 7e7  #: of a matrix of the ANOVA kernel
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
 
 
@@ -191,13 +189,16 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """Members that see all rows."""
         n_rows, n_features = data.X.shape
         kernels = ["rational_quadratic", "anova"]
-        if min(n_rows, _EVIDENCE_ROWS) ** 2 * n_features > _MOST_FACTORS:
+        if n_features > _MOST_COLUMNS:
             kernels[-1] = "matern32"
         if self.kernel != "auto":
             kernels = [self.kernel]
-        plans = [Plan(Vecchia(), likelihood, kernel=kernel) for kernel in kernels]
+        schemes = [Vecchia()]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
-            plans.append(Plan(Exact(), likelihood, kernel=kernels[-1]))
+            schemes.append(Exact())
+        plans = [
+            Plan(scheme, likelihood, kernel=kernel) for scheme in schemes for kernel in kernels
+        ]
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
         return plans

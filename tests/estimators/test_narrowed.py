@@ -206,7 +206,7 @@ def test_noise_that_is_given_is_honored(data):
     for trainable in (True, False):
         noise = Gaussian(9.0, trainable=trainable)
         model = DeepGPRegressor(likelihood=noise, **settings).fit(*data)
-        assert len(model.members_) == 5
+        assert len(model.members_) == 6
         stds = [
             model.predict(data[0], return_std=True, latent=latent)[1] for latent in (True, False)
         ]
@@ -222,14 +222,14 @@ def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
     from skdgp.estimators import stacking
 
     monkeypatch.setattr(stacking, "best_spread", lambda *args: -0.3)
-    shares = np.array([0.4, 0.5, 0.05, 0.03, 0.02])
+    shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.01])
     monkeypatch.setattr(stacking, "stack", lambda *args: shares)
     settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     model = DeepGPRegressor(**settings).fit(*data)
     for member, share in zip(model.members_, shares):
         assert member.weight == share
         assert_allclose(member.spread, np.exp(-0.3 * 0.1 / 0.6))
-    shares[:] = 0.2
+    shares[:] = 0.1, 0.1, 0.2, 0.2, 0.2, 0.2
     model.fit(*data)
     assert_allclose(model.members_[0].spread, np.exp(-0.3))
 
