@@ -8,6 +8,7 @@ from . import (
     classify,
     doctor,
     extrapolation,
+    functions,
     marginalization,
     pathologies,
     predict,
@@ -21,6 +22,7 @@ from . import (
 
 COMMANDS = {
     "uci": uci,
+    "functions": functions,
     "classify": classify,
     "classes": classes,
     "race": race,

@@ -22,6 +22,7 @@ from benchmarks import (
     data,
     extrapolation,
     feature_step,
+    functions,
     marginalization,
     models,
     pathologies,
@@ -209,6 +210,34 @@ def test_models_run(name, root):
     assert all(math.isfinite(value) for value in found.values())
     assert ("log_density" in found) == models.MODELS[name].distribution
     assert (found["n_train"], found["n_test"], found["n_scored"]) == (40, 10, 10)
+
+
+@pytest.mark.parametrize("name", functions.FUNCTIONS)
+def test_draws_of_functions(name):
+    split, again, other = (functions.draw(name, number) for number in (0, 0, 1))
+    assert len(split.X_train) == len(split.y_train) == functions.FUNCTIONS[name][1]
+    assert len(split.X_test) == split.n_held_out == 1000
+    np.testing.assert_array_equal(split.y_test, again.y_test)
+    assert not np.isin(other.X_train, split.X_train).any()
+    assert not np.isin(split.X_test, split.X_train).any()
+
+
+def test_borehole():
+    """Nearly all of the resistance is that of the borehole itself."""
+    X, y = functions.borehole(50, np.random.default_rng(0))
+    r_w, _, _, H_u, _, H_l, L, K_w = X.T
+    rough = np.pi * r_w**2 * K_w * (H_u - H_l) / L
+    assert ((y > 0.0) & (y < rough) & (y > 0.9 * rough)).all()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_functions_fill_a_table(tmp_path):
+    out = tmp_path / "functions.json"
+    options = ["--sets", "linear,wedge", "--splits", "0", "--models", "hgb", "--max-iter", "2"]
+    command_line.main(["functions", *options, "--out", str(out)])
+    found = cells.read(out.with_suffix(".trial.json"))
+    assert list(found) == ["linear/0/0/hgb", "wedge/0/0/hgb"]
+    assert all(cell["n_test"] == 0 and cell["rmse"] > 0.0 for cell in found.values())
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -1,0 +1,100 @@
+"""Quality on functions of the literature with few rows, many of them smooth, where shallow GPs are at home.
+
+Each draw has training and test rows of its own.
+"""
+
+import numpy as np
+from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
+
+from . import arguments, cells, data, models, uci
+
+_N_TEST = 1000
+
+
+def borehole(n, rng):
+    """Flow of water through a borehole (Morris et al., 1993), without noise."""
+    low = np.array([0.05, 100.0, 63070.0, 990.0, 63.1, 700.0, 1120.0, 9855.0])
+    high = np.array([0.15, 50000.0, 115600.0, 1110.0, 116.0, 820.0, 1680.0, 12045.0])
+    X = rng.uniform(low, high, (n, 8))
+    r_w, r, T_u, H_u, T_l, H_l, L, K_w = X.T
+    log_ratio = np.log(r / r_w)
+    resistance = 1.0 + 2.0 * L * T_u / (log_ratio * r_w**2 * K_w) + T_u / T_l
+    return X, 2.0 * np.pi * T_u * (H_u - H_l) / (log_ratio * resistance)
+
+
+def linear(n, rng):
+    """Twenty columns that matter more and more."""
+    X = rng.standard_normal((n, 20))
+    return X, X @ np.linspace(0.0, 1.0, 20) + rng.standard_normal(n)
+
+
+def wedge(n, rng):
+    """A step along a slanted line."""
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    return X, np.sign(X[:, 0] + 0.5 * X[:, 1]) + 0.05 * rng.standard_normal(n)
+
+
+def growing(n, rng):
+    """A product of lognormal factors: noise that grows with the target."""
+    X = rng.uniform(-2.0, 2.0, (n, 4))
+    return X, np.exp(X[:, 0] + 0.5 * np.sin(3.0 * X[:, 1]) + 0.3 * rng.standard_normal(n))
+
+
+def _friedman(make, noise):
+    return lambda n, rng: make(n, noise=noise, random_state=int(rng.integers(2**31)))
+
+
+#: what is drawn, and how many training rows
+FUNCTIONS = {
+    "borehole": (borehole, 100),
+    "friedman1": (_friedman(make_friedman1, 1.0), 200),
+    "friedman2": (_friedman(make_friedman2, 100.0), 200),
+    "friedman3": (_friedman(make_friedman3, 0.1), 200),
+    "linear": (linear, 60),
+    "wedge": (wedge, 200),
+    "growing": (growing, 300),
+}
+PEERS = ("skdgp", "exact", "svgp-100", "catboost", "ngboost")
+
+
+def add_arguments(parser):
+    """Functions, draws, seeds, models and output."""
+    arguments.add_cells(parser, FUNCTIONS, "functions.json")
+    parser.add_argument(
+        "--models", type=arguments.names, default=list(PEERS), help=f"default: {','.join(PEERS)}"
+    )
+
+
+def run(options):
+    """Compute all cells that are not there yet."""
+    arguments.check_known(options.sets, FUNCTIONS, "sets")
+    arguments.check_known(options.models, models.MODELS, "models")
+    models.require(options.models)
+
+    def compute(cell):
+        split = draw(cell["set"], cell["split"])
+        found = uci.evaluate(cell["model"], split, cell["seed"], options.max_iter)
+        return {**found, "n_test": 0}  # draws share no rows, which is what the tables ask for
+
+    todo = [
+        {
+            "set": name,
+            "split": number,
+            "seed": seed,
+            "model": model,
+            "settings": arguments.trial(options),
+        }
+        for name in options.sets
+        for number in options.splits
+        for seed in options.seeds
+        for model in options.models
+    ]
+    cells.fill(arguments.out(options), todo, compute, models.packages(options.models))
+
+
+def draw(name, number):
+    """Training and test rows of one draw of a function."""
+    make, n_train = FUNCTIONS[name]
+    rng = np.random.default_rng([number, n_train])
+    (X, y), (X_test, y_test) = (make(n, rng) for n in (n_train, _N_TEST))
+    return data.Split(X, y, X_test, y_test, _N_TEST, np.full(_N_TEST, False))
