@@ -46,7 +46,7 @@ def _jitters(K, jitter):
     yield jitter
     if jitter:
         yield from (factor * jitter for factor in _ESCALATION)
-        size = float(torch.diagonal(K, dim1=-2, dim2=-1).abs().max())
+        size = float(torch.diagonal(K.detach(), dim1=-2, dim2=-1).abs().max())
         yield from (part * size for part in _ROUNDING if part * size > _ESCALATION[-1] * jitter)
 
 

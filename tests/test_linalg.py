@@ -1,4 +1,5 @@
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -56,6 +57,15 @@ def test_cholesky_allows_for_the_rounding_of_large_numbers(smallest, part):
     L = cholesky(size * small, 1e-10)
     added = torch.diagonal(L @ L.mT - size * small) / (size * torch.diagonal(small).max())
     torch.testing.assert_close(added, torch.full((4,), part).double(), rtol=1e-2, atol=0)
+
+
+def test_more_jitter_is_no_matter_of_gradients():
+    """Looking for it says nothing of a graph."""
+    K = (1e12 * with_smallest_eigenvalue(-5e-12)).requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        cholesky(K, 1e-10).sum().backward()
+    assert torch.isfinite(K.grad).all()
 
 
 @pytest.mark.parametrize(("smallest", "jitter"), [(-5e-3, 1e-6), (-1e-9, 0.0)])

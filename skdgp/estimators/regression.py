@@ -1,5 +1,7 @@
 """What regressors share: targets, and what is said of them in their units."""
 
+import warnings
+
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
@@ -8,6 +10,17 @@ from .._scoring import check_alpha, check_coverage
 
 _COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
+
+
+def _warn_if_some_are_constant(y):
+    constant = (y == y[0]).all(0)
+    if constant.any() and not constant.all():
+        warnings.warn(
+            f"Outputs {np.flatnonzero(constant).tolist()} of y are constant. Outputs share kernels, and a "
+            "constant one can spoil them for the others: leave it out.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
@@ -23,13 +36,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
     def _has_spread(self, plans):
-        """Unless the size of the noise is given."""
-        return all(plan.likelihood.trainable for plan in plans)
+        """Unless the size of the noise is given, or outputs would share what one of them needs."""
+        return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
 
     def _encode(self, y, reset, classes=None):
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
+            _warn_if_some_are_constant(y.reshape(len(y), -1))
         elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
             raise ValueError(
                 f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "

@@ -52,14 +52,14 @@ class InputScaler:
             sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
         )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
-        mean, var = weighted_moments(X, weights, low - margin, high + margin)
-        # as StandardScaler: a variance that rounding explains, of values or of sums, is none
+        mean, std = weighted_moments(X, weights, low - margin, high + margin)
+        # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         eps = 10.0 * eps + n * np.finfo(np.float64).eps
-        constant = np.sqrt(var) <= eps * np.abs(mean)
+        constant = std <= eps * np.abs(mean)
         self.columns = np.flatnonzero(~constant) if not constant.all() else np.arange(1)
         self.constants, self.center = mean, mean[self.columns]
-        self.scale = np.where(constant, 1.0, np.sqrt(var))[self.columns]
+        self.scale = np.where(constant, 1.0, std)[self.columns]
         return self
 
     def transform(self, X):
@@ -99,8 +99,7 @@ class TargetScaler:
         k = y.shape[1]
         self.center, self.scale = np.zeros(k), np.ones(k)
         if self.standardize:
-            self.center, var = weighted_moments(y, weights)
-            scale = np.sqrt(var)
+            self.center, scale = weighted_moments(y, weights)
             self.scale = np.where(scale > 1e-14 * np.abs(self.center), scale, 1.0)
         return self
 
@@ -109,15 +108,14 @@ class TargetScaler:
 
 
 def weighted_moments(X, weights, low=-np.inf, high=np.inf):
-    """Mean and variance of the columns of `X`, clipped to a range; two passes, in pieces."""
-    total = weights.sum()
-    mean = np.zeros(X.shape[1])
-    for rows in pieces(len(X)):
-        mean += weights[rows] @ np.clip(np.asarray(X[rows], dtype=np.float64), low, high)
-    mean /= total
-    var = np.zeros(X.shape[1])
-    for rows in pieces(len(X)):
-        var += weights[rows] @ np.square(
-            np.clip(np.asarray(X[rows], dtype=np.float64), low, high) - mean
-        )
-    return mean, var / total
+    """Mean and standard deviation of the columns of `X`, clipped to a range; in pieces."""
+
+    def scaled(rows):
+        return np.clip(np.asarray(X[rows], dtype=np.float64), low, high) / unit
+
+    parts, unit = pieces(len(X)), 1.0
+    size = np.max([np.abs(scaled(rows)).max(0) for rows in parts], axis=0)
+    unit = np.exp2(np.floor(np.log2(np.where(size > 0.0, size, 1.0))))  # squares do not overflow
+    mean = sum(weights[rows] @ scaled(rows) for rows in parts) / weights.sum()
+    var = sum(weights[rows] @ np.square(scaled(rows) - mean) for rows in parts) / weights.sum()
+    return mean * unit, np.sqrt(var) * unit

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import vector_to_parameters
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
@@ -30,7 +30,7 @@ _SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
 _TOL = 1e-6  #: of L-BFGS
-_SCALE_SPREAD = 3.0  #: of the logarithms of its three numbers, a priori
+_SCALE_SPREAD = 3.0  #: of the logarithms of its numbers, a priori
 _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
 
 
@@ -105,7 +105,7 @@ class ExactGP(QuasiNewton, NeighborGP):
             empty = torch.empty((n_outputs, 0), dtype=torch.float64)
             self.register_buffer(name, empty)
         if self.has_local_scale:
-            self.log_factor = nn.Parameter(torch.zeros_like(self.log_count))
+            self.log_factor = nn.Parameter(self.log_count.new_zeros(n_outputs))
             for parameter in self._numbers_of_scale():
                 parameter.requires_grad_(False)  # the evidence does not know them
         self._medians = [p.detach().clone() for p in self._numbers()]
@@ -230,7 +230,8 @@ class ExactGP(QuasiNewton, NeighborGP):
     def _learn_scale(self):
         """Maximize the density of rows that are left out, with weak priors of the three numbers."""
         numbers = self._numbers_of_scale()
-        prior = self.log_count.new_tensor([math.log(_START_COUNT), 0.0, 0.0])
+        prior = parameters_to_vector(numbers).detach().zero_()
+        prior[0] = math.log(_START_COUNT)
         chosen = np.random.default_rng(0).permutation(len(self._training_rows.X))[:_SCALE_ROWS]
         given, weight = self._without(chosen), self._training_rows.weight[chosen]
 
@@ -238,10 +239,10 @@ class ExactGP(QuasiNewton, NeighborGP):
             vector_to_parameters(x, numbers)
             with torch.enable_grad():
                 ell = weight @ self._log_density(*given)
-                excess = (torch.stack(numbers) - prior) / _SCALE_SPREAD
+                excess = (parameters_to_vector(numbers) - prior) / _SCALE_SPREAD
                 loss = (0.5 * excess.square().sum() - ell) / weight.sum()
                 gradients = torch.autograd.grad(loss, numbers)
-            return float(loss), torch.stack(gradients)
+            return float(loss), torch.cat([g.flatten() for g in gradients])
 
         search = LBFGS(tol=_TOL)
         for number in numbers:
@@ -345,5 +346,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         n_places = len(arrays["layers.0.Z"])
         for name in ("a", "z"):
             setattr(self, name, getattr(self, name).new_empty(len(getattr(self, name)), n_places))
+        if self.has_local_scale:  # one for all outputs, in files of version 0.1
+            factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
+            arrays = {**arrays, "log_factor": factors}
         super().load_state(arrays)
         self._root = self._left_out = self._unsolved = None

@@ -196,6 +196,8 @@ def test_shapes_that_do_not_fit(data):
         model.fit(X, y, X_val=X)
     with pytest.raises(ValueError, match="X_val and y_val must be given together"):
         model.fit(X, y, y_val=y)
+    with pytest.raises(ValueError, match="X_val and y_val must be given together"):
+        model.fit(X, y, sample_weight_val=np.ones(len(y)))
 
 
 # Several outputs
@@ -231,6 +233,26 @@ def test_order_of_outputs(data, likelihood):
     assert_allclose(second[1][:, ::-1], first[1], rtol=1e-6, atol=1e-6)
 
 
+def test_constant_outputs_are_named(data):
+    X, y = data
+    with pytest.warns(UserWarning, match=r"Outputs \[1\] of y are constant.*leave it out"):
+        model = make(max_iter=20).fit(X, np.column_stack([y, np.full(80, 3.0)]))
+    assert_allclose(model.predict(X)[:, 1], 3.0, atol=0.1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make(max_iter=1).fit(X, np.full((80, 2), 3.0))  # nothing is spoiled
+
+
+def test_outputs_of_an_exact_gp_are_as_wide_as_each_needs(data):
+    """A second one that is known exactly does not make intervals of the first narrow."""
+    X, y = data
+    y = y + np.random.default_rng(0).standard_normal(80)
+    settings = {"n_layers": 1, "inference": "exact", "random_state": 0}
+    both = DeepGPRegressor(**settings).fit(X, np.column_stack([y, X[:, 0] + X[:, 1]]))
+    inside = np.abs(y - both.predict(X)[:, 0]) < np.diff(both.predict_interval(X)[:, 0]).T / 2
+    assert inside.mean() > 0.8
+
+
 def test_column_target(data):
     X, y = data
     flat, column = make().fit(X, y), make().fit(X, y[:, None])
@@ -259,6 +281,12 @@ def test_fitted_numbers_are_in_the_users_units(data):
     assert model.kernel == "auto"
     changed = make(likelihood=Gaussian(variance=0.7)).fit(X, y)
     assert changed.likelihood_.variance != pytest.approx(0.7, rel=1e-3)
+    assert_allclose(
+        make(likelihood=Gaussian(variance=0.7), **frozen).fit(X, 1e5 * y).likelihood_.variance,
+        2e-6 * np.var(1e5 * y),  # a start is raised to what the numerics need
+    )
+    with pytest.raises(ValueError, match=r"variance of Gaussian must be larger than .*; got 0\.7"):
+        make(likelihood=Gaussian(variance=0.7, trainable=False)).fit(X, 1e5 * y)
     noise = make(likelihood="gaussian", **frozen).fit(X, y).likelihood_.variance
     assert_allclose(noise, y.var() / 20.0)  # as documented
 

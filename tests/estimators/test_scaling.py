@@ -35,12 +35,19 @@ def test_moments(rng, offset, monkeypatch):
     weights = rng.randint(0, 4, 1000).astype(float)
     repeated = np.repeat(X, weights.astype(int), axis=0)
     monkeypatch.setattr(scaling, "_CHUNK", 64)
-    mean, var = weighted_moments(X, weights)
+    mean, std = weighted_moments(X, weights)
     assert_allclose(mean, repeated.mean(0), rtol=1e-12)
-    assert_allclose(var, repeated.var(0), rtol=1e-9 if offset > -1e9 else 1e-3)
-    mean, var = weighted_moments(X, weights, offset - 0.5, offset + 0.5)
+    assert_allclose(std**2, repeated.var(0), rtol=1e-9 if offset > -1e9 else 1e-3)
+    mean, std = weighted_moments(X, weights, offset - 0.5, offset + 0.5)
     clipped = np.clip(repeated, offset - 0.5, offset + 0.5)
-    assert_allclose(var, clipped.var(0), rtol=1e-9 if offset > -1e9 else 1e-3)
+    assert_allclose(std**2, clipped.var(0), rtol=1e-9 if offset > -1e9 else 1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_moments_in_any_unit(rng, unit):
+    X = rng.standard_normal((50, 2)) + [0.0, 3.0]
+    moments = weighted_moments(unit * X, np.ones(50))
+    assert_allclose(moments, [unit * X.mean(0), unit * X.std(0)], rtol=1e-12)
 
 
 @pytest.mark.parametrize("draw", ["normal", "uniform", "integers"])

@@ -54,9 +54,20 @@ class Likelihood(Component):
                         f"{name} of {type(self).__name__} has shape {value.shape}, but there are {k} "
                         "outputs; give one number or one for each output."
                     )
-                value = value / scale ** self._units.get(name, 0)
+                value = self._above(name, value / scale ** self._units.get(name, 0), scale)
             numbers[name] = np.broadcast_to(value, (k,)).copy()
         return self.with_values(**numbers)
+
+    def _above(self, name, value, scale):
+        """A number in units of `y`, if it is not too small beside the target; a start is raised."""
+        floor, unit = self._positive[name], scale ** self._units.get(name, 0)
+        tiny = (value > 0.0) & (value <= floor) & (name in self._units)
+        if tiny.any() and not self.trainable:
+            raise ValueError(
+                f"{name} of {type(self).__name__} must be larger than {np.max(floor * unit):.3g}, which is "
+                f"{floor:g} for a standardized target; got {np.min(value * unit):.3g}."
+            )
+        return np.where(tiny, 2.0 * floor, value)
 
     def in_units(self, scale):
         """The fitted numbers in the user's units; the inverse of what :meth:`bind` does."""
