@@ -622,6 +622,35 @@ def test_poisson_moments_and_distribution_function():
     np.testing.assert_allclose(between, [0.0, p[0], p[0], p[0] + p[1]], atol=1e-6)
 
 
+@pytest.mark.parametrize("rate", [1e-3, 1.3, 40.0, 1e3, 1e6])
+@pytest.mark.parametrize("v", [1e-8, 1e-3, 0.05, 0.24, 1.0, 25.0])
+def test_poisson_distribution_function_for_rates_of_any_size(rate, v):
+    sd = math.sqrt(v)
+    reach = 5.0 * (sd + 1.0 / math.sqrt(rate + 1.0))
+    y = np.floor((rate + 0.5) * np.exp(np.linspace(-reach, reach, 25)))
+    f = sd * np.linspace(-9.0, 9.0, 2001)
+    steps = np.log((y + 1.0) / rate) + np.linspace(-30.0, 12.0, 2001)[:, None] / np.sqrt(y + 1.0)
+    x, weights = np.polynomial.legendre.leggauss(6)
+    expected = []
+    for count, step in zip(y, steps.T):  # pieces that are short where anything changes
+        ends = np.unique(np.clip(np.append(f, step), f[0], f[-1]))
+        half = 0.5 * np.diff(ends)[:, None]
+        at = ends[:-1, None] + half * (1.0 + x)
+        inside = special.gammaincc(count + 1.0, rate * np.exp(at))
+        expected.append((half * weights * stats.norm.pdf(at, 0.0, sd) * inside).sum())
+    m = torch.zeros(1, 1, dtype=torch.float64)
+    actual = Poisson(rate).cdf(torch.tensor(y)[:, None], m, torch.full_like(m, v))
+    np.testing.assert_allclose(actual[:, 0], expected, atol=2e-8)
+    assert (Poisson(rate).cdf(tensor([[-1.0]]), m, torch.full_like(m, v)) == 0.0).all()
+
+
+def test_poisson_distribution_function_of_a_row_does_not_depend_on_the_others():
+    m, v = tensor([[0.0], [3.0], [-2.0], [0.1]]), tensor([[1e-4], [2.0], [0.3], [0.01]])
+    y = tensor([[2.0], [400.0], [0.0], [1.0]])
+    alone = [Poisson(1.3).cdf(y[[i]], m[[i]], v[[i]]) for i in range(4)]
+    torch.testing.assert_close(Poisson(1.3).cdf(y, m, v), torch.cat(alone), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize(("m", "v"), [(0.0, 1.0), (600.0, 2.0), (900.0, 500.0), (-900.0, 2000.0)])
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 def test_poisson_stays_finite_where_its_rate_overflows(m, v, alpha, generator):

@@ -13,6 +13,7 @@ from .base import Likelihood, OneLatent, split
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 _LEAST_STEP = 0.06  #: of one rule for two variables
+_N_GAMMAS = 62  #: steps of a rule for them
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
@@ -392,6 +393,37 @@ class HeteroscedasticStudentT(GaussianMixture):
         return _sample_t(f, _like(self.df, f), scale, generator)
 
 
+def _over_rates(shape, log_rate, sd):
+    """``P(Gamma(shape) > rate)``, where the log of the rate is N(log_rate, sd^2).
+
+    The trapezoidal rule over the rate; good to 1e-8 for deviations below half of that of the gamma
+    variable's logarithm.
+    """
+    total, norm = 0.0, 0.0
+    for z in np.arange(-8, 9) * 0.8:
+        weight = math.exp(-0.5 * z * z)
+        rate = (log_rate + z * sd).clamp_max(_LARGEST).exp()
+        total = total + weight * torch.special.gammaincc(shape, rate)
+        norm += weight
+    return total / norm
+
+
+def _over_gammas(shape, log_rate, sd):
+    """The same by the trapezoidal rule over the gamma variable, for larger deviations."""
+    spread = shape.rsqrt()
+    level = (shape.log() - log_rate) / sd
+    # few gamma variables of a small shape are as small as this: less than 1e-8
+    lowest = -6.0 - 12.8 * spread
+    step = (6.0 - lowest) / _N_GAMMAS
+    total, norm = 0.0, 0.0
+    for i in range(_N_GAMMAS + 1):
+        x = (lowest + i * step) * spread  # log(Gamma / shape)
+        weight = torch.exp(shape * (x - torch.expm1(x)))
+        total = total + weight * torch.special.ndtr(level + x / sd)
+        norm = norm + weight
+    return total / norm
+
+
 class Poisson(OneLatent):
     r"""Counts with rate :math:`r e^f`.
 
@@ -457,10 +489,16 @@ class Poisson(OneLatent):
         return mean, mean + log_var.clamp_max(2.0 * _LARGEST).exp()
 
     def cdf(self, y, m, v):
-        f, log_weights = self._nodes(m, v)
-        rate = _like(self.rate, m) * f.exp()
-        inside = torch.special.gammaincc(torch.floor(y.clamp_min(0.0)) + 1.0, rate)
-        return torch.where(y >= 0.0, (log_weights.exp() * inside).sum(0), 0.0)
+        # a count exceeds y where a gamma variable of shape y + 1 is below the rate; the difference
+        # of their logarithms is integrated over that of the two which is narrower
+        shape = torch.floor(y.clamp_min(0.0)) + 1.0
+        log_rate = m + _like(self.rate, m).log()
+        shape, log_rate, sd = torch.broadcast_tensors(shape, log_rate, v.sqrt())
+        known = shape.sqrt() * sd < 0.5
+        inside = torch.empty_like(log_rate, memory_format=torch.contiguous_format)
+        for which, integral in ((known, _over_rates), (~known, _over_gammas)):
+            inside[which] = integral(shape[which], log_rate[which], sd[which])
+        return torch.where(y >= 0.0, inside, 0.0)
 
     def sample(self, f, generator):
         rate = (f + _like(self.rate, f).log()).clamp_max(_LARGEST).exp()
