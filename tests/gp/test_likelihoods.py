@@ -227,6 +227,30 @@ def test_heteroscedastic_student_t_expects_what_its_best_posterior_of_the_mixing
     np.testing.assert_allclose(actual, [expected], rtol=1e-7)
 
 
+@pytest.mark.parametrize("df", [2.1, 6.0, 30.0, 3000.0])
+@pytest.mark.parametrize("v_g", [1e-6, 0.05, 0.8, 3.0, 6.0])
+def test_heteroscedastic_student_t_distribution_function_for_scales_known_badly(df, v_g):
+    z = np.linspace(-9.0, 9.0, 2001)
+    y = np.array([-20.0, -2.0, -0.4, -0.1, 0.02, 0.3, 1.0, 6.0])
+    inside = stats.t.cdf(y[:, None] / (0.3 * np.exp(0.5 * math.sqrt(v_g) * z)), df)
+    expected = inside @ (stats.norm.pdf(z) * (z[1] - z[0]))
+    m = torch.zeros(1, 2, dtype=torch.float64)
+    actual = HeteroscedasticStudentT(df, 0.3).cdf(
+        torch.tensor(y)[:, None], m, tensor([[1e-12, v_g]])
+    )
+    np.testing.assert_allclose(actual[:, 0], expected, atol=1e-6 if v_g < 6.0 else 5e-6)
+
+
+def test_heteroscedastic_student_t_of_a_row_does_not_depend_on_the_others():
+    likelihood = HeteroscedasticStudentT(np.array([4.0, 9.0]), np.array([0.5, 0.2]))
+    m, v = moments_of(4, n=5)
+    v[0, :, 2:] *= tensor([[1.0], [1e-6], [20.0], [400.0], [3.0]])
+    y = tensor([[-0.7, 2.0]]).expand(5, 2)
+    alone = [likelihood.cdf(y[[i]], m[:, [i]], v[:, [i]]) for i in range(5)]
+    torch.testing.assert_close(likelihood.cdf(y, m, v), torch.cat(alone, 1), rtol=0, atol=1e-12)
+    assert likelihood.cdf(y[:0], m[:, :0], v[:, :0]).shape == (2, 0, 2)
+
+
 def test_heteroscedastic_student_t_with_many_degrees_of_freedom_is_gaussian():
     y, (m, v) = tensor([[0.3], [-1.0], [2.0]]), moments_of(2)
     t, gaussian = HeteroscedasticStudentT(1e7, 0.5), HeteroscedasticGaussian(0.25)

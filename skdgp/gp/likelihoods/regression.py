@@ -9,10 +9,10 @@ from ...quadrature import gauss_hermite
 from ...random import gamma, normal
 from ..kernels import _like
 from .base import Likelihood, OneLatent, split
+from .sizes import sizes_of_t
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
-_LEAST_STEP = 0.06  #: of one rule for two variables
 _N_GAMMAS = 62  #: steps of a rule for them
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
@@ -329,37 +329,10 @@ class HeteroscedasticStudentT(GaussianMixture):
     def _noise_nodes(self, m_g, v_g):
         """Variances of the noise, and their log-weights.
 
-        Distribution functions are good to 1e-5 up to `v_g` = 3, sizes of noise known to a factor of 30.
-
-        The log of ``s^2 e^g / l`` is the sum of two independent variables. Its density, a sum over
-        nodes for `g`, is asked for at equally spaced points: one rule for both. If the distribution of
-        `l` is too narrow for that, there is a rule for each.
+        Distribution functions are good to 1e-5 up to `v_g` = 6, sizes of noise known to a factor of 130.
         """
         df, scale2 = _like(self.df, m_g), _like(self.scale, m_g).square()
-        spread = (8.0 / df).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
-        widest = float(v_g.max().clamp_max(_LARGEST)) if m_g.numel() else 0.0
-        reach = 4.2 * math.sqrt(widest)
-        n_nodes = 8 if widest <= 0.5 else 12 if widest <= 1.5 else 18
-        depth = 2.0 * math.log(1e12) / float(df.min())
-        lowest = -depth - min(1.0, math.sqrt(2.0 * depth))  # log(l) is hardly ever lower
-        ends = -4.0 * float(spread.max()) - reach, min(24.0, -lowest) + reach
-        step = 0.6 * float(spread.min())
-        if step < _LEAST_STEP:
-            g, log_sizes = _size_nodes(m_g, v_g, n_nodes)
-            log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest / float(spread.min())))
-            log_weights, g = log_sizes + more[:, None], g - log_l[:, None]
-            return log_weights.flatten(0, 1), (scale2 * g.exp()).flatten(0, 1)
-        first, last = math.floor(ends[0] / step), math.ceil(ends[1] / step)
-        u = step * torch.arange(first, last + 1, dtype=m_g.dtype, device=m_g.device)
-        u = u.view((-1,) + (1,) * m_g.ndim)
-        inverse, weights = torch.exp(-u), 0.0
-        nodes = gauss_hermite(n_nodes if widest else 1, m_g)  # 1 where g is known
-        for node, log_size in zip(*nodes):
-            z = v_g.clamp_max(_LARGEST).sqrt() * node
-            # Gamma(df / 2, df / 2) of log(l) at z - u, relative to its largest value
-            log_density = -0.5 * df * (u - z - 1.0 + inverse * torch.exp(z))
-            weights = weights + torch.exp(log_size + log_density)
-        log_weights = weights.clamp_min(1e-300).log() - weights.sum(0).log()
+        u, log_weights = sizes_of_t(df, v_g)
         return log_weights, scale2 * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):
