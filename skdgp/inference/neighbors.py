@@ -251,15 +251,19 @@ class NeighborGP(GradientModel):
         return y, mean, sd, z
 
     def _log_density(self, y, mean, sd, z):
-        """Log-density of rows, given what :meth:`_without` says of them."""
-        dof = self._dof()
+        """Log-density of rows, given what :meth:`_without` says of them; all outputs together.
+
+        With a local scale that of a multivariate t distribution: the unknown scale is over its
+        estimate by one factor for all outputs.
+        """
+        dof, k = self._dof(), y.shape[-1]
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
             return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
         scale = self._squared_scale(z)
-        ell = ell - 0.5 * (scale.log() + (dof * math.pi).log())
-        ell = ell + torch.lgamma(0.5 * (dof + 1.0)) - torch.lgamma(0.5 * dof)
-        return (ell - 0.5 * (dof + 1.0) * torch.log1p(error / (scale * dof))).sum(-1)
+        ell = (ell - 0.5 * (scale.log() + (dof * math.pi).log())).sum(-1)
+        ell = ell + torch.lgamma(0.5 * (dof + k)) - torch.lgamma(0.5 * dof)
+        return ell - 0.5 * (dof + k) * torch.log1p((error / (scale * dof)).sum(-1))
 
     @torch.no_grad()
     def left_out(self, batch, rows, spreads=None):
@@ -345,12 +349,11 @@ class NeighborGP(GradientModel):
         return errors * self._seen(rows.y[None], rows.weight[None])[1][0].T.sqrt()
 
     def _mixing_of(self, n, generator):
-        """For each function, what the estimate of the squared scale is divided by."""
+        """For each function, what the estimates of the squared scales are divided by."""
         dof = self._dof()
         if dof is None:
             return None
-        shape = (n, 1, self.layers[0].y.shape[1])
-        return gamma(0.5 * dof, shape, generator, self.layers[0].Z) / (0.5 * dof)
+        return gamma(0.5 * dof, (n, 1, 1), generator, self.layers[0].Z) / (0.5 * dof)
 
     def _path(self, mean, deviation):
         """Latent functions from what neighbors say of rows, and by how much a draw differs."""

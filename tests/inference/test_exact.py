@@ -263,6 +263,15 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
             assert_allclose(found / scale, expected / scale, atol=0.1)
 
 
+def test_outputs_of_a_draw_have_one_mixing_variable():
+    X, y = repeated(k=2)
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    draws = model.functions(20, torch.Generator().manual_seed(0), 20)(torch.tensor(X[:3] + 0.3))
+    mixing = draws[..., 2:] - draws[:1, :, 2:]  # in logarithms, relative to the first draw
+    assert_allclose(mixing, mixing[:, :1, :1].expand_as(mixing), atol=1e-9)
+    assert mixing[1:].abs().min() > 1e-6
+
+
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
 def test_draws_of_an_estimator_have_the_moments_of_its_predictions(likelihood):
     X, y = rows(60)

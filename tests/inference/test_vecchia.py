@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal, multivariate_t, norm, t
+from scipy.integrate import quad
+from scipy.stats import gamma, multivariate_normal, multivariate_t, norm, spearmanr, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
 
@@ -261,6 +262,60 @@ def test_neighbors_do_not_depend_on_targets():
     cells = [y[:100].mean(), y[100:].mean()]
     assert_allclose(model.predict([[0.0], [1.0]]), cells, atol=0.1)  # of the mean: a standard error
     assert_allclose(model.predict([[0.0], [1.0]], return_std=True)[1], [1.0, 1.0], rtol=0.15)
+
+
+def test_outputs_have_one_mixing_variable():
+    """Rows left out: Gaussian outputs of one unknown factor, over which is integrated."""
+    X, y = rows(k=3)
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    with torch.no_grad():
+        model.log_count.fill_(np.log(1.7))
+        actual = model.left_out(everything(X, y), np.arange(40))
+        target, mean, sd, z = model._without(np.arange(40))
+        scale = sd * model._squared_scale(z).sqrt()
+        dof = float(model._dof())
+    for i in range(0, 40, 5):
+        at, center, width = (part[i].numpy() for part in (target, mean, scale))
+
+        def joint(log_l, at=at, center=center, width=width):
+            density = norm.pdf(at, center, width * np.exp(-0.5 * log_l)).prod()
+            return density * gamma.pdf(np.exp(log_l), 0.5 * dof, scale=2.0 / dof) * np.exp(log_l)
+
+        expected = np.log(quad(joint, -15.0, 5.0, epsabs=0.0, limit=200)[0])
+        assert_allclose(actual[i], expected, rtol=1e-7)
+
+
+def test_rows_left_out_have_the_predictive_density_of_the_others():
+    X, y = rows(k=2)
+    y[::7] += 2.0  # errors of several standard deviations
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    actual = model.left_out(everything(X, y), np.arange(40))
+    for i in range(0, 40, 3):
+        others = make(np.delete(X, i, 0), np.delete(y, i, 0), likelihood=HeteroscedasticGaussian())
+        grid = torch.tensor(others.draws(200, 0))
+        moments = others.predictive(torch.tensor(X[[i]]), grid)
+        with torch.no_grad():
+            density = others.likelihood().log_partition(torch.tensor(y[[i]]), *moments)
+        expected = torch.logsumexp(others.shares(grid).log()[:, None] + density, 0)
+        assert_allclose(actual[i], expected[0], rtol=1e-8)
+
+
+def test_errors_of_outputs_are_large_together():
+    X, y = rows(k=2)
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    with torch.no_grad():
+        model.log_count.fill_(np.log(1.7))
+        model.log_odds.fill_(-50.0)
+        dof = float(model._dof())
+    draws = model.functions(10_000, torch.Generator().manual_seed(0), 20)(torch.tensor(X[:3] + 3.0))
+    errors = abs(draws[..., :2] - draws[..., :2].median(0).values)
+    independent = multivariate_t(shape=np.eye(2), df=dof, seed=0).rvs(200_000)
+    expected = spearmanr(*abs(independent.T))[0]
+    assert expected > 0.1
+    for i in range(3):
+        assert_allclose(spearmanr(*errors[:, i].T.numpy())[0], expected, atol=0.04)
+    mixing = draws[..., 2:] - draws[:1, :, 2:]  # in logarithms, relative to the first draw
+    assert_allclose(mixing, mixing[:, :1, :1].expand_as(mixing), atol=1e-9)
 
 
 def test_large_counts_forget_the_local_scale():
