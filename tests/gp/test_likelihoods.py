@@ -781,6 +781,32 @@ def test_probabilities_of_classes_are_those_of_the_labels(likelihood, n_latents,
         torch.testing.assert_close(actual, p[..., int(c)], rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("link", ["probit", "logit"])
+@pytest.mark.parametrize("v", [0.9, 1.1, 5.0, 50.0, 450.0])
+@pytest.mark.parametrize("m", [0.0, 0.7, -5.0, 20.0])
+def test_bernoulli_with_large_variances(link, v, m):
+    z, step = np.linspace(-12.0, 12.0, 40_001, retstep=True)
+    f, weights = m + math.sqrt(v) * z, stats.norm.pdf(z) * step
+    log_p, slope = special.log_ndtr(f), np.exp(stats.norm.logpdf(f) - special.log_ndtr(f))
+    if link == "logit":
+        log_p, slope = special.log_expit(f), special.expit(-f)
+    leaves = tensor([[m]]).requires_grad_(), tensor([[v]]).requires_grad_()
+    likelihood, y = Bernoulli(link), tensor([[1.0]])
+    actual = likelihood.expected_log_prob(y, *leaves)
+    np.testing.assert_allclose(actual.detach(), [weights @ log_p], rtol=1e-8, atol=2e-8)
+    gradients = torch.autograd.grad(actual.sum(), leaves)
+    np.testing.assert_allclose(gradients[0], [[weights @ slope]], atol=1e-7)
+    by_variance = weights @ (slope * z) / (2.0 * math.sqrt(v))
+    np.testing.assert_allclose(gradients[1], [[by_variance]], atol=1e-7)
+    actual = likelihood.log_partition(y, *leaves)
+    np.testing.assert_allclose(actual.detach(), [np.log(weights @ np.exp(log_p))], atol=2e-7)
+    # and with other rows
+    m_, v_ = (torch.cat([leaf.detach(), tensor([[300.0]])]) for leaf in leaves)
+    for method in (likelihood.expected_log_prob, likelihood.log_partition):
+        alone = method(y, *leaves).detach()
+        torch.testing.assert_close(method(y, m_, v_)[:1], alone, rtol=1e-8, atol=2e-7)
+
+
 def test_the_second_class_of_bernoulli_is_that_of_positive_latents():
     m, v = tensor([[2.0]]), tensor([[0.3]])
     p = Bernoulli().log_probabilities(m, v).exp()[0]
