@@ -113,7 +113,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     loss_curve_ : list of float
         Negative lower bound per row and step, in units of the standardized target.
     validation_scores_ : list of float
-        Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
+        Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
+        units of the standardized target.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows for the first model, in units of the
         target.
