@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from ..gp.kernels import Anova
 from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
 from .full_batch import QuasiNewton, backward, rounding
@@ -22,6 +23,7 @@ from .vecchia import LocalScaleScheme
 from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
+_EVIDENCE_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
@@ -37,11 +39,11 @@ _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on togeth
 class Exact(LocalScaleScheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
-    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows, from the best of some starts;
-    all rows are then conditioned on. The numbers of both have log-normal priors around those that are
-    given, so wide (a standard deviation of 2) that they matter with some dozens of rows only. Time grows
-    with the cube of the number of rows and memory with its square; up to 5,000 rows both are small. Rows
-    with the same inputs are taken together.
+    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows (fewer for an ANOVA kernel of
+    more than eleven columns), from the best of some starts; all rows are then conditioned on. The numbers
+    of both have log-normal priors around those that are given, so wide (a standard deviation of 2) that
+    they matter with some dozens of rows only. Time grows with the cube of the number of rows and memory
+    with its square; up to 5,000 rows both are small. Rows with the same inputs are taken together.
 
     With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
     factor :math:`\tau^2`, as for :class:`Vecchia`. What tells it is how well the training rows near by are
@@ -131,7 +133,10 @@ class ExactGP(QuasiNewton, NeighborGP):
         _, y, weight, place, _ = self._training_rows
         squares = weight[:, None] * (y - rows.y[place]).square()
         self._scatter = torch.zeros_like(rows.y).index_add(0, place, squares)
-        chosen = np.random.default_rng(0).permutation(n)[:_EVIDENCE_ROWS]
+        most = _EVIDENCE_ROWS
+        if isinstance(rows.kernel.component, Anova):
+            most = min(most, math.isqrt(_EVIDENCE_FACTORS // rows.Z.shape[1]))
+        chosen = np.random.default_rng(0).permutation(n)[:most]
         self._of_evidence = torch.as_tensor(np.sort(chosen), device=rows.Z.device)
 
     def _covariance(self, X, weight):

@@ -174,6 +174,14 @@ def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
         assert_array_equal(a, b)
 
 
+@pytest.mark.parametrize(("kernel", "expected"), [(KERNEL, 7), (Matern(1.5, 1.0), 40)])
+def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, expected, monkeypatch):
+    monkeypatch.setattr(exact, "_EVIDENCE_FACTORS", 2 * 7**2)  # two columns
+    model = make(kernel=kernel)
+    model.bound(everything(*rows()))
+    assert len(model._of_evidence) == expected
+
+
 def test_training_maximizes_the_evidence():
     X, y = rows(60)
     model, batch = make(), everything(X, y)
