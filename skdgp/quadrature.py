@@ -12,7 +12,8 @@ from .random import sobol_normal
 @lru_cache(maxsize=32)
 def _hermite(n):
     nodes, weights = roots_hermitenorm(n)
-    return nodes, np.log(weights / weights.sum())
+    with np.errstate(divide="ignore"):  # of many nodes, the outer weights underflow
+        return nodes, np.log(weights / weights.sum())
 
 
 def gauss_hermite(n, like):

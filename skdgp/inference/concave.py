@@ -195,7 +195,8 @@ class ConcaveGP(FullBatchGP):
         """Expected log-likelihood of rows, and its derivatives in `m` and `v`."""
         with torch.enable_grad():
             m, v = (moment.T.contiguous().requires_grad_() for moment in (m, v))
-            ell = (weight * self.likelihood().expected_log_prob(y, m, v)).sum()
+            likelihood = self.likelihood().finer(m.shape[-1])
+            ell = (weight * likelihood.expected_log_prob(y, m, v)).sum()
         g_m, g_v = torch.autograd.grad(ell, (m, v))
         return float(ell.detach()), g_m.T, g_v.T
 

@@ -352,6 +352,54 @@ def test_the_many_nodes_of_softmax_agree_with_draws(generator):
     assert z.abs().max() < 4
 
 
+def plane(n):
+    """Equally spaced nodes for two standard normal variables, and their weights."""
+    x = np.linspace(-8.0, 8.0, n)
+    z = np.stack(np.meshgrid(x, x, indexing="ij"), -1).reshape(-1, 2)
+    weights = stats.norm.pdf(z).prod(1)
+    return z, weights / weights.sum()
+
+
+def test_softmax_of_three_classes_by_quadrature():
+    """Over the two differences, whose covariance has a root of another kind."""
+    v = np.array([0.3, 20.0, 4.0])
+    m = np.array([0.4, -0.3, 1.1])
+    z, weights = plane(1201)
+    root = np.linalg.cholesky(np.diag(v[1:]) + v[0])  # of f_1 - f_0 and f_2 - f_0
+    f = np.column_stack([np.zeros(len(z)), m[1:] - m[0] + z @ root.T])
+    log_p = f - special.logsumexp(f, axis=1, keepdims=True)
+    m_, v_ = tensor(m[None]), tensor(v[None])
+    actual = Softmax().log_probabilities(m_, v_)
+    np.testing.assert_allclose(actual[0].exp(), weights @ np.exp(log_p), atol=2e-4)
+    for n_nodes, error in ((64, 0.03), (2500, 1e-4)):
+        leaves = m_.clone().requires_grad_(), v_.clone().requires_grad_()
+        for y in range(3):
+            value = Softmax(n_nodes).expected_log_prob(tensor([[y]]), *leaves)
+            np.testing.assert_allclose(value.detach(), [weights @ log_p[:, y]], atol=error)
+        gradients = torch.autograd.grad(value.sum(), leaves)
+        p = np.exp(log_p)
+        np.testing.assert_allclose(gradients[0][0], [0, 0, 1] - weights @ p, atol=error)
+        curvature = weights @ (p * (1.0 - p))  # Price's theorem
+        np.testing.assert_allclose(gradients[1][0], -0.5 * curvature, atol=error)
+
+
+@pytest.mark.parametrize("n_classes", [3, 4, 10])
+def test_probabilities_of_softmax_for_large_variances(n_classes, generator):
+    m, v = (30.0 * moment[:1] for moment in moments_of(n_classes, n=2))
+    m = m / 10.0
+    z = torch.randn(200_000, 1, 2, n_classes, generator=generator, dtype=torch.float64)
+    draws = torch.softmax(m + v.sqrt() * z, -1)
+    actual = Softmax().log_probabilities(m, v).exp()
+    np.testing.assert_allclose(actual, draws.mean(0), atol=0.01)
+    # in pieces, or with other rows, these are the same
+    many = [moment.expand(1, 2, -1).repeat(1, 300, 1) for moment in (m, v)]
+    repeated = Softmax().log_probabilities(*many).exp()
+    torch.testing.assert_close(repeated, actual.repeat(1, 300, 1), rtol=1e-9, atol=1e-12)
+    y = torch.zeros(600, 1, dtype=torch.float64)
+    likely = Softmax().log_partition(y, *many).exp()
+    torch.testing.assert_close(likely, repeated[..., 0], rtol=1e-9, atol=1e-12)
+
+
 def test_robustmax_of_two_classes_in_closed_form():
     m, v = tensor([[0.4, -0.3]]), tensor([[0.3, 0.6]])
     win = stats.norm.cdf(0.7 / math.sqrt(0.9))

@@ -93,6 +93,10 @@ class Likelihood(Component):
         """
         raise NotImplementedError
 
+    def finer(self, n_latents):
+        """This likelihood with integrals whose errors a search does not exploit, if they cost little."""
+        return self
+
     def sample(self, f, generator):
         """A draw of `y` given latent values, shape (..., n, k)."""
         raise NotImplementedError

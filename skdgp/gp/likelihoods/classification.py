@@ -12,6 +12,9 @@ _TINY = 1e-12
 _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both sides
 _MOST_STEPS = 300  #: of it, on each side; enough for a standard deviation of 29
 _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
+_N_NODES = 2048  #: of a prediction, over all draws
+_LEAST_GRID = 5  #: nodes an axis
+_BUDGET = 2_000_000  #: numbers that one integral needs at once
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
@@ -94,29 +97,47 @@ class Bernoulli(ClassLikelihood, OneLatent):
 
 
 class _ExpectedLogSumExp(torch.autograd.Function):
-    """``E log sum_c exp(f_c)`` for ``f ~ N(m, v)``; the gradient comes with the value."""
+    """``E log sum_c exp(f_c)`` for ``f = m + roots z``; the gradient comes with the value.
+
+    Roots are matrices, or vectors in the place of diagonal ones.
+    """
 
     @staticmethod
-    def forward(ctx, m, v, nodes, weights):
-        shape = (len(nodes),) + (1,) * (m.ndim - 1)
-        nodes, weights = nodes.view(*shape, -1), weights.view(*shape, 1)
-        sd = v.sqrt()
-        f = m + sd * nodes  # nodes, ..., n, C
-        largest = f.amax(-1, keepdim=True)
+    def forward(ctx, m, roots, nodes, weights):
+        diagonal, nodes_t = roots.ndim == m.ndim, nodes.T.contiguous()
+        f = roots[..., None] * nodes_t if diagonal else roots @ nodes_t  # ..., n, C, nodes
+        f.add_(m[..., None])
+        largest = f.amax(-2, keepdim=True)
         p = f.sub_(largest).exp_()
-        total = p.sum(-1, keepdim=True)
-        value = (weights * (largest + total.log())).sum(0)[..., 0]
+        total = p.sum(-2, keepdim=True)
+        value = ((largest + total.log()) @ weights)[..., 0]
         p.mul_(weights / total)  # softmax, weighted
-        g_m = p.sum(0)
-        g_v = p.mul_(nodes).sum(0) / (2.0 * sd)
-        ctx.save_for_backward(g_m, g_v)
+        g_m = p.sum(-1)
+        ctx.save_for_backward(g_m, p.mul_(nodes_t).sum(-1) if diagonal else p @ nodes)
         return value
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        g_m, g_v = ctx.saved_tensors
-        return g[..., None] * g_m, g[..., None] * g_v, None, None
+        g_m, g_roots = ctx.saved_tensors
+        g = g[..., None]
+        return g * g_m, (g if g_roots.ndim == g_m.ndim else g[..., None]) * g_roots, None, None
+
+
+def _roots(v):
+    """Roots (..., C, C - 1) of the covariance of C independent variables less what is common.
+
+    What softmax is blind to needs no nodes: it does not change if the same is added to all latents.
+    Less ``sum_c w_c f_c`` with `w` in proportion to precisions, they are independent of that sum and
+    vary in C - 1 directions only.
+    """
+    sd = v.clamp_min(_TINY).sqrt()
+    common = 1.0 / sd.square().reciprocal().sum(-1, keepdim=True).sqrt()
+    u = common / sd  # unit vectors; a reflection has them as its last column
+    above = torch.diag_embed(sd[..., :-1]) - (common * u[..., :-1] / (1.0 + u[..., -1:])).unsqueeze(
+        -2
+    )
+    return torch.cat([above, -(sd[..., -1:] * u[..., :-1]).unsqueeze(-2)], -2)
 
 
 class Softmax(ClassLikelihood):
@@ -125,8 +146,8 @@ class Softmax(ClassLikelihood):
     Parameters
     ----------
     n_nodes : int
-        Points of the integration over the latent values: a Gauss-Hermite grid for few classes, a
-        fixed Sobol sequence for many.
+        Points of the integration over the latent values in training: a Gauss-Hermite grid over their
+        differences for few classes, a fixed Sobol sequence for many. Predictions have more.
     """
 
     def __init__(self, n_nodes=64):
@@ -139,29 +160,61 @@ class Softmax(ClassLikelihood):
     def n_latents(self, n_classes):
         return n_classes
 
-    def _nodes(self, m, v):
-        nodes, log_weights = normal_nodes(m.shape[-1], self.n_nodes, m)
-        shape = (len(nodes),) + (1,) * (m.ndim - 1)
-        return m + v.sqrt() * nodes.view(*shape, m.shape[-1]), log_weights.view(shape)
+    def _rule(self, m, v, n_nodes):
+        """Roots of covariances as :func:`_roots` has them if there is a grid, and nodes with log-weights."""
+        C = m.shape[-1]
+        if n_nodes >= _LEAST_GRID ** (C - 1):
+            return _roots(v), *normal_nodes(C - 1, n_nodes, m)
+        return v.clamp_min(_TINY).sqrt(), *normal_nodes(C, n_nodes, m)
+
+    def _nodes(self, m, v, n_nodes):
+        """Latent values, shape (n_nodes, ..., n, C), up to what is common to them, and log-weights."""
+        roots, nodes, log_weights = self._rule(m, v, n_nodes)
+        shape = (-1,) + (1,) * (m.ndim - 1)
+        if roots.ndim == m.ndim:
+            f = roots * nodes.view(*shape, m.shape[-1])
+        else:
+            f = torch.tensordot(nodes, roots, ([1], [m.ndim]))
+        return m + f, log_weights.view(shape)
+
+    def finer(self, n_latents):
+        grid = _LEAST_GRID ** (n_latents - 1)
+        return self.with_values(n_nodes=grid) if self.n_nodes < grid <= 2 * self.n_nodes else self
+
+    def _pieces(self, m, v):
+        """A few rows at a time, with more nodes if no derivatives are asked for and draws are few."""
+        n_draws, n_nodes, n = math.prod(m.shape[:-2]), self.n_nodes, m.shape[-2]
+        size = max(1, n)
+        if not (m.requires_grad or v.requires_grad):
+            n_nodes = max(n_nodes, _N_NODES // max(1, n_draws))
+            size = max(1, _BUDGET // max(1, n_nodes * n_draws * m.shape[-1]))
+        for i in range(0, max(1, n), size):
+            piece = slice(i, i + size)
+            yield piece, *self._nodes(m[..., piece, :], v[..., piece, :], n_nodes)
 
     def log_prob(self, y, f):
         return _pick(torch.log_softmax(f, -1), y)
 
     def expected_log_prob(self, y, m, v):
-        nodes, log_weights = normal_nodes(m.shape[-1], self.n_nodes, m)
-        return _pick(m, y) - _ExpectedLogSumExp.apply(m, v, nodes, log_weights.exp())
+        roots, nodes, log_weights = self._rule(m, v, self.n_nodes)
+        return _pick(m, y) - _ExpectedLogSumExp.apply(m, roots, nodes, log_weights.exp())
 
     def log_partition(self, y, m, v, alpha=1.0):
-        f, log_weights = self._nodes(m, v)
-        return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
+        def integral(piece, f, log_weights):
+            return torch.logsumexp(log_weights + alpha * self.log_prob(y[..., piece, :], f), 0)
+
+        return torch.cat([integral(*part) for part in self._pieces(m, v)], -1)
 
     def log_probabilities(self, m, v):
-        f, log_weights = self._nodes(m, v)
-        return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
+        parts = [
+            torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
+            for _, f, log_weights in self._pieces(m, v)
+        ]
+        return torch.cat(parts, -2)
 
     def curvature(self, m, v):
         """Expected second derivatives of ``-log p(y | f)``, shape (..., n, C, C), equal for all `y`."""
-        f, log_weights = self._nodes(m, v)
+        f, log_weights = self._nodes(m, v, self.n_nodes)
         p = torch.softmax(f, -1)
         weighted = p * log_weights.exp()[..., None]
         return torch.diag_embed(weighted.sum(0)) - torch.einsum("s...i,s...j->...ij", weighted, p)
