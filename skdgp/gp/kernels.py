@@ -84,9 +84,13 @@ class Stationary(Kernel):
         return Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
 
     def within(self, X):
-        X = (X - X[..., -1:, :]) / _like(self.lengthscale, X)
+        # around the mean of all but the last row, which may be far from the others
+        center = X[..., :-1, :].mean(-2, keepdim=True) if X.shape[-2] > 1 else X
+        X = (X - center) / _like(self.lengthscale, X)
         norms = X.square().sum(-1)
         r2 = norms[..., :, None] + norms[..., None, :] - 2.0 * X @ X.mT
+        itself = torch.eye(X.shape[-2], dtype=torch.bool, device=X.device)
+        r2 = r2.masked_fill(itself, 0.0)  # exactly, however far the last row is
         # at zero the slope of a root is infinite, and that of no profile matters
         return _like(self.variance, X) * self.profile(r2.clamp_min(_LEAST_DISTANCE))
 

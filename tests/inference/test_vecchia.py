@@ -78,6 +78,39 @@ def test_covariances_within_groups(kernel, other, combine):
     assert torch.isfinite(torch.autograd.grad(K.sum(), X)[0]).all()
 
 
+@pytest.mark.parametrize(
+    "name", ["squared_exponential", "matern32", "matern52", "rational_quadratic"]
+)
+@pytest.mark.parametrize("distance", [1e2, 1e5, 1e8, 1e12, 1e100])
+def test_covariances_of_neighbors_do_not_suffer_from_a_row_that_is_far(name, distance):
+    kernel = as_kernel(name).bind(3)
+    X = torch.rand(4, 9, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X[:, -1] += distance
+    expected = kernel.within(X[:, :-1])
+    differences = (X[:, :-1, None] - X[:, None, :-1]) / kernel.lengthscale[0]
+    profile = kernel.profile(differences.square().sum(-1).clamp_min(1e-20))
+    assert_allclose(expected, profile, rtol=1e-10)
+    K = kernel.within(X)
+    assert_allclose(K[:, :-1, :-1], expected, rtol=1e-12)
+    assert_allclose(K[:, -1, -1], 1.0)
+    squares = ((X[:, -1:] - X[:, :-1]) / kernel.lengthscale[0]).square().sum(-1)
+    assert_allclose(K[:, -1, :-1], kernel.profile(squares), rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("distance", [1e3, 1e5, 1e10])
+def test_predictions_far_from_the_data_without_scaling(distance):
+    X = np.random.default_rng(0).uniform(0.0, 1.0, (60, 1))
+    model = DeepGPRegressor(
+        n_layers=1, inference="vecchia", kernel="squared_exponential", standardize=False,
+        max_iter=20, random_state=0,
+    ).fit(X, np.sin(12.0 * X[:, 0]))  # fmt: skip
+    near = model.predict([[0.5]], return_std=True)
+    far = model.predict([[0.5], [distance]], return_std=True)
+    assert_allclose([far[0][0], far[1][0]], np.ravel(near), rtol=1e-9)
+    assert_allclose(far[0][1], 0.0, atol=1e-9)
+    assert far[1][1] > 0.3
+
+
 def test_all_rows_as_neighbors_are_the_exact_gp():
     X, y = rows()
     exact = GaussianProcessRegressor(
