@@ -184,6 +184,26 @@ def test_heteroscedastic_integrals(y):
         np.testing.assert_allclose(actual, [math.log(expected)], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("v_g", "error", "far_error"), [(0.5, 1e-9, 1e-6), (1.0, 1e-6, 1e-4), (2.0, 1e-4, 1e-3)]
+)
+def test_heteroscedastic_densities_of_errors_that_are_far_too_large(v_g, error, far_error):
+    z, step = np.linspace(-14.0, 14.0, 100_001, retstep=True)
+    noise = 0.01 + 0.1 * np.exp(math.sqrt(v_g) * z)
+    std = math.sqrt(0.01 + 0.1 * math.exp(0.5 * v_g))
+    likelihood, moments = (
+        HeteroscedasticGaussian(0.1),
+        (tensor([[0.0, 0.0]]), tensor([[0.01, v_g]])),
+    )
+    for level in (0.0, 1.0, 3.0, 10.0, 30.0):
+        y = level * std
+        log_joint = stats.norm.logpdf(z) + stats.norm.logpdf(y, 0.0, np.sqrt(noise))
+        expected = np.logaddexp.reduce(log_joint) + math.log(step)
+        actual = likelihood.log_partition(tensor([[y]]), *moments)
+        atol = (error if level <= 3.0 else far_error) * (10.0 if level > 10.0 else 1.0)
+        np.testing.assert_allclose(actual, [expected], atol=atol)
+
+
 @pytest.mark.parametrize("df", [2.1, 4.0, 30.0])
 @pytest.mark.parametrize("y", [-0.7, 2.0, 6.0])
 @pytest.mark.parametrize("v", [(0.3, 0.5), (1e-6, 0.05)])

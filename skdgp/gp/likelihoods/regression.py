@@ -14,6 +14,7 @@ from .sizes import sizes_of_t
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 _N_GAMMAS = 62  #: steps of a rule for them
+_WIDE = 8.5  #: standard deviations of the logarithm of a size
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
@@ -133,7 +134,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         Whether training changes :math:`\sigma^2`.
     """
 
-    n_nodes = 24
+    n_nodes = 36
     _positive = {"variance": 1e-6}
     _units = {"variance": 2}
     _defaults = {"variance": 0.05}
@@ -158,7 +159,12 @@ class HeteroscedasticGaussian(GaussianMixture):
         ).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
-        g, log_weights = _size_nodes(m_g, v_g, self.n_nodes)
+        # equal steps go further out than as many Gauss-Hermite nodes: far errors tell of large sizes
+        n_nodes, reach = (self.n_nodes, _WIDE) if v_g.any() else (1, 0.0)  # 1 where it is known
+        z = torch.linspace(-reach, reach, n_nodes, dtype=m_g.dtype, device=m_g.device)
+        z = z.view((-1,) + (1,) * m_g.ndim)
+        g = (m_g + v_g.sqrt() * z).clamp(-_LARGEST, _LARGEST)
+        log_weights = torch.log_softmax(-0.5 * z.square(), 0)
         return log_weights, _like(self.variance, m_g) * g.exp()
 
     def components(self, m, v):
