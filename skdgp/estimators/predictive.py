@@ -35,7 +35,8 @@ class Predictive:
             mean, var = model.predictive(X, draws)
             weights = member.weight / total * model.shares(draws)[:, None, None]
             with torch.no_grad():
-                likelihood = narrowed(model.likelihood(), member.spread)
+                likelihood = model.likelihood().for_prediction(len(mean))
+                likelihood = narrowed(likelihood, member.spread)
             self._parts.append((weights, likelihood, mean, var))
 
     def _mix_moments(self, moments):

@@ -389,7 +389,7 @@ def test_softmax_of_three_classes_by_quadrature():
     f = np.column_stack([np.zeros(len(z)), m[1:] - m[0] + z @ root.T])
     log_p = f - special.logsumexp(f, axis=1, keepdims=True)
     m_, v_ = tensor(m[None]), tensor(v[None])
-    actual = Softmax().log_probabilities(m_, v_)
+    actual = Softmax().for_prediction(1).log_probabilities(m_, v_)
     np.testing.assert_allclose(actual[0].exp(), weights @ np.exp(log_p), atol=2e-4)
     for n_nodes, error in ((64, 0.03), (2500, 1e-4)):
         leaves = m_.clone().requires_grad_(), v_.clone().requires_grad_()
@@ -405,18 +405,19 @@ def test_softmax_of_three_classes_by_quadrature():
 
 @pytest.mark.parametrize("n_classes", [3, 4, 10])
 def test_probabilities_of_softmax_for_large_variances(n_classes, generator):
+    likelihood = Softmax().for_prediction(1)
     m, v = (30.0 * moment[:1] for moment in moments_of(n_classes, n=2))
     m = m / 10.0
     z = torch.randn(200_000, 1, 2, n_classes, generator=generator, dtype=torch.float64)
     draws = torch.softmax(m + v.sqrt() * z, -1)
-    actual = Softmax().log_probabilities(m, v).exp()
+    actual = likelihood.log_probabilities(m, v).exp()
     np.testing.assert_allclose(actual, draws.mean(0), atol=0.01)
     # in pieces, or with other rows, these are the same
     many = [moment.expand(1, 2, -1).repeat(1, 300, 1) for moment in (m, v)]
-    repeated = Softmax().log_probabilities(*many).exp()
+    repeated = likelihood.log_probabilities(*many).exp()
     torch.testing.assert_close(repeated, actual.repeat(1, 300, 1), rtol=1e-9, atol=1e-12)
     y = torch.zeros(600, 1, dtype=torch.float64)
-    likely = Softmax().log_partition(y, *many).exp()
+    likely = likelihood.log_partition(y, *many).exp()
     torch.testing.assert_close(likely, repeated[..., 0], rtol=1e-9, atol=1e-12)
 
 

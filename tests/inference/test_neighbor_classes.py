@@ -115,7 +115,7 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
 def test_numbers_have_a_prior():
     """Log-normal, with a standard deviation of one, around those that are given."""
     X, y = rows()
-    model = make(X, y, Softmax(n_nodes=4096))  # as many in both
+    model = make(X, y, Softmax())
     batch, everyone = everything(X, y), np.arange(len(X))
     with torch.no_grad():
         model.layers[0].kernel.assign(

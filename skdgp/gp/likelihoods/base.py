@@ -97,6 +97,10 @@ class Likelihood(Component):
         """This likelihood with integrals whose errors a search does not exploit, if they cost little."""
         return self
 
+    def for_prediction(self, n_draws):
+        """This likelihood with integrals good enough for predictions from so many draws."""
+        return self
+
     def sample(self, f, generator):
         """A draw of `y` given latent values, shape (..., n, k)."""
         raise NotImplementedError

@@ -133,11 +133,14 @@ def _roots(v):
     """
     sd = v.clamp_min(_TINY).sqrt()
     common = 1.0 / sd.square().reciprocal().sum(-1, keepdim=True).sqrt()
-    u = common / sd  # unit vectors; a reflection has them as its last column
-    above = torch.diag_embed(sd[..., :-1]) - (common * u[..., :-1] / (1.0 + u[..., -1:])).unsqueeze(
-        -2
-    )
-    return torch.cat([above, -(sd[..., -1:] * u[..., :-1]).unsqueeze(-2)], -2)
+    u = common / sd  # unit vectors; a reflection has them as the column that is left out
+    i = v.shape[-1] // 2  # the middle one, so that classes in reverse order have the same nodes
+    rest = torch.cat([u[..., :i], u[..., i + 1 :]], -1)[..., None, :]
+    eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
+    eye = torch.cat([eye[:, :i], eye[:, i + 1 :]], 1)
+    pivot = u[..., i, None, None]
+    w = torch.cat([u[..., :i], u[..., i : i + 1] + 1.0, u[..., i + 1 :]], -1)[..., None]
+    return sd[..., None] * (eye - w * rest / (1.0 + pivot))
 
 
 class Softmax(ClassLikelihood):
@@ -160,16 +163,16 @@ class Softmax(ClassLikelihood):
     def n_latents(self, n_classes):
         return n_classes
 
-    def _rule(self, m, v, n_nodes):
+    def _rule(self, m, v):
         """Roots of covariances as :func:`_roots` has them if there is a grid, and nodes with log-weights."""
         C = m.shape[-1]
-        if n_nodes >= _LEAST_GRID ** (C - 1):
-            return _roots(v), *normal_nodes(C - 1, n_nodes, m)
-        return v.clamp_min(_TINY).sqrt(), *normal_nodes(C, n_nodes, m)
+        if self.n_nodes >= _LEAST_GRID ** (C - 1):
+            return _roots(v), *normal_nodes(C - 1, self.n_nodes, m)
+        return v.clamp_min(_TINY).sqrt(), *normal_nodes(C, self.n_nodes, m)
 
-    def _nodes(self, m, v, n_nodes):
+    def _nodes(self, m, v):
         """Latent values, shape (n_nodes, ..., n, C), up to what is common to them, and log-weights."""
-        roots, nodes, log_weights = self._rule(m, v, n_nodes)
+        roots, nodes, log_weights = self._rule(m, v)
         shape = (-1,) + (1,) * (m.ndim - 1)
         if roots.ndim == m.ndim:
             f = roots * nodes.view(*shape, m.shape[-1])
@@ -181,40 +184,43 @@ class Softmax(ClassLikelihood):
         grid = _LEAST_GRID ** (n_latents - 1)
         return self.with_values(n_nodes=grid) if self.n_nodes < grid <= 2 * self.n_nodes else self
 
-    def _pieces(self, m, v):
-        """A few rows at a time, with more nodes if no derivatives are asked for and draws are few."""
-        n_draws, n_nodes, n = math.prod(m.shape[:-2]), self.n_nodes, m.shape[-2]
-        size = max(1, n)
-        if not (m.requires_grad or v.requires_grad):
-            n_nodes = max(n_nodes, _N_NODES // max(1, n_draws))
-            size = max(1, _BUDGET // max(1, n_nodes * n_draws * m.shape[-1]))
-        for i in range(0, max(1, n), size):
-            piece = slice(i, i + size)
-            yield piece, *self._nodes(m[..., piece, :], v[..., piece, :], n_nodes)
+    def for_prediction(self, n_draws):
+        return self.with_values(n_nodes=max(self.n_nodes, _N_NODES // max(1, n_draws)))
+
+    def _in_pieces(self, integral, dim, *arrays):
+        """An integral of rows, a few at a time."""
+        m = arrays[-1]
+        size = max(1, _BUDGET // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
+        pieces = zip(*(array.split(size, -2) for array in arrays))
+        return torch.cat([integral(*piece) for piece in pieces], dim)
 
     def log_prob(self, y, f):
         return _pick(torch.log_softmax(f, -1), y)
 
     def expected_log_prob(self, y, m, v):
-        roots, nodes, log_weights = self._rule(m, v, self.n_nodes)
-        return _pick(m, y) - _ExpectedLogSumExp.apply(m, roots, nodes, log_weights.exp())
+        def integral(m, v):
+            roots, nodes, log_weights = self._rule(m, v)
+            return _ExpectedLogSumExp.apply(m, roots, nodes, log_weights.exp())
+
+        return _pick(m, y) - self._in_pieces(integral, -1, m, v)
 
     def log_partition(self, y, m, v, alpha=1.0):
-        def integral(piece, f, log_weights):
-            return torch.logsumexp(log_weights + alpha * self.log_prob(y[..., piece, :], f), 0)
+        def integral(y, m, v):
+            f, log_weights = self._nodes(m, v)
+            return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
 
-        return torch.cat([integral(*part) for part in self._pieces(m, v)], -1)
+        return self._in_pieces(integral, -1, y.expand(m.shape[-2], 1), m, v)
 
     def log_probabilities(self, m, v):
-        parts = [
-            torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
-            for _, f, log_weights in self._pieces(m, v)
-        ]
-        return torch.cat(parts, -2)
+        def integral(m, v):
+            f, log_weights = self._nodes(m, v)
+            return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
+
+        return self._in_pieces(integral, -2, m, v)
 
     def curvature(self, m, v):
         """Expected second derivatives of ``-log p(y | f)``, shape (..., n, C, C), equal for all `y`."""
-        f, log_weights = self._nodes(m, v, self.n_nodes)
+        f, log_weights = self._nodes(m, v)
         p = torch.softmax(f, -1)
         weighted = p * log_weights.exp()[..., None]
         return torch.diag_embed(weighted.sum(0)) - torch.einsum("s...i,s...j->...ij", weighted, p)
