@@ -254,7 +254,9 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         if X_val is None and y_val is None and sample_weight_val is None:
             return None
         if X_val is None or y_val is None:
-            raise ValueError("X_val and y_val must be given together, as rows that are held out.")
+            raise ValueError(
+                "X_val and y_val must be given together, and sample_weight_val only with both."
+            )
         X, y, weights = self._validate(X_val, y_val, sample_weight_val, reset=False)
         return Data(X, self._encode(y, reset=False), weights)
 

@@ -19,7 +19,7 @@ def _warn_if_some_are_constant(y):
             f"Outputs {np.flatnonzero(constant).tolist()} of y are constant. Outputs share kernels, and a "
             "constant one can spoil them for the others: leave it out.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
@@ -79,11 +79,11 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         X = self._check_X(X)
-        mean, var = self._moments(X, latent)
+        mean, std = self._moments(X, latent)
         if return_std:
-            return self._shaped(mean), self._shaped(np.sqrt(var))
+            return self._shaped(mean), self._shaped(std)
         if return_cov:
-            return self._shaped(mean), self._covariance(X, var, latent)
+            return self._shaped(mean), self._covariance(X, std**2, latent)
         return self._shaped(mean)
 
     def predict_var(self, X):
@@ -97,7 +97,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         -------
         var : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._shaped(self._moments(self._check_X(X), latent=False)[1])
+        return self._shaped(self._moments(self._check_X(X), latent=False)[1] ** 2)
 
     def predict_quantiles(self, X, alpha=(0.05, 0.95)):
         """Predict quantiles of the target.
@@ -187,13 +187,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return values[:, 0] if self._y_ndim == 1 else values
 
     def _moments(self, X, latent):
-        """Mean and variance in the target's units, (n, k)."""
+        """Mean and standard deviation in the target's units, (n, k)."""
         if latent:
             mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
         else:
             mean, var = self._predict_rows(X, "moments")
         scale = self._y_scaler.scale
-        return mean * scale + self._y_scaler.center, var * scale**2
+        return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
 
     def _covariance(self, X, var, latent):
         """Covariance of the rows: correlations from function draws, variances from the mixture."""
@@ -206,7 +206,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if latent or all(
             member.likelihood.scales_target for member in self.members_
         ):  # E[y | f] is f
-            explained = self._moments(X, latent=True)[1]
+            explained = self._moments(X, latent=True)[1] ** 2
         scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
         cov *= scale[:, None] * scale[None]
         diagonal[...] = var

@@ -108,14 +108,15 @@ class TargetScaler:
 
 
 def weighted_moments(X, weights, low=-np.inf, high=np.inf):
-    """Mean and standard deviation of the columns of `X`, clipped to a range; in pieces."""
+    """Mean and standard deviation of the columns of `X`, clipped to a range; three passes, in pieces."""
 
-    def scaled(rows):
-        return np.clip(np.asarray(X[rows], dtype=np.float64), low, high) / unit
+    def clipped(rows):
+        return np.clip(np.asarray(X[rows], dtype=np.float64), low, high)
 
-    parts, unit = pieces(len(X)), 1.0
-    size = np.max([np.abs(scaled(rows)).max(0) for rows in parts], axis=0)
+    parts = pieces(len(X))
+    size = np.max([np.abs(clipped(rows)).max(0) for rows in parts], axis=0)
     unit = np.exp2(np.floor(np.log2(np.where(size > 0.0, size, 1.0))))  # squares do not overflow
-    mean = sum(weights[rows] @ scaled(rows) for rows in parts) / weights.sum()
-    var = sum(weights[rows] @ np.square(scaled(rows) - mean) for rows in parts) / weights.sum()
+    mean = sum(weights[rows] @ (clipped(rows) / unit) for rows in parts) / weights.sum()
+    squares = (weights[rows] @ np.square(clipped(rows) / unit - mean) for rows in parts)
+    var = sum(squares) / weights.sum()
     return mean * unit, np.sqrt(var) * unit

@@ -84,7 +84,7 @@ class Stationary(Kernel):
         return Radial.apply(X, Z, _like(self.lengthscale, X), _like(self.variance, X), self)
 
     def within(self, X):
-        # around the mean of all but the last row, which may be far from the others
+        # around the mean of all but the last row, which alone may be far from the others
         center = X[..., :-1, :].mean(-2, keepdim=True) if X.shape[-2] > 1 else X
         X = (X - center) / _like(self.lengthscale, X)
         norms = X.square().sum(-1)

@@ -219,7 +219,8 @@ class ConcaveGP(FullBatchGP):
             rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
             v = v + own / rest - own
             m = (m - (g_m - 2.0 * g_v * m) * own) / rest
-            densities.append(self.likelihood().log_partition(y[part], m.T, v.T))
+            likelihood = self.likelihood().for_prediction(1)
+            densities.append(likelihood.log_partition(y[part], m.T, v.T))
         return torch.cat(densities).numpy(force=True)
 
     def accept(self):

@@ -24,6 +24,7 @@ from .vfe import LogNormal
 
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _EVIDENCE_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
+_LEAST_EVIDENCE_ROWS = 400  #: all the same
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
@@ -53,8 +54,8 @@ class Exact(LocalScaleScheme):
 
     .. math:: \hat\tau^2 = c\, \frac{a + \rho z^\top z}{a + \rho k}
 
-    times that of the GP; :math:`a`, :math:`\rho \in (0, 1)` and :math:`c` maximize the predictive density
-    of rows that are left out.
+    times that of the GP; :math:`a`, :math:`\rho \in (0, 1)` and :math:`c`, one for each output, maximize the
+    predictive density of rows that are left out.
 
     Parameters
     ----------
@@ -135,7 +136,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         self._scatter = torch.zeros_like(rows.y).index_add(0, place, squares)
         most = _EVIDENCE_ROWS
         if isinstance(rows.kernel.component, Anova):
-            most = min(most, math.isqrt(_EVIDENCE_FACTORS // rows.Z.shape[1]))
+            fewer = math.isqrt(_EVIDENCE_FACTORS // rows.Z.shape[1])
+            most = min(most, max(_LEAST_EVIDENCE_ROWS, fewer))
         chosen = np.random.default_rng(0).permutation(n)[:most]
         self._of_evidence = torch.as_tensor(np.sort(chosen), device=rows.Z.device)
 
@@ -233,7 +235,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         self.z = self.a / precision.sqrt()
 
     def _learn_scale(self):
-        """Maximize the density of rows that are left out, with weak priors of the three numbers."""
+        """Maximize the density of rows that are left out, with weak priors of the numbers."""
         numbers = self._numbers_of_scale()
         prior = parameters_to_vector(numbers).detach().zero_()
         prior[0] = math.log(_START_COUNT)
@@ -351,7 +353,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         n_places = len(arrays["layers.0.Z"])
         for name in ("a", "z"):
             setattr(self, name, getattr(self, name).new_empty(len(getattr(self, name)), n_places))
-        if self.has_local_scale:  # one for all outputs, in files of version 0.1
+        if self.has_local_scale:  # one for all outputs, in early files
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}
         super().load_state(arrays)

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.special import expit, softmax
 from sklearn.datasets import load_iris, make_moons
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
 from skdgp import DeepGPClassifier
@@ -97,6 +98,15 @@ def test_names_of_the_classes_do_not_matter(moons, iris, likelihood):
     reversed_proba = make(likelihood=likelihood).fit(X, -index).predict_proba(X)
     assert len(classes) == proba.shape[1]
     assert_allclose(reversed_proba[:, ::-1], proba, atol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["probit", "logit"])
+def test_steps_that_are_far_too_large_are_taken_back(moons, likelihood):
+    """Also where moments of latent functions are no numbers."""
+    model = make(likelihood=likelihood, inference="rff", n_inducing=None, learning_rate=300.0)
+    with pytest.warns(ConvergenceWarning, match="stepped back"):
+        model.fit(*moons)
+    assert np.isfinite(model.predict_proba(moons[0])).all()
 
 
 def test_labels_that_make_no_sense(moons):

@@ -235,8 +235,13 @@ def test_order_of_outputs(data, likelihood):
 
 def test_constant_outputs_are_named(data):
     X, y = data
-    with pytest.warns(UserWarning, match=r"Outputs \[1\] of y are constant.*leave it out"):
-        model = make(max_iter=20).fit(X, np.column_stack([y, np.full(80, 3.0)]))
+    both = np.column_stack([y, np.full(80, 3.0)])
+    message = r"Outputs \[1\] of y are constant.*leave it out"
+    model = make(max_iter=20)
+    for fit in (make().partial_fit, model.fit):
+        with pytest.warns(UserWarning, match=message) as record:
+            fit(X, both)
+        assert record[0].filename == __file__
     assert_allclose(model.predict(X)[:, 1], 3.0, atol=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -8,6 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import StandardScaler
 
+from skdgp import DeepGPRegressor
 from skdgp.estimators import scaling
 from skdgp.estimators.scaling import InputScaler, TargetScaler, pieces, weighted_moments
 
@@ -48,6 +49,18 @@ def test_moments_in_any_unit(rng, unit):
     X = rng.standard_normal((50, 2)) + [0.0, 3.0]
     moments = weighted_moments(unit * X, np.ones(50))
     assert_allclose(moments, [unit * X.mean(0), unit * X.std(0)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e160])
+def test_targets_in_any_unit(rng, unit):
+    X = rng.standard_normal((60, 2))
+    y = X[:, 0] + 0.1 * rng.standard_normal(60)
+    one, other = (
+        DeepGPRegressor(1, inference="exact", random_state=0).fit(X, scale * y)
+        for scale in (1.0, unit)
+    )
+    expected = one.predict(X, return_std=True)
+    assert_allclose(other.predict(X, return_std=True), np.multiply(unit, expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize("draw", ["normal", "uniform", "integers"])

@@ -303,11 +303,11 @@ def test_loss_is_the_bound_per_row():
     assert model.score(X, y[:, 0]) > 0.8
 
 
-@pytest.mark.parametrize("n_classes", [3, 4])
+@pytest.mark.parametrize("n_classes", [3, 4, 5])
 def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
-    """The bound that was maximized was off by 1.4 of 23 nats for the iris flowers."""
+    """With 64 nodes the bound that was maximized was off by 1.4 of 23 nats for the iris flowers."""
     rng = np.random.default_rng(0)
-    centers = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0]])[:n_classes]
+    centers = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [4.0, 0.0]])[:n_classes]
     y = np.repeat(np.arange(n_classes), 30)
     X = centers[y] + 0.45 * rng.standard_normal((len(y), 2))
     model = SparseGPClassifier(n_inducing=20, max_iter=60, random_state=0).fit(X, y)
@@ -316,6 +316,6 @@ def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
     m, v = (part[0] for part in net.predictive(scaled, torch.zeros(1, 0)))
     assert v.max() > 5.0
     y = torch.tensor(y[:, None], dtype=torch.float64)
-    used = Softmax().finer(n_classes).expected_log_prob(y, m, v).sum()
+    used = float(net.divergence()) - model.loss_curve_[-1] * len(y)
     exact = Softmax(2**13).expected_log_prob(y, m, v).sum()
-    assert_allclose(used, exact, atol=0.1)
+    assert_allclose(used, exact, atol=0.15)

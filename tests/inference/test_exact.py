@@ -174,9 +174,12 @@ def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
         assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("kernel", "expected"), [(KERNEL, 7), (Matern(1.5, 1.0), 40)])
-def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ("kernel", "least", "expected"), [(KERNEL, 5, 7), (KERNEL, 9, 9), (Matern(1.5, 1.0), 5, 40)]
+)
+def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, least, expected, monkeypatch):
     monkeypatch.setattr(exact, "_EVIDENCE_FACTORS", 2 * 7**2)  # two columns
+    monkeypatch.setattr(exact, "_LEAST_EVIDENCE_ROWS", least)
     model = make(kernel=kernel)
     model.bound(everything(*rows()))
     assert len(model._of_evidence) == expected
@@ -529,6 +532,15 @@ def test_state_round_trip(likelihood):
     assert_array_equal(*(m.left_out(batch, np.arange(30)) for m in (model, other)))
     for name, array in model.state().items():
         assert_array_equal(other.state()[name], array)
+
+
+def test_early_states_have_one_factor_for_all_outputs():
+    X, y = rows(k=2)
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    state, other = model.state(), make(2, HeteroscedasticGaussian())
+    other.load_state({**state, "log_factor": np.array(0.3)})
+    assert_array_equal(other.log_factor.detach(), [0.3, 0.3])
+    assert len(state["log_factor"]) == 2
 
 
 def test_training_goes_on_where_it_stopped():

@@ -63,9 +63,10 @@ class Likelihood(Component):
         floor, unit = self._positive[name], scale ** self._units.get(name, 0)
         tiny = (value > 0.0) & (value <= floor) & (name in self._units)
         if tiny.any() and not self.trainable:
+            least, given = ((a * unit)[tiny].flat[0] for a in np.broadcast_arrays(floor, value))
             raise ValueError(
-                f"{name} of {type(self).__name__} must be larger than {np.max(floor * unit):.3g}, which is "
-                f"{floor:g} for a standardized target; got {np.min(value * unit):.3g}."
+                f"{name} of {type(self).__name__} must be larger than {least:.3g}, which is {floor:g} for a "
+                f"standardized target; got {given:.3g}."
             )
         return np.where(tiny, 2.0 * floor, value)
 

@@ -13,6 +13,7 @@ _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both 
 _MOST_STEPS = 300  #: of it, on each side; enough for a standard deviation of 29
 _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _N_NODES = 2048  #: of a prediction, over all draws
+_N_SEARCH = 256  #: of a bound that a search maximizes, if there is no grid
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
@@ -76,7 +77,7 @@ class Bernoulli(ClassLikelihood, OneLatent):
 
     def _nodes(self, m, v, n_nodes=None):
         sd = float(v.detach().max().sqrt()) if v.numel() else 0.0
-        if n_nodes is not None or sd <= 1.0:
+        if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
             return super()._nodes(m, v, n_nodes)
         # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
         # both rules may serve, they differ by less than 1e-8
@@ -133,8 +134,8 @@ def _roots(v):
     """
     sd = v.clamp_min(_TINY).sqrt()
     common = 1.0 / sd.square().reciprocal().sum(-1, keepdim=True).sqrt()
-    u = common / sd  # unit vectors; a reflection has them as the column that is left out
-    i = v.shape[-1] // 2  # the middle one, so that classes in reverse order have the same nodes
+    u = common / sd  # unit vectors; a reflection has -u as the column that is left out
+    i = v.shape[-1] // 2  # the middle one: three classes in reverse order have the same nodes
     rest = torch.cat([u[..., :i], u[..., i + 1 :]], -1)[..., None, :]
     eye = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device)
     eye = torch.cat([eye[:, :i], eye[:, i + 1 :]], 1)
@@ -150,7 +151,7 @@ class Softmax(ClassLikelihood):
     ----------
     n_nodes : int
         Points of the integration over the latent values in training: a Gauss-Hermite grid over their
-        differences for few classes, a fixed Sobol sequence for many. Predictions have more.
+        differences for few classes, a fixed Sobol sequence for many. Predictions from few draws have more.
     """
 
     def __init__(self, n_nodes=64):
@@ -182,7 +183,8 @@ class Softmax(ClassLikelihood):
 
     def finer(self, n_latents):
         grid = _LEAST_GRID ** (n_latents - 1)
-        return self.with_values(n_nodes=grid) if self.n_nodes < grid <= 2 * self.n_nodes else self
+        enough = min(grid, _N_SEARCH) if self.n_nodes < grid else self.n_nodes
+        return self.with_values(n_nodes=max(self.n_nodes, enough))
 
     def for_prediction(self, n_draws):
         return self.with_values(n_nodes=max(self.n_nodes, _N_NODES // max(1, n_draws)))

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-_LARGEST = 300.0  #: variance of `g` that is told from larger ones
+_WIDEST = 300.0  #: variance of `g` that is told from larger ones
 _N_CHEBYSHEV = 48  #: variances of `g` for which weights are computed
 _LEAST_NODES = 30
 _STEP = 0.45  #: between nodes if `g` is known, in units of the spread
@@ -38,7 +38,7 @@ class _Sizes:
 
     def place(self, sd):
         """Where `sd` is from -1 to 1."""
-        return 2.0 * sd / (sd + self.spread) * (1.0 + self.spread / np.sqrt(_LARGEST)) - 1.0
+        return 2.0 * sd / (sd + self.spread) * (1.0 + self.spread / np.sqrt(_WIDEST)) - 1.0
 
     @property
     def n_nodes(self):
@@ -48,7 +48,7 @@ class _Sizes:
     def coefficients(self, n_nodes):
         """Chebyshev coefficients (K, n_nodes) of weights relative to the last factor (n_nodes,)."""
         x = np.cos(np.pi * (np.arange(_N_CHEBYSHEV) + 0.5) / _N_CHEBYSHEV)
-        share = 0.5 * (x + 1.0) / (1.0 + self.spread / np.sqrt(_LARGEST))
+        share = 0.5 * (x + 1.0) / (1.0 + self.spread / np.sqrt(_WIDEST))
         sd = share / (1.0 - share) * self.spread
         low, high = self.ends(sd)
         u = low + (high - low) * np.linspace(0.0, 1.0, n_nodes)[:, None]
@@ -92,17 +92,17 @@ def sizes_of_t(df, v):
     ----------
     df : tensor of shape (k,)
         Degrees of freedom.
-    v : tensor of shape (..., k)
+    v : tensor of shape (..., n, k)
 
     Returns
     -------
-    u, log_weights : tensors of shape (n_nodes, ..., k)
+    u, log_weights : tensors of shape (n_nodes, ..., n, k)
     """
     k = v.shape[-1]
     columns = [], []
     rules = _rules(tuple(df.detach().expand(k).tolist()))
     for i, (sizes, coefficients, largest) in enumerate(rules):
-        sd = v[..., i].clamp_max(_LARGEST).sqrt()
+        sd = v[..., i].clamp_max(_WIDEST).sqrt()
         like = {"dtype": v.dtype, "device": v.device}
         shape = (-1,) + (1,) * sd.ndim
         low, high = sizes.ends(sd)
