@@ -82,7 +82,7 @@ class Exact(LocalScaleScheme):
     """
 
     auto_kernel = "anova"
-    early = 2  # its steps are the dearest
+    early = 5  # its steps are the dearest
 
     def __init__(self, n_neighbors=8):
         self.n_neighbors = n_neighbors
