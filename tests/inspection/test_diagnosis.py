@@ -110,8 +110,8 @@ def test_mixtures_have_a_report_for_each_model():
     first, *others = diagnosis.reports
     assert first.severe and "inducing inputs away from the data" in {c.name for c in first.causes}
     assert not any(report.severe for report in others)
-    assert "Model 1 of 5, predictions suffer" in str(diagnosis)
-    assert diagnosis._repr_html_().count("<table>") == 5
+    assert "Model 1 of 6, predictions suffer" in str(diagnosis)
+    assert diagnosis._repr_html_().count("<table>") == 6
 
 
 def test_other_targets(loud):
