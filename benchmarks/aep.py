@@ -74,19 +74,7 @@ def run_uci(options):
             "n_test": split.n_held_out,
         }
 
-    todo = [
-        {
-            "set": name,
-            "split": split,
-            "seed": seed,
-            "model": model,
-            "settings": arguments.trial(options),
-        }
-        for name in options.sets
-        for split in options.splits
-        for seed in options.seeds
-        for model in options.models
-    ]
+    todo = arguments.todo(options, options.seeds)
     out = arguments.out(options)
     cells.fill(out, todo, compute)
     print(summary(cells.read(out).values()))

@@ -36,6 +36,23 @@ def out(options):
     return options.out.with_suffix(".trial.json") if trial(options) else options.out
 
 
+def todo(options, seeds):
+    """All cells of the chosen sets, splits and models."""
+    return [
+        {
+            "set": name,
+            "split": split,
+            "seed": seed,
+            "model": model,
+            "settings": trial(options),
+        }
+        for name in options.sets
+        for split in options.splits
+        for seed in seeds
+        for model in options.models
+    ]
+
+
 def add_max_iter(parser):
     """The number of steps or trees, for trials."""
     parser.add_argument(

@@ -54,7 +54,7 @@ FUNCTIONS = {
     "wedge": (wedge, 200),
     "growing": (growing, 300),
 }
-PEERS = ("skdgp", "exact", "svgp-100", "catboost", "ngboost")
+PEERS = ("skdgp", "exact", "catboost", "ngboost")
 
 
 def add_arguments(parser):
@@ -76,19 +76,7 @@ def run(options):
         found = uci.evaluate(cell["model"], split, cell["seed"], options.max_iter)
         return {**found, "n_test": 0}  # draws share no rows, which is what the tables ask for
 
-    todo = [
-        {
-            "set": name,
-            "split": number,
-            "seed": seed,
-            "model": model,
-            "settings": arguments.trial(options),
-        }
-        for name in options.sets
-        for number in options.splits
-        for seed in options.seeds
-        for model in options.models
-    ]
+    todo = arguments.todo(options, options.seeds)
     cells.fill(arguments.out(options), todo, compute, models.packages(options.models))
 
 

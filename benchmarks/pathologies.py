@@ -78,17 +78,9 @@ def run(options):
     arguments.check_known(options.sets, PROBLEMS, "sets")
     arguments.check_known(options.models, MODELS, "models")
     todo = [
-        {
-            "set": name,
-            "split": draw,
-            "seed": 0,
-            "model": model,
-            "settings": arguments.trial(options),
-        }
-        for name in options.sets
-        for draw in options.splits
-        for model in options.models
-        if model != "oracle" or PROBLEMS[name].kind == "draws"
+        cell
+        for cell in arguments.todo(options, seeds=[0])
+        if cell["model"] != "oracle" or PROBLEMS[cell["set"]].kind == "draws"
     ]
 
     def compute(cell):

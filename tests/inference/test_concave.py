@@ -318,4 +318,4 @@ def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
     y = torch.tensor(y[:, None], dtype=torch.float64)
     used = float(net.divergence()) - model.loss_curve_[-1] * len(y)
     exact = Softmax(2**13).expected_log_prob(y, m, v).sum()
-    assert_allclose(used, exact, atol=0.15)
+    assert_allclose(used, exact, atol=0.05)
