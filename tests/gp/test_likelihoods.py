@@ -695,6 +695,23 @@ def test_the_mixture_of_student_t_for_any_degrees_of_freedom(df):
         np.testing.assert_allclose(actual, [[expected]], atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [2.0, 0.2, 1e-3])
+@pytest.mark.parametrize("var", [1e-8, 0.3, 25.0])
+def test_the_expected_log_density_of_student_t_where_its_peak_is_narrow(var, scale):
+    distances, sd, df = [0.0, 0.4, 3.0, 30.0], math.sqrt(var), 4.0
+
+    def expected(distance):
+        """By quadrature in u of f = scale * sinh(u), which resolves the peak at any width."""
+        ends = np.arcsinh((distance + np.array([-12.0, 12.0]) * sd) / scale)
+        f = scale * np.sinh(np.linspace(*ends, 400_001))
+        values = stats.norm.pdf(f, distance, sd) * stats.t.logpdf(f, df, 0.0, scale)
+        return trapezoid(values * np.sqrt(scale**2 + f**2), np.linspace(*ends, 400_001))
+
+    m = tensor([[d] for d in distances])
+    actual = StudentT(df, scale).expected_log_prob(torch.zeros_like(m), m, torch.full_like(m, var))
+    np.testing.assert_allclose(actual, [expected(d) for d in distances], atol=3e-7)
+
+
 def test_student_t_with_many_degrees_of_freedom_is_gaussian():
     y, (m, v) = tensor([[0.3], [-1.0], [2.0]]), moments_of(1)
     t, gaussian = StudentT(1e7, 0.5), Gaussian(0.25)

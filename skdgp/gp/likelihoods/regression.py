@@ -193,6 +193,26 @@ def _log_t(square, df, scale):
     return constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(square / (df * scale.square()))
 
 
+def _expected_log1p(m, v, size, n_nodes=48):
+    """``E log(1 + f^2 / size)`` for ``f ~ N(m, v)``, element by element.
+
+    The mean of the square goes inside by an integral that makes up for it, of
+    ``(exp(-t r) - E exp(-t f^2 / size)) exp(-t) / t`` over `t` from 0 on, where `r` is that mean;
+    the expectation has a closed form. The trapezoidal rule in log(t) has errors of 1e-6 at most where
+    standard deviations are up to 10,000 times the root of `size`, since the poles of the logarithm
+    are nowhere near, as they are to nodes over `f`.
+    """
+    ratio = (m.square() + v) / size
+    width = torch.log1p(ratio.detach())
+    step = (13.5 + width) / (n_nodes - 1)
+    nodes = torch.arange(n_nodes, dtype=m.dtype, device=m.device).view((-1,) + (1,) * ratio.ndim)
+    t = torch.exp(step * nodes - 10.0 - width)
+    spread = 1.0 + 2.0 * t * (v / size)
+    expected = spread.rsqrt() * torch.exp(-t * (m.square() / size) / spread)
+    change = (torch.exp(-t * ratio) - expected) * torch.exp(-t)
+    return torch.log1p(ratio) + step * change.sum(0)
+
+
 def _mixing(df, ndim, lowest=-24.0):
     """Nodes log(l) and their log-weights, for l that follows Gamma(df / 2, df / 2).
 
@@ -239,7 +259,6 @@ class StudentT(GaussianMixture, OneLatent):
         Whether training changes both.
     """
 
-    n_nodes = 40
     _positive = {"df": 2.0, "scale": 1e-4}
     _units = {"scale": 1}
     _defaults = {"scale": 0.2}
@@ -251,6 +270,11 @@ class StudentT(GaussianMixture, OneLatent):
 
     def log_density(self, y, f):
         return _log_t((y - f).square(), _like(self.df, f), _like(self.scale, f))
+
+    def expected_log_prob(self, y, m, v):
+        df, scale = _like(self.df, m), _like(self.scale, m)
+        spread = _expected_log1p(y - m, v, df * scale.square())
+        return (_log_t(torch.zeros_like(m), df, scale) - 0.5 * (df + 1.0) * spread).sum(-1)
 
     def components(self, m, v):
         log_l, log_weights = _mixing(_like(self.df, m), m.ndim)
