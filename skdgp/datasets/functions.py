@@ -43,7 +43,7 @@ def make_step(n_samples=50, *, noise=0.025, random_state=None):
 
 
 def make_piecewise_linear(n_samples=100, *, noise=0.025, random_state=None):
-    r"""Generate the piecewise linear function with two jumps and one kink inside.
+    r"""Generate the piecewise linear function with three jumps inside.
 
     .. math::
         y = \epsilon + \begin{cases}

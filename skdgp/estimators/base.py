@@ -18,6 +18,7 @@ from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
 from ..inference.base import Architecture
+from ..inference.full_batch import QuasiNewton
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.rounds import FirstRounds
@@ -39,7 +40,7 @@ from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
-_BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated
+_BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
@@ -377,7 +378,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             self._describe(data)
             self.__dict__.pop("lower_bound_", None)
             if model.divergence() is not None:
-                self.lower_bound_ = -trainer.loss_curve[-1] * stream["n_rows"]
+                per_row = -trainer.loss_curve[-1] - np.log(data.y_scaler.scale).sum()
+                self.lower_bound_ = stream["n_rows"] * per_row
         return self
 
     def _plans(self, data):
@@ -555,7 +557,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             self.__dict__.pop("lower_bound_", None)  # of an earlier fit
             return
         rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
-        X, y, weights = rows.sample(_BOUND_ROWS, rng)
+        most = len(data) if isinstance(model, QuasiNewton) else _BOUND_ROWS
+        X, y, weights = rows.sample(most, rng)
         total = float(data.weights.sum())
         draws = self.members_[0].draws
         draws = draws[: 2 ** int(np.log2(max(1, min(len(draws), _BOUND_DRAWS // len(X)))))]

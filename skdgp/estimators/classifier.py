@@ -116,7 +116,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
-        Lower bound on the log evidence of the training rows, in units of the target.
+        Lower bound on the log evidence of the training rows; beyond 10,000 rows an estimate from so
+        many of them, unless ``inference`` is that of a sparse Gaussian process.
     device_ : str
         Where the model was trained.
     n_features_in_ : int

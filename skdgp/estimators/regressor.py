@@ -117,7 +117,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         units of the standardized target.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows for the first model, in units of the
-        target.
+        target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
+        sparse Gaussian process.
     device_ : str
         Where the model was trained.
     n_features_in_ : int

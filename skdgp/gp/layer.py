@@ -188,11 +188,13 @@ class SparseLayer(nn.Module):
         """What predictions need and inputs do not change; kept in evaluation mode."""
         if self._kept is not None:
             return self._kept
-        L_inv = inverse_triangular(self.inducing_root())
-        solved = L_inv, *self.q.moments()
+        solved = self._solve()
         if not self.training:
             self._kept = solved
         return solved
+
+    def _solve(self):
+        return inverse_triangular(self.inducing_root()), *self.q.moments()
 
     def train(self, mode=True):
         self._kept = None

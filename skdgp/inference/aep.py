@@ -13,6 +13,7 @@ from .base import Scheme
 from .dsvi import DSVI, DeepSparseGP
 
 _SMALLEST = 1e-10  #: bound on variances, which are differences
+_LIMIT = 1e-8  #: power up to which rounding is larger than the difference from the limit of 0
 
 
 class AEP(Scheme):
@@ -203,7 +204,11 @@ class DeepPowerEP(DeepSparseGP):
         a = min(self.alpha / batch.total, 1.0)  # the share of all rows that is left out
         cavities = [_Cavity.apply(*q.moments(), a) for q in self.blocks()]
         mean, var = self.match(batch.X, [cavity[:2] for cavity in cavities])
-        log_z = self.likelihood().log_partition(batch.y, mean, var, self.alpha) / self.alpha
+        likelihood = self.likelihood()
+        if self.alpha > _LIMIT:
+            log_z = likelihood.log_partition(batch.y, mean, var, self.alpha) / self.alpha
+        else:
+            log_z = likelihood.expected_log_prob(batch.y, mean, var)
         return batch.scale * (batch.weight * log_z).sum() + sum(cavity[2] for cavity in cavities)
 
     def divergence(self):

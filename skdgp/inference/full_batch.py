@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from ..gp.layer import SparseLayer
 from ..lbfgs import LBFGS
 from ..linalg import (
     add_diagonal,
@@ -92,6 +93,30 @@ class QuasiNewton:
         self._lbfgs.load(arrays, self.layers[0].Z)
 
 
+class _SolvingLayer(SparseLayer):
+    """A layer that predicts as its posterior was found.
+
+    L-BFGS finds large variances of kernels for smooth targets, and kernel matrices that are singular
+    up to rounding. Their factors tell the same of all rows only by way of the same solves.
+    """
+
+    def moments(self, H, q=None):
+        if q is not None or torch.is_grad_enabled():
+            return super().moments(H, q)
+        parts = [self._of_some(part) for part in H.split(max(1, _AT_ONCE // len(self.Z)))]
+        return tuple(torch.cat(part) for part in zip(*parts))
+
+    def _of_some(self, H):
+        kernel, L = self.kernel(), self._solved()
+        A = torch.linalg.solve_triangular(L, kernel(self.Z, H), upper=False)  # M, P
+        left = (kernel.diag(H) - A.square().sum(0)).clamp_min(0.0)
+        var = [left + (R.T @ A).square().sum(0) for R in self.q.root]
+        return A.T @ self.q.mean, torch.stack(var, 1)
+
+    def _solve(self):
+        return self.inducing_root()
+
+
 class FullBatchGP(QuasiNewton, DeepSparseGP):
     """A shallow sparse GP of which L-BFGS sees only the numbers of kernel and likelihood.
 
@@ -101,6 +126,8 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
 
     A subclass gives :meth:`posterior`, too.
     """
+
+    _layer_type = _SolvingLayer
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, DSVI())
@@ -226,6 +253,9 @@ def rounding(P):
 
 def solve_posterior(P, h):
     """Root of `P`, mean ``P^{-1} h`` and, summed over latent functions, ``log |P|``."""
-    L_P = cholesky(P, rounding(P))
+    try:
+        L_P = cholesky(P)
+    except torch.linalg.LinAlgError:
+        L_P = cholesky(P, rounding(P))
     log_det = 2.0 * torch.diagonal(L_P, dim1=-2, dim2=-1).log().sum()
     return L_P, torch.cholesky_solve(h, L_P), log_det

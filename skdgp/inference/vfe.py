@@ -213,7 +213,7 @@ class CollapsedGP(FullBatchGP):
             left_out = left_out + weight[rows] @ d
             excess = d / noise[:, None]
             if self.alpha > 0.0:
-                excess = t.log() / self.alpha
+                excess = torch.log1p(self.alpha * excess) / self.alpha
             fit = fit + (weight[rows] * excess + r * y_c.square() / noise[:, None]).sum()
         return G, b.T[..., None], fit, left_out
 

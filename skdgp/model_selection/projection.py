@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_array, check_random_state, check_scalar
 
-_CONSTANT = 1e-12  #: spread of a column, relative to its size, that counts as none
+_CONSTANT = 1e-12  #: spread of a column, relative to its size, up to which it counts as none
 
 
 class ProjectionSplit(BaseCrossValidator):
@@ -89,8 +89,12 @@ class ProjectionSplit(BaseCrossValidator):
         """
         X = check_array(X, dtype=np.float64)
         n_splits, n_test = self.get_n_splits(), self._n_test(len(X))
+        size = np.abs(X).max(0)
+        X = X / np.exp2(
+            np.floor(np.log2(np.where(size > 0.0, size, 1.0)))
+        )  # or squares may overflow
         spread = X.std(0)
-        varying = spread > _CONSTANT * (1.0 + np.abs(X).max(0))
+        varying = spread > _CONSTANT
         if not varying.any():
             raise ValueError(
                 "All columns of X are constant, so that no direction tells rows apart."

@@ -203,6 +203,17 @@ def test_after_fit_after_partial_fit(data, batches):
     assert_array_equal(fresh.predict(X), model.predict(X))
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_lower_bound_in_units_of_the_target(data, chunks):
+    X, y = data
+    ours, other = make(), make()
+    for _ in range(chunks):
+        ours.partial_fit(X, y)
+        other.partial_fit(X, 1000.0 * y)
+    expected = ours.lower_bound_ - 120.0 * chunks * np.log(1000.0)
+    assert_allclose(other.lower_bound_, expected, rtol=1e-9)
+
+
 def test_fit_after_partial_fit_starts_anew(data):
     X, y = data
     model = make(max_iter=20).partial_fit(10.0 * X, -y).fit(X, y)

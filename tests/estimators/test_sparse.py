@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import make_moons
+from sklearn.datasets import make_friedman1, make_moons
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
@@ -86,6 +86,32 @@ def test_vfe_is_a_bound_and_its_own_lower_bound():
     assert_allclose(model.lower_bound_, bound, atol=1e-3)
     other = SparseGPRegressor(n_inducing=10, method="fitc", random_state=0).fit(X, y)
     assert other.lower_bound_ < model.lower_bound_
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rounding"), [("squared_exponential", 1e-3), ("matern52", 0.05)]
+)
+def test_smooth_targets_with_little_noise(kernel, rounding):
+    """Kernels of huge variance, 1e5 and 1e8, whose matrices are singular up to rounding."""
+    X, y = make_friedman1(450, noise=0.01, random_state=1)
+    model = SparseGPRegressor(kernel=kernel, random_state=0).fit(X[:250], y[:250])
+    assert np.max(model.kernels_[0].variance) > 1e3
+    mean, std = model.predict(X, return_std=True)
+    error = (y - mean) / std
+    assert np.sqrt(np.mean(error[:250] ** 2)) < 1.0 and np.sqrt(np.mean(error[250:] ** 2)) < 3.0
+    alone = [model.predict(row[None])[0] for row in X[250:260]]
+    assert_allclose(alone, mean[250:260], rtol=0.0, atol=rounding * std.min())
+
+
+def test_vfe_is_its_own_lower_bound_with_little_noise():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (12_000, 2))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 1e-3 * rng.standard_normal(12_000)
+    for rows in (slice(2000), slice(None)):
+        model = SparseGPRegressor(n_inducing=100, max_iter=20, random_state=0).fit(X[rows], y[rows])
+        assert model.likelihood_.variance < 1e-5
+        bound = -len(y[rows]) * (model.loss_curve_[-1] + np.log(y[rows].std()))
+        assert_allclose(model.lower_bound_, bound, atol=1e-2)
 
 
 def test_noise_stays_above_its_floor():

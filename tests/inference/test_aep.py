@@ -154,6 +154,7 @@ def test_small_powers_give_the_variational_bound(make_model, make_batch, likelih
     assert 1e-7 < abs(coarse) < 0.1
     # the error is of first order in alpha, but for that of the quadrature
     assert abs(fine) < 0.011 * abs(coarse) + 2e-5
+    assert abs(difference(1e-17)) < 1e-9
 
 
 def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):

@@ -111,6 +111,8 @@ def test_limit_of_small_alpha_is_the_bound():
     ]
     assert_allclose(gaps[0] / gaps[1], 100.0, rtol=0.01)  # the difference is linear in alpha
     assert abs(gaps[1]) < 1e-4 * abs(bound)
+    smallest = value_of(make_model(X[:7] + 0.1, 2, alpha=1e-17), X, y)
+    assert_allclose(smallest, bound, rtol=1e-12)
 
 
 @pytest.mark.parametrize("case", REFERENCE["fitc"])

@@ -27,7 +27,11 @@ def test_test_rows_lie_beyond_the_training_rows(X):
 
 def test_units_and_constant_columns_do_not_matter(X):
     splits = list(ProjectionSplit(4, random_state=0).split(X))
-    for other in (X * [1e6, 1.0, 1e-6] + 7.0, np.column_stack([np.full(41, 0.1), X])):
+    for other in (
+        X * [1e6, 1.0, 1e-6] + 7.0,
+        np.column_stack([np.full(41, 0.1), X]),
+        X * [1e-13, 1e-160, 1e200],
+    ):
         for (train, test), (train_, test_) in zip(
             splits, ProjectionSplit(4, random_state=0).split(other)
         ):
