@@ -9,6 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 
 _FORMAT = 1
+_AT_ONCE = 1 << 24  #: bytes of an array that are read together
 
 
 class Checkpoint:
@@ -134,15 +135,17 @@ class CheckpointFile:
 def fingerprint(*parts):
     """A short digest of values, parameter objects and arrays.
 
-    Of a long array, only every so many rows count, a thousand or two.
+    Every number counts. Arrays are read in pieces, so that a memory map stays on disk.
     """
     digest = hashlib.sha256()
 
     def add(part):
         if isinstance(part, np.ndarray):
             digest.update(repr((part.shape, part.dtype.str)).encode())
-            rows = part[:: max(1, len(part) // 1000)] if part.ndim else part
-            digest.update(np.ascontiguousarray(rows).tobytes())
+            rows = np.atleast_1d(part)
+            size = max(1, _AT_ONCE // max(1, rows[:1].nbytes))
+            for i in range(0, len(rows), size):
+                digest.update(rows[i : i + size].tobytes())
         elif hasattr(part, "get_params"):
             add((type(part).__name__, part.get_params(deep=False)))
         elif isinstance(part, dict):

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -367,6 +368,17 @@ def test_other_data(data, tmp_path):
     make(checkpoint=path, max_iter=3).fit(X[::-1], y[::-1])  # the order of rows is no difference
 
 
+def test_one_number_of_many(tmp_path):
+    """A typo is mended in one of thousands of rows, and the wrong model is not what fit returns."""
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (3000, 2))
+    y = np.sin(3.0 * X[:, 0])
+    typo = y.copy()
+    typo[np.argsort(X[:, 0])[1]] = 1e6
+    model = make(checkpoint=tmp_path / "fit.npz", max_iter=2, n_layers=1).fit(X, typo)
+    with pytest.raises(ValueError, match="other parameters or other data"):
+        model.fit(X, y)
+
+
 def test_other_validation_data(data, tmp_path):
     X, y = data
     model = make(checkpoint=tmp_path / "fit.npz", max_iter=3)
@@ -438,6 +450,22 @@ def test_fingerprint():
         fingerprint("x", a + np.eye(2, 3)),
     ]
     assert len({fingerprint("x", a), *others}) == 7
+
+
+def test_fingerprint_reads_every_number_in_pieces(tmp_path):
+    a = np.lib.format.open_memmap(tmp_path / "a.npy", "w+", shape=(100_000, 30))
+    before = fingerprint(a)
+    assert fingerprint(np.zeros((100_000, 30))) == before
+    for row in (1, 50_001, 99_999):
+        a[row, 7] = 1.0
+        assert fingerprint(a) != before
+        a[row, 7] = 0.0
+    tracemalloc.start()
+    assert fingerprint(a) == before
+    assert tracemalloc.get_traced_memory()[1] < a.nbytes
+    tracemalloc.stop()
+    assert fingerprint(np.broadcast_to(1.0, 9)) == fingerprint(np.ones(9))
+    assert fingerprint(np.array(1.0)) != fingerprint(np.array(2.0))
 
 
 def test_parameter_object():
