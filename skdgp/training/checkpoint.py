@@ -41,12 +41,25 @@ class Checkpoint:
         return f"Checkpoint({os.fspath(self.path)!r}, n_steps={self.n_steps}, n_seconds={self.n_seconds})"
 
     def open(self, fingerprint):
-        """The file of the fit with this fingerprint."""
+        """The file of the fit with this fingerprint.
+
+        Raises
+        ------
+        ValueError
+            If a setting makes no sense, or no file can be written there.
+        """
         for name, kind in (("n_steps", Integral), ("n_seconds", Real)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, kind) and value > 0):
                 raise ValueError(f"{name} of Checkpoint must be positive or None; got {value!r}.")
-        return CheckpointFile(os.fspath(self.path), self.n_steps, self.n_seconds, fingerprint)
+        path = os.fspath(self.path)
+        directory = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+        if not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
+            raise ValueError(
+                f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
+                "read-only; create the directory, or choose another path."
+            )
+        return CheckpointFile(path, self.n_steps, self.n_seconds, fingerprint)
 
 
 class CheckpointFile:
@@ -102,8 +115,8 @@ class CheckpointFile:
         finally:
             if os.path.exists(part):
                 os.remove(part)
-        self._last_step = numbers["n_iter"]
-        self._last_time = time.monotonic()
+            self._last_step = numbers["n_iter"]  # if it failed, too: not each step tries again
+            self._last_time = time.monotonic()
 
     def load(self):
         """Arrays and numbers of the saved state and whether it is the last; None without a file.

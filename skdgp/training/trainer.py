@@ -106,6 +106,7 @@ class Trainer:
         self._stalled = 0
         self._best_score = -math.inf
         self._best_state = None
+        self._unsaved = False
         self.elapsed = 0.0
         self.quiet = False
         self.interrupted = False
@@ -127,8 +128,7 @@ class Trainer:
                     if self.n_iter % BLOCK == 0 or stop:
                         stop = self._look(stop)
                     if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
-                        self._keep()
-                        self.checkpoint.save(*self._everything(), finished=stop)
+                        self._save(stop)
         except KeyboardInterrupt:
             self.interrupted = True
             self._warn(
@@ -228,6 +228,19 @@ class Trainer:
         state, training_state = self._good
         self.model.load_state(state)
         self.model.load_training_state(training_state)
+
+    def _save(self, finished):
+        self._keep()
+        try:
+            self.checkpoint.save(*self._everything(), finished=finished)
+        except OSError as error:
+            if not self._unsaved:
+                self._warn(
+                    f"The checkpoint {self.checkpoint.path!r} could not be written ({error}); training goes "
+                    "on, and tries again later.",
+                    stacklevel=4,
+                )
+            self._unsaved = True
 
     def _everything(self):
         arrays = {"generator": self.generator.get_state().numpy()}

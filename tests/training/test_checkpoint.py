@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
@@ -436,6 +437,44 @@ def test_directory(data, tmp_path):
 def test_directory_that_does_not_exist(data, tmp_path):
     with pytest.raises((ValueError, OSError), match="nowhere"):
         make(checkpoint=tmp_path / "nowhere" / "fit.npz", max_iter=3).fit(*data)
+
+
+@pytest.mark.parametrize("where", ["nowhere", "read-only", "a file"])
+def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, tmp_path, where):
+    """Else all training would be lost when it is saved."""
+    if where == "read-only":
+        (tmp_path / where).mkdir()
+        monkeypatch.setattr(module.os, "access", lambda path, mode: not path.endswith(where))
+    elif where == "a file":
+        (tmp_path / where).write_text("")
+    kill_at(0)
+    with pytest.raises(
+        ValueError, match=f"{where}/fit.npz' cannot be written, because its directory"
+    ):
+        make(checkpoint=tmp_path / where / "fit.npz").fit(*data)
+    if where == "read-only":
+        with pytest.raises(ValueError, match="read-only' cannot be written"):
+            make(checkpoint=tmp_path / where).fit(*data)
+
+
+def test_training_survives_a_full_disk(data, monkeypatch, tmp_path):
+    """One warning; later saves are tried, and the last one may succeed."""
+    expected, tried, savez = make().fit(*data), [], np.savez
+
+    def fail(*args, **kwargs):
+        tried.append(1)
+        if len(tried) < 7:
+            raise OSError("No space left on device")
+        savez(*args, **kwargs)
+
+    monkeypatch.setattr(module.np, "savez", fail)
+    model = make(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=10))
+    with pytest.warns(
+        ConvergenceWarning, match=r"fit.npz' could not be written \(No space"
+    ) as caught:
+        assert_same(model.fit(*data), expected, data[0])
+    assert len(caught) == 1 and len(tried) == 7
+    assert os.listdir(tmp_path) == ["fit.npz"]
 
 
 def test_fingerprint():
