@@ -1,15 +1,15 @@
 """What all estimators share: validation, scaling, training, members, state."""
 
-import contextlib
 import math
 import os
 import time
+import warnings
 from numbers import Integral, Real
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -34,7 +34,7 @@ from ._sklearn import (
 )
 from .data import Data, Minibatches
 from .health import warn_if_sick
-from .members import Member, Plan, check_lasting, kin_of, lasting
+from .members import Member, Plan, all_or_nothing, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
@@ -208,7 +208,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         """
         started = time.monotonic()
         reset = not (self.warm_start and hasattr(self, "members_"))
-        with self._threads(), self._all_or_nothing():
+        with self._threads(), all_or_nothing(self):
             X, y, weights = self._validate(X, y, sample_weight, reset)
             raw = {
                 "X": X,
@@ -219,19 +219,6 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
             self._fit(data, held_out, raw, started)
         return self
-
-    @contextlib.contextmanager
-    def _all_or_nothing(self):
-        """What fails leaves the estimator as it was."""
-        before = self.__dict__.copy()
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            for member in before.get("members_", ()):
-                member.release()  # its module may have been trained
-            raise
 
     def _validate(self, X, y, sample_weight, reset):
         X, y = validate_data(
@@ -305,28 +292,45 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
 
             trainer.validate = validate
 
-        def attributes():
-            self._stack(plans, members, models, draws, data, seed)
+        def attributes(stacked=True):
+            if stacked:
+                self._stack(plans, members, models, draws, data, seed)
             fitted = [member.fitted(*parts) for member, *parts in zip(members, models, draws)]
             return self._fitted_attributes(fitted, data, trainer)
 
         progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
         trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
-        trainer.run()
+        trainer.train()
         trainer.on_block = trainer.validate = None  # which refer to the trainer
-        self.__dict__.update(attributes())
-        self._lasting = lasting(self)
-        self.__dict__.pop("_stream", None)
-        self._describe(data)
-        self._set_lower_bound(data, rng)
-        warn_if_sick(self, data, trainer.n_iter)
-        progress.end(attributes)
+
+        def conclude(stacked=True):
+            self.__dict__.update(attributes(stacked))
+            self._lasting = lasting(self)
+            self.__dict__.pop("_stream", None)
+            self._describe(data)
+
+        self.__dict__.pop("lower_bound_", None)  # of an earlier fit
+        try:
+            conclude()
+            self._set_lower_bound(data, rng)
+            warn_if_sick(self, data, trainer.n_iter)
+            progress.end(attributes)
+        except KeyboardInterrupt:
+            if trainer.n_iter == 0:
+                raise
+            conclude(stacked=False)
+            warnings.warn(
+                "fit was interrupted after training; the model is trained, but shares of members may be those "
+                "planned, and lower_bound_ and the diagnosis may be missing.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
         first = not hasattr(self, "members_")
-        with self._threads(), self._all_or_nothing():
+        with self._threads(), all_or_nothing(self):
             X, y, weights = self._validate(X, y, sample_weight, reset=first)
             data = Data(X, self._encode(y, first, classes), weights).merged()
             if first:
@@ -366,7 +370,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             draws = model.draws(self.n_predict_draws, stream["seed"])
             trainer = self._trainer([model], data, [plan], seed, total=stream["n_rows"])
             trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
-            trainer.run()
+            trainer.train()
             trainer.n_iter += stream["n_iter"]
             trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
             stream.update(n_iter=trainer.n_iter, loss_curve=trainer.loss_curve)
@@ -554,7 +558,6 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         model = self.members_[0].model(self.device_)
         divergence = model.divergence()
         if divergence is None:
-            self.__dict__.pop("lower_bound_", None)  # of an earlier fit
             return
         rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
         most = len(data) if isinstance(model, QuasiNewton) else _BOUND_ROWS

@@ -1,5 +1,6 @@
 """The members of a fitted estimator: models as numpy, with their torch modules made when needed."""
 
+import contextlib
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -72,6 +73,20 @@ class Plan:
                 f"{len(kernels)}."
             )
         return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
+
+
+@contextlib.contextmanager
+def all_or_nothing(estimator):
+    """What fails leaves the estimator as it was."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        for member in before.get("members_", ()):
+            member.release()  # its module may have been trained
+        raise
 
 
 def takes_chunks(estimator):

@@ -208,13 +208,13 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         """Set the posterior to the best one for the present numbers."""
         if self._unsolved is None:
             return
-        batch, self._unsolved = self._unsolved, None
-        P, h = self.posterior(batch)
+        P, h = self.posterior(self._unsolved)
         root, q = root_of_inverse(P), self.layers[0].q
         if root is None:  # numbers of very different size
             root = root_of_inverse(add_diagonal(P, 1e3 * rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
+        self._unsolved = None  # only now: an interrupt leaves it for the next call
 
     def divergence(self):
         self._solve()

@@ -9,6 +9,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from ..linalg import workspace
+from .patience import Patience
 
 BLOCK = 50  #: steps between two looks at the progress
 _MAX_FAILURES = 10
@@ -111,6 +112,13 @@ class Trainer:
         self.quiet = False
         self.interrupted = False
 
+    def train(self):
+        """Like :meth:`run`, but Ctrl-C before the end of the first step is raised."""
+        begun = self.interrupted
+        self.run()
+        if self.interrupted and self.n_iter == 0 and not begun:
+            raise KeyboardInterrupt
+
     def run(self):
         """Train until a budget is spent or a test stops it; the best state stays."""
         finished = self.checkpoint is not None and self._resume()
@@ -120,30 +128,45 @@ class Trainer:
         try:
             if self.interrupted:
                 raise KeyboardInterrupt
-            with workspace():
+            with workspace(), Patience(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
                     self.elapsed = time.monotonic() - start
                     stop = self._spent(self.elapsed)
                     if self.n_iter % BLOCK == 0 or stop:
                         stop = self._look(stop)
-                    if self.checkpoint is not None and self.checkpoint.due(self.n_iter, stop):
-                        self._save(stop)
+                    if self.checkpoint is not None:
+                        if ctrl_c.pressed or self.checkpoint.due(self.n_iter, stop):
+                            self._save(stop)
+                    if ctrl_c.pressed:
+                        raise KeyboardInterrupt
         except KeyboardInterrupt:
-            self.interrupted = True
-            self._warn(
-                f"Training was interrupted after {self.n_iter} steps; the model is the one of that moment.",
-                stacklevel=3,
-            )
-        if self._best_state is not None:
+            self._note_interrupt()
+        try:
+            self._settle()
+        except KeyboardInterrupt:  # there is nothing to leave out
+            self._note_interrupt()
+            self._settle()
+        return self
+
+    def _note_interrupt(self):
+        begun = self.n_iter > 0 or self.interrupted
+        what = "the model is the one of that moment" if begun else "nothing has been learned"
+        self.interrupted = True
+        self._warn(f"Training was interrupted after {self.n_iter} steps; {what}.", stacklevel=4)
+
+    def _settle(self):
+        """Take the best state, and no broken one."""
+        if self.n_iter == 0:
+            self._back()
+        elif self._best_state is not None:
             self.model.load_state(self._best_state)
         elif not all(np.isfinite(array).all() for array in self.model.state().values()):
             self._back()
             self._warn(
                 "The last step left numbers that are not finite; the model is the last good state.",
-                stacklevel=3,
+                stacklevel=4,
             )
-        return self
 
     def _warn(self, message, stacklevel):
         if not self.quiet:

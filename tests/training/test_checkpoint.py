@@ -1,6 +1,7 @@
 """Training that is killed, and goes on as if it had never stopped."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import AEP, DSVI
 from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.inference.neighbors import NeighborGP
 from skdgp.training import Checkpoint
 from skdgp.training import checkpoint as module
 from skdgp.training.checkpoint import CheckpointFile, fingerprint
@@ -178,6 +180,31 @@ def test_interrupt_is_no_kill(data, monkeypatch, tmp_path):
         model.fit(*data)
     assert model.n_iter_ == 55
     assert_same(model.fit(*data), expected, data[0])
+
+
+@pytest.mark.parametrize("case", ["one model", "mixture"])
+def test_no_step_is_repeated_after_an_interrupt(case, data, monkeypatch, tmp_path):
+    """Ctrl-C waits for the end of the step, of all members, which is saved."""
+    model, owner, calls = make(checkpoint=tmp_path / "fit.npz"), DeepSparseGP, []
+    if case == "mixture":
+        model.set_params(inference="auto", max_iter=9, batch_size=None)
+        owner = NeighborGP
+    step = owner.step
+
+    def pressed(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == n_calls + 6:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, "step", pressed)
+    n_calls = 1000
+    expected = clone(model).set_params(checkpoint=None).fit(*data)
+    n_calls = len(calls)
+    with pytest.warns(ConvergenceWarning, match="interrupted after"):
+        assert 1 < model.fit(*data).n_iter_ < expected.n_iter_
+    assert_same(model.fit(*data), expected, data[0])
+    assert len(calls) == 2 * n_calls
 
 
 def test_fit_with_callbacks_resumes(data, kill_at, tmp_path):

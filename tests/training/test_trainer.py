@@ -1,6 +1,8 @@
 """The training loop, with a model that is simple enough to be foretold."""
 
 import math
+import signal
+import threading
 import warnings
 
 import numpy as np
@@ -349,6 +351,92 @@ def test_interrupt_in_the_first_step():
     with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
         trainer = make(model).run()
     assert trainer.n_iter == 0 and model.position == 0.0
+
+
+def test_interrupt_before_anything_is_learned():
+    model = Walk(troubles={0: KeyboardInterrupt()})
+    trainer = make(model)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(match="nothing has been learned"):
+        trainer.train()
+    begun = make(Walk())
+    begun.interrupted = True  # in a first round, which has learned something
+    with pytest.warns(ConvergenceWarning, match="after 0 steps; the model is the one"):
+        begun.train()
+    assert begun.n_iter == trainer.n_iter == 0
+
+
+def test_interrupt_when_the_best_state_comes_back(monkeypatch):
+    """After the last step nothing is lost."""
+    model, load, interrupts = Walk(), Walk.load_state, [KeyboardInterrupt()]
+    scores = iter([2.0, 1.0, 1.0])
+
+    def interrupted(self, arrays):
+        if interrupts:
+            raise interrupts.pop()
+        load(self, arrays)
+
+    monkeypatch.setattr(Walk, "load_state", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 120 steps"):
+        make(model, validate=lambda: next(scores)).run()
+    assert model.position == BLOCK and not interrupts
+
+
+class Saves:
+    """A checkpoint that is never due."""
+
+    path, saved = "here", None
+
+    def load(self):
+        return None
+
+    def due(self, step, stop):
+        return False
+
+    def save(self, arrays, numbers, finished):
+        self.saved = int(arrays["training/momentum"]), numbers["n_iter"], finished
+
+
+class Pressed(Walk):
+    """Ctrl-C in the middle of the 71st step, so many times."""
+
+    def __init__(self, times):
+        super().__init__()
+        self.times = times
+
+    def step(self, *args):
+        if self.calls == 70:
+            for _ in range(self.times):
+                signal.raise_signal(signal.SIGINT)
+        return super().step(*args)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c_waits_for_a_step_that_is_to_be_saved(times):
+    """The second one does not, and a step that is half done is not saved."""
+    usual, trainer = signal.getsignal(signal.SIGINT), make(Pressed(times), checkpoint=Saves())
+    with pytest.warns(ConvergenceWarning, match=f"interrupted after {72 - times} steps"):
+        trainer.run()
+    assert trainer.checkpoint.saved == ((71, 71, False) if times == 1 else None)
+    assert trainer.model.position == trainer.n_iter == 72 - times
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_ctrl_c_waits_for_nothing_else():
+    """Without a checkpoint, with a handler of the user's, or in another thread."""
+    with pytest.warns(ConvergenceWarning, match="interrupted after 70 steps"):
+        make(Pressed(1)).run()
+    calls = []
+    usual = signal.signal(signal.SIGINT, lambda number, frame: calls.append(number))
+    try:
+        assert make(Pressed(1), checkpoint=Saves()).run().n_iter == 120
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    assert len(calls) == 1
+    trainer = make(checkpoint=Saves())
+    thread = threading.Thread(target=trainer.run)
+    thread.start()
+    thread.join()
+    assert trainer.n_iter == 120
 
 
 def test_randomness_comes_from_the_generator(no_global_randomness):

@@ -1,0 +1,41 @@
+"""Ctrl-C that waits for the end of a step."""
+
+import signal
+import threading
+
+
+class Patience:
+    """A context in which Ctrl-C is only noted; a second one raises KeyboardInterrupt as usual.
+
+    Nothing changes outside of the main thread, or if the program handles Ctrl-C itself.
+
+    Parameters
+    ----------
+    wanted : bool
+        Whether to note anything.
+
+    Attributes
+    ----------
+    pressed : bool
+        Whether there was a Ctrl-C.
+    """
+
+    def __init__(self, wanted):
+        main = threading.current_thread() is threading.main_thread()
+        usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        self._notes = wanted and main and usual
+        self.pressed = False
+
+    def __enter__(self):
+        if self._notes:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number, frame):
+        if self.pressed:
+            raise KeyboardInterrupt
+        self.pressed = True
+
+    def __exit__(self, kind, error, traceback):
+        if self._notes:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

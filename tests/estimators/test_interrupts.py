@@ -1,0 +1,170 @@
+"""Ctrl-C at every stage of a fit."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
+from skdgp.estimators import base
+from skdgp.inference import full_batch
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.inference.exact import ExactGP
+from skdgp.inference.full_batch import FullBatchGP, QuasiNewton
+from skdgp.inference.neighbors import NeighborGP
+
+FEW = {"max_iter": 5, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(40, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(40)
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Press Ctrl-C once, in the call with this number of some method, after what it does or before."""
+
+    def patch(owner, name, at=0, after=False):
+        original, calls = getattr(owner, name), []
+
+        def interrupted(*args, **kwargs):
+            calls.append(name)
+            if after and len(calls) == at + 1:
+                original(*args, **kwargs)
+            if len(calls) == at + 1:
+                raise KeyboardInterrupt
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(owner, name, interrupted)
+        return calls
+
+    return patch
+
+
+# Before the end of the first step
+
+FIRST_STEPS = {
+    "mixture": (DeepGPRegressor(**FEW), ExactGP),
+    "mixture, first": (DeepGPRegressor(**FEW), DeepSparseGP),
+    "mixture of classes": (DeepGPClassifier(**FEW), NeighborGP),
+    "deep": (DeepGPRegressor(inference="dsvi", **FEW), DeepSparseGP),
+    "vecchia": (DeepGPRegressor(1, inference="vecchia", **FEW), NeighborGP),
+    "exact": (DeepGPRegressor(1, inference="exact", **FEW), ExactGP),
+    "vfe": (SparseGPRegressor(**FEW), QuasiNewton),
+    "sparse classes": (SparseGPClassifier(**FEW), QuasiNewton),
+}
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("case", FIRST_STEPS)
+def test_nothing_learned_is_nothing_kept(case, after, data, interrupt):
+    model, owner = FIRST_STEPS[case]
+    model = type(model)(**model.get_params(deep=False))
+    X, y = data
+    y = y > 0.0 if isinstance(model, (DeepGPClassifier, SparseGPClassifier)) else y
+    interrupt(owner, "step", after=after)
+    before = dict(model.__dict__)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(match="nothing has been learned"):
+        model.fit(X, y)
+    assert model.__dict__ == before
+    assert model.fit(X, y).n_iter_ > 0
+
+
+def test_the_last_fit_stays(data, interrupt):
+    X, y = data
+    model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
+    expected, n_iter = model.predict(X), model.n_iter_
+    interrupt(ExactGP, "step")
+    with pytest.raises(KeyboardInterrupt), pytest.warns(match="nothing has been learned"):
+        model.fit(X, y + 1.0)
+    assert model.n_iter_ == n_iter
+    assert_array_equal(model.predict(X), expected)
+
+
+def test_first_step_of_a_chunk(data, interrupt):
+    X, y = data
+    model = DeepGPRegressor(random_state=0).partial_fit(X, y)
+    expected = model.predict(X)
+    for chunk in (model, DeepGPRegressor(random_state=0)):
+        interrupt(DeepSparseGP, "step")
+        with pytest.raises(KeyboardInterrupt), pytest.warns(match="nothing has been learned"):
+            chunk.partial_fit(X, y + 1.0)
+    assert_array_equal(model.predict(X), expected)
+
+
+def test_first_rounds_of_a_mixture(data, interrupt):
+    """What the greedy start has found is kept, and the others predict with the numbers of their start."""
+    X, y = data
+    interrupt(FullBatchGP, "step", at=3)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps; the model is the one"):
+        model = DeepGPRegressor(init="greedy", **FEW).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
+    assert np.isfinite(model.sample_y(X, 2)).all()
+
+
+# After the last step
+
+LATE = "interrupted after training"
+
+
+@pytest.mark.parametrize("where", ["_set_lower_bound", "warn_if_sick"])
+def test_lower_bound_and_diagnosis_can_be_missing(where, data, interrupt):
+    X, y = data
+    expected = DeepGPRegressor(**FEW).fit(X, y)
+    model = DeepGPRegressor(**FEW).fit(X, -y)
+    interrupt(base if where == "warn_if_sick" else base.BaseDeepGP, where)
+    with pytest.warns(ConvergenceWarning, match=LATE) as caught:
+        model.fit(X, y)
+    assert caught[0].filename == __file__
+    assert model.loss_curve_ == expected.loss_curve_
+    assert_array_equal(model.predict(X), expected.predict(X))
+    assert hasattr(model, "lower_bound_") == (where == "warn_if_sick")  # and not that of -y
+
+
+def test_shares_are_those_planned_without_stacking(data, interrupt):
+    X, y = data
+    interrupt(base.BaseDeepGP, "_stack")
+    with pytest.warns(ConvergenceWarning, match=LATE):
+        model = DeepGPRegressor(**FEW).fit(X, y)
+    assert [member.weight for member in model.members_] == [0.2] * 2 + [0.15] * 4
+    assert {member.spread for member in model.members_} == {1.0}
+    assert model.n_iter_ == 5 and model.score(X, y) > 0.5
+    assert model.kernels_ and not hasattr(model, "lower_bound_")
+
+
+@pytest.mark.parametrize(
+    ("model", "owner", "name"),
+    [
+        (DeepGPRegressor(1, inference="exact", **FEW), ExactGP, "_condition"),
+        (DeepGPRegressor(1, inference="exact", **FEW), ExactGP, "_learn_scale"),
+        (SparseGPRegressor(**FEW), full_batch, "root_of_inverse"),
+        (SparseGPRegressor(**FEW), base, "lasting"),
+        (SparseGPRegressor(**FEW), base.BaseDeepGP, "_describe"),
+    ],
+)
+def test_what_is_needed_is_done_again(model, owner, name, data, interrupt):
+    X, y = data
+    expected = model.fit(X, y).predict(X, return_std=True)
+    calls = interrupt(owner, name)
+    with pytest.warns(ConvergenceWarning, match="interrupted after"):
+        model.fit(X, y)
+    assert_array_equal(model.predict(X, return_std=True), expected)
+    assert len(calls) > 1
+
+
+def test_interrupt_of_the_last_callback(data, monkeypatch):
+    X, y = data
+    expected = DeepGPRegressor(**FEW).fit(X, y).predict(X)
+
+    def end(self, attributes):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(base.FitProgress, "end", end)
+    with pytest.warns(ConvergenceWarning, match=LATE):
+        model = DeepGPRegressor(**FEW).fit(X, y)
+    assert_array_equal(model.predict(X), expected)
+    assert hasattr(model, "lower_bound_")
