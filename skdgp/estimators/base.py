@@ -33,7 +33,7 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
-from .health import warn_if_sick
+from .health import warn_if_light, warn_if_sick
 from .members import Member, Plan, all_or_nothing, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
@@ -194,7 +194,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Training targets.
         sample_weight : array-like of shape (n_samples,), optional
-            How often each row counts: a weight of two is the row twice.
+            How often each row counts: a weight of two is the row twice. Weights of which only the
+            ratios mean something should have a mean of one.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -216,6 +217,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
                 "metadata": None if sample_weight is None else {"sample_weight": weights},
             }
             data = Data(X, self._encode(y, reset), weights).merged()
+            if sample_weight is not None:
+                warn_if_light(weights)
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
             self._fit(data, held_out, raw, started)
         return self

@@ -16,6 +16,7 @@ _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
 SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
+_LIGHT = 0.1  #: weight of a row below which it hardly counts
 
 
 @dataclass
@@ -136,3 +137,19 @@ def warn_if_sick(estimator, data, n_iter):
         PathologyWarning,
         stacklevel=5,
     )
+
+
+def warn_if_light(weights):
+    """One warning if no rows count for much, as where weights add up to one.
+
+    The mean of the weights is itself weighted, so that light rows beside others that count do no harm.
+    """
+    typical = weights @ (weights / weights.sum())
+    if typical < _LIGHT:
+        warnings.warn(
+            f"Weights count rows, and those that matter count as {typical:.2g} of a row each, so that little "
+            "more than the prior is left. Where only the ratios of weights mean something, scale them to a "
+            "mean of one: sample_weight / sample_weight.mean().",
+            UserWarning,
+            stacklevel=4,
+        )

@@ -11,8 +11,10 @@ import torch
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.ensemble import AdaBoostClassifier
 
-from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern, SquaredExponential
 
 FEW = {"max_iter": 6, "learning_rate": 0.1, "n_inducing": 5, "n_predict_draws": 4}
@@ -412,3 +414,46 @@ def test_global_settings_stay(no_global_randomness):
     assert torch.is_grad_enabled() == grad
     assert torch.are_deterministic_algorithms_enabled() == deterministic
     assert_array_equal(np.geterr()["over"], "warn")
+
+
+# Weights on another scale
+
+EVERY_ESTIMATOR = [
+    DeepGPRegressor(random_state=0, **FEW),
+    DeepGPClassifier(random_state=0, **FEW),
+    SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0),
+    SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0),
+]
+
+
+def weighted_rows():
+    X = np.random.default_rng(0).standard_normal((40, 2))
+    return X, (X[:, 0] > 0.0).astype(int)
+
+
+@pytest.mark.parametrize("model", EVERY_ESTIMATOR, ids=lambda model: type(model).__name__)
+def test_weights_that_add_up_to_one_warn(model):
+    """They count one row in all; scikit-learn's boosting passes them."""
+    X, y = weighted_rows()
+    for weights in (np.ones(40) / 40.0, np.arange(40.0) / 780.0):
+        with pytest.warns(
+            UserWarning, match="of a row each.*weight / sample_weight.mean"
+        ) as caught:
+            model.fit(X, y, sample_weight=weights)
+        assert [warning.filename for warning in caught] == [__file__]
+    with pytest.warns(UserWarning, match="0.025 of a row each"):
+        AdaBoostClassifier(EVERY_ESTIMATOR[-1], n_estimators=1).fit(X, y)
+
+
+@pytest.mark.parametrize("model", EVERY_ESTIMATOR, ids=lambda model: type(model).__name__)
+def test_weights_that_count_rows_do_not_warn(model):
+    X, y = weighted_rows()
+    forgetting = 0.5 ** np.arange(40.0)  # with a mean of 0.05
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for weights in (np.arange(40) % 10 == 0, np.full(40, 0.5), forgetting, None):
+            model.fit(X, y, sample_weight=weights)
+        light = np.full(40, 0.01)
+        model.fit(X, y, X_val=X, y_val=y, sample_weight_val=light)
+        if hasattr(model, "partial_fit"):  # a pass over a chunk may count for a part of its rows
+            clone(model).partial_fit(X, y, sample_weight=light)
