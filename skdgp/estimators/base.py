@@ -147,7 +147,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         """Set the parameters of this estimator.
 
         A string that stands for an object with its defaults becomes that object when one of its own
-        parameters is set: ``set_params(inference__n_draws=5)``.
+        parameters is set: ``set_params(inference__n_draws=5)``. The kernel ``"auto"`` becomes that of
+        the scheme; a mixture has several, and one of them must be named first.
 
         Parameters
         ----------
@@ -159,17 +160,21 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         self : estimator instance
         """
         makers = {
-            "inference": (as_scheme, "dsvi"),
-            "kernel": (as_kernel, "squared_exponential"),
-            "likelihood": (lambda name: as_likelihood(name, self._likelihoods), None),
+            "inference": as_scheme,
+            "kernel": as_kernel,
+            "likelihood": lambda name: as_likelihood(name, self._likelihoods),
         }
-        for name, (make, auto) in makers.items():
+        for name, make in makers.items():
             if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
                 given = value = params.get(name, getattr(self, name))
                 if not isinstance(value, (str, list, tuple)):
                     continue
-                value = auto if value == "auto" else value
-                if not isinstance(value, str):
+                inference = params.get("inference", self.inference)
+                if value == "auto" and name == "inference":
+                    value = "dsvi"
+                elif value == "auto" and name == "kernel" and inference != "auto":
+                    value = as_scheme(inference).auto_kernel
+                if not isinstance(value, str) or value == "auto":
                     raise ValueError(
                         f"Parameters of the {name} cannot be set while it is {given!r}; name it first."
                     )

@@ -25,9 +25,9 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
-from skdgp.gp.kernels import Matern
+from skdgp.gp.kernels import Matern, RationalQuadratic
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
+from skdgp.inference import AEP, DSVI, SCHEMES, RandomFeatures, StructuredVI
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: without natural gradients
@@ -183,6 +183,31 @@ def test_nested_parameters_that_cannot_be_set():
         DeepGPRegressor().set_params(nope=5)
     with pytest.raises(ValueError, match="likelihood"):  # nobody knows yet which one it will be
         DeepGPRegressor().set_params(likelihood__variance=0.1)
+    for Estimator in (DeepGPRegressor, DeepGPClassifier):  # whose mixtures have several kernels
+        with pytest.raises(ValueError, match="kernel cannot be set while it is 'auto'; name it"):
+            Estimator().set_params(kernel__variance=2.0)
+
+
+@pytest.mark.parametrize("inference", [*SCHEMES, AEP(), "sparse"])
+@pytest.mark.parametrize("together", [False, True])
+def test_nested_parameters_of_the_kernel_auto(inference, together):
+    """The kernel is the one that a fit would have."""
+    settings = {} if inference == "sparse" else {"n_layers": 1, "inference": inference}
+    Estimator = SparseGPRegressor if inference == "sparse" else DeepGPRegressor
+    X = np.arange(8.0)[:, None]
+    default = Estimator(max_iter=1, kernel="auto", **settings).fit(X, X[:, 0])
+    given = {**settings, "kernel__variance": 2.0}
+    model = (Estimator() if together else Estimator(**settings)).set_params(
+        **{"kernel": "auto", **given} if together else given
+    )
+    assert type(model.kernel) is type(default.kernels_[0])
+    assert model.kernel.variance == 2.0
+
+
+def test_a_search_over_numbers_of_the_kernel_auto(wave):
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=2, random_state=0)
+    search = GridSearchCV(model, {"kernel__alpha": [0.5, 2.0]}, cv=2).fit(*wave)
+    assert isinstance(search.best_estimator_.kernel, RationalQuadratic)
 
 
 def test_fit_leaves_parameter_objects_alone(wave):
