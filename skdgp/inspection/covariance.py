@@ -3,6 +3,8 @@
 import numpy as np
 import torch
 
+from ..linalg import cholesky
+from ..training.pathologies import units_of
 from ._plotting import axes_or_new, check_matplotlib_support
 from ._responses import unwrap_deep_gp
 
@@ -13,8 +15,9 @@ class CovarianceDisplay:
     """Posterior covariance of the inducing outputs of all layers.
 
     One block for each pair of units; within a block, the inducing points follow the first principal
-    direction of the inducing inputs of their layer. Blocks off the diagonal tell which units have
-    been coupled by the posterior. It is best made by :meth:`from_estimator`.
+    direction of the inducing inputs of their layer, or of their unit where units have inducing
+    inputs of their own. Blocks off the diagonal tell which units have been coupled by the posterior.
+    It is best made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -177,17 +180,18 @@ class CovarianceDisplay:
 @torch.no_grad()
 def _of_model(model):
     """Covariance, names of the units, and the first unit of each layer."""
-    layers, M = model.layers, len(model.layers[0].Z)
+    layers, M = model.layers, model.layers[0].Z.shape[-2]
     C = model.q.dense_root() if hasattr(model, "q") else _block_diagonal(layers)
     T, first = len(C) // M, np.cumsum([0, *(layer.n_outputs for layer in layers)])[:-1]
     C = C.view(T, M, T * M)
     rows, labels = [], []
     for i, (layer, start) in enumerate(zip(layers, first), start=1):
-        order = _along(layer.Z)
-        for unit in range(layer.n_outputs):
-            rows.append((layer.inducing_root() @ C[start + unit])[order])  # of u = m(Z) + L v
-            letter = "f" if layer is layers[-1] else "h"
-            labels.append(f"{letter}{unit}, layer {i}")
+        for kernel, Z, units in units_of(layer):
+            L, order = cholesky(kernel(Z, Z), layer.jitter), _along(Z)
+            for unit in range(layer.n_outputs)[units]:
+                rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
+                letter = "f" if layer is layers[-1] else "h"
+                labels.append(f"{letter}{unit}, layer {i}")
     root = torch.cat(rows)
     return (root @ root.T).view(T, M, T, M).numpy(), labels, list(first)
 

@@ -122,7 +122,7 @@ def findings(model, X):
     return found
 
 
-def _units(layer):
+def units_of(layer):
     """Kernel and inducing inputs that units share, or those of each unit."""
     if layer.Z.ndim == 2:
         return [(layer.kernel(), layer.Z, slice(None))]
@@ -143,7 +143,7 @@ def _projections(layer, kernel, Z, H):
 def _inducing(layer, H, number):
     """Clumped inducing inputs, and those away from the rows."""
     clumped, away = [], []
-    for kernel, Z, _ in _units(layer):
+    for kernel, Z, _ in units_of(layer):
         among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
         rest = kernel.diag(H) - _projections(layer, kernel, Z, H).square().sum(0)
         rest = float((rest / kernel.diag(H).clamp_min(1e-300)).quantile(0.95))
@@ -174,7 +174,7 @@ def _inducing(layer, H, number):
 def _uncertain(layer, H, mean, use):
     """Inflated variance of the posterior at inducing points."""
     shares = []
-    for kernel, Z, units in _units(layer):
+    for kernel, Z, units in units_of(layer):
         b = _projections(layer, kernel, Z, H)
         roots = layer.q.root.expand(layer.n_outputs, -1, -1)[units].to(b.dtype)
         noise = (roots.mT @ b).square().sum(1).mean(1)  # one for each unit
@@ -202,7 +202,7 @@ def _use(layer, mean, X):
         shuffled[:, d] = H[:, d].roll(len(H) // 2 + 1)
         parts = [
             1.0 - torch.diagonal(_correlation(kernel, H, shuffled)).mean()
-            for kernel, _, _ in _units(layer)
+            for kernel, _, _ in units_of(layer)
         ]
         changes.append(max(parts))
     return torch.stack(changes)

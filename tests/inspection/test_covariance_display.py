@@ -7,7 +7,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.inference import StructuredVI
+from skdgp.inference import AEP, StructuredVI
 from skdgp.inspection import CovarianceDisplay
 
 pytestmark = pytest.mark.usefixtures("plt")
@@ -82,6 +82,24 @@ def test_models_without_coupling(rows, inference):
     strength = CovarianceDisplay.from_estimator(model).strength
     assert (strength.diagonal() > 0.1).all()
     assert strength[~np.eye(len(strength), dtype=bool)].sum() == 0.0
+
+
+def test_units_with_kernels_and_inducing_inputs_of_their_own(rows):
+    X, y = rows
+    model = DeepGPRegressor(inference=AEP(separate=True), **FEW).fit(X, np.column_stack([y, X]))
+    display = CovarianceDisplay.from_estimator(model)
+    assert display.labels == [
+        "h0, layer 1", "h1, layer 1", "f0, layer 2", "f1, layer 2", "f2, layer 2",
+    ]  # fmt: skip
+    assert display.first_units == [0, 2]
+    for layer, start in zip(model.members_[0].model("cpu").layers, display.first_units):
+        roots = layer.q.root.detach()
+        for unit, (kernel, Z) in enumerate(zip(layer.kernel(), layer.Z.detach())):
+            K = kernel(Z, Z).detach() + layer.jitter * torch.eye(6)
+            order = torch.argsort((Z - Z.mean(0)) @ torch.linalg.svd(Z - Z.mean(0))[2][0])
+            root = torch.linalg.cholesky(K) @ roots[unit]
+            own = display.covariance[start + unit, :, start + unit]
+            np.testing.assert_allclose(own, (root @ root.T)[order][:, order], atol=1e-9)
 
 
 def test_plot(plt, model):
