@@ -20,9 +20,16 @@ def hand_over(members, wanted, model):
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or only one of the two posteriors couples layers.
     """
-    arrays = min(members, key=lambda member: _distance(member, wanted)).arrays
+    donor = min(members, key=lambda member: _distance(member, wanted))
+    arrays = donor.arrays
+    if ("q.root" in arrays) != ("q.root" in model.state()):  # of all layers together
+        raise ValueError(
+            "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "
+            "and schemes with one for each layer; it was to go from "
+            f"{type(donor.scheme).__name__} to {type(wanted.scheme).__name__}."
+        )
     state, last = model.state(), f"layers.{len(wanted.architecture.widths)}.q."
     for name, own in state.items():
         given = arrays.get(name)
@@ -32,10 +39,11 @@ def hand_over(members, wanted, model):
             given = _shared_root(given, len(own))
         if given is not None and given.shape == own.shape:
             state[name] = given
-        elif not name.startswith("likelihood.") and not name.endswith("log_noise"):
+        elif not name.startswith("likelihood.") and not name.endswith(("log_noise", "jitter")):
             raise ValueError(
                 "init must be an estimator whose first model of this kind has the same layers, widths, "
-                f"kernels and numbers of inducing inputs; {name!r} has shape {own.shape} here, and "
+                "kernels, numbers of inducing inputs and, by StructuredVI, coupling; "
+                f"{name!r} has shape {own.shape} here, and "
                 f"{'is missing' if given is None else given.shape} there."
             )
     model.load_state(state)

@@ -369,6 +369,29 @@ def test_start_from_another_scheme(monkeypatch):
     assert_allclose(uncollapsed.predict(X), posterior.predict(X), rtol=1e-6)
 
 
+@pytest.mark.parametrize("before", ["dsvi", "aep", "vfe"])
+@pytest.mark.parametrize("after", ["dsvi", "aep", "vfe", "pep"])
+def test_every_shallow_scheme_goes_on_where_another_ended(before, after):
+    X, y = data(40)
+    settings = {"init": "kmeans", "n_layers": 1, "likelihood": "gaussian", "max_iter": 40}
+    given = regressor(inference=before, **settings).fit(X, y)
+    model = regressor(inference=after, **{**settings, "init": given, "max_iter": 1}).fit(X, y)
+    old, new = (fit.members_[0].inducing_inputs[0] for fit in (given, model))
+    assert_allclose(new, old, atol=0.02)  # Adam may take a step
+    cold = regressor(inference=after, **{**settings, "max_iter": 1}).fit(X, y)
+    assert model.loss_curve_[0] < cold.loss_curve_[0] - 0.1
+
+
+@pytest.mark.parametrize("schemes", [("structured", "dsvi"), ("vfe", "structured")])
+def test_posteriors_that_couple_layers_do_not_fit_others(schemes):
+    X, y = data(40)
+    settings = {"n_layers": 1, "likelihood": "gaussian", "max_iter": 2}
+    given = regressor(inference=schemes[0], init="kmeans", **settings).fit(X, y)
+    names = ["StructuredVI" if name == "structured" else name.upper() for name in schemes]
+    with pytest.raises(ValueError, match=f"StructuredVI.*from {names[0]} to {names[1]}"):
+        regressor(inference=schemes[1], init=given, **settings).fit(X, y)
+
+
 @pytest.mark.parametrize(
     "names", [("gaussian", "heteroscedastic"), ("heteroscedastic", "gaussian")]
 )
