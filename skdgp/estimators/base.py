@@ -200,7 +200,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             Training targets.
         sample_weight : array-like of shape (n_samples,), optional
             How often each row counts: a weight of two is the row twice. Weights of which only the
-            ratios mean something should have a mean of one.
+            ratios mean something should have a mean of one. Of a row of weight zero, only the class
+            is known.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -221,7 +222,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
                 "y": y,
                 "metadata": None if sample_weight is None else {"sample_weight": weights},
             }
-            data = Data(X, self._encode(y, reset), weights).merged()
+            data = self._counting(X, y, weights, reset).merged()
             if sample_weight is not None:
                 warn_if_light(weights)
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
@@ -239,12 +240,12 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         )
         if sample_weight is None:
             return X, y, np.broadcast_to(1.0, len(X))  # takes no memory
-        weights = check_sample_weight(as_numpy(sample_weight), X)
-        return (
-            (X, y, weights)
-            if weights.all()
-            else (X[weights > 0], y[weights > 0], weights[weights > 0])
-        )
+        return X, y, check_sample_weight(as_numpy(sample_weight), X)
+
+    def _counting(self, X, y, weights, reset, classes=None):
+        """The rows of positive weight, with targets as likelihoods see them."""
+        rows = slice(None) if weights.all() else weights > 0
+        return Data(X[rows], self._encode(y, reset, classes, rows), weights[rows])
 
     def _validation_data(self, X_val, y_val, sample_weight_val):
         if X_val is None and y_val is None and sample_weight_val is None:
@@ -253,8 +254,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             raise ValueError(
                 "X_val and y_val must be given together, and sample_weight_val only with both."
             )
-        X, y, weights = self._validate(X_val, y_val, sample_weight_val, reset=False)
-        return Data(X, self._encode(y, reset=False), weights)
+        parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
+        return self._counting(*parts, reset=False)
 
     def _fit(self, data, held_out, raw, started):
         rng = check_random_state(self.random_state)
@@ -339,11 +340,12 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         self._validate_params()
         first = not hasattr(self, "members_")
         with self._threads(), all_or_nothing(self):
-            X, y, weights = self._validate(X, y, sample_weight, reset=first)
-            data = Data(X, self._encode(y, first, classes), weights).merged()
+            parts = self._validate(X, y, sample_weight, reset=first)
+            rows = self._counting(*parts, first, classes)
+            data = rows.merged()
             if first:
                 rng = check_random_state(self.random_state)
-                if len(X) < 2:
+                if len(rows) < 2:
                     raise ValueError(
                         "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
                         "inputs come from it; got 1 sample."
@@ -373,7 +375,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
                     "loss_curve": self.loss_curve_,
                 }
             stream = dict(self._stream)
-            stream["n_rows"] += float(weights.sum())
+            stream["n_rows"] += float(rows.weights.sum())
             seed = (stream["seed"] + stream["n_iter"]) % 2**31
             draws = model.draws(self.n_predict_draws, stream["seed"])
             trainer = self._trainer([model], data, [plan], seed, total=stream["n_rows"])

@@ -25,16 +25,20 @@ class ClassificationMixin(ClassifierMixin):
         tags.classifier_tags.multi_class = not binary
         return tags
 
-    def _encode(self, y, reset, classes=None):
+    def _encode(self, y, reset, classes=None, rows=slice(None)):
+        """Numbers of the classes of some rows; on reset, the classes are those of all rows."""
         y = column_or_1d(y, warn=reset)
         if reset:
             check_classification_targets(y)
             self.classes_ = np.unique(y if classes is None else classes)
-            if len(self.classes_) < 2:
+            present = np.unique(y[rows]) if classes is None else self.classes_
+            if len(present) < 2:
+                others = ", apart from rows of weight zero" if len(self.classes_) > 1 else ""
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
-                    f"contains only one class: {self.classes_[0]!r}."
+                    f"contains only one class: {present[0]!r}{others}."
                 )
+        y = y[rows]
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(

@@ -100,7 +100,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The class labels.
+        The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
         Kernel of each layer with fitted numbers, in units of the standardized inputs.
     likelihood_ : Likelihood

@@ -39,7 +39,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """Unless the size of the noise is given, or outputs would share what one of them needs."""
         return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
 
-    def _encode(self, y, reset, classes=None):
+    def _encode(self, y, reset, classes=None, rows=slice(None)):
+        y = y[rows]
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]

@@ -292,7 +292,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The class labels.
+        The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
         The kernel with fitted numbers, in units of the standardized inputs.
     likelihood_ : Likelihood

@@ -11,7 +11,7 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import log_loss
 
-from skdgp import DeepGPClassifier
+from skdgp import DeepGPClassifier, SparseGPClassifier
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
 from skdgp.inference import DSVI
 
@@ -109,6 +109,48 @@ def test_steps_that_are_far_too_large_are_taken_back(moons, likelihood):
     assert np.isfinite(model.predict_proba(moons[0])).all()
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"inference": "dsvi"},
+        {"inference": "dsvi", "likelihood": "robustmax"},
+        {"inference": "structured"},
+        {"inference": "aep"},
+        {"inference": "rff", "n_inducing": None},
+        {"inference": "vecchia", "n_layers": 1, "n_inducing": None},
+        {"inference": "vfe", "n_layers": 1, "learning_rate": None},
+    ],
+    ids=str,
+)
+def test_classes_of_rows_without_weight_are_kept(iris, settings):
+    """As in scikit-learn; where other classes have been seen, nothing speaks for them."""
+    X, y = iris
+    weights = (y != "virginica").astype(float)
+    model = make(max_iter=60, **settings) if settings else SparseGPClassifier(max_iter=20)
+    proba = model.fit(X, y, sample_weight=weights).predict_proba(X)
+    assert model.classes_.tolist() == ["setosa", "versicolor", "virginica"]
+    assert proba.shape == (150, 3) and np.isfinite(proba).all()
+    assert proba[weights > 0, 2].max() < 0.15
+    assert model.score(X[weights > 0], y[weights > 0]) > 0.95
+
+
+def test_classes_of_the_mixture_of_rows_without_weight(iris):
+    X, y = iris
+    model = make(max_iter=60).fit(X, y, sample_weight=y != "setosa")
+    assert len(model.classes_) == 3 and len(model.members_) > 1
+    assert model.predict_proba(X)[y != "setosa", 0].max() < 0.15
+    proba = make().partial_fit(X, y, sample_weight=y != "setosa").predict_proba(X)
+    assert proba.shape == (150, 3)
+
+
+def test_held_out_rows_without_weight_may_be_of_any_class(moons):
+    X, y = moons
+    other = np.append(np.zeros(79), 2)
+    model = make(max_iter=3).fit(X, y, X_val=X, y_val=other, sample_weight_val=other == 0)
+    assert model.classes_.tolist() == [0, 1]
+
+
 def test_labels_that_make_no_sense(moons):
     X, y = moons
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
@@ -117,6 +159,8 @@ def test_labels_that_make_no_sense(moons):
         make().fit(X, np.zeros(80))
     with pytest.raises(ValueError, match="contains only one class"):
         make().fit(X, y, sample_weight=y)  # the other class has no weight
+    with pytest.raises(ValueError, match=r"only one class: \S+, apart from rows of weight zero"):
+        make().fit(X, y, sample_weight=y)
     with pytest.raises(ValueError, match="y should be a 1d array"):
         make().fit(X, np.column_stack([y, y]))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
