@@ -139,7 +139,7 @@ class CheckpointFile:
         if header["format"] != _FORMAT or header["fingerprint"] != self.fingerprint:
             raise ValueError(
                 f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
-                "or choose another path."
+                "or choose another path. With warm_start=True each fit needs its own file, as in a directory."
             )
         self._last_step = header["numbers"]["n_iter"]
         return arrays, header["numbers"], header["finished"]

@@ -377,6 +377,12 @@ def test_other_parameters(data, tmp_path, change):
     assert path.read_bytes() == before
 
 
+def test_a_warm_start_from_another_state(data, tmp_path):
+    model = make(checkpoint=tmp_path / "fit.npz", warm_start=True, max_iter=3).fit(*data)
+    with pytest.raises(ValueError, match="warm_start=True each fit needs its own file"):
+        model.fit(*data)
+
+
 def test_other_data(data, tmp_path):
     X, y = data
     path = tmp_path / "fit.npz"
