@@ -58,7 +58,8 @@ class Trainable(nn.Module):
             absent = name in component._may_be_zero and not value.any()
             if not absent and not (torch.isfinite(value) & (value > floor)).all():
                 raise ValueError(
-                    f"{name} of {type(component).__name__} must be larger than {floor}; got "
+                    f"{name} of {type(component).__name__} must be "
+                    f"{'finite' if value.isinf().any() else f'larger than {floor}'}; got "
                     f"{getattr(component, name)}."
                 )
             if absent or not component.trainable:

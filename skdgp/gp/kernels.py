@@ -36,10 +36,16 @@ class Kernel(Component):
         return getattr(self, "lengthscale", 1.0)
 
     def __add__(self, other):
-        return Sum(self, other)
+        return Sum(self, _other_kernel(other))
 
     def __mul__(self, other):
-        return Product(self, other)
+        return Product(self, _other_kernel(other))
+
+    def __radd__(self, other):
+        return Sum(_other_kernel(other), self)
+
+    def __rmul__(self, other):
+        return Product(_other_kernel(other), self)
 
     def bind(self, n_features):
         """This kernel with one number for each input where numbers differ between inputs."""
@@ -61,6 +67,15 @@ class Kernel(Component):
                 f"{n_features} inputs; give one number or one for each input."
             )
         return value
+
+
+def _other_kernel(other):
+    if not isinstance(other, Kernel):
+        raise TypeError(
+            f"Kernels can be added to and multiplied by kernels only; got {other!r}. Constants and factors "
+            "are numbers of kernels, as bias and variance."
+        )
+    return other
 
 
 class Stationary(Kernel):

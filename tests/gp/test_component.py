@@ -119,6 +119,7 @@ def test_the_state_holds_fixed_and_trained_numbers():
         (SquaredExponential([1.0, 0.0]), r"lengthscale of SquaredExponential must be larger than 0\.0"),
         (SquaredExponential(1.0, np.nan), r"variance of SquaredExponential must be larger than 0\.0; got nan"),
         (SquaredExponential(np.inf), "lengthscale of SquaredExponential must be"),
+        (SquaredExponential(np.inf), "lengthscale of SquaredExponential must be finite; got inf"),
         (Gaussian(1e-7), r"variance of Gaussian must be larger than 1e-06; got 1e-07"),
         (StudentT(2.0, 1.0), r"df of StudentT must be larger than 2\.0; got 2\.0"),
     ],

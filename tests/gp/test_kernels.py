@@ -1,4 +1,5 @@
 import math
+import operator
 from functools import partial
 
 import numpy as np
@@ -653,3 +654,11 @@ def test_objects_pass_through_and_anything_else_is_refused():
         TypeError, match=r"kernel must be a string or an object of skdgp\.gp\.kernels"
     ):
         as_kernel(3.0)
+
+
+@pytest.mark.parametrize("other", [1.0, np.float64(2.0), "matern32", None])
+@pytest.mark.parametrize("combine", [operator.add, operator.mul])
+def test_kernels_combine_with_kernels_only(combine, other):
+    for pair in [(SquaredExponential(), other), (other, SquaredExponential())]:
+        with pytest.raises(TypeError, match="multiplied by kernels only; got"):
+            combine(*pair)

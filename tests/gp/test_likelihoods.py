@@ -1092,3 +1092,16 @@ def test_distribution_function_of_t_noise_of_varying_size(df, v_g):
     found = likelihood.cdf(tensor(y)[:, None], m, v)[:, 0]
     np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-5)
     assert len(likelihood.components(m, v)[0]) < 400
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [(Gaussian, {"variance": -1.0}), (Gaussian, {"variance": np.inf}), (StudentT, {"scale": 0.0})],
+)
+def test_numbers_that_make_no_sense_are_named_as_given(kind, number, trainable):
+    """Not in units of the standardized target."""
+    ((name, value),) = number.items()
+    likelihood = kind(**number, trainable=trainable)
+    with pytest.raises(ValueError, match=rf"{name} of .* larger than 0 and finite; got {value}\."):
+        likelihood.bind(np.zeros((3, 1)), np.ones(3), np.array([0.7]))

@@ -54,6 +54,11 @@ class Likelihood(Component):
                         f"{name} of {type(self).__name__} has shape {value.shape}, but there are {k} "
                         "outputs; give one number or one for each output."
                     )
+                if name in self._units and not ((value > 0.0) & np.isfinite(value)).all():
+                    raise ValueError(  # before it is in other units than the user's
+                        f"{name} of {type(self).__name__} must be larger than 0 and finite; got "
+                        f"{getattr(self, name)!r}."
+                    )
                 value = self._above(name, value / scale ** self._units.get(name, 0), scale)
             numbers[name] = np.broadcast_to(value, (k,)).copy()
         return self.with_values(**numbers)
