@@ -103,9 +103,9 @@ class ArcCosineProfile(torch.autograd.Function):
     @staticmethod
     def forward(ctx, c):
         c = c.clamp(-1.0, 1.0)
-        complement = math.pi - torch.arccos(c)
+        complement = torch.arccos(-c)  # pi - t
         ctx.save_for_backward(complement)
-        return torch.sqrt(1.0 - c * c) + complement * c
+        return torch.sqrt((1.0 - c) * (1.0 + c)) + complement * c
 
     @staticmethod
     @once_differentiable

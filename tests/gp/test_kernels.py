@@ -284,6 +284,22 @@ def test_arc_cosine_is_the_covariance_of_rectified_linear_units(angle):
     np.testing.assert_allclose(kernel(u, v)[0, 0], expected, rtol=1e-9, atol=1e-9)
 
 
+def test_arc_cosine_is_exact_to_rounding_at_every_angle():
+    mpmath = pytest.importorskip("mpmath")
+    near = 1.0 - 2.0**-52 * np.array([0, 1, 2, 3, 5, 17, 1e3, 1e6, 1e9, 1e12])
+    c = tensor(np.concatenate([-near, np.linspace(-0.999, 0.999, 41), near])).requires_grad_()
+    value = covariances.ArcCosineProfile.apply(c)
+    value.sum().backward()
+    with mpmath.workdps(50):
+        cosines = [mpmath.mpf(x) for x in c.tolist()]
+        angles = [mpmath.acos(x) for x in cosines]
+        slope = [mpmath.pi - t for t in angles]
+        expected = [mpmath.sin(t) + s * x for t, s, x in zip(angles, slope, cosines)]
+    close = partial(np.testing.assert_allclose, rtol=1e-15)
+    close(value.detach(), np.array(expected, dtype=float), atol=4e-16)
+    close(c.grad, np.array(slope, dtype=float))
+
+
 def test_the_bias_of_arc_cosine_is_one_more_input():
     X, Z = rows(6), rows(4, seed=1)
     kernel = ArcCosine(0.5, bias=0.6).bind(3)
