@@ -25,6 +25,23 @@ class _InverseFactor(torch.autograd.Function):
         return gradient_of_gram(L_inv, g @ L_inv.T), None
 
 
+class _QuadraticForms(torch.autograd.Function):
+    """``sum_ij Q_dij A_ip A_jp`` for symmetric Q (D, M, M) and A (M, P); shape (D, P)."""
+
+    @staticmethod
+    def forward(ctx, Q, A):
+        QA = Q @ A
+        ctx.save_for_backward(A, QA)
+        return (QA * A).sum(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        A, QA = ctx.saved_tensors
+        g = g[:, None]
+        return (A * g) @ A.T, (QA * g).sum(0).mul_(2.0)
+
+
 def check_matching(kernel, n_random):
     """Raise ValueError if layers of such a kernel cannot have so many random inputs."""
     if kernel.psi is None and n_random not in _NODES:
@@ -56,13 +73,23 @@ def matched_moments(kernel, Z, m, v, q_mean, Q, W, jitter):
     mean, var : tensors of shape (P, D)
         Report, equations 3.19 and 3.20, in terms of covariances, and with the factor of two that the
         latter lacks.
+
+    Notes
+    -----
+    Where inducing inputs are close, `E` is so large that nothing is left of the difference
+    :math:`\sum_{ij} E_{ij} \psi_{2,ij} - \mathrm{mean}^2`. With the roots :math:`\chi_i` of
+    :math:`\psi_{2,ii}`, it is the sum of :math:`\chi^\top L^{-\top} Q L^{-1} \chi`, of
+    :math:`(\chi^\top c)^2 - (\psi_1^\top c)^2`, and of what :math:`\psi_2` lacks of
+    :math:`\chi \chi^\top`; the last two are as small as `v`.
     """
     L_inv = _InverseFactor.apply(kernel(Z, Z), jitter)
     psi = kernel.psi(Z, m, v)
     c = L_inv.T @ q_mean  # M, D
     E = L_inv.T @ (Q + q_mean.T[:, :, None] * q_mean.T[:, None, :]) @ L_inv  # D, M, M
-    mean = psi.psi1 @ c
-    var = psi.variance + psi.contract(E) - mean.square()
+    A = L_inv @ psi.root.T  # M, P
+    mean, excess = psi.psi1 @ c, psi.excess @ c
+    var = psi.variance + _QuadraticForms.apply(Q, A).T + psi.contract(E)
+    var = var + excess * (2.0 * mean + excess)  # of (mean + excess)^2 over mean^2
     if W is not None:
         var = var + v @ W.square() + 2.0 * psi.slopes(c, W)
         mean = mean + m @ W

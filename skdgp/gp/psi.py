@@ -1,7 +1,9 @@
 """Expectations of the squared exponential kernel under Gaussian inputs (psi statistics).
 
 The matrix of second moments of a row has as many entries as there are pairs of inducing inputs; it
-is only ever needed in sums over these pairs, and only exists for a few rows at a time.
+is only ever needed in sums over these pairs, and only exists for one inducing input and the others
+before it at a time. The weights of such sums can be large and cancel, so that the sums are taken of
+differences as small as the variances of the inputs.
 """
 
 import torch
@@ -10,36 +12,50 @@ from torch.autograd.function import once_differentiable
 _AT_ONCE = 2**18  #: exponentials at a time, few enough for the cache
 
 
-class _ExpContraction(torch.autograd.Function):
-    """``sum_r exp((F H)_pr) E_dr`` for F (P, k), H (k, R) and E (D, R); shape (P, D).
+class _PairSums(torch.autograd.Function):
+    """``2 sum_{j < i} E_dij R_ip R_jp expm1((A_i W)_jp)``, of shape (D, P).
 
-    The exponentials are computed again on the way back, so that memory does not grow with P R.
+    For W (n, P), A (M, M, n), R (M, P) and E (D, M, M). The exponentials are computed again on the
+    way back, so that memory does not grow with P M^2.
     """
 
     @staticmethod
-    def forward(ctx, F, H, E):
-        ctx.save_for_backward(F, H, E)
-        return torch.cat([S @ E.T for _, S in _exponentials(F, H)])
+    def forward(ctx, W, A, R, E):
+        ctx.save_for_backward(W, A, R, E)
+        sums = W.new_zeros(len(E), W.shape[1])
+        for i, rows, S in _exponentials(W, A):
+            S.mul_(R[:i, rows])
+            sums[:, rows].addcmul_(R[i, rows], E[:, i, :i] @ S, value=2.0)
+        return sums
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
-        F, H, E = ctx.saved_tensors
-        dF, dH, dE = torch.empty_like(F), torch.zeros_like(H), torch.zeros_like(E)
-        for rows, S in _exponentials(F, H):
-            dE.addmm_(g[rows].T, S)
-            S.mul_(g[rows] @ E)
-            torch.mm(S, H.T, out=dF[rows])
-            dH.addmm_(F[rows].T, S)
-        return dF, dH, dE
+        W, A, R, E = ctx.saved_tensors
+        dW, dA, dR, dE = (torch.zeros_like(given) for given in ctx.saved_tensors)
+        g = 2.0 * g
+        for i, rows, S in _exponentials(W, A):
+            A_i, E_i, R_j, g_i = A[i, :i], E[:, i, :i], R[:i, rows], g[:, rows] * R[i, rows]
+            G = E_i.T @ g_i
+            dR[:i, rows].addcmul_(G, S)
+            S.mul_(R_j)
+            dE[:, i, :i].addmm_(g_i, S.T)
+            dR[i, rows].add_((g[:, rows] * (E_i @ S)).sum(0))
+            S.add_(R_j).mul_(G)
+            dW[:, rows].addmm_(A_i.T, S)
+            dA[i, :i].addmm_(S, W[:, rows].T)
+        return dW, dA, dR, dE
 
 
-def _exponentials(F, H):
-    size = max(1, _AT_ONCE // H.shape[1])
-    space = F.new_empty(min(size, len(F)), H.shape[1])
-    for first in range(0, len(F), size):
-        rows = slice(first, min(first + size, len(F)))
-        yield rows, torch.mm(F[rows], H, out=space[: rows.stop - first]).exp_()
+def _exponentials(W, A):
+    """An inducing input `i`, some rows, and ``expm1(A_i W)`` for all inputs before `i`."""
+    M, size = len(A), max(1, _AT_ONCE // len(A))
+    space = W.new_empty(M * min(size, W.shape[1]))
+    for first in range(0, W.shape[1], size):
+        rows = slice(first, min(first + size, W.shape[1]))
+        for i in range(1, M):
+            S = space[: i * (rows.stop - first)].view(i, -1)
+            yield i, rows, torch.mm(A[i, :i], W[:, rows], out=S).expm1_()
 
 
 class SquaredExponentialPsi:
@@ -57,20 +73,36 @@ class SquaredExponentialPsi:
     ----------
     psi1 : tensor of shape (P, M)
         :math:`\mathrm{E}\, k(h_p, z_i)`.
+    root : tensor of shape (P, M)
+        Root :math:`\chi_{pi}` of :math:`\psi_{2,pii} = \mathrm{E}\, k(h_p, z_i)^2`.
+    excess : tensor of shape (P, M)
+        ``root - psi1``, without a difference.
     """
 
     def __init__(self, Z, m, v, lengthscale, variance):
         center = Z.detach().mean(0)  # squares are multiplied out below, so make them small
         self.Z, self.m, self.v = Z - center, m - center, v
         self.variance, self.l2 = variance, lengthscale.square().expand(Z.shape[1])
-        w = 1.0 / (self.l2 + v)
-        scale = 0.5 * (self.l2 * w).log().sum(1) + variance.log()
-        F = [w * self.m, -0.5 * w, (scale - 0.5 * (w * self.m.square()).sum(1))[:, None]]
-        H = [self.Z, self.Z.square(), torch.ones_like(self.Z[:, :1])]
-        self.psi1 = (torch.cat(F, 1) @ torch.cat(H, 1).T).exp()
+        l2 = self.l2
+        one, two = l2 + v, l2 + 2.0 * v
+        self._slope = v / (l2 * two)
+        self.root = self._exponents(1.0 / two, (l2 / two).log(), variance.log()).exp()
+        ratio = self._exponents(v / (one * two), -(v * self._slope).log1p(), 0.0)  # not positive
+        self.excess = -self.root * ratio.expm1()
+        self.psi1 = self.root - self.excess
+
+    def _exponents(self, w, logs, constant):
+        """``constant + sum_q (logs / 4 - w (m - z)^2 / 2)``, of shape (P, M)."""
+        constant = constant + (0.25 * logs - 0.5 * w * self.m.square()).sum(1, keepdim=True)
+        F = torch.cat([w * self.m, -0.5 * w, constant], 1)
+        return (torch.cat([self.Z, self.Z.square(), torch.ones_like(self.Z[:, :1])], 1) @ F.T).T
 
     def contract(self, E):
-        r"""Sums over the second moments :math:`\psi_2 = \mathrm{E}\, k(h_p, z_i) k(h_p, z_j)`.
+        r"""Sums over what the second moments :math:`\psi_2` lack of the products of their roots.
+
+        In :math:`\psi_{2,pij} = \chi_{pi} \chi_{pj} \exp(-y_{pij})`, the exponent
+        :math:`y_{pij} = \sum_q v_{pq} (z_{iq} - z_{jq})^2 / (2 \ell_q^2 (\ell_q^2 + 2 v_{pq}))` is
+        as small as the variances.
 
         Parameters
         ----------
@@ -80,18 +112,10 @@ class SquaredExponentialPsi:
         Returns
         -------
         sums : tensor of shape (P, D)
-            :math:`\sum_{ij} E_{dij} \psi_{2,pij}`, at a cost of P M^2 D.
+            :math:`\sum_{ij} E_{dij} (\psi_{2,pij} - \chi_{pi} \chi_{pj})`, at a cost of P M^2 D.
         """
-        i, j = torch.tril_indices(len(self.Z), len(self.Z), device=self.Z.device)
-        middle, apart = 0.5 * (self.Z[i] + self.Z[j]), self.Z[i] - self.Z[j]
-        apart = (apart.square() / (4.0 * self.l2)).sum(1, keepdim=True)
-        w = 1.0 / (self.l2 + 2.0 * self.v)
-        scale = 0.5 * (self.l2 * w).log().sum(1) + 2.0 * self.variance.log()
-        scale = (scale - (w * self.m.square()).sum(1))[:, None]
-        F = torch.cat([2.0 * w * self.m, -w, scale, torch.ones_like(scale)], 1)
-        H = torch.cat([middle, middle.square(), torch.ones_like(apart), -apart], 1).T.contiguous()
-        both = 2.0 - (i == j).to(E.dtype)  # every pair stands for (i, j) and (j, i)
-        return _ExpContraction.apply(F, H, E[:, i, j] * both)
+        apart = (self.Z[:, None] - self.Z).square()
+        return _PairSums.apply((-0.5 * self._slope).T.contiguous(), apart, self.root.T, E).T
 
     def slopes(self, c, W):
         r"""Covariance of a linear map and a function in the span of the kernel.

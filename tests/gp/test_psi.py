@@ -1,5 +1,7 @@
 """Psi statistics and moment-matched layers against quadrature."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -67,7 +69,8 @@ def test_psi_statistics_are_expectations(ard):
     torch.testing.assert_close(psi.psi1, (weights[..., None] * K).sum(0), rtol=1e-12, atol=1e-13)
     E = A + A.mT
     expected = (weights[..., None] * torch.einsum("kpi,dij,kpj->kpd", K, E, K)).sum(0)
-    torch.testing.assert_close(psi.contract(E), expected, rtol=1e-11, atol=1e-12)
+    actual = psi.contract(E) + torch.einsum("pi,dij,pj->pd", psi.root, E, psi.root)
+    torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-12)
     covariance = (weights[..., None] * (H @ W) * (K @ c)).sum(0) - (m @ W) * (psi.psi1 @ c)
     torch.testing.assert_close(psi.slopes(c, W), covariance, rtol=1e-11, atol=1e-12)
 
@@ -179,14 +182,109 @@ def test_second_moments_exist_for_a_few_rows_at_a_time(monkeypatch):
     largest = []
     exponentials = psi_module._exponentials
 
-    def watched(F, H):
-        for chunk, S in exponentials(F, H):
+    def watched(W, A):
+        for *where, S in exponentials(W, A):
             largest.append(S.numel())
-            yield chunk, S
+            yield *where, S
 
     monkeypatch.setattr(psi_module, "_exponentials", watched)
-    monkeypatch.setattr(psi_module, "_AT_ONCE", 30)
+    monkeypatch.setattr(psi_module, "_AT_ONCE", 10)
     layer, (m, v) = make_layer(), rows(2)
     _, var = layer.matched_moments(m, v, tuple(p.detach() for p in layer.q.moments()), 2)
     var.sum().backward()
-    assert len(largest) == 4 and max(largest) <= 30  # two rows of 15 pairs, forth and back
+    assert len(largest) == 16 and max(largest) <= 10  # two rows of one of four, forth and back
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("share", [1e-12, 1e-4, 1.0, 1e4, 1e8])
+@pytest.mark.parametrize("distance", [0.0, 1.0, 30.0, 1e4])
+def test_psi_statistics_of_any_size(share, distance):
+    """Variances from nothing to much more than squared lengthscales, rows near and far."""
+    mpmath = pytest.importorskip("mpmath")
+    lengthscale, Z = 0.5, torch.linspace(-1.0, 1.0, 4, dtype=torch.float64)[:, None]
+    m = torch.tensor([[distance * lengthscale]], dtype=torch.float64)
+    v = torch.full_like(m, share * lengthscale**2)
+    psi = SquaredExponential(lengthscale, 1.3).bind(1).psi(Z, m, v)
+    pairs = torch.eye(16, dtype=torch.float64).view(16, 4, 4)
+    sums = psi.contract(0.5 * (pairs + pairs.mT))[0].view(4, 4)
+    with mpmath.workdps(60):
+        l2, m, v = (mpmath.mpf(float(x)) for x in (lengthscale**2, m, v))
+        z = [mpmath.mpf(float(x)) for x in Z]
+        variance = mpmath.mpf(1.3)
+
+        def psi2(a, b):
+            exponent = (a - b) ** 2 / (4 * l2) + (m - (a + b) / 2) ** 2 / (l2 + 2 * v)
+            return variance**2 * mpmath.sqrt(l2 / (l2 + 2 * v)) * mpmath.exp(-exponent)
+
+        root = [mpmath.sqrt(psi2(a, a)) for a in z]
+        psi1 = [
+            variance * mpmath.sqrt(l2 / (l2 + v)) * mpmath.exp(-((m - a) ** 2) / (2 * (l2 + v)))
+            for a in z
+        ]
+        excess = [r - p for r, p in zip(root, psi1)]
+        missing = [[psi2(a, b) - r * s for b, s in zip(z, root)] for a, r in zip(z, root)]
+    close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-15 * min(share, 1.0))
+    close(psi.root[0], np.array(root, dtype=float))
+    close(psi.excess[0], np.array(excess, dtype=float))
+    close(sums, np.array(missing, dtype=float))
+    close(psi.psi1[0], np.array(psi1, dtype=float), atol=1e-15)
+
+
+def smooth_posterior(kind=SparseLayer, lengthscale=3.0, noise=1e-2):
+    """A layer with many inducing inputs to a lengthscale, and q(v) of a sine that is well known."""
+    kernel = SquaredExponential(lengthscale).bind(1)
+    layer = kind(kernel, 1, 1, 100, linear_mean=True)
+    with torch.no_grad():
+        layer.Z.copy_(torch.linspace(-2.0, 2.0, 100, dtype=torch.float64)[:, None])
+        layer.W.fill_(0.7)
+        Z = layer.Z.view(100, 1)
+        X = torch.linspace(-2.0, 2.0, 400, dtype=torch.float64)[:, None]
+        L = torch.linalg.cholesky(kernel(Z, Z) + layer.jitter * torch.eye(100, dtype=torch.float64))
+        A = torch.linalg.solve_triangular(L, kernel(Z, X), upper=False) / noise
+        S = torch.linalg.inv(torch.eye(100, dtype=torch.float64) + A @ A.T)
+        S = 0.5 * (S + S.T)
+        q_mean = S @ A @ (3.0 * X).sin() / noise
+    m = torch.linspace(-2.1, 2.1, 30, dtype=torch.float64)[:, None]
+    return layer, m, (q_mean, (S - torch.eye(100, dtype=torch.float64))[None])
+
+
+@pytest.mark.parametrize("kind", [SparseLayer, SeparateLayer])
+@pytest.mark.parametrize("v", [1e-10, 1e-5, 1e-2])
+def test_variances_where_large_terms_cancel(kind, v):
+    layer, m, q = smooth_posterior(kind)
+    m, v = m.requires_grad_(), torch.full_like(m, v).requires_grad_()
+    nodes, log_weights = gauss_hermite(60, m.detach())
+    H = m + v.sqrt() * nodes.view(-1, 1, 1)
+    mean, var = (part.view(len(H), len(m)) for part in layer.moments(H.flatten(0, 1), q))
+    weights = log_weights.exp().view(-1, 1)
+    total = (weights * mean).sum(0)
+    expected = (weights * (var + (mean - total).square())).sum(0)
+    mean, var = layer.matched_moments(m, v, q, 1)
+    torch.testing.assert_close(mean[:, 0], total, rtol=0.0, atol=1e-8)
+    torch.testing.assert_close(var[:, 0], expected, rtol=1e-4, atol=0.0)
+    expected, actual = (torch.autograd.grad(x.sum(), m)[0] for x in (expected, var))
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+
+
+@torch.no_grad()
+def test_rows_do_not_depend_on_their_company():
+    layer, m, q = smooth_posterior()
+    v = torch.full_like(m, 1e-6)
+    together = layer.matched_moments(m, v, q, 1)
+    alone = [layer.matched_moments(*row, q, 1) for row in zip(m.split(1), v.split(1))]
+    for all_at_once, parts in zip(together, zip(*alone)):
+        torch.testing.assert_close(torch.cat(parts), all_at_once, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("v", [0.0, 1e-3, 1e4])
+def test_rows_without_neighbors_have_the_moments_of_the_prior(v):
+    layer, _ = make_layer(), rows(2)
+    m = torch.tensor([[1e3, -1e3], [1e8, 0.0]], dtype=torch.float64, requires_grad=True)
+    v = torch.tensor([[v, 0.0]] * 2, dtype=torch.float64, requires_grad=True)
+    q = tuple(part.detach() for part in layer.q.moments())
+    mean, var = layer.matched_moments(m, v, q, 2)
+    expected = layer.kernel().variance + layer.noise() + v @ layer.W.square()
+    torch.testing.assert_close(mean, m @ layer.W, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(var, expected, rtol=1e-12, atol=1e-12)
+    gradients = torch.autograd.grad((mean + var).sum(), [m, v, layer.Z])
+    assert all(torch.isfinite(g).all() for g in gradients)
