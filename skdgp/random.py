@@ -77,6 +77,12 @@ def normal(shape, generator, like):
     return draws.to(like.device)
 
 
+def uniform(shape, generator, like):
+    """Independent uniform draws from the unit interval, in the dtype and on the device of `like`."""
+    draws = torch.rand(shape, generator=generator, dtype=torch.float64, device=generator.device)
+    return draws.to(like)
+
+
 def gamma(concentration, shape, generator, like):
     """Independent draws of gamma variables of rate one."""
     concentration = torch.as_tensor(concentration, dtype=like.dtype, device=generator.device)

@@ -79,6 +79,29 @@ class PredictionMixin:
         ]
         return np.concatenate(logs)
 
+    def _closed_covariance(self, X, k):
+        """Covariances of rows of the first `k` latents of the mixture, standardized, (n, n, k).
+
+        None if a member has no closed form.
+        """
+        device, means, covariances = self._prediction_device(), [], []
+        with self._threads(), torch.no_grad():
+            X = torch.as_tensor(self._x_scaler.transform(X), device=device)
+            for member in self.members_:
+                model = member.model(device)
+                cov = model.covariance(X)
+                if cov is None:
+                    return None
+                draws = torch.tensor(member.draws, device=device)
+                means.append(model.predictive(X, draws)[0][0, :, :k].T)  # the same for all draws
+                covariances.append(member.spread**2 * cov[:k])
+            weights = X.new_tensor([member.weight for member in self.members_])
+            weights, means = weights / weights.sum(), torch.stack(means)
+            deviations = means - torch.einsum("m,mki->ki", weights, means)
+            between = torch.einsum("m,mki,mkj->ijk", weights, deviations, deviations)
+            within = sum(w * cov for w, cov in zip(weights, covariances)).permute(1, 2, 0)
+            return (within + between).cpu().numpy()
+
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.
 

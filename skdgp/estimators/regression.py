@@ -64,8 +64,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return_std : bool, default=False
             Whether to return standard deviations.
         return_cov : bool, default=False
-            Whether to return the covariance of the rows. Its correlations are those of 512 function
-            draws, its diagonal is the exact variance.
+            Whether to return the covariance of the rows. It is exact for shallow Gaussian processes
+            (:class:`SparseGPRegressor`, or one layer without random features or neighbors) with a
+            latent function that is the mean of the target. Otherwise only its diagonal is, and its
+            correlations are those of 512 function draws.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
 
@@ -156,7 +158,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def sample_y(self, X, n_samples=1, random_state=0, latent=False):
         """Draw from the predictive distribution.
 
-        Each draw is one function, evaluated at all rows.
+        Each draw is one function, evaluated at all rows. Layers with inducing inputs, and Gaussian processes
+        on all rows or neighbors, have functions that are made by pathwise conditioning from 1,024 random
+        features of the kernel, whatever the number of rows: their means and covariances over many draws are
+        exact, the shape of their distribution is approximate. The noise of the target is exact.
 
         Parameters
         ----------
@@ -197,17 +202,20 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
 
     def _covariance(self, X, var, latent):
-        """Covariance of the rows: correlations from function draws, variances from the mixture."""
-        what, k = "latent" if latent else "mean", self._n_outputs
-        draws = self._draw(X, _COVARIANCE_DRAWS, 0, what, n_features=512, k=k)
-        draws = (draws - draws.mean(0)) * self._y_scaler.scale
-        cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        """Covariance of the rows: correlations in closed form or of draws, variances of the mixture."""
+        k, cov = self._n_outputs, None
+        given = latent or all(member.likelihood.scales_target for member in self.members_)
+        if given:  # E[y | f] is f
+            cov = self._closed_covariance(X, k)
+        if cov is None:
+            what = "latent" if latent else "mean"
+            draws = self._draw(X, _COVARIANCE_DRAWS, 0, what, n_features=512, k=k)
+            draws -= draws.mean(0)
+            cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        cov *= self._y_scaler.scale**2
         diagonal = np.einsum("iik->ik", cov)  # a view
-        explained = diagonal.copy()  # of the variance, by the function
-        if latent or all(
-            member.likelihood.scales_target for member in self.members_
-        ):  # E[y | f] is f
-            explained = self._moments(X, latent=True)[1] ** 2
+        # of the variance, by the function
+        explained = self._moments(X, latent=True)[1] ** 2 if given else diagonal.copy()
         scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
         cov *= scale[:, None] * scale[None]
         diagonal[...] = var

@@ -10,10 +10,11 @@ import math
 import numpy as np
 import torch
 
-from ..random import gamma, normal
+from ..random import gamma, normal, uniform
 from .component import Component
 from .covariances import ArcCosineProfile, FactorProduct, Radial, SquaredDistance
 from .psi import SquaredExponentialPsi
+from .tail import into_tail
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
@@ -124,7 +125,7 @@ class Stationary(Kernel):
     def diag(self, X):
         return _like(self.variance, X).expand(X.shape[:-1])
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         """Random sine and cosine features (Rahimi and Recht, 2008).
 
         Parameters
@@ -136,6 +137,9 @@ class Stationary(Kernel):
         generator : torch.Generator
         like : tensor
             Gives dtype and device.
+        tail : float in [0, 1)
+            Fraction of the features that are drawn where rough kernels have few, at high frequencies,
+            and count for as much less. Functions that are known at many rows differ in these alone.
 
         Returns
         -------
@@ -144,15 +148,13 @@ class Stationary(Kernel):
             R of the inner products over c.
         """
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
-        omega = (
-            omega
-            * self._frequency_scale(n, generator, like)
-            / _like(self.lengthscale, like)[..., None]
-        )
-        return _cos_sin(omega, _like(self.variance, like))
+        scale, weight = self._frequency_scale(n, generator, like, tail)
+        omega = omega * scale / _like(self.lengthscale, like)[..., None]
+        return _cos_sin(omega, _like(self.variance, like) * weight)
 
-    def _frequency_scale(self, n, generator, like):
-        return 1.0
+    def _frequency_scale(self, n, generator, like, tail):
+        """What multiplies Gaussian frequencies, and the weights of the features."""
+        return 1.0, 1.0
 
 
 class SquaredExponential(Stationary):
@@ -231,10 +233,12 @@ class Matern(Stationary):
             return G.mul_(-1.5).div_(1.0 + s)
         return G.mul_(-5.0 / 6.0).mul_((1.0 + s) / (1.0 + s + s * s / 3.0))
 
-    def _frequency_scale(self, n, generator, like):
+    def _frequency_scale(self, n, generator, like, tail):
         # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
-        chi2 = 2.0 * gamma(self.nu, (*n[:-1], 1, n[-1]), generator, like)
-        return (2.0 * self.nu / chi2).sqrt()
+        half = gamma(self.nu, (*n[:-1], 1, n[-1]), generator, like)
+        always = torch.ones_like(half)
+        half, _, weight = into_tail(half, always > 0.0, always, self.nu, tail, generator)
+        return (self.nu / half).sqrt(), weight
 
 
 class RationalQuadratic(Stationary):
@@ -262,9 +266,9 @@ class RationalQuadratic(Stationary):
         alpha = _like(self.alpha, r2)
         return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
 
-    def _frequency_scale(self, n, generator, like):
+    def _frequency_scale(self, n, generator, like, tail):
         alpha = _like(self.alpha, like)
-        return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt()
+        return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt(), 1.0
 
 
 class Anova(Kernel):
@@ -370,17 +374,17 @@ class Anova(Kernel):
     def diag(self, X):
         return _like(self.variance, X).expand(X.shape[:-1])
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         lengthscale, strength, variance = self._numbers(like)
         shape = (*n[:-1], n_features, n[-1])
-        chi2 = 2.0 * gamma(self.nu, shape, generator, like)
-        omega = normal(shape, generator, like) * (2.0 * self.nu / chi2).sqrt()
+        half = gamma(self.nu, shape, generator, like)
+        omega = normal(shape, generator, like)
         # with probability 1 / (1 + a_q) a feature does not depend on the input
-        present = torch.rand(
-            shape, generator=generator, dtype=torch.float64, device=generator.device
-        )
-        present = present.to(like) < (strength / (1.0 + strength))[:, None]
-        return _cos_sin(omega * present / lengthscale[:, None], variance)
+        share = (strength / (1.0 + strength))[:, None]
+        present = uniform(shape, generator, like) < share
+        half, present, weight = into_tail(half, present, share, self.nu, tail, generator)
+        omega = omega * (self.nu / half).sqrt() * present / lengthscale[:, None]
+        return _cos_sin(omega, variance * weight)
 
 
 class ArcCosine(Kernel):
@@ -430,7 +434,7 @@ class ArcCosine(Kernel):
     def diag(self, X):
         return _like(self.variance, X) * self._scaled(X)[2]
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
         omega = omega / _like(self.lengthscale, like)[..., None]
         shift = _like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
@@ -470,7 +474,7 @@ class Linear(Kernel):
     def diag(self, X):
         return (X.square() * _like(self.variance, X)).sum(-1) + _like(self.bias, X).square()
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
         omega = omega * _like(self.variance, like).sqrt()[..., None]
         shift = _like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
@@ -501,9 +505,9 @@ class Sum(_Pair):
     def diag(self, X):
         return self.left.diag(X) + self.right.diag(X)
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         left, right = (
-            part.features(n, n_features, generator, like) for part in (self.left, self.right)
+            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
         )
         return lambda X: torch.cat([left(X), right(X)], -1)
 
@@ -520,16 +524,16 @@ class Product(_Pair):
     def diag(self, X):
         return self.left.diag(X) * self.right.diag(X)
 
-    def features(self, n, n_features, generator, like):
+    def features(self, n, n_features, generator, like, tail=0.0):
         left, right = (
-            part.features(n, n_features, generator, like) for part in (self.left, self.right)
+            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
         )
         return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
 
 
 def _cos_sin(omega, variance):
     """Features ``sqrt(variance) (cos, sin)`` of frequencies (..., n_features, R)."""
-    root = variance.sqrt()
+    root = variance.sqrt()[..., None]
 
     def phi(X):
         angle = X @ omega

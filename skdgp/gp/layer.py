@@ -18,6 +18,8 @@ from .component import Trainable
 from .gaussian import GaussianBlock
 from .matching import matched_moments, moments_by_quadrature
 
+TAIL = 0.5  #: fraction of the features of a function that are at high frequencies
+
 
 class _SparseMoments(torch.autograd.Function):
     r"""Mean and variance of the outputs from the kernel matrices and q(v).
@@ -71,6 +73,13 @@ def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
+
+
+def sparse_covariance(kernel, Z, H, Q, jitter):
+    """Covariances of rows, (D, P, P), of outputs without noise."""
+    L = cholesky(kernel(Z, Z), jitter)
+    A = torch.linalg.solve_triangular(L, kernel(Z, H), upper=False)
+    return kernel(H, H) + A.T @ Q @ A
 
 
 class SparseLayer(nn.Module):
@@ -163,6 +172,10 @@ class SparseLayer(nn.Module):
             var = torch.stack([((Q_d @ A).mul_(A)).sum(0) for Q_d in Q], 1) + k_ff[:, None]
         return mean + self.mean_function(H), (var + self.noise()).expand_as(mean)
 
+    def covariance(self, H):
+        """Covariances of rows, (n_outputs, P, P), of the outputs without noise."""
+        return sparse_covariance(self.kernel(), self.Z, H, self.q.moments()[1], self.jitter)
+
     def matched_moments(self, m, v, q, n_random):
         """Mean and variance of the outputs for random inputs ``N(m, diag(v))``.
 
@@ -238,7 +251,7 @@ def draw_functions(kernel, Z, D, draw_v, jitter, n_functions, n_features, genera
     `draw_v` gives draws of their whitened inducing variables, (n_functions, M, D).
     """
     M, n_inputs = Z.shape
-    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z)
+    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z, TAIL)
     basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
     w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
     L = cholesky(kernel(Z, Z), jitter)

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from .component import Trainable
-from .layer import SparseLayer, draw_functions, sparse_moments
+from .layer import SparseLayer, draw_functions, sparse_covariance, sparse_moments
 from .matching import matched_moments, moments_by_quadrature
 
 
@@ -51,6 +51,13 @@ class SeparateLayer(SparseLayer):
         ]
         mean, var = (torch.cat(part, 1) for part in zip(*parts))
         return mean + self.mean_function(H), var + self.noise()
+
+    def covariance(self, H):
+        parts = [
+            sparse_covariance(kernel, Z, H, Q, self.jitter)
+            for kernel, Z, _, Q in self._units(self.q.moments())
+        ]
+        return torch.cat(parts)
 
     def matched_moments(self, m, v, q, n_random):
         if self.kernel()[0].psi is None:

@@ -215,6 +215,13 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
+    def covariance(self, X):
+        """Posterior covariances of rows, (k, n_rows, n_rows), of the first `k` latent functions.
+
+        These are at least those that are means of the target. None without a closed form.
+        """
+        return None
+
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None

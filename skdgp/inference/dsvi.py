@@ -190,6 +190,10 @@ class DeepSparseGP(GradientModel):
             eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
             return self.propagate(X, eps)
 
+    @torch.no_grad()
+    def covariance(self, X):
+        return self.layers[0].covariance(X) if len(self.layers) == 1 else None
+
     def functions(self, n, generator, n_features, spread=1.0):
         with torch.no_grad():
             layers = self._layer_functions(n, generator, n_features)

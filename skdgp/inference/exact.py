@@ -317,6 +317,24 @@ class ExactGP(QuasiNewton, NeighborGP):
         noise = self._noise(K.new_ones(1))
         return (self.a @ K).T, (var + noise).sqrt().T, A, self._z_of(nearest)
 
+    @torch.no_grad()
+    def covariance(self, X):
+        self._solve()
+        rows = self.layers[0]
+        kernel = rows.kernel()
+        A = torch.stack(
+            [torch.linalg.solve_triangular(L, kernel(rows.Z, X), upper=False) for L in self._root]
+        )
+        cov = kernel(X, X) - A.mT @ A  # k, n, n
+        if not self.has_local_scale:
+            return cov
+        dof = self._dof()
+        scale = torch.cat(
+            [self._squared_scale(self._z_of(nearest)) for _, nearest in self._pieces(X)]
+        )
+        root = (scale.T * dof / (dof - 2.0)).sqrt()
+        return root[:, :, None] * cov * root[:, None]
+
     def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning (Wilson et al., 2020)."""
         self._solve()

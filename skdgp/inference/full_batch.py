@@ -224,6 +224,10 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self._solve()
         return super().predictive(X, draws)
 
+    def covariance(self, X):
+        self._solve()
+        return super().covariance(X)
+
     def functions(self, n, generator, n_features, spread=1.0):
         self._solve()
         return super().functions(n, generator, n_features, spread)

@@ -10,6 +10,7 @@ from torch import nn
 
 from ..gp.component import Trainable
 from ..gp.kernels import _like
+from ..gp.layer import TAIL
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..linalg import cholesky
 from ..random import gamma, normal
@@ -334,7 +335,7 @@ class NeighborGP(GradientModel):
         """`n` functions from the prior, by random features: rows to (n, rows, n_outputs)."""
         rows = self.layers[0]
         shape, kernel = (n, n_features), rows.kernel()
-        phi = kernel.features(shape, rows.Z.shape[1], generator, rows.Z)
+        phi = kernel.features(shape, rows.Z.shape[1], generator, rows.Z, TAIL)
         like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
         shape = (n, n_features * like.shape[-1], rows.y.shape[1])
         w = normal(shape, generator, rows.Z) / math.sqrt(n_features)

@@ -120,6 +120,25 @@ def test_function_draws_pick_a_member(model, data):
     assert_allclose(np.sqrt(np.diag(cov)), model.predict(X, return_std=True)[1])
 
 
+def test_covariance_in_closed_form_is_that_of_the_mixture(model, data):
+    """By the law of total covariance; members with hidden layers or neighbors have none."""
+    X = data[0][:5] + 0.1
+    closed = [alone(model, i)._closed_covariance(X, 1) is not None for i in range(6)]
+    assert closed == [False] * 4 + [True] * 2
+    assert alone(model, 0, 4)._closed_covariance(X, 1) is None
+    both = copy.deepcopy(alone(model, 4, 5))
+    for member, weight in zip(both.members_, (1.0, 3.0)):
+        member.weight = weight
+    (a, cov_a), (b, cov_b) = (
+        alone(model, i).predict(X, return_cov=True, latent=True) for i in (4, 5)
+    )
+    expected = 0.25 * cov_a + 0.75 * cov_b + 0.1875 * np.outer(a - b, a - b)
+    assert_allclose(both.predict(X, return_cov=True, latent=True)[1], expected, rtol=1e-6)
+    var = both.predict(X, return_std=True)[1] ** 2
+    actual = both.predict(X, return_cov=True)[1]
+    assert_allclose(actual, np.where(np.eye(5), np.diag(var), expected), rtol=1e-6)
+
+
 def test_what_the_user_fixes_is_fixed(data):
     model = DeepGPRegressor(3, kernel="matern52", likelihood="gaussian", **FEW).fit(*data)
     assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0, 0]

@@ -57,6 +57,35 @@ def test_all_rows_as_inducing_inputs_are_the_exact_gp(method, n_features, kernel
     assert_allclose(model.lower_bound_, evidence, rtol=1e-6)
 
 
+@pytest.mark.parametrize("nu", [1.5, 2.5])
+def test_draws_between_rows_are_as_wide_as_those_of_scikit_learn(nu):
+    """Where lengthscales are long, all that is unknown between rows is in the tail of the spectrum."""
+    X = rows(60, 2)[0]
+    y = np.sin(X).sum(1)
+    model = SparseGPRegressor(
+        kernel=OurMatern(nu, lengthscale=10.0, trainable=False),
+        likelihood=Gaussian(variance=1e-5, trainable=False),
+        standardize=False,
+        random_state=0,
+    ).fit(X, y)
+    exact = GaussianProcessRegressor(Matern(10.0, nu=nu), alpha=1e-5, optimizer=None).fit(X, y)
+    new = rows(40, 2, seed=1)[0]
+    expected, expected_cov = exact.predict(new, return_cov=True)
+    mean, cov = model.predict(new, return_cov=True, latent=True)
+    scale = np.sqrt(np.outer(np.diag(expected_cov), np.diag(expected_cov)))
+    assert_allclose(mean, expected, atol=1e-6)
+    assert_allclose(cov / scale, expected_cov / scale, atol=1e-3)
+    draws = model.sample_y(new, 400, latent=True)
+    z = (draws - expected[:, None]) / np.sqrt(np.diag(expected_cov))[:, None]
+    inside = (np.abs(z) < 1.0).mean(1)  # a normal variable is there with probability 0.683
+    assert abs(inside.mean() - 0.683) < 0.03
+    assert np.abs(inside - 0.683).max() < 4.0 * np.sqrt(0.683 * 0.317 / 400)
+    white = np.linalg.solve(
+        np.linalg.cholesky(expected_cov + 1e-9 * np.eye(40)), draws - expected[:, None]
+    )
+    assert abs(white.var() - 1.0) < 0.1
+
+
 def test_methods_are_members_of_one_family():
     X, y = rows()
     settings = {"n_inducing": 8, "max_iter": 30, "random_state": 0}

@@ -486,19 +486,21 @@ def test_gradients_are_computed_only_where_they_are_needed():
 # Random features
 
 
-def feature_covariances(kernel, X, n_maps, n_draws, seed=0):
+def feature_covariances(kernel, X, n_maps, n_draws, seed=0, **settings):
     generator = torch.Generator().manual_seed(seed)
-    phi = kernel.features((n_maps, n_draws), X.shape[1], generator, X)(X.expand(n_maps, *X.shape))
+    phi = kernel.features((n_maps, n_draws), X.shape[1], generator, X, **settings)
+    phi = phi(X.expand(n_maps, *X.shape))
     assert phi.shape[:3] == (n_maps, len(X), n_draws)
     return torch.einsum("fprc,fqrc->fpq", phi, phi) / n_draws
 
 
 @every_kernel
-def test_features_are_unbiased(name):
+@pytest.mark.parametrize("tail", [0.0, 0.5])
+def test_features_are_unbiased(name, tail):
     # 20 covariances, of independent maps: the largest of them has |z| < 4.5 with probability 0.9999
     X = 0.7 * rows(4)
     kernel = bound(name)
-    K = feature_covariances(kernel, X, 20_000, 4)
+    K = feature_covariances(kernel, X, 20_000, 4, tail=tail)
     standard_error = K.std(0) / math.sqrt(len(K))
     z = (K.mean(0) - kernel(X, X)) / standard_error.clamp_min(1e-9)
     assert z.abs().max() < 4.5
@@ -527,6 +529,22 @@ def test_features_converge_at_the_rate_of_monte_carlo(name):
     # halves with four times the draws, to the precision of 300 maps
     assert 1.6 < error[0] / error[1] < 2.5
     assert 1.6 < error[1] / error[2] < 2.5
+
+
+@pytest.mark.parametrize("name", ["matern32", "matern52", "anova12", "anova32", "anova52"])
+def test_features_in_the_tail_tell_what_is_left_between_rows(name):
+    """The variance of a value given others close by, of which most maps of plain features know nothing."""
+    kernel = bound(name)
+    X = 0.01 * torch.arange(5.0, dtype=torch.float64)[:, None].expand(5, 3)
+    K = kernel(X, X)
+    known = [0, 1, 3, 4]
+    a = torch.linalg.solve(K[known][:, known], K[known, 2])
+    direction = torch.zeros(5, dtype=torch.float64)
+    direction[known], direction[2] = -a, 1.0
+    left = direction @ K @ direction
+    variances = feature_covariances(kernel, X, 100, 1024, tail=0.5) @ direction @ direction / left
+    assert abs(variances.mean() - 1.0) < 4.5 * variances.std() / 10.0
+    assert variances.median() > 0.5
 
 
 def test_matern_draws_share_one_chi_square_over_the_inputs():

@@ -6,6 +6,7 @@ import torch
 
 from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.layer import SparseLayer, _SparseMoments
+from skdgp.gp.separate import SeparateLayer
 from skdgp.linalg import workspace
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -233,6 +234,21 @@ def test_evaluation_between_forward_and_backward_does_not_disturb_gradients():
 
     with workspace():
         assert all(torch.equal(a, b) for a, b in zip(run(False), run(True)))
+
+
+@every_kernel
+@pytest.mark.parametrize("Layer", [SparseLayer, SeparateLayer])
+def test_covariances_are_those_of_dense_conditioning(kernel, Layer):
+    layer, X = make_layer(kernel, 2, linear_mean=True, noise=0.3), rows(7, 2, seed=1)
+    expected = dense_posterior(layer, X)[1]
+    if Layer is SeparateLayer:
+        separate = SeparateLayer(kernel.bind(2), 2, 2, 5, noise=0.3)
+        separate.q.load_state_dict(layer.q.state_dict())
+        with torch.no_grad():
+            separate.Z.copy_(layer.Z.expand_as(separate.Z))
+        layer = separate
+    with torch.no_grad():
+        torch.testing.assert_close(layer.covariance(X), expected, rtol=1e-9, atol=1e-9)
 
 
 # Function draws

@@ -274,6 +274,52 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
             assert_allclose(found / scale, expected / scale, atol=0.1)
 
 
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_covariance_of_the_function(likelihood, k):
+    """The correlations of the exact process, and the variances of the predictions."""
+    X, y = repeated(k=k)
+    model = solved(X, y, likelihood=likelihood())
+    x = np.vstack([X[[2, 12, 19]], X[:4] + 0.3, [[9.0, 9.0]]])
+    cov = model.covariance(torch.tensor(x)).numpy()
+    grid = torch.tensor(model.draws(200, 0))
+    _, var = model.predictive(torch.tensor(x), grid)
+    var = (model.shares(grid)[:, None, None] * var).sum(0)[:, :k].T
+    assert_allclose(np.diagonal(cov, axis1=1, axis2=2), var, rtol=1e-6)
+    for j in range(k):
+        cross = covariance(X, x)
+        inside = covariance(X, X) + 0.1 * (j + 1) * np.eye(len(X))
+        expected = covariance(x, x) - cross.T @ np.linalg.solve(inside, cross)
+        root, found = np.sqrt(np.diag(expected)), np.sqrt(np.diag(cov[j]))
+        expected = expected / np.outer(root, root)
+        assert_allclose(cov[j] / np.outer(found, found), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_draws_between_rows_have_the_quantiles_of_the_prediction(likelihood):
+    """Where lengthscales are long, all that is unknown between rows is in the tail of the spectrum."""
+    X = rows(60)[0]
+    model = DeepGPRegressor(
+        n_layers=1,
+        inference="exact",
+        kernel=Anova(1.5, [10.0, 20.0], [1.0, 3.0], trainable=False),
+        likelihood=likelihood(variance=1e-5, trainable=False),
+        standardize=False,
+        random_state=0,
+    ).fit(X, np.sin(X).sum(1))
+    x = rows(30, seed=1)[0]
+    mean, std = model.predict(x, return_std=True, latent=True)
+    draws = (model.sample_y(x, 400, latent=True) - mean[:, None]) / std[:, None]
+    if likelihood is Gaussian:
+        inside = (np.abs(draws) < 1.0).mean(1)
+        assert abs(inside.mean() - 0.683) < 0.03
+        assert np.abs(inside - 0.683).max() < 4.0 * np.sqrt(0.683 * 0.317 / 400)
+    else:  # Student's t with the variance 1
+        dof = float(model.members_[0].model("cpu")._dof())
+        share = t(dof).cdf(np.sqrt(dof / (dof - 2.0)) * np.array([-1.0, 1.0]))
+        assert abs((np.abs(draws) < 1.0).mean() - np.ptp(share)) < 0.03
+
+
 def test_outputs_of_a_draw_have_one_mixing_variable():
     X, y = repeated(k=2)
     model = solved(X, y, likelihood=HeteroscedasticGaussian())

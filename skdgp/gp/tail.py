@@ -1,0 +1,48 @@
+"""Random features of rough kernels at high frequencies."""
+
+import math
+
+import torch
+
+from ..random import uniform
+
+#: range of log squared frequencies in the tail: so much, and so much over `nu`
+_REACH = 17.0, 6.0
+
+
+def into_tail(half, present, share, nu, tail, generator):
+    """Features of which more have high frequencies, with weights that leave the kernel as it is.
+
+    A fraction `tail` of the features depends on one input of which `half`, one half of the chi-square
+    variable that frequencies are divided by, is small: its logarithm is uniform.
+
+    Parameters
+    ----------
+    half, present : tensors of shape (..., n_inputs, R)
+        Draws of ``Gamma(nu)``, and whether features depend on the inputs.
+    share : tensor that broadcasts to (..., n_inputs, R)
+        Probability that they do.
+    nu, tail : float
+    generator : torch.Generator
+
+    Returns
+    -------
+    half, present : tensors of shape (..., n_inputs, R)
+    weight : tensor of shape (..., 1, R), or 1.0
+        The density under the kernel over that of the draws.
+    """
+    if tail == 0.0:
+        return half, present, 1.0
+    *groups, n_inputs, R = half.shape
+    order, within = uniform((2, *groups, 1, R), generator, half)
+    level = (order.argsort(-1) + within) / (R * tail)  # stratified; below 1 in the tail
+    which = (n_inputs * uniform((*groups, 1, R), generator, half)).floor()
+    chosen = torch.arange(n_inputs, device=half.device)[:, None] == which
+    chosen = chosen & (level < 1.0)
+    reach = _REACH[0] + _REACH[1] / nu
+    half = torch.where(chosen, nu * torch.exp(-reach * level), half)
+    present = present | chosen
+    inside = present & (half < nu) & (half > nu * math.exp(-reach))
+    ratio = torch.exp(math.lgamma(nu) + half - nu * half.log()) / (reach * share)
+    ratio = torch.where(inside, ratio, 0.0).mean(-2, keepdim=True)
+    return half, present, 1.0 / (1.0 - tail + tail * ratio)
