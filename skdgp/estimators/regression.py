@@ -19,7 +19,7 @@ def _warn_if_some_are_constant(y):
             f"Outputs {np.flatnonzero(constant).tolist()} of y are constant. Outputs share kernels, and a "
             "constant one can spoil them for the others: leave it out.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
