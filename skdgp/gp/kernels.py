@@ -42,11 +42,7 @@ class Kernel(Component):
     def __mul__(self, other):
         return Product(self, _other_kernel(other))
 
-    def __radd__(self, other):
-        return Sum(_other_kernel(other), self)
-
-    def __rmul__(self, other):
-        return Product(_other_kernel(other), self)
+    __radd__, __rmul__ = __add__, __mul__  # for what is no kernel, and is refused
 
     def bind(self, n_features):
         """This kernel with one number for each input where numbers differ between inputs."""

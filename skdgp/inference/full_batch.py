@@ -103,11 +103,11 @@ class _SolvingLayer(SparseLayer):
     def moments(self, H, q=None):
         if q is not None or torch.is_grad_enabled():
             return super().moments(H, q)
-        parts = [self._of_some(part) for part in H.split(max(1, _AT_ONCE // len(self.Z)))]
+        kernel, L, size = self.kernel(), self._solved(), max(1, _AT_ONCE // len(self.Z))
+        parts = [self._of_some(part, kernel, L) for part in H.split(size)]
         return tuple(torch.cat(part) for part in zip(*parts))
 
-    def _of_some(self, H):
-        kernel, L = self.kernel(), self._solved()
+    def _of_some(self, H, kernel, L):
         A = torch.linalg.solve_triangular(L, kernel(self.Z, H), upper=False)  # M, P
         left = (kernel.diag(H) - A.square().sum(0)).clamp_min(0.0)
         var = [left + (R.T @ A).square().sum(0) for R in self.q.root]

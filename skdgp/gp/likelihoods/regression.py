@@ -14,6 +14,7 @@ from .sizes import sizes_of_t
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 _N_GAMMAS = 62  #: steps of a rule for them
+_N_LOGARITHMS = 48  #: nodes for the mean of a logarithm
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
@@ -193,7 +194,7 @@ def _log_t(square, df, scale):
     return constant - scale.log() - 0.5 * (df + 1.0) * torch.log1p(square / (df * scale.square()))
 
 
-def _expected_log1p(m, v, size, n_nodes=48):
+def _expected_log1p(m, v, size):
     """``E log(1 + f^2 / size)`` for ``f ~ N(m, v)``, element by element.
 
     The mean of the square goes inside by an integral that makes up for it, of
@@ -204,8 +205,9 @@ def _expected_log1p(m, v, size, n_nodes=48):
     """
     ratio = (m.square() + v) / size
     width = torch.log1p(ratio.detach())
-    step = (13.5 + width) / (n_nodes - 1)
-    nodes = torch.arange(n_nodes, dtype=m.dtype, device=m.device).view((-1,) + (1,) * ratio.ndim)
+    step = (13.5 + width) / (_N_LOGARITHMS - 1)
+    nodes = torch.arange(_N_LOGARITHMS, dtype=m.dtype, device=m.device)
+    nodes = nodes.view((-1,) + (1,) * ratio.ndim)
     t = torch.exp(step * nodes - 10.0 - width)
     spread = 1.0 + 2.0 * t * (v / size)
     expected = spread.rsqrt() * torch.exp(-t * (m.square() / size) / spread)
