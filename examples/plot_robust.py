@@ -3,10 +3,11 @@
 Outliers and uneven noise
 =========================
 
-The likelihood says what noise looks like; in a shallow model it is by default Gaussian, and of the same
-size everywhere. Two data sets on which that is wrong show what to put in its place: Student-t noise for
-targets with gross errors, and noise whose size is a second function of the input. Deep models have both at
-once by default, ``"heteroscedastic_student_t"``.
+The likelihood says what noise looks like; for ``inference="dsvi"`` with one layer it is by default Gaussian,
+and of the same size everywhere. Two data sets on which that is wrong show what to put in its place: Student-t
+noise for targets with gross errors, and noise whose size is a second function of the input. With two layers or
+more, and in the deep models of the default mixture, both at once are the default,
+``"heteroscedastic_student_t"``.
 """
 
 # %%

@@ -27,7 +27,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     Parameters
     ----------
     n_layers : int, default=2
-        Number of GP layers. 1 is a shallow sparse GP, 2 has one hidden layer.
+        Number of GP layers of the deep models; 2 has one hidden layer. With 1, ``inference="dsvi"`` is a
+        sparse variational GP, and ``"auto"`` a mixture of shallow models.
     width : int, list of int or None, default=None
         Outputs of each hidden layer. None stands for the number of inputs, at most 30.
     n_inducing : int or None, default=None
@@ -49,7 +50,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
         model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see
-        the user guide.
+        the user guide. Alone, these two need ``n_layers=1``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -57,7 +58,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which ``fit`` ends, with a warning. The step size is lowered in time.
+        Seconds after which training stops, with a warning. The step size is lowered in time. Shares of members,
+        the bound and the diagnosis follow, for some seconds.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -201,7 +203,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
         Scaling, inducing inputs and starting values come from the first call; the bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
-        present chunk is looked at.
+        present chunk is looked at. One model learns; of a mixture, the first, which then predicts alone.
 
         Parameters
         ----------

@@ -24,7 +24,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     Parameters
     ----------
     n_layers : int, default=2
-        Number of GP layers of the deep models. 1 is a shallow sparse GP, 2 has one hidden layer.
+        Number of GP layers of the deep models; 2 has one hidden layer. With 1, ``inference="dsvi"`` is a
+        sparse variational GP, and ``"auto"`` a mixture of shallow models.
     width : int, list of int or None, default=None
         Outputs of each hidden layer. None stands for the number of inputs, at most 30.
     n_inducing : int or None, default=None
@@ -43,11 +44,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     likelihood : str or Likelihood, default="auto"
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"heteroscedastic_student_t"``,
         ``"poisson"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose:
-        heteroscedastic Student-t noise for ``"dsvi"``, ``"rff"`` and the deep models of the mixture,
-        noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian noise for the others.
+        heteroscedastic Student-t noise for ``"dsvi"`` with two layers or more, ``"rff"`` and the deep models
+        of the mixture, noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian noise for the
+        others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vecchia"``,
-        ``"exact"``, ``"vfe"`` or an object of :mod:`skdgp.inference` for a single model.
+        ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single model. The last
+        four of these names are shallow, and need ``n_layers=1``.
         ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
@@ -56,7 +59,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which ``fit`` ends, with a warning. The step size is lowered in time.
+        Seconds after which training stops, with a warning. The step size is lowered in time. Shares of members,
+        the bound and the diagnosis follow, for some seconds.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -211,7 +215,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
         Scaling, inducing inputs and starting values come from the first call; the bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
-        present chunk is looked at. One model learns; of a mixture, the first.
+        present chunk is looked at. One model learns; of a mixture, the first, which then predicts alone.
 
         Parameters
         ----------

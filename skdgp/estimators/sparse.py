@@ -108,7 +108,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     max_iter : int or None, default=None
         Largest number of iterations of L-BFGS; None stands for 200.
     max_time : float or None, default=None
-        Seconds after which ``fit`` ends, with a warning.
+        Seconds after which the search stops, with a warning. The bound and the diagnosis follow.
     tol : float, default=1e-7
         The search ends when an iteration improves the objective per row by less, relative to the
         larger of 1 and its size. With 0, `max_iter` iterations are made.
@@ -269,7 +269,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     max_iter : int or None, default=None
         Largest number of iterations of L-BFGS; None stands for 200.
     max_time : float or None, default=None
-        Seconds after which ``fit`` ends, with a warning.
+        Seconds after which the search stops, with a warning. The bound and the diagnosis follow.
     tol : float, default=1e-6
         The search ends when an iteration improves the bound per row by less, relative to the larger
         of 1 and its size. With 0, `max_iter` iterations are made.
