@@ -54,7 +54,7 @@ for name, model in sick.items():
 
 # %%
 # And one that is spoilt after training: its inducing inputs are moved away from the rows. The state of a
-# model is plain arrays, and ``init`` takes a fitted estimator, here without training it any further.
+# model is plain arrays, which can be edited by hand; ``release`` lets the next prediction start from them.
 
 spoilt = regressor().fit(X, y)
 arrays = spoilt.members_[0].arrays

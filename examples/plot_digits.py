@@ -54,9 +54,10 @@ for name, proba in probabilities.items():
 
 # %%
 # The support vector machine is the most accurate, and far too modest: it is right 98 times out of 100,
-# and claims 69. So is the random forest. Confidence and accuracy of the deep Gaussian process are within
-# five points, and its probabilities are much better by both scores. The neural network does better
-# still: on digits with labels that are all correct there is little to be in doubt about.
+# and claims 69. So is the random forest. Confidence and accuracy of the deep Gaussian process and of the
+# neural network are within two points. The deep Gaussian process has the best probabilities by both
+# scores, and the neural network is not far behind: on digits with labels that are all correct there is
+# little to be in doubt about.
 #
 # Calibration
 # -----------

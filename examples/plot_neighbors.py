@@ -76,7 +76,7 @@ axes[-1].set_xlabel("x")
 # %%
 # How many neighbors?
 # -------------------
-# The answer changes little; the time does not. A fit looks at 60,000 neighborhoods, however many rows
+# The answer changes little; the time changes a lot. A fit looks at 60,000 neighborhoods, however many rows
 # there are.
 
 print("neighbors  RMSE  log-density  seconds")

@@ -45,7 +45,7 @@ def fit(model, X, y):
 # ------
 # The mean negative log-probability of the right class, the log-loss, tells how honest the
 # probabilities are. The support vector machine gets more digits right; the deep Gaussian process
-# knows better when it does not know. A fifth of the default number of steps is enough here.
+# knows better when it does not know. Three fifths of the default number of steps are enough here.
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
@@ -64,7 +64,7 @@ for name, model in [
 # --------
 # Most of what there is to know about these targets is how little is known. A single deep model can
 # fool itself on a few hundred noisy rows. The default is a mixture of deep and shallow models, and does
-# not: it is as good as an exact Gaussian process, which is all one can hope for here.
+# not: it is nearly as good as an exact Gaussian process, which is all one can hope for here.
 
 X, y = load_diabetes(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)

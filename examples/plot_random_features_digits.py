@@ -4,7 +4,8 @@ Digits by sines
 ===============
 
 With random features a deep Gaussian process is a network of sines and cosines, with a posterior over its
-weights. For images the frequencies should be learned, and depth must not cost accuracy. Both are settings.
+weights. For images, learned frequencies help a model without hidden layers, and depth must not cost accuracy.
+Both are settings.
 """
 
 # %%
@@ -51,10 +52,11 @@ for name, (frequencies, mean) in cases.items():
         print(f"{name:24s} {n_layers - 1:13d}   {accuracy:8.3f}   {loss:8.3f}")
 
 # %%
-# Fixed or learned, two hidden layers do no harm here: hidden layers start as projections of their inputs,
-# and the last layer knows what a shallow model would know. Without mean functions depth costs probability
-# again. Learning the frequencies is what helps a model without hidden layers, for 64 frequencies chosen in
-# advance are few for 64 pixels.
+# Fixed or learned, two hidden layers lower the log-loss here: hidden layers start as projections of their
+# inputs, and the last layer knows what a shallow model would know. Without mean functions depth costs
+# probability again. Learning the frequencies helps a model without hidden layers, from .117 to .092, for 64
+# frequencies chosen in advance are few for 64 pixels. With hidden layers it does not: fixed frequencies have
+# .075, learned ones .081.
 
 fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 places = np.arange(len(cases))
