@@ -82,7 +82,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     kernel : str or Kernel, default="squared_exponential"
         ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
         ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
-        products of these. Lengthscales are in units of the standardized inputs.
+        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
+        squared exponential, too.
     method : {"vfe", "fitc", "pep"}, default="vfe"
         What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
 
@@ -118,8 +119,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Whether inputs and target are centered and scaled inside. The scaling of inputs is safe
         against outliers. Everything that comes out is in the units that went in.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
-        and data goes on from there.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
     n_threads : int or None, default=None
@@ -143,6 +144,9 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Number of iterations made.
     loss_curve_ : list of float
         Negative objective per row after each iteration, in units of the standardized target.
+    validation_scores_ : list of float
+        Mean log-density of the rows given to ``fit`` as `X_val` and `y_val`, after each block of 50
+        iterations and after the last one, in units of the standardized target; empty without them.
     lower_bound_ : float
         Lower bound on the log evidence that the posterior gives, in units of the target; for
         ``method="vfe"`` the objective itself.
@@ -257,7 +261,8 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     kernel : str or Kernel, default="squared_exponential"
         ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
         ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
-        products of these. Lengthscales are in units of the standardized inputs.
+        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
+        squared exponential, too.
     likelihood : str or Likelihood, default="auto"
         ``"probit"`` or ``"logit"`` for two classes, ``"softmax"``, or an object of
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` is probit for two classes and softmax for more, with
@@ -278,8 +283,8 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     standardize : bool, default=True
         Whether inputs are centered and scaled inside, safe against outliers.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
-        and data goes on from there.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
     n_threads : int or None, default=None
@@ -304,6 +309,9 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         Number of iterations made.
     loss_curve_ : list of float
         Negative lower bound per row after each iteration.
+    validation_scores_ : list of float
+        Mean log-probability of the rows given to ``fit`` as `X_val` and `y_val`, after each block of 50
+        iterations and after the last one; empty without them.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows.
     device_ : str
