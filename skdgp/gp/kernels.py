@@ -158,12 +158,12 @@ class SquaredExponential(Stationary):
 
     Parameters
     ----------
-    lengthscale : float, array of shape (n_features,) or None
+    lengthscale : float, array of shape (n_features,) or None, default=None
         None stands for the square root of the number of inputs.
-    variance : float
-    ard : bool
+    variance : float, default=1.0
+    ard : bool, default=True
         One lengthscale for each input (automatic relevance determination) or a common one.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes the numbers.
 
     Examples
@@ -205,7 +205,7 @@ class Matern(Stationary):
 
     Parameters
     ----------
-    nu : {1.5, 2.5}
+    nu : {1.5, 2.5}, default=1.5
     lengthscale, variance, ard, trainable
         As for :class:`SquaredExponential`.
     """
@@ -242,7 +242,7 @@ class RationalQuadratic(Stationary):
 
     Parameters
     ----------
-    alpha : float
+    alpha : float, default=1.0
         Small values mix many lengthscales; the limit of large ones is the squared exponential.
     lengthscale, variance, ard, trainable
         As for :class:`SquaredExponential`.
@@ -279,15 +279,15 @@ class Anova(Kernel):
 
     Parameters
     ----------
-    nu : {0.5, 1.5, 2.5}
+    nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness.
-    lengthscale : float or array of shape (n_features,)
+    lengthscale : float or array of shape (n_features,), default=1.0
         One number stands for equal starting values.
-    strength : float, array of shape (n_features,) or None
+    strength : float, array of shape (n_features,) or None, default=None
         :math:`a_q`. Small values leave little but sums, large ones little but the full interaction. None
         stands for one over the number of inputs.
-    variance : float
-    trainable : bool
+    variance : float, default=1.0
+    trainable : bool, default=True
         Whether training changes the numbers.
 
     References
@@ -395,7 +395,7 @@ class ArcCosine(Kernel):
     ----------
     lengthscale, variance, ard, trainable
         As for :class:`SquaredExponential`.
-    bias : float
+    bias : float, default=1.0
         The constant input :math:`b`; 0 for none.
     """
 
@@ -443,9 +443,9 @@ class Linear(Kernel):
 
     Parameters
     ----------
-    variance : float, array of shape (n_features,) or None
+    variance : float, array of shape (n_features,) or None, default=None
         None stands for one over the number of inputs.
-    bias : float
+    bias : float, default=1.0
         Standard deviation of the constant; 0 for none.
     ard, trainable
         As for :class:`SquaredExponential`.

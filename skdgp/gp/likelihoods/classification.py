@@ -44,9 +44,12 @@ class ClassLikelihood(Likelihood):
 class Bernoulli(ClassLikelihood, OneLatent):
     r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
 
+    The success is the second class in the order of `classes_`, which is sorted.
+
     Parameters
     ----------
-    link : {"probit", "logit"}
+    link : {"probit", "logit"}, default="probit"
+        The first of these functions, or the second.
     """
 
     n_power_nodes = 100  # of a step, with a standard deviation of 10 on each side
@@ -149,7 +152,7 @@ class Softmax(ClassLikelihood):
 
     Parameters
     ----------
-    n_nodes : int
+    n_nodes : int, default=64
         Points of the integration over the latent values in training: a Gauss-Hermite grid over their
         differences for few classes, a fixed Sobol sequence for many. Predictions from few draws have more.
     """
@@ -233,9 +236,9 @@ class RobustMax(ClassLikelihood):
 
     Parameters
     ----------
-    epsilon : float
+    epsilon : float, default=1e-3
         Probability that a label is not that of the largest latent value.
-    n_nodes : int
+    n_nodes : int, default=32
         Gauss-Legendre nodes of the integration.
     """
 

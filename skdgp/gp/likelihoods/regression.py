@@ -74,10 +74,10 @@ class Gaussian(GaussianMixture, OneLatent):
 
     Parameters
     ----------
-    variance : float, array of shape (n_outputs,) or None
+    variance : float, array of shape (n_outputs,) or None, default=None
         Starting value, in squared units of the target. None stands for a twentieth of the target's
         variance.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes the variance.
 
     Examples
@@ -128,10 +128,10 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     Parameters
     ----------
-    variance : float, array of shape (n_outputs,) or None
+    variance : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a
         twentieth of the target's variance.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes :math:`\sigma^2`.
     """
 
@@ -252,12 +252,12 @@ class StudentT(GaussianMixture, OneLatent):
 
     Parameters
     ----------
-    df : float
+    df : float, default=4.0
         Starting value of the degrees of freedom, larger than 2 so that the variance exists.
-    scale : float, array of shape (n_outputs,) or None
+    scale : float, array of shape (n_outputs,) or None, default=None
         Starting value of the scale, in units of the target. None stands for a fifth of the target's
         standard deviation.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes both.
     """
 
@@ -311,12 +311,12 @@ class HeteroscedasticStudentT(GaussianMixture):
 
     Parameters
     ----------
-    df : float
+    df : float, default=4.0
         Starting value of the degrees of freedom, larger than 2.1 so that the variance exists.
-    scale : float, array of shape (n_outputs,) or None
+    scale : float, array of shape (n_outputs,) or None, default=None
         Starting value of the scale :math:`s`, in units of the target. None stands for a fifth of the
         target's standard deviation.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes both.
 
     Notes
@@ -434,9 +434,9 @@ class Poisson(OneLatent):
 
     Parameters
     ----------
-    rate : float, array of shape (n_outputs,) or None
+    rate : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`r`; None stands for the mean of the target.
-    trainable : bool
+    trainable : bool, default=True
         Whether training changes :math:`r`.
     """
 
