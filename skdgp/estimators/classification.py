@@ -117,6 +117,7 @@ class ClassificationMixin(ClassifierMixin):
         n_samples : int, default=1
             Number of draws.
         random_state : int, RandomState instance or None, default=0
+            An integer, as by default, gives the same draws in each call; None gives others.
         latent : bool, default=False
             Return the latent functions: the same ones for the same `random_state`, whatever the
             rows. Otherwise labels are drawn afresh for every row.

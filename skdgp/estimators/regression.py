@@ -169,6 +169,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         n_samples : int, default=1
             Number of draws.
         random_state : int, RandomState instance or None, default=0
+            An integer, as by default, gives the same draws in each call; None gives others.
         latent : bool, default=False
             Return the latent functions: the same function for the same `random_state`, whatever the
             rows. Otherwise fresh noise is added to every row.

@@ -86,13 +86,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         The scaling of inputs is safe against outliers. Everything that comes out is in the units
         that went in.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File in which the state of training is kept. If it exists, ``fit`` with the same parameters
-        and data goes on from there.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
         ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
     dtype : {"auto", "float64", "float32"}, default="auto"
-        Precision of the large matrix products in training. Small matrices and predictions are in
-        float64 always.
+        Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
+        predictions are in float64 always.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None
@@ -115,14 +115,17 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
-        Negative lower bound per row and step, in units of the standardized target.
+        Loss of the first model in each step, per row, in units of the standardized target: an
+        estimate of the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for
+        ``"vecchia"`` the negative mean log-density of rows that are left out, for ``"exact"`` the
+        negative log evidence with the priors of its numbers.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
         units of the standardized target.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows for the first model, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
-        sparse Gaussian process.
+        sparse Gaussian process. Not set for ``"aep"``, ``"vecchia"`` and ``"exact"``, which have none.
     device_ : str
         Where the model was trained.
     n_features_in_ : int
