@@ -208,9 +208,10 @@ class Member:
         """The fitted torch module on a device."""
         device = torch.device(device)
         if self._model is None or self._model[0] != device:
-            model = self.build()
-            model.load_state(self.arrays)
-            self._model = device, model.to(device).eval()
+            with torch.inference_mode(False):  # it may be trained later
+                model = self.build()
+                model.load_state(self.arrays)
+                self._model = device, model.to(device).eval()
         return self._model[1]
 
     def _at_hand(self):

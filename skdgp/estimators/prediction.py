@@ -28,9 +28,9 @@ class PredictionMixin:
 
     @contextlib.contextmanager
     def _threads(self):
-        """All that torch computes happens in here."""
+        """All that torch computes happens in here, whatever the caller has done to gradients."""
         limited = threadpool_limits(self.n_threads) if self.n_threads else contextlib.nullcontext()
-        with limited:
+        with torch.inference_mode(False), torch.enable_grad(), limited:
             mark_work()
             yield
 

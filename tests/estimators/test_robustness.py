@@ -1,6 +1,7 @@
 """Finite numbers or a sentence, whatever comes in."""
 
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -401,6 +402,59 @@ child(lambda: make(n_threads=2).fit(X, y))
 """,
     )
     assert outcomes == ["refused"]
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize(
+    "model",
+    [
+        SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0),
+        SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0),
+        *(
+            DeepGPRegressor(n_layers, inference=inference, max_iter=5, random_state=0)
+            for n_layers, inference in (
+                (2, "auto"),
+                (2, "dsvi"),
+                (2, "structured"),
+                (2, "aep"),
+                (2, "rff"),
+                (1, "vecchia"),
+                (1, "exact"),
+                (1, "vfe"),
+            )
+        ),
+        DeepGPClassifier(max_iter=5, random_state=0),
+        DeepGPRegressor(inference="dsvi", init="greedy", max_iter=5, random_state=0),
+    ],
+)
+def test_a_caller_without_gradients_changes_nothing(model, without_gradients):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] > 0.0) if hasattr(model, "predict_proba") else np.sin(X[:, 0])
+    expected = clone(model).fit(X, y)
+    with without_gradients():
+        fitted = clone(model).fit(torch.tensor(X), torch.tensor(y))
+        inside = fitted.log_predictive_density(X, y)
+        assert not torch.is_grad_enabled()
+    assert fitted.loss_curve_ == expected.loss_curve_
+    assert_array_equal(inside, expected.log_predictive_density(X, y))
+
+
+@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+def test_models_that_a_caller_without_gradients_has_made_learn_from_chunks(without_gradients):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = np.sin(X[:, 0])
+    first = DeepGPRegressor(inference="dsvi", **FEW, random_state=0).fit(X, y)
+    for use in (lambda model: model.predict(X), lambda model: model.members_[0].kernels):
+        expected, used = pickle.loads(pickle.dumps(first)), pickle.loads(pickle.dumps(first))
+        with without_gradients():
+            use(used)
+        used.partial_fit(X, y)
+        assert_array_equal(used.predict(X), expected.partial_fit(X, y).predict(X))
+    with without_gradients():
+        used.partial_fit(X, y)
+    assert_array_equal(used.predict(X), expected.partial_fit(X, y).predict(X))
 
 
 def test_global_settings_stay(no_global_randomness):
