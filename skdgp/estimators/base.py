@@ -270,6 +270,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         if old is not None:
             check_lasting(self)
         plans = self._plans(data)
+        if held_out is not None:
+            self._check_likelihood(plans[0].likelihood, held_out.y)
         donor = self._donor() if old is None else None
         if old is None:
             data.scale(self.standardize, plans[0].likelihood.scales_target, rng)
@@ -366,6 +368,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
                 data.scale_as(self._x_scaler, self._y_scaler)
                 plan = Plan(self.members_[0].scheme)
                 member = self.members_[0]
+                self._check_likelihood(member.likelihood, data.y)
                 model = member.model(self._device()).train()
             if not hasattr(self, "_stream"):  # the first chunk after fit
                 self._stream = {

@@ -42,7 +42,9 @@ class PredictionMixin:
         X = self._check_X(X)
         y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(X, y)
-        return X, self._encode(y, reset=False)
+        y = self._encode(y, reset=False)
+        self._check_likelihood(self.members_[0].likelihood, y)
+        return X, y
 
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""

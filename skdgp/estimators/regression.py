@@ -151,7 +151,6 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         log_density : ndarray of shape (n_samples,)
         """
         X, y = self._check_X_y(X, y)
-        self._check_likelihood(self.members_[0].likelihood, y)
         log_density = self._predict_rows(X, "log_density", self._y_scaler.transform(y))
         return log_density - np.log(self._y_scaler.scale).sum()
 

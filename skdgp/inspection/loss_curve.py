@@ -111,14 +111,15 @@ class LossCurveDisplay:
         self.validation_ax_ = _twin(ax) or ax.twinx()
         scores = np.asarray(self.validation_scores, dtype=np.float64)
         steps = np.minimum(BLOCK * np.arange(1, len(scores) + 1), len(self.loss_curve))
-        best = np.nanargmax(scores)
         style = {"color": (self.smooth_line_ or self.line_).get_color(), "zorder": 4}
         (self.validation_line_,) = self.validation_ax_.plot(
             steps, scores, "--", label=label, **style
         )
-        (self.best_,) = self.validation_ax_.plot(
-            steps[best], scores[best], "o", markersize=8, fillstyle="none", **style
-        )
+        if not np.isnan(scores).all():
+            best = np.nanargmax(scores)
+            (self.best_,) = self.validation_ax_.plot(
+                steps[best], scores[best], "o", markersize=8, fillstyle="none", **style
+            )
         self.validation_ax_.set_ylabel("Validation score (dashed)")
 
     @classmethod

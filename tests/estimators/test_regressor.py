@@ -493,6 +493,12 @@ def test_counts_that_are_negative(data):
         make(likelihood=Poisson()).fit(X, y - 10.0)
     model = make(likelihood="poisson").fit(X, y - y.min())
     assert (model.predict(X) > 0.0).all()
+    with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
+        make(likelihood="poisson").fit(X, y - y.min(), X_val=X, y_val=y - 10.0)
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
+        model.partial_fit(X, y - 10.0)
+    np.testing.assert_array_equal(model.predict(X), before)
 
 
 # Training

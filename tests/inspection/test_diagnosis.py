@@ -153,3 +153,6 @@ def test_pipelines_and_bad_input(loud):
         diagnose(regressor(), X, y)
     with pytest.raises(ValueError, match="inconsistent numbers"):
         diagnose(loud[0], X, y[1:])
+    counts = regressor(likelihood="poisson", max_iter=5).fit(X, np.round(np.abs(y)))
+    with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
+        diagnose(counts, X, -np.ones(len(X)))

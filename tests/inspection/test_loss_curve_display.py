@@ -95,6 +95,12 @@ def test_odd_curves(plt, loss):
     assert np.isfinite(display.ax_.get_ylim()).all()
 
 
+def test_validation_without_a_best_score(plt):
+    display = LossCurveDisplay([1.0, 0.5], [np.nan]).plot()
+    assert display.best_ is None
+    assert np.isnan(display.validation_line_.get_ydata()).all()
+
+
 def test_two_fits_share_both_axes(plt, validated, regressor):
     _, ax = plt.subplots()
     first = LossCurveDisplay.from_estimator(validated, ax=ax, name="a")
