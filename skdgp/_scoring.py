@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import ndtri
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
+from sklearn.utils.metadata_routing import MetadataRequest
 
 
 def take_apart(estimator, X=None):
@@ -49,6 +50,51 @@ def _predict_interval(estimator, X, coverage):
     check_coverage(coverage)
     ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
     return np.moveaxis(_predict_quantiles(estimator, X, ends), -1, 0)
+
+
+# Routing
+
+
+class Requesting:
+    """A scorer, and the metadata that it asks for when scikit-learn routes them.
+
+    Parameters
+    ----------
+    score : function
+        Of a fitted estimator, rows, targets and `sample_weight`.
+    **requests : bool, str or None
+        As for ``set_score_request`` of scorers that ``make_scorer`` makes.
+    """
+
+    def __init__(self, score, **requests):
+        self.score, self.requests = score, {"sample_weight": None, **requests}
+
+    def __repr__(self):
+        given = ", ".join(f"{name}={value!r}" for name, value in self.requests.items())
+        return f"{self.score.__name__}.set_score_request({given})"
+
+    def __call__(self, *args, **kwargs):
+        return self.score(*args, **kwargs)
+
+    def set_score_request(self, **requests):
+        return Requesting(self.score, **{**self.requests, **requests})
+
+    def get_metadata_routing(self):
+        routing = MetadataRequest(owner=self.score.__name__)
+        for name, value in self.requests.items():
+            routing.score.add_request(param=name, alias=value)
+        return routing
+
+    def _accept_sample_weight(self):  # several scorers are asked if nothing is routed
+        return True
+
+
+def requesting(score):
+    """Let a scorer take part in the routing of metadata, and stay a function."""
+    unset = Requesting(score)
+    for name in ("set_score_request", "get_metadata_routing", "_accept_sample_weight"):
+        setattr(score, name, getattr(unset, name))
+    return score
 
 
 # Checks

@@ -2,6 +2,10 @@
 
 The functions take arrays, and smaller is better unless they say otherwise. The scorers take a fitted
 estimator and rows, as ``cross_val_score(scoring=...)`` wants them, and greater is better always.
+
+Where scikit-learn routes metadata, a scorer must say whether it weights the rows, by
+``crps_scorer.set_score_request(sample_weight=True)``, which is a scorer, too. What ``functools.partial``
+makes of one cannot say so, and does not weight them then.
 """
 
 import numpy as np
@@ -24,6 +28,7 @@ from ._scoring import (
     _same_shape,
     _weights,
     check_coverage,
+    requesting,
     take_apart,
 )
 
@@ -382,6 +387,7 @@ def _mean_size(mean, variance):
 # Scorers
 
 
+@requesting
 def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
     """Mean log-density of the target, or mean log-probability of the label.
 
@@ -428,6 +434,7 @@ def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
     return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
 
 
+@requesting
 def crps_scorer(estimator, X, y, sample_weight=None):
     """Negative continuous ranked probability score.
 
@@ -458,6 +465,7 @@ def crps_scorer(estimator, X, y, sample_weight=None):
     return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
 
 
+@requesting
 def pinball_scorer(estimator, X, y, sample_weight=None, *, alpha=_DECILES):
     """Negative pinball loss of the nine deciles, or of other quantiles.
 
@@ -486,6 +494,7 @@ def pinball_scorer(estimator, X, y, sample_weight=None, *, alpha=_DECILES):
     return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
 
 
+@requesting
 def interval_score_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
     """Negative interval score of central intervals.
 
@@ -514,6 +523,7 @@ def interval_score_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
     return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
 
 
+@requesting
 def coverage_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
     """Negative distance of the empirical coverage of central intervals from the nominal one.
 
@@ -543,6 +553,7 @@ def coverage_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
     return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
 
 
+@requesting
 def calibration_scorer(estimator, X, y, sample_weight=None):
     """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
 

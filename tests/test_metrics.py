@@ -4,16 +4,19 @@ import pickle
 
 import numpy as np
 import pytest
+import sklearn
 import torch
 from scipy import stats
 from scipy.integrate import quad
+from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge
-from sklearn.metrics import mean_absolute_error, mean_pinball_loss
-from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.metrics import check_scoring, mean_absolute_error, mean_pinball_loss
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
@@ -594,6 +597,48 @@ def test_scorers_pickle_and_refuse_point_forecasts(scorer, data):
     forest = RandomForestRegressor(n_estimators=2, max_depth=1).fit(*data)
     with pytest.raises(TypeError, match="RandomForestRegressor predicts no distribution"):
         scorer(forest, *data)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_weights_that_are_routed(scorer, data):
+    X, y = data
+    cv, weights = KFold(2), np.arange(60.0)
+    with sklearn.config_context(enable_metadata_routing=True):
+        ridge = BayesianRidge().set_fit_request(sample_weight=True)
+        run = functools.partial(cross_validate, ridge, X, y, cv=cv)
+        routed = {"params": {"sample_weight": weights}}
+        with pytest.raises(UnsetMetadataPassedError, match=f"{scorer.__name__}.score"):
+            run(scoring=scorer, **routed)
+        requests = (True, False, "other", None)
+        weighted, ignoring, other, unset = (
+            scorer.set_score_request(sample_weight=request) for request in requests
+        )
+        assert "sample_weight=True" in repr(weighted)
+        got = {
+            "weighted": run(scoring=pickle.loads(pickle.dumps(weighted)), **routed),
+            "other": run(scoring=other, params={"sample_weight": weights, "other": weights}),
+            "ignoring": run(scoring=clone(ignoring, safe=False), **routed),
+        }
+        both = run(scoring={"weighted": weighted, "ignoring": ignoring}, **routed)
+        with pytest.raises(UnsetMetadataPassedError, match=f"{scorer.__name__}.score"):
+            run(scoring=unset, **routed)
+    expected = {"weighted": [], "ignoring": []}
+    for train, test in cv.split(X):
+        fitted = BayesianRidge().fit(X[train], y[train], weights[train])
+        expected["weighted"].append(scorer(fitted, X[test], y[test], sample_weight=weights[test]))
+        expected["ignoring"].append(scorer(fitted, X[test], y[test]))
+    for name, like in (("weighted",) * 2, ("other", "weighted"), ("ignoring",) * 2):
+        np.testing.assert_array_equal(got[name]["test_score"], expected[like])
+    for name, scores in expected.items():
+        np.testing.assert_array_equal(both[f"test_{name}"], scores)
+
+
+def test_weights_of_several_scorers_without_routing(data):
+    X, y = data
+    ridge, weights = BayesianRidge().fit(X, y), np.arange(60.0)
+    scoring = {scorer.__name__: scorer for scorer in SCORERS}
+    scores = check_scoring(ridge, scoring)(ridge, X, y, sample_weight=weights)
+    assert scores == {name: scorer(ridge, X, y, weights) for name, scorer in scoring.items()}
 
 
 def test_scorers_of_other_intervals(model, data):
