@@ -34,7 +34,7 @@ from ._sklearn import (
 )
 from .data import Data, Minibatches
 from .health import warn_if_light, warn_if_sick
-from .members import Member, Plan, all_or_nothing, check_lasting, kin_of, lasting
+from .members import Member, Plan, all_or_nothing, check_chunk, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
@@ -340,6 +340,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
+        check_chunk(self)
         first = not hasattr(self, "members_")
         with self._threads(), all_or_nothing(self):
             parts = self._validate(X, y, sample_weight, reset=first)
@@ -390,7 +391,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             member = member.fitted(model, draws)
             member.spread = 1.0  # that of a mixture, before the first chunk
             member.hold(model.eval())
-            self._stream = stream
+            self._stream, self._lasting = stream, lasting(self)
             self.__dict__.update(self._fitted_attributes([member], data, trainer))
             self._describe(data)
             self.__dict__.pop("lower_bound_", None)

@@ -1,6 +1,7 @@
 """The members of a fitted estimator: models as numpy, with their torch modules made when needed."""
 
 import contextlib
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -17,6 +18,8 @@ _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _MOST_COLUMNS = 30  #: with an ANOVA kernel, beyond which it takes too long
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
+_SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
+_NUMBERS = ("kernel", "n_inducing", "standardize", "likelihood")
 
 
 @dataclass
@@ -114,23 +117,46 @@ def kin_of(plans, members):
 
 
 def lasting(estimator):
-    """Digests of the parameters that a warm start cannot change, beside those of the shape."""
-    names = ["kernel", "n_inducing", "standardize"]
-    if len({type(member.likelihood) for member in estimator.members_}) == 1:
-        names.append("likelihood")
-    return {name: fingerprint(getattr(estimator, name)) for name in names}
+    """Digests of the parameters that cannot change while the same model learns on."""
+    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_NUMBERS)}
+
+
+def _changed(estimator, names):
+    before, now = getattr(estimator, "_lasting", {}), lasting(estimator)
+    return " and ".join(name for name in names if before.get(name, now[name]) != now[name])
 
 
 def check_lasting(estimator):
-    """Raise ValueError if such a parameter has changed since the last fit."""
-    before = getattr(estimator, "_lasting", {})
-    changed = [
-        name for name, digest in lasting(estimator).items() if before.get(name, digest) != digest
-    ]
+    """Raise ValueError if what a warm start cannot change is not as in the last fit."""
+    names = list(_NUMBERS)  # shapes are compared member by member
+    if len({type(member.likelihood) for member in estimator.members_}) > 1:
+        names.remove("likelihood")
+    changed = _changed(estimator, names)
     if changed:
         raise ValueError(
-            f"warm_start=True goes on with the model of the last fit, so {' and '.join(changed)} must stay "
+            f"warm_start=True goes on with the model of the last fit, so {changed} must stay "
             "as before; set warm_start=False to start anew."
+        )
+
+
+def check_chunk(estimator):
+    """Refuse what ``partial_fit`` would ignore, and warn of members that it drops."""
+    if estimator.early_stopping:
+        raise ValueError("partial_fit does not support early_stopping=True")
+    if not hasattr(estimator, "members_"):
+        return
+    changed = _changed(estimator, (*_SHAPE, *_NUMBERS))
+    if changed:
+        raise ValueError(
+            f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
+            "sklearn.base.clone to start anew."
+        )
+    if len(estimator.members_) > 1:
+        warnings.warn(
+            "partial_fit goes on with the first model of the mixture alone, and the others are dropped; set "
+            "inference='dsvi' before fit to train one model from the start.",
+            UserWarning,
+            stacklevel=4,
         )
 
 

@@ -218,7 +218,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
         Scaling, inducing inputs and starting values come from the first call; the bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
-        present chunk is looked at. One model learns; of a mixture, the first, which then predicts alone.
+        present chunk is looked at. One model learns; of a mixture, the first, and what ``fit`` trained
+        beside it is dropped with a warning.
 
         Parameters
         ----------

@@ -201,7 +201,9 @@ def test_partial_fit_is_of_the_deep_member(data):
     X, y = data
     model = DeepGPClassifier(**FEW).partial_fit(X, y)
     assert schemes(model) == [DSVI]
-    model = DeepGPClassifier(**FEW).fit(X, y).partial_fit(X, y)
+    model = DeepGPClassifier(**FEW).fit(X, y)
+    with pytest.warns(UserWarning, match="the others are dropped"):
+        model.partial_fit(X, y)
     assert schemes(model) == [DSVI]
 
 

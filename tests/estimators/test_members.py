@@ -223,7 +223,8 @@ def test_validation_sees_the_mixture(data):
 def test_partial_fit_goes_on_with_the_first(data):
     X, y = data
     model = DeepGPRegressor(**FEW).fit(X, y)
-    model.partial_fit(X, y)
+    with pytest.warns(UserWarning, match="the others are dropped"):
+        model.partial_fit(X, y)
     assert len(model.members_) == 1 and model.n_iter_ == 31
     assert np.isfinite(model.predict(X)).all()
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
@@ -128,6 +129,51 @@ def test_parameters_are_validated(data):
     ):
         with pytest.raises(ValueError, match=message):
             make(**params).partial_fit(*data)
+
+
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"n_layers": 3},
+        {"width": 1},
+        {"mean": "zero"},
+        {"input_connected": True},
+        {"inference": "rff"},
+        {"inference": DSVI(n_draws=3)},
+        {"kernel": "matern32"},
+        {"n_inducing": 5},
+        {"standardize": False},
+        {"likelihood": "gaussian"},
+        {"likelihood": "student_t", "n_layers": 1},
+    ],
+)
+def test_parameters_that_later_chunks_cannot_change(data, begin, change):
+    """They would be ignored."""
+    model = make(max_iter=1)
+    getattr(model, begin)(*data)
+    before, names = model.get_params(), " and ".join(sorted(change, key="n_layers".__ne__))
+    with pytest.raises(ValueError, match=f"partial_fit goes on with .*, so {names} must stay as"):
+        model.set_params(**change).partial_fit(*data)
+    model.set_params(**{name: before[name] for name in change}).partial_fit(*data)
+    assert model.n_iter_ == 2
+    if "inference" not in change:  # which may need other settings
+        model.set_params(**change)
+        clone(model).partial_fit(*data)
+        model.fit(*data).partial_fit(*data)
+
+
+def test_parameters_that_later_chunks_can_change(data):
+    model = make().partial_fit(*data)
+    model.set_params(learning_rate=0.01, batch_size=60, n_predict_draws=4).partial_fit(*data)
+    assert model.n_iter_ == 3
+
+
+def test_chunks_know_no_early_stopping(data):
+    model = make(early_stopping=True)
+    with pytest.raises(ValueError, match="partial_fit does not support early_stopping=True"):
+        model.partial_fit(*data)
+    assert not hasattr(model, "members_")
 
 
 def test_reproducible(data, no_global_randomness):
@@ -303,5 +349,7 @@ def test_the_model_that_is_left_of_a_mixture_is_as_wide_as_it_says(data):
     model = make(inference="auto", max_iter=5).fit(X, y)
     for member in model.members_:
         member.spread = 0.5
-    model.partial_fit(X, y)
+    with pytest.warns(UserWarning, match="the first model of the mixture alone") as caught:
+        model.partial_fit(X, y).partial_fit(X, y)
+    assert [warning.filename for warning in caught] == [__file__]  # once, and there
     assert [member.spread for member in model.members_] == [1.0]
