@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import assert_all_finite, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 
@@ -23,10 +23,24 @@ def _warn_if_some_are_constant(y):
         )
 
 
+def _as_numbers(y):
+    """Targets whose type is that of numbers."""
+    if y.dtype.kind not in "OUS":
+        return y
+    try:
+        y = y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "Some values of y are no numbers; convert them, or use a classifier if they are labels."
+        ) from error
+    assert_all_finite(y, input_name="y")
+    return y
+
+
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
-    _y_checks = {"multi_output": True, "y_numeric": True}
+    _y_checks = {"multi_output": True}  # whether they are numbers is seen later
 
     def _n_classes(self):
         return None
@@ -40,7 +54,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
 
     def _encode(self, y, reset, classes=None, rows=slice(None)):
-        y = y[rows]
+        y = _as_numbers(y)[rows]
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI
@@ -499,6 +500,30 @@ def test_counts_that_are_negative(data):
     with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
         model.partial_fit(X, y - 10.0)
     np.testing.assert_array_equal(model.predict(X), before)
+
+
+@pytest.mark.parametrize("dtype", ["U", "S", object])
+@pytest.mark.parametrize(
+    "model", [make(max_iter=2), SparseGPRegressor(max_iter=2, n_inducing=5, random_state=0)]
+)
+def test_numbers_that_are_written_out(data, model, dtype):
+    X, y = data
+    written = y.astype("U32").astype(dtype)
+    expected, ours = clone(model).fit(X, y), clone(model).fit(X, written)
+    assert_array_equal(ours.predict(X), expected.predict(X))
+    density = expected.log_predictive_density(X, y)
+    assert_array_equal(ours.log_predictive_density(X, written), density)
+    for word, message in (
+        ("low", "Some values of y are no numbers; convert them"),
+        ("nan", "Input y contains NaN"),
+        ("inf", "Input y contains infinity"),
+    ):
+        bad = written.copy()
+        bad[3] = word
+        with pytest.raises(ValueError, match=message):
+            clone(model).fit(X, bad)
+        with pytest.raises(ValueError, match=message):
+            ours.log_predictive_density(X, bad)
 
 
 # Training
