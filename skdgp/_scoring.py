@@ -5,9 +5,14 @@ from numbers import Real
 
 import numpy as np
 from scipy.special import ndtri
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRequest
+from sklearn.utils.validation import check_is_fitted
+
+_SEARCH = GridSearchCV.__base__  #: of all searches
 
 
 def take_apart(estimator, X=None):
@@ -15,15 +20,43 @@ def take_apart(estimator, X=None):
 
     A pipeline passes on `predict` alone, a search not even its keywords.
     """
+    estimator, transforms = _innermost(estimator)
+    if X is not None:
+        for transform in transforms:
+            X = transform.transform(X)
+    return estimator, X
+
+
+def column_names(estimator):
+    """Names of the columns that the last step sees; None if it is the first, or some steps tell none."""
+    names = None
+    for transform in _innermost(estimator)[1]:
+        try:
+            names = transform.get_feature_names_out(names)
+        except AttributeError:
+            return None
+    return names
+
+
+def _innermost(estimator):
+    """What is inside of searches and pipelines, and the steps before it."""
+    transforms = []
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
+        elif isinstance(estimator, _SEARCH):
+            check_is_fitted(estimator)
+            raise ValueError(
+                f"{type(estimator).__name__} has no best estimator because of refit=False; set refit=True."
+            )
+        elif isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
         elif isinstance(estimator, Pipeline):
-            if X is not None and len(estimator) > 1:
-                X = estimator[:-1].transform(X)
+            if len(estimator) > 1:
+                transforms.append(estimator[:-1])
             estimator = estimator[-1]
         else:
-            return estimator, X
+            return estimator, transforms
 
 
 def _normal(estimator, X):

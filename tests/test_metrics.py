@@ -11,7 +11,8 @@ from scipy.integrate import quad
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
 from sklearn.ensemble import RandomForestRegressor
-from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge
@@ -566,6 +567,19 @@ def test_pipelines_and_searches_are_taken_apart(scorer, data):
     search = GridSearchCV(ridge, {"bayesianridge__lambda_1": [1e-6, 1.0]}, scoring=scorer).fit(X, y)
     expected = scorer(search.best_estimator_[-1], search.best_estimator_[0].transform(X), y)
     assert scorer(search, X, y) == expected
+    assert scorer(FrozenEstimator(search), X, y) == expected
+    assert scorer(FrozenEstimator(search.best_estimator_), X, y) == expected
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_searches_without_a_best_estimator(scorer, data):
+    search = GridSearchCV(BayesianRidge(), {"lambda_1": [1e-6]}, cv=2, scoring=scorer, refit=False)
+    for estimator in (search, make_pipeline(StandardScaler(), search)):
+        with pytest.raises(NotFittedError):
+            scorer(estimator, *data)
+    search.fit(*data)
+    with pytest.raises(ValueError, match="GridSearchCV has no best estimator because of refit=Fal"):
+        scorer(search, *data)
 
 
 def test_cross_validate_takes_scorers():

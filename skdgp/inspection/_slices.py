@@ -17,7 +17,7 @@ class Slice(NamedTuple):
     name: str
 
 
-def slice_along(X, feature, n_points, feature_range=None):
+def slice_along(X, feature, n_points, feature_range=None, names=None):
     """Let one feature vary; numeric columns stay at their medians, others at their modes.
 
     Parameters
@@ -28,6 +28,8 @@ def slice_along(X, feature, n_points, feature_range=None):
     n_points : int
     feature_range : pair of float or None
         None for the range of the feature in `X`.
+    names : array-like of str or None
+        Of the columns, if `X` is no data frame.
 
     Returns
     -------
@@ -37,9 +39,11 @@ def slice_along(X, feature, n_points, feature_range=None):
     is_frame = hasattr(X, "iloc")
     if not is_frame:
         X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan")
-    names = [str(name) for name in X.columns] if is_frame else None
+    if is_frame:
+        names = X.columns
+    names = None if names is None else [str(name) for name in names]
     index = _index(feature, names, X.shape[1])
-    name = names[index] if is_frame else f"x{index}"
+    name = f"x{index}" if names is None else names[index]
     values = _numbers(X.iloc[:, index], name) if is_frame else X[:, index]
     grid = _grid(values, name, n_points, feature_range)
     if is_frame:
@@ -56,8 +60,8 @@ def _index(feature, names, n_features):
     if isinstance(feature, str):
         if names is None:
             raise ValueError(
-                f"feature={feature!r} is a name, but the columns of X have none; give a position, or a "
-                "data frame."
+                f"feature={feature!r} is a name, but the columns of X have none, or lose it before the last "
+                "step of a pipeline; give a position, or a data frame."
             )
         if feature not in names:
             raise ValueError(f"feature={feature!r} is no column of X; the columns are {names}.")

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
+from .._scoring import column_names
 from ._plotting import check_matplotlib_support, line_style
 from ._responses import unwrap_deep_gp
 from ._slices import slice_along
@@ -227,7 +228,7 @@ class LayersDisplay:
         check_scalar(max_units, "max_units", Integral, min_val=1)
         rng = check_random_state(random_state)
         model, X = unwrap_deep_gp(estimator, X, cls.__name__)
-        line = slice_along(X, feature, n_points, feature_range)
+        line = slice_along(X, feature, n_points, feature_range, column_names(estimator))
         X = model._check_X(X)
         if len(X) > _ROWS:
             X = resample(X, replace=False, n_samples=_ROWS, random_state=rng)

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn.datasets import load_diabetes, load_iris
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -149,6 +150,7 @@ def test_pipelines_and_bad_input(loud):
     X, y = waves()
     pipeline = make_pipeline(StandardScaler(), regressor()).fit(X, y)
     assert diagnose(pipeline, X, y).healthy
+    assert str(diagnose(FrozenEstimator(pipeline), X, y)) == str(diagnose(pipeline, X, y))
     with pytest.raises(NotFittedError):
         diagnose(regressor(), X, y)
     with pytest.raises(ValueError, match="inconsistent numbers"):

@@ -8,9 +8,10 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import DSVI
@@ -272,6 +273,27 @@ def test_frame_and_pipeline(plt, data):
     scaled = StandardScaler().fit_transform(X)
     assert_allclose(display.layers[0].x[[0, -1]], [scaled[:, 0].min(), scaled[:, 0].max()])
     assert_allclose(display.layers[0].inducing_x, pipeline[-1].inducing_inputs_[0][:, 0])
+
+
+def test_names_after_the_steps_of_a_pipeline(plt, data):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    frame, model = pd.DataFrame(X, columns=["a", "b"]), DeepGPRegressor(**REGRESSION)
+    features = PolynomialFeatures(include_bias=False)
+    pipeline = make_pipeline(make_pipeline(StandardScaler()), make_pipeline(features, model))
+    pipeline = FrozenEstimator(pipeline.fit(frame, y))
+    display = LayersDisplay.from_estimator(pipeline, frame, feature="a b")
+    assert display.axes_[0].get_xlabel() == "a b"
+    assert display.layers[0].x[0] == StandardScaler().fit_transform(X).prod(1).min()
+    with pytest.raises(ValueError, match=r"feature='c' is no column of X; .* \['a', 'b', 'a\^2'"):
+        LayersDisplay.from_estimator(pipeline, frame, feature="c")
+    framed = clone(pipeline.estimator).set_output(transform="pandas").fit(frame, y)
+    display = LayersDisplay.from_estimator(framed, frame, feature="a b")
+    assert display.axes_[0].get_xlabel() == "a b"
+    nameless = make_pipeline(FunctionTransformer(np.abs, validate=True), clone(model)).fit(X, y)
+    assert LayersDisplay.from_estimator(nameless, X).axes_[0].get_xlabel() == "x0"
+    with pytest.raises(ValueError, match=r"columns of X have none, or lose it .*; give a position"):
+        LayersDisplay.from_estimator(nameless, frame, feature="b")
 
 
 def test_axes_and_names(plt, curve, data, regressor):

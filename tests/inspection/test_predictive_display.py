@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge
@@ -132,7 +133,7 @@ def test_pipeline_and_search_show_their_own_intervals(plt, data, regressor, grid
     search = GridSearchCV(pipeline, {"deepgpregressor__max_iter": [9]}, cv=2).fit(X, y)
     pipeline = search.best_estimator_
     expected = pipeline[-1].predict_interval(pipeline[:-1].transform(grid), 0.9)
-    for model in (pipeline, search):
+    for model in (pipeline, search, FrozenEstimator(pipeline)):
         display = PredictiveDisplay.from_estimator(model, X, n_points=50, coverage=0.9)
         assert_allclose(edges(display.bands_[0]), expected)
         assert_allclose(display.line_.get_xydata(), np.c_[grid[:, 0], pipeline.predict(grid)])
