@@ -7,6 +7,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..gp.likelihoods import Bernoulli
 
+_CURE = "pass all of them as classes= in the first call of partial_fit"
+
 
 class ClassificationMixin(ClassifierMixin):
     """Predictions of classes."""
@@ -26,7 +28,10 @@ class ClassificationMixin(ClassifierMixin):
         return tags
 
     def _encode(self, y, reset, classes=None, rows=slice(None)):
-        """Numbers of the classes of some rows; on reset, the classes are those of all rows."""
+        """Numbers of the classes of some rows; on reset, the classes are those of all rows.
+
+        Chunks say which `classes` there are, if these are known.
+        """
         y = column_or_1d(y, warn=reset)
         if reset:
             check_classification_targets(y)
@@ -34,6 +39,8 @@ class ClassificationMixin(ClassifierMixin):
             present = np.unique(y[rows]) if classes is None else self.classes_
             if len(present) < 2:
                 others = ", apart from rows of weight zero" if len(self.classes_) > 1 else ""
+                if hasattr(self, "partial_fit"):
+                    others += f"; if others come in later chunks, {_CURE}"
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
                     f"contains only one class: {present[0]!r}{others}."
@@ -41,8 +48,9 @@ class ClassificationMixin(ClassifierMixin):
         y = y[rows]
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
+            cure = "" if classes is None else f"; {_CURE}"
             raise ValueError(
-                f"y contains classes that were not there at first: {unknown.tolist()}."
+                f"y contains classes that were not there at first: {unknown.tolist()}{cure}."
             )
         return np.searchsorted(self.classes_, y).astype(np.float64)[:, None]
 

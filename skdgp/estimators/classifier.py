@@ -221,8 +221,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         -------
         self : estimator
         """
-        if classes is not None and hasattr(self, "members_"):
-            classes = np.unique(classes)
+        if hasattr(self, "members_"):
+            classes = self.classes_ if classes is None else np.unique(classes)
             if not np.array_equal(classes, self.classes_):
                 raise ValueError(
                     f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "
