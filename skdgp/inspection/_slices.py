@@ -88,10 +88,12 @@ def _grid(values, name, n_points, feature_range):
             raise ValueError(
                 f"feature={name!r} is constant in X; choose another one, or give feature_range."
             )
-    low, high = feature_range
-    if not low < high:
-        raise ValueError(f"feature_range must be a pair (low, high); got {feature_range!r}.")
-    return np.linspace(low, high, n_points)
+    ends = np.asarray(feature_range)
+    if ends.shape != (2,) or not np.isfinite(ends).all() or not ends[0] < ends[1]:
+        raise ValueError(
+            f"feature_range must be a pair (low, high) of increasing, finite numbers; got {feature_range!r}."
+        )
+    return np.linspace(*ends, n_points)
 
 
 def _typical(column, n):
@@ -100,4 +102,7 @@ def _typical(column, n):
 
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         return np.full(n, column.median())
-    return column.mode().array[np.zeros(n, dtype=int)]
+    mode = column.mode()
+    if mode.empty:  # all are missing
+        mode = column
+    return mode.array[np.zeros(n, dtype=int)]

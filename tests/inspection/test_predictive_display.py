@@ -202,6 +202,17 @@ def test_missing_values_do_not_matter_where_a_pipeline_fills_them(plt, data):
     assert_allclose(display.line_.get_ydata(), model.predict(grid))
 
 
+@pytest.mark.parametrize("dtype", ["string", object, "category"])
+def test_columns_without_any_values(plt, data, dtype):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    frame = pd.DataFrame({"a": X[:, 0], "note": pd.Series([None] * 70, dtype=dtype)})
+    encoder = make_column_transformer(("passthrough", ["a"]), remainder="drop")
+    model = make_pipeline(encoder, BayesianRidge()).fit(frame, y)
+    display = PredictiveDisplay.from_estimator(model, frame, y, n_points=3)
+    assert_allclose(display.mean, model[-1].predict(display.x[:, None]))
+
+
 def test_subsample(plt, data, regressor):
     X, y = data
     display = PredictiveDisplay.from_estimator(regressor, X, y, subsample=20)
@@ -268,6 +279,10 @@ def test_latent_function_in_other_units(plt, data, poisson):
         ({"feature": 0.0}, "a name, or an int"),
         ({"feature": "a"}, "the columns of X have none"),
         ({"feature_range": (1.0, 1.0)}, r"pair \(low, high\)"),
+        ({"feature_range": (0.0,)}, r"pair \(low, high\) of increasing, finite numbers"),
+        ({"feature_range": 1.0}, r"pair \(low, high\) of increasing, finite numbers"),
+        ({"feature_range": (0.0, np.inf)}, r"pair \(low, high\) of increasing, finite numbers"),
+        ({"feature_range": (np.nan, 1.0)}, r"pair \(low, high\) of increasing, finite numbers"),
         ({"coverage": 1.0}, "numbers between 0 and 1"),
         ({"n_points": 1}, "n_points == 1, must be >= 2"),
         ({"n_functions": -1}, "n_functions == -1, must be >= 0"),
