@@ -191,8 +191,9 @@ def pinball_loss(y_true, y_quantiles, alpha, *, sample_weight=None):
     0.075...
     """
     y_true, y_quantiles, alpha = _quantiles(y_true, y_quantiles, alpha)
+    weights = _weights(sample_weight, y_true)
     losses = [
-        mean_pinball_loss(y_true, y_quantiles[..., i], alpha=a, sample_weight=sample_weight)
+        mean_pinball_loss(y_true, y_quantiles[..., i], alpha=a, sample_weight=weights)
         for i, a in enumerate(alpha)
     ]
     return float(np.mean(losses))

@@ -273,6 +273,8 @@ def test_weights_are_counts_and_outputs_are_averaged(name):
     assert function(y, **arguments, sample_weight=counts) == pytest.approx(
         function(y[repeated], **rows(arguments, repeated)), rel=1e-12
     )
+    with pytest.raises(ValueError, match="Negative values in data passed to sample_weight"):
+        function(y, **arguments, sample_weight=1 - counts)
     single = []
     for k in range(2):
         one = {
