@@ -523,15 +523,6 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             verbose=self.verbose,
         )
 
-    def _device(self):
-        if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
-        try:
-            torch.empty(0, device=self.device, dtype=torch.float64)
-        except (RuntimeError, TypeError, AssertionError) as error:
-            raise ValueError(f"device={self.device!r} cannot be used here: {error}") from error
-        return self.device
-
     def _checkpoint_file(self, seed, data, held_out, old, donor):
         checkpoint = self.checkpoint
         if checkpoint is None:

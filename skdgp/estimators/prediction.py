@@ -63,6 +63,21 @@ class PredictionMixin:
                     result[first : first + len(x)] = part
         return tuple(results) if several else results[0]
 
+    def _device(self):
+        """Where to train."""
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            if self.device.partition(":")[0] not in ("cpu", "cuda"):
+                raise RuntimeError("unknown to skdgp")
+            torch.empty(0, device=self.device, dtype=torch.float64)
+        except (RuntimeError, TypeError, AssertionError) as error:
+            why = str(error).partition("\n")[0].partition(". ")[0]
+            raise ValueError(
+                f"device={self.device!r} cannot be used here ({why}); use 'cpu', 'cuda' or 'auto'."
+            ) from error
+        return self.device
+
     def _prediction_device(self):
         return self.device_ if self.device_ == "cpu" or torch.cuda.is_available() else "cpu"
 
