@@ -7,6 +7,8 @@ from scipy.linalg.lapack import dpstrf
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils import check_random_state, check_scalar
 
+from ._checks import check_noise
+
 
 def make_deep_gp(
     n_samples,
@@ -79,12 +81,12 @@ def make_deep_gp(
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
     check_scalar(n_features, "n_features", Integral, min_val=1)
     check_scalar(variance, "variance", Real, min_val=0.0, include_boundaries="neither")
-    check_scalar(hidden_noise, "hidden_noise", Real, min_val=0.0)
-    check_scalar(noise, "noise", Real, min_val=0.0)
+    check_noise(hidden_noise, "hidden_noise")
+    check_noise(noise)
     low, high = interval
     if not low < high:
         raise ValueError(f"interval must be an increasing pair of numbers; got {interval!r}.")
-    if isinstance(lengthscales, Real) or len(lengthscales) == 0:
+    if not np.iterable(lengthscales) or len(lengthscales) == 0:
         raise ValueError(
             f"lengthscales must be a list with one entry for each layer; got {lengthscales!r}."
         )

@@ -1,9 +1,11 @@
 """Functions of one variable that a stationary Gaussian process cannot follow."""
 
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
+
+from ._checks import check_noise
 
 
 def make_step(n_samples=50, *, noise=0.025, random_state=None):
@@ -91,7 +93,7 @@ def make_piecewise_linear(n_samples=100, *, noise=0.025, random_state=None):
 
 def _noisy(function, low, high, n_samples, noise, random_state):
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(noise, "noise", Real, min_val=0.0)
+    check_noise(noise)
     rng = check_random_state(random_state)
     x = np.linspace(low, high, n_samples)
     return x[:, None], function(x) + 0.0 + noise * rng.standard_normal(n_samples)

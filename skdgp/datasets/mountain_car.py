@@ -1,12 +1,14 @@
 """The value function of the mountain car."""
 
 from functools import lru_cache
-from numbers import Integral, Real
+from numbers import Integral
 
 import numpy as np
 from scipy.interpolate import RegularGridInterpolator
 from scipy.sparse import csr_array
 from sklearn.utils import check_random_state, check_scalar
+
+from ._checks import check_noise
 
 _POSITION = (-1.2, 0.5)
 _VELOCITY = (-0.07, 0.07)
@@ -58,7 +60,7 @@ def make_mountain_car(n_samples=500, *, noise=0.0, random_state=None):
     ((1000, 2), True, -1.0)
     """
     check_scalar(n_samples, "n_samples", Integral, min_val=1)
-    check_scalar(noise, "noise", Real, min_val=0.0)
+    check_noise(noise)
     rng = check_random_state(random_state)
     X = rng.uniform(*np.transpose([_POSITION, _VELOCITY]), size=(n_samples, 2))
     y = RegularGridInterpolator(_axes(_N_GRID), _values(_N_GRID))(X)

@@ -87,7 +87,7 @@ class ProjectionSplit(BaseCrossValidator):
         ValueError
             If there are no rows left on one side, or all columns of `X` are constant.
         """
-        X = check_array(X, dtype=np.float64)
+        X = check_array(X, dtype=np.float64, ensure_min_samples=2)
         n_splits, n_test = self.get_n_splits(), self._n_test(len(X))
         size = np.abs(X).max(0)
         X = X / np.exp2(

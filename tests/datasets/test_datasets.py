@@ -55,6 +55,9 @@ def test_bad_arguments(name):
         make(10.5)
     with pytest.raises(ValueError, match=r"noise == -1\.0, must be >= 0"):
         make(10, noise=-1.0)
+    for noise in (np.nan, np.inf):
+        with pytest.raises(ValueError, match=f"noise must be a finite number; got {noise}"):
+            make(10, noise=noise)
 
 
 def test_step():
@@ -179,6 +182,10 @@ def test_rows_repeat_where_the_hidden_layer_does():
 def test_arguments_of_deep_gp():
     with pytest.raises(ValueError, match=r"one entry for each layer; got 5\.0"):
         make_deep_gp(10, lengthscales=5.0)
+    with pytest.raises(ValueError, match=r"one entry for each layer; got None"):
+        make_deep_gp(10, lengthscales=None)
+    with pytest.raises(ValueError, match="hidden_noise must be a finite number; got nan"):
+        make_deep_gp(10, lengthscales=[1.0], hidden_noise=np.nan)
     with pytest.raises(ValueError, match="one entry for each layer"):
         make_deep_gp(10, lengthscales=[])
     with pytest.raises(ValueError, match="one for each of the 1 inputs of its layer"):

@@ -75,6 +75,8 @@ def test_inputs_that_make_no_sense():
         next(ProjectionSplit().split(np.full((5, 2), 0.1)))
     with pytest.raises(ValueError, match="NaN"):
         next(ProjectionSplit().split([[0.0], [np.nan]]))
+    with pytest.raises(ValueError, match=r"1 sample\(s\) .* while a minimum of 2 is required"):
+        next(ProjectionSplit().split([[0.0]]))
 
 
 def test_random_state(X):
