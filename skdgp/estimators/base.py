@@ -77,7 +77,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
-        "standardize": ["boolean"],
+        "standardize": ["boolean", StrOptions({"auto", "warp"})],
         "checkpoint": [str, os.PathLike, Checkpoint, None],
         "device": [str],
         "dtype": [StrOptions(set(_DTYPES))],
@@ -108,7 +108,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         n_iter_no_change=10,
         tol=0.0,
         warm_start=False,
-        standardize=True,
+        standardize="auto",
         checkpoint=None,
         device="auto",
         dtype="auto",
@@ -274,11 +274,9 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             self._check_likelihood(plans[0].likelihood, held_out.y)
         donor = self._donor() if old is None else None
         if old is None:
-            data.scale(self.standardize, plans[0].likelihood.scales_target, rng)
+            self._scale(data, plans[0].likelihood, donor, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
-        if donor is not None:
-            donor._hand_scaling_to(data)
         rounds = FirstRounds(self.max_time, started)
         checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
         rounds.skipped = checkpoint is not None and checkpoint.exists()
@@ -354,10 +352,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
                         "inputs come from it; got 1 sample."
                     )
                 plan = self._plans(data)[0]
-                data.scale(self.standardize, plan.likelihood.scales_target, rng)
-                donor = self._donor()
-                if donor is not None:
-                    donor._hand_scaling_to(data)
+                self._scale(data, plan.likelihood, self._donor(), rng)
                 member, model = self._start(plan, data, rng, FirstRounds(None, 0.0))
                 self._stream = {
                     "seed": int(rng.randint(2**31 - 1)),
@@ -463,6 +458,17 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             )
         return donor
 
+    def _scale(self, data, likelihood, donor, rng):
+        data.scale(self.standardize, likelihood.scales_target, rng)
+        if donor is not None:
+            donor._hand_scaling_to(data)
+        elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
+            data.warp(likelihood)
+
+    def _warps(self):
+        """Whether columns may be bent if the user leaves it open."""
+        return False
+
     def _hand_scaling_to(self, data):
         both = data.y_scaler.standardize and self._y_scaler.standardize
         data.scale_as(self._x_scaler, self._y_scaler if both else data.y_scaler)
@@ -547,6 +553,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             "loss_curve_": list(trainer.loss_curve),
             "validation_scores_": list(trainer.validation_scores),
             "device_": str(self._device()),
+            "warp_": data.x_scaler.curvature(self.n_features_in_),
             "_x_scaler": data.x_scaler,
             "_y_scaler": data.y_scaler,
         }

@@ -4,12 +4,15 @@ import numpy as np
 import torch
 
 from ..inference.base import Batch
+from ..training.greedy import stand_in
 from .scaling import InputScaler, TargetScaler
+from .warping import Warp
 
 _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
 )
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
+_WARP_ROWS = 10_000  #: whose ranges bent columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
 
@@ -36,6 +39,12 @@ class Data:
         self.x_scaler = InputScaler(standardize).fit(self.X, self.weights, rng)
         self.y_scaler = TargetScaler(standardize and scale_target).fit(self.y, self.weights)
         return self
+
+    def warp(self, likelihood):
+        """Bend those of the scaled columns for which the targets speak, see :class:`Warp`."""
+        X, y, weights = self.sample(_WARP_ROWS, np.random.RandomState(0))
+        targets, _ = stand_in(likelihood, y, weights)
+        self.x_scaler.warp = Warp.learn(X, targets, weights)
 
     def scale_as(self, x_scaler, y_scaler):
         """Take the scaling from elsewhere."""

@@ -18,7 +18,7 @@ class InputScaler:
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. Values farther than five standard deviations from the mean grow only logarithmically.
-    Constant columns are dropped.
+    Constant columns are dropped. What is scaled may then be bent.
 
     Parameters
     ----------
@@ -32,7 +32,11 @@ class InputScaler:
     center, scale : ndarray of shape (n_columns,)
     constants : ndarray of shape (n_features,)
         Means of all columns.
+    warp : Warp or None
+        How scaled columns are bent.
     """
+
+    warp = None
 
     def __init__(self, standardize=True):
         self.standardize = standardize
@@ -71,10 +75,19 @@ class InputScaler:
         if size.max(initial=0.0) > _LINEAR:
             excess = np.maximum(size - _LINEAR, 0.0)
             X = np.sign(X) * (np.minimum(size, _LINEAR) + np.log1p(excess))
-        return X
+        return X if self.warp is None else self.warp.transform(X)
+
+    def curvature(self, n_features):
+        """How much each column is bent; 0 stands for not at all."""
+        curve = np.zeros(n_features)
+        if self.warp is not None:
+            curve[self.columns[self.warp.columns]] = self.warp.curve
+        return curve
 
     def inverse_transform(self, X):
         """Rows in the user's units; constant columns have their constant value."""
+        if self.warp is not None:
+            X = self.warp.inverse_transform(X)
         if self.standardize:
             size = np.abs(X)
             excess = np.maximum(size - _LINEAR, 0.0)

@@ -32,7 +32,6 @@ class BaseSparseGP(BaseDeepGP):
                 "max_time",
                 "tol",
                 "warm_start",
-                "standardize",
                 "checkpoint",
                 "device",
                 "n_threads",
@@ -41,6 +40,7 @@ class BaseSparseGP(BaseDeepGP):
             )
         },
         "kernel": [str, Kernel],
+        "standardize": ["boolean"],
         "init": [StrOptions({"kmeans", "random"})],
         "train_inducing": ["boolean"],
     }

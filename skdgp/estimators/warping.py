@@ -1,0 +1,177 @@
+"""Columns of the inputs, bent as the target asks for."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ..gp.component import Trainable
+from ..gp.kernels import RationalQuadratic
+from ..inference.full_batch import rounding
+from ..lbfgs import LBFGS
+from ..linalg import cholesky
+
+_ROWS = 400  #: that the evidence knows
+_FEWEST = 20  #: rows below which nothing is bent
+_STEPS = 40
+_COST = 3.0  #: of one unit of curvature, in nats
+_ROUND = 0.1  #: curvature below which it costs next to nothing
+_LEAST = 1.0  #: curvature that is worth it
+_SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
+_NOISE = 0.1  #: start, relative to the target's variance
+_STRAIGHT = 1e-4  #: curvature up to which a series is as good
+
+
+def bent(u, curve):
+    r"""A logarithm that leaves 0 and 1 where they are.
+
+    .. math:: w(u) = \log(1 + (e^s - 1) u) / s
+
+    between 0 and 1, with the tangents at both ends beyond; ``s = 0`` is a straight line, and ``-s``
+    bends the other way.
+
+    Parameters
+    ----------
+    u : tensor of shape (n, D)
+    curve : tensor of shape (D,)
+    """
+    straight = curve.abs() < _STRAIGHT
+    s = torch.where(straight, _STRAIGHT, curve)
+    growth = torch.expm1(s)
+    v = u.clamp(0.0, 1.0)
+    w = torch.log1p(growth * v) / s + growth / ((1.0 + growth * v) * s) * (u - v)
+    return torch.where(straight, u + 0.5 * curve * v * (1.0 - v), w)
+
+
+def straightened(w, curve):
+    """The inverse of :func:`bent` for curves that are not 0."""
+    growth = torch.expm1(curve)
+    x = w.clamp(0.0, 1.0)
+    v = torch.expm1(curve * x) / growth
+    return v + (w - x) * (1.0 + growth * v) * curve / growth
+
+
+class _Evidence(nn.Module):
+    """Of the targets under an exact Gaussian process of the bent columns, and what bends cost.
+
+    Several targets share kernel and noise, and count as one.
+    """
+
+    def __init__(self, u, size, y, weights):
+        super().__init__()
+        self.u, self.size, self.y, self.weights = u, size, y, weights
+        self.curve = nn.Parameter(u.new_zeros(u.shape[1]))
+        self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
+        self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
+        self._start = self._numbers().detach().clone()
+
+    def _numbers(self):
+        return torch.cat([self.log_noise[None], parameters_to_vector(self.kernel.parameters())])
+
+    def evaluate(self, x):
+        """Value and gradient of what is minimized."""
+        parameters, k = list(self.parameters()), self.y.shape[1]
+        vector_to_parameters(x, parameters)
+        with torch.enable_grad():
+            X = bent(self.u, self.curve) * self.size
+            K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
+            surprise = 0.5 * ((self._numbers() - self._start) / _SPREAD).square().sum()
+            cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
+        L = cholesky(K.detach(), rounding(K))
+        a = torch.cholesky_solve(self.y, L)
+        value = 0.5 * (self.y * a).sum() / k + torch.diagonal(L).log().sum() + surprise + cost
+        slope = 0.5 * (torch.cholesky_inverse(L) - a @ a.T / k)
+        with torch.enable_grad():
+            gradients = torch.autograd.grad((slope * K).sum() + surprise + cost, parameters)
+        return float(value.detach()), torch.cat([g.flatten() for g in gradients])
+
+
+class Warp:
+    """Maps of single columns that grow everywhere, most of which do nothing.
+
+    A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
+    an exact Gaussian process of a few hundred rows, whose evidence is maximized over its kernel, its
+    noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
+    price, so that only columns for which the target speaks are bent.
+
+    Parameters
+    ----------
+    columns : ndarray of int
+        Those that are bent.
+    curve : ndarray of shape (n_columns,)
+        Logarithm of the ratio of the slopes at the smallest and at the largest value of training.
+    X : ndarray of shape (n, D)
+        Standardized rows of training.
+
+    Attributes
+    ----------
+    low, high, center, scale : ndarray of shape (n_columns,)
+        Range of the values of training, mean and standard deviation of their bent values.
+    """
+
+    def __init__(self, columns, curve, X):
+        self.columns, self.curve = columns, curve
+        X = X[:, columns]
+        self.low, self.high = X.min(0), X.max(0)
+        self.center, self.scale = 0.0, 1.0
+        W = self._bent(X)
+        self.center, self.scale = W.mean(0), W.std(0)
+
+    @classmethod
+    def learn(cls, X, y, weights):
+        """Find the columns to be bent; None if there is none.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+            Standardized rows, in an order that does not matter.
+        y : ndarray of shape (n, k)
+            Standardized numbers.
+        weights : ndarray of shape (n,)
+        """
+        curve = curvature(X, y, weights)
+        columns = np.flatnonzero(np.abs(curve) >= _LEAST)
+        return cls(columns, curve[columns], X) if len(columns) else None
+
+    def _bent(self, X):
+        u = torch.as_tensor((X - self.low) / (self.high - self.low))
+        return (bent(u, torch.as_tensor(self.curve)).numpy() - self.center) / self.scale
+
+    def transform(self, X):
+        """Bend columns of standardized rows."""
+        X = X.copy()
+        X[:, self.columns] = self._bent(X[:, self.columns])
+        return X
+
+    def inverse_transform(self, X):
+        """What was bent, as it was."""
+        X = np.array(X)
+        w = torch.as_tensor(X[:, self.columns] * self.scale + self.center)
+        u = straightened(w, torch.as_tensor(self.curve)).numpy()
+        X[:, self.columns] = u * (self.high - self.low) + self.low
+        return X
+
+
+def curvature(X, y, weights):
+    """Curvature of each column that maximizes the evidence less its cost, shape (D,)."""
+    chosen = np.random.default_rng(0).permutation(len(X))[:_ROWS]
+    if len(chosen) < _FEWEST:
+        return np.zeros(X.shape[1])
+    low, high = X.min(0), X.max(0)
+    size = np.where(high > low, high - low, 1.0)
+    u, size, y, weights = (
+        torch.tensor(part, dtype=torch.float64)
+        for part in ((X[chosen] - low) / size, size, y[chosen], weights[chosen])
+    )
+    evidence, search = _Evidence(u, size, y, weights), LBFGS(tol=1e-5)
+    try:
+        search.start(parameters_to_vector(evidence.parameters()).detach(), evidence.evaluate)
+        for _ in range(_STEPS):
+            search.step(evidence.evaluate)
+    except torch.linalg.LinAlgError:  # as far as it went
+        pass
+    if search.x is None or not torch.isfinite(search.x).all():
+        return np.zeros(X.shape[1])
+    return search.x[: X.shape[1]].numpy().copy()

@@ -1,0 +1,213 @@
+"""Columns that are bent."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import approx_fprime
+from scipy.stats import multivariate_normal
+from sklearn.utils._param_validation import InvalidParameterError
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.estimators.warping import Warp, _Evidence, bent, curvature, straightened
+
+CURVES = torch.tensor([-5.0, -1.0, -1e-3, 1e-3, 0.5, 4.0], dtype=torch.float64)
+
+
+@pytest.fixture
+def logarithmic():
+    """The first of three columns matters by its logarithm, the second directly, the third not."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.exp(rng.uniform(0.0, 4.0, 300)), rng.uniform(size=(300, 2))])
+    y = np.sin(2.0 * np.log(X[:, 0])) + X[:, 1] + 0.1 * rng.standard_normal(300)
+    return X, y
+
+
+def standardized(X, y):
+    y = y.reshape(len(y), -1)
+    return (X - X.mean(0)) / X.std(0), (y - y.mean(0)) / y.std(0), np.ones(len(y))
+
+
+def test_a_bent_column_is_the_logarithm_that_keeps_the_ends():
+    u = torch.linspace(0.0, 1.0, 11, dtype=torch.float64)[:, None]
+    w = bent(u, CURVES)
+    np.testing.assert_allclose(
+        w, np.log1p(np.expm1(CURVES.numpy()) * u.numpy()) / CURVES.numpy(), atol=1e-12
+    )
+    np.testing.assert_allclose(w[[0, -1]], np.repeat([[0.0], [1.0]], len(CURVES), 1), atol=1e-12)
+    np.testing.assert_allclose(1.0 - w, bent(1.0 - u, -CURVES), atol=1e-12)
+
+
+def test_beyond_the_ends_a_bent_column_goes_on_straight():
+    for end, beyond in ((0.0, -3.0), (1.0, 4.0)):
+        u = torch.full((1, len(CURVES)), end, dtype=torch.float64, requires_grad=True)
+        w = bent(u, CURVES)
+        (slope,) = torch.autograd.grad(w.sum(), u)
+        far = bent(torch.full_like(u, beyond), CURVES)
+        np.testing.assert_allclose(
+            far.detach(), (w + slope * (beyond - end)).detach(), rtol=1e-9, atol=1e-9
+        )
+        middle = (
+            2.0 * torch.sinh(0.5 * CURVES) / CURVES
+        )  # geometric mean of the slopes at both ends
+        np.testing.assert_allclose(slope[0], middle * torch.exp((0.5 - end) * CURVES), rtol=1e-9)
+
+
+def test_almost_straight_columns_join_the_straight_ones_smoothly():
+    u = torch.linspace(-1.0, 2.0, 13, dtype=torch.float64)[:, None]
+    for s in (0.0, 0.9e-4, -0.9e-4):
+        below = bent(u, torch.tensor([s], dtype=torch.float64))
+        above = bent(u, torch.tensor([1.1e-4 if s >= 0.0 else -1.1e-4], dtype=torch.float64))
+        np.testing.assert_allclose(below, above, atol=3e-4)
+    np.testing.assert_array_equal(bent(u, torch.zeros(1, dtype=torch.float64)), u)
+
+
+def test_bends_are_undone():
+    u = torch.linspace(-2.0, 3.0, 26, dtype=torch.float64)[:, None]
+    np.testing.assert_allclose(straightened(bent(u, CURVES), CURVES), u.expand(-1, 6), atol=1e-9)
+
+
+def test_the_evidence_is_that_of_a_gaussian_process_and_its_gradient_is_right():
+    rng = np.random.default_rng(1)
+    u, size, weights = rng.uniform(size=(15, 2)), np.array([3.0, 2.0]), rng.uniform(1.0, 3.0, 15)
+    y = rng.standard_normal((15, 2))
+    evidence = _Evidence(*(torch.tensor(part) for part in (u, size, y, weights)))
+    names = [name for name, _ in evidence.named_parameters()]
+    start = torch.cat([p.detach().flatten() for p in evidence.parameters()])
+    x = start + 0.3 * torch.as_tensor(rng.standard_normal(len(start)))
+
+    value, gradient = evidence.evaluate(x)
+
+    numbers = dict(zip(names, evidence.parameters()))
+    s = numbers["curve"].detach().numpy()
+    X = np.log1p(np.expm1(s) * u) / s * size
+    kernel = evidence.kernel.numbers()
+    r2 = (((X[:, None] - X) / kernel.lengthscale) ** 2).sum(-1)
+    K = kernel.variance * (1.0 + r2 / (2.0 * kernel.alpha)) ** -kernel.alpha
+    K += np.diag(numbers["log_noise"].exp().item() / weights)
+    densities = [multivariate_normal(np.zeros(15), K).logpdf(column) for column in y.T]
+    others = (x - start)[[i for i, name in enumerate(_of_each(evidence)) if name != "curve"]]
+    expected = -np.mean(densities) - 7.5 * np.log(2.0 * np.pi)
+    expected += 0.5 * float((others / 2.0).square().sum()) + 3.0 * np.sqrt(s**2 + 0.01).sum()
+    assert value == pytest.approx(expected, rel=1e-10)
+    numeric = approx_fprime(x.numpy(), lambda v: evidence.evaluate(torch.as_tensor(v))[0], 1e-6)
+    np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
+
+
+def _of_each(module):
+    return [name for name, p in module.named_parameters() for _ in range(p.numel())]
+
+
+def test_a_column_that_matters_by_its_logarithm_is_found(logarithmic):
+    curve = curvature(*standardized(*logarithmic))
+    assert curve[0] == pytest.approx(4.0, abs=1.0)  # the range is a factor of e^4
+    assert (np.abs(curve[1:]) < 1.0).all()
+
+
+def test_the_other_direction_bends_the_other_way(logarithmic):
+    X, y, weights = standardized(*logarithmic)
+    np.testing.assert_allclose(curvature(-X, y, weights), -curvature(X, y, weights), atol=0.05)
+
+
+@pytest.mark.parametrize("target", ["plane", "wave", "noise"])
+def test_what_speaks_for_no_bend_gets_none(target):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(size=(200, 3))
+    y = 0.1 * rng.standard_normal(200)
+    y += {"plane": X.sum(1), "wave": np.sin(6.0 * X[:, 0]), "noise": 0.0}[target]
+    assert Warp.learn(*standardized(X, y)) is None
+
+
+def test_few_rows_bend_nothing(logarithmic):
+    X, y = logarithmic
+    assert Warp.learn(*standardized(X[:15], y[:15])) is None
+
+
+def test_bent_rows_are_standardized_and_come_back(logarithmic):
+    X, y, weights = standardized(*logarithmic)
+    warp = Warp.learn(X, y, weights)
+    W = warp.transform(X)
+    assert list(warp.columns) == [0]
+    assert W[:, 0].mean() == pytest.approx(0.0, abs=1e-12)
+    assert W[:, 0].std() == pytest.approx(1.0)
+    np.testing.assert_array_equal(W[:, 1:], X[:, 1:])
+    far = 10.0 * X
+    np.testing.assert_allclose(warp.inverse_transform(warp.transform(far)), far, rtol=1e-9)
+
+
+def test_predictions_are_better_where_a_column_matters_by_its_logarithm(logarithmic):
+    X, y = logarithmic
+    densities = {}
+    for standardize in (True, "warp"):
+        model = DeepGPRegressor(
+            1, inference="exact", kernel="matern32", standardize=standardize, random_state=0
+        )
+        model.fit(X[:80], y[:80])
+        densities[standardize] = model.log_predictive_density(X[80:], y[80:]).mean()
+    assert densities["warp"] > densities[True] + 0.1
+
+
+def test_the_default_bends_and_says_so(logarithmic):
+    X, y = logarithmic
+    model = DeepGPRegressor(max_iter=5, random_state=0).fit(X, y)
+    assert model.warp_[0] > 3.0
+    np.testing.assert_array_equal(model.warp_[1:], 0.0)
+    scaled = X * [1e3, -1.0, 1.0] + [0.0, 5.0, 1e4]
+    units = DeepGPRegressor(max_iter=5, random_state=0).fit(scaled, y)
+    np.testing.assert_allclose(units.warp_, model.warp_, rtol=1e-3)
+    assert (
+        (model.inducing_inputs_[0][:, 0] > 0.0) & (model.inducing_inputs_[0][:, 0] < 60.0)
+    ).all()
+    far = [[1e9, 0.0, 0.0], [-1e9, 0.0, 0.0]]
+    assert np.isfinite(model.predict(far, return_std=True)).all()
+    copy = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copy.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"standardize": True},
+        {"standardize": False},
+        {"inference": "dsvi"},
+        {"kernel": ["squared_exponential", "matern32"]},
+    ],
+)
+def test_nothing_is_bent_unless_everything_is_left_open(logarithmic, settings):
+    model = DeepGPRegressor(max_iter=2, random_state=0, **settings).fit(*logarithmic)
+    np.testing.assert_array_equal(model.warp_, np.zeros(3))
+
+
+def test_single_models_classifiers_and_chunks_bend_if_asked(logarithmic):
+    X, y = logarithmic
+    X = np.column_stack([np.ones(300), X])  # dropped, and counted
+    settings = {"inference": "dsvi", "standardize": "warp", "max_iter": 2, "random_state": 0}
+    model = DeepGPRegressor(**settings).fit(X, y)
+    assert model.warp_[1] > 3.0 and model.warp_.shape == (4,)
+    chunks = DeepGPRegressor(**settings).partial_fit(X, y).partial_fit(X, y)
+    np.testing.assert_array_equal(chunks.warp_, model.warp_)
+    assert DeepGPClassifier(**settings).fit(X, y > np.median(y)).warp_[1] > 2.0
+
+
+def test_a_warm_start_and_a_donor_keep_the_bends(logarithmic):
+    X, y = logarithmic
+    model = DeepGPRegressor(
+        inference="dsvi",
+        standardize="warp",
+        n_inducing=20,
+        max_iter=2,
+        warm_start=True,
+        random_state=0,
+    )
+    first = model.fit(X, y).warp_
+    np.testing.assert_array_equal(model.fit(X[:50], y[:50]).warp_, first)
+    heir = DeepGPRegressor(inference="dsvi", init=model, n_inducing=20, max_iter=2).fit(
+        X[:50], y[:50]
+    )
+    np.testing.assert_array_equal(heir.warp_, first)
+
+
+def test_sparse_gaussian_processes_do_not_bend(logarithmic):
+    with pytest.raises(InvalidParameterError, match="standardize"):
+        SparseGPRegressor(standardize="warp").fit(*logarithmic)
