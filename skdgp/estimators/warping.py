@@ -19,6 +19,8 @@ _STEPS = 40
 _COST = 3.0  #: of one unit of curvature, in nats
 _ROUND = 0.1  #: curvature below which it costs next to nothing
 _LEAST = 1.0  #: curvature that is worth it
+_MOST = 1.5  #: curvature, relative to the one that puts the median in the middle
+_END = 0.01  #: of the range, where medians are at an end
 _SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
 _NOISE = 0.1  #: start, relative to the target's variance
 _STRAIGHT = 1e-4  #: curvature up to which a series is as good
@@ -59,10 +61,10 @@ class _Evidence(nn.Module):
     Several targets share kernel and noise, and count as one.
     """
 
-    def __init__(self, u, size, y, weights):
+    def __init__(self, u, size, y, weights, columns):
         super().__init__()
-        self.u, self.size, self.y, self.weights = u, size, y, weights
-        self.curve = nn.Parameter(u.new_zeros(u.shape[1]))
+        self.u, self.size, self.y, self.weights, self.columns = u, size, y, weights, columns
+        self.curve = nn.Parameter(u.new_zeros(len(columns)))
         self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
         self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
         self._start = self._numbers().detach().clone()
@@ -75,7 +77,9 @@ class _Evidence(nn.Module):
         parameters, k = list(self.parameters()), self.y.shape[1]
         vector_to_parameters(x, parameters)
         with torch.enable_grad():
-            X = bent(self.u, self.curve) * self.size
+            X = self.u.clone()
+            X[:, self.columns] = bent(self.u[:, self.columns], self.curve)
+            X = X * self.size
             K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
             surprise = 0.5 * ((self._numbers() - self._start) / _SPREAD).square().sum()
             cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
@@ -94,7 +98,8 @@ class Warp:
     A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
     an exact Gaussian process of a few hundred rows, whose evidence is maximized over its kernel, its
     noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
-    price, so that only columns for which the target speaks are bent.
+    price, so that only columns for which the target speaks are bent; and they must be skewed, because
+    noise that grows along a column asks for bends, too.
 
     Parameters
     ----------
@@ -154,24 +159,38 @@ class Warp:
         return X
 
 
+def skewness(X, weights):
+    """Curvature that puts the median of each column in the middle of its range, shape (D,)."""
+    median = np.quantile(X, 0.5, axis=0, weights=weights, method="inverted_cdf")
+    low, high = X.min(0), X.max(0)
+    u = (median - low) / np.where(high > low, high - low, 1.0)
+    u = np.where(high > low, np.clip(u, _END, 1.0 - _END), 0.5)
+    return 2.0 * np.log(1.0 / u - 1.0)
+
+
 def curvature(X, y, weights):
     """Curvature of each column that maximizes the evidence less its cost, shape (D,)."""
+    curve = np.zeros(X.shape[1])
+    most = _MOST * skewness(X, weights)
+    skewed = np.flatnonzero(np.abs(most) >= _LEAST)
     chosen = np.random.default_rng(0).permutation(len(X))[:_ROWS]
-    if len(chosen) < _FEWEST:
-        return np.zeros(X.shape[1])
+    if not len(skewed) or len(chosen) < _FEWEST:
+        return curve
     low, high = X.min(0), X.max(0)
     size = np.where(high > low, high - low, 1.0)
     u, size, y, weights = (
         torch.tensor(part, dtype=torch.float64)
         for part in ((X[chosen] - low) / size, size, y[chosen], weights[chosen])
     )
-    evidence, search = _Evidence(u, size, y, weights), LBFGS(tol=1e-5)
+    evidence, search = _Evidence(u, size, y, weights, skewed), LBFGS(tol=1e-5)
     try:
         search.start(parameters_to_vector(evidence.parameters()).detach(), evidence.evaluate)
         for _ in range(_STEPS):
             search.step(evidence.evaluate)
     except torch.linalg.LinAlgError:  # as far as it went
         pass
-    if search.x is None or not torch.isfinite(search.x).all():
-        return np.zeros(X.shape[1])
-    return search.x[: X.shape[1]].numpy().copy()
+    if search.x is not None and torch.isfinite(search.x).all():
+        found = search.x[: len(skewed)].numpy()
+        most = most[skewed]
+        curve[skewed] = np.clip(found, np.minimum(most, 0.0), np.maximum(most, 0.0))
+    return curve

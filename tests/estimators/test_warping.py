@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 from sklearn.utils._param_validation import InvalidParameterError
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators.warping import Warp, _Evidence, bent, curvature, straightened
+from skdgp.estimators.warping import Warp, _Evidence, bent, curvature, skewness, straightened
 
 CURVES = torch.tensor([-5.0, -1.0, -1e-3, 1e-3, 0.5, 4.0], dtype=torch.float64)
 
@@ -72,7 +72,7 @@ def test_the_evidence_is_that_of_a_gaussian_process_and_its_gradient_is_right():
     rng = np.random.default_rng(1)
     u, size, weights = rng.uniform(size=(15, 2)), np.array([3.0, 2.0]), rng.uniform(1.0, 3.0, 15)
     y = rng.standard_normal((15, 2))
-    evidence = _Evidence(*(torch.tensor(part) for part in (u, size, y, weights)))
+    evidence = _Evidence(*(torch.tensor(part) for part in (u, size, y, weights)), columns=[1])
     names = [name for name, _ in evidence.named_parameters()]
     start = torch.cat([p.detach().flatten() for p in evidence.parameters()])
     x = start + 0.3 * torch.as_tensor(rng.standard_normal(len(start)))
@@ -81,7 +81,7 @@ def test_the_evidence_is_that_of_a_gaussian_process_and_its_gradient_is_right():
 
     numbers = dict(zip(names, evidence.parameters()))
     s = numbers["curve"].detach().numpy()
-    X = np.log1p(np.expm1(s) * u) / s * size
+    X = np.column_stack([u[:, 0], np.log1p(np.expm1(s[0]) * u[:, 1]) / s[0]]) * size
     kernel = evidence.kernel.numbers()
     r2 = (((X[:, None] - X) / kernel.lengthscale) ** 2).sum(-1)
     K = kernel.variance * (1.0 + r2 / (2.0 * kernel.alpha)) ** -kernel.alpha
@@ -117,6 +117,31 @@ def test_what_speaks_for_no_bend_gets_none(target):
     y = 0.1 * rng.standard_normal(200)
     y += {"plane": X.sum(1), "wave": np.sin(6.0 * X[:, 0]), "noise": 0.0}[target]
     assert Warp.learn(*standardized(X, y)) is None
+
+
+def test_noise_that_grows_along_an_even_column_bends_nothing():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(size=(300, 2))
+    y = np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 0] ** 4 * rng.standard_normal(300)
+    assert Warp.learn(*standardized(X, y)) is None
+
+
+def test_no_column_is_bent_far_beyond_what_its_skewness_asks_for(logarithmic):
+    X, y, weights = standardized(*logarithmic)
+    asked = skewness(X, weights)
+    middle = np.median(X[:, :1], axis=0)
+    u = (middle - X[:, 0].min()) / np.ptp(X[:, 0])
+    w = bent(torch.tensor(u)[None], torch.tensor(asked[:1]))
+    assert float(w) == pytest.approx(0.5, abs=0.01)  # of an even number of rows, the lower median
+    steep = np.exp(X)  # asks for more than there is to gain from
+    assert (np.abs(curvature(steep, y, weights)) <= 1.5 * np.abs(skewness(steep, weights))).all()
+
+
+def test_a_row_that_counts_twice_is_two_rows(logarithmic):
+    X, y, _ = standardized(*logarithmic)
+    weights = 1.0 + (np.arange(len(X)) % 2)
+    rows = np.repeat(np.arange(len(X)), weights.astype(int))
+    np.testing.assert_array_equal(skewness(X, weights), skewness(X[rows], np.ones(len(rows))))
 
 
 def test_few_rows_bend_nothing(logarithmic):
