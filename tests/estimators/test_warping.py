@@ -138,7 +138,7 @@ def test_no_column_is_bent_far_beyond_what_its_skewness_asks_for(logarithmic):
 
 
 def test_a_row_that_counts_twice_is_two_rows(logarithmic):
-    X, y, _ = standardized(*logarithmic)
+    X, _, _ = standardized(*logarithmic)
     weights = 1.0 + (np.arange(len(X)) % 2)
     rows = np.repeat(np.arange(len(X)), weights.astype(int))
     np.testing.assert_array_equal(skewness(X, weights), skewness(X[rows], np.ones(len(rows))))
