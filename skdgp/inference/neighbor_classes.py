@@ -8,7 +8,7 @@ from torch import nn
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
-_SPREAD = 1.0  #: of the logarithms of numbers, a priori
+_SPREAD = 1.0  #: of the logarithms of numbers and of the constants, a priori
 
 
 class NeighborClasses(NeighborGP):
@@ -23,7 +23,8 @@ class NeighborClasses(NeighborGP):
     So there is a GP regression for each class, all with one kernel. From its moments `m` and `v` at
     a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
     latent function, their difference. The numbers :math:`\alpha, b, t, u` are learned with those of the
-    kernel; all but `b` have log-normal priors around their starts.
+    kernel. All but `b` have log-normal priors around their starts; `b` has a normal prior around the
+    logarithms of the shares of the classes, which is what is predicted far from all rows.
 
     References
     ----------
@@ -45,8 +46,8 @@ class NeighborClasses(NeighborGP):
         self._medians = [number.detach().clone() for number in self._numbers()]
 
     def _numbers(self):
-        """All numbers but the constants."""
-        own = self.log_concentration, self.log_slope, self.log_factor
+        """All that have a prior; the constants come last."""
+        own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
         return [*self.layers[0].kernel.parameters(), *own]
 
     def expected_log_likelihood(self, batch, generator):
@@ -60,10 +61,11 @@ class NeighborClasses(NeighborGP):
         is_new, n_classes = len(self.layers[0].Z) == 0, len(self.log_prior)
         y = nn.functional.one_hot(batch.y[:, 0].long(), n_classes)
         super()._hold(batch._replace(y=y))
+        counts = (batch.weight[:, None] * y).sum(0) + 1.0
+        self._medians[-1] = torch.log(counts / counts.sum())
         if is_new:
-            counts = (batch.weight[:, None] * y).sum(0) + 1.0
             with torch.no_grad():
-                self.log_prior.copy_(torch.log(counts / counts.sum()))
+                self.log_prior.copy_(self._medians[-1])
 
     def _seen(self, y, weight):
         counts = (y * weight[..., None]).clamp_min(0.0) + self.log_concentration.exp()

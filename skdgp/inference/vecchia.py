@@ -72,9 +72,10 @@ class Vecchia(LocalScaleScheme):
     Classes take the way over concentrations of Dirichlet distributions (Milios et al., 2018): what a place
     says of the probability of each class is nearly a normal distribution of its logarithm, so that the
     latent functions are those of regressions, whose mean, scale, spread and concentration are
-    learned with the kernel, here too from rows that are left out, by their log-probability. All
-    but the mean have log-normal priors around their start, with a standard deviation of 1, which matter
-    for few rows only. More neighbors pay here: the default classifier takes 24.
+    learned with the kernel, here too from rows that are left out, by their log-probability. They
+    have log-normal priors around their start, and the mean a normal one around the logarithms of the
+    shares of the classes, all with a standard deviation of 1, which matter for few rows only. More
+    neighbors pay here: the default classifier takes 24.
 
     Parameters
     ----------

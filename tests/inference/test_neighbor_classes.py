@@ -113,7 +113,7 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
 
 
 def test_numbers_have_a_prior():
-    """Log-normal, with a standard deviation of one, around those that are given."""
+    """Log-normal, with a standard deviation of one, around the starts; the constants have a normal one."""
     X, y = rows()
     model = make(X, y, Softmax(n_nodes=2048))  # as many nodes as rows that are left out have
     batch, everyone = everything(X, y), np.arange(len(X))
@@ -123,7 +123,8 @@ def test_numbers_have_a_prior():
         )
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     own = np.log([ALPHA / 0.1, SLOPE, FACTOR])
-    prior = 0.5 * (0.3**2 + 0.5**2 + 1.0 + np.sum(own**2))
+    constants = 0.1 * np.arange(3)  # beside the logarithms of the shares
+    prior = 0.5 * (0.3**2 + 0.5**2 + 1.0 + np.sum(own**2) + np.sum(constants**2))
     assert_allclose(actual.item(), model.left_out(batch, everyone).sum() - prior, rtol=1e-9)
 
 
@@ -268,6 +269,32 @@ def test_few_rows_and_far_ones():
     assert np.isfinite(p).all()
     assert p[0, 0] > p[1, 0]
     assert 0.05 < p[2, 0] < 0.95  # far away nothing is sure
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0), (3.0, 1.0)])
+def test_far_away_are_the_shares_of_the_classes(weights):
+    """However one-sided the classes are at the borders of the data."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(size=(60, 3))
+    f = np.sin(5.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.normal(size=60)
+    y = (f > np.median(f)).astype(int)
+    weight = np.array(weights)[y]
+    model = near("softmax", max_iter=None).fit(X, y, sample_weight=weight)
+    p = model.predict_proba([[50.0, 0.0, 0.0], [-9.0, -9.0, -9.0]])
+    share = np.array(weights) / np.sum(weights)
+    assert_allclose(p, np.tile(share, (2, 1)), atol=0.25)
+    constants = model.members_[0].arrays["log_prior"]
+    assert_allclose(constants, np.log(share), atol=0.8)
+
+
+def test_constants_keep_their_median_in_a_state_that_is_loaded():
+    X, y = rows()
+    model, other = make(X, y, Softmax()), make(X, 2 - y, Softmax())
+    other.load_state(model.state())
+    assert_array_equal(other.log_prior.detach(), model.log_prior.detach())
+    batch, seed = everything(X, y), torch.Generator()
+    values = [m.expected_log_likelihood(batch, seed.manual_seed(0)).item() for m in (model, other)]
+    assert_allclose(*values, rtol=1e-12)
 
 
 def test_logarithms_agree():
