@@ -204,6 +204,36 @@ def test_heteroscedastic_densities_of_errors_that_are_far_too_large(v_g, error, 
         np.testing.assert_allclose(actual, [expected], atol=atol)
 
 
+@pytest.mark.parametrize("alpha", [1.0, 0.3, 1.7])
+@pytest.mark.parametrize("v_f", [1e-12, 0.01])
+@pytest.mark.parametrize(
+    ("v_g", "error"),
+    [(0.01, 0.02), (0.3, 1e-5), (1.0, 1e-5), (4.0, 1e-5), (9.0, 2e-4), (16.0, 4e-3)],
+)
+def test_heteroscedastic_densities_of_errors_of_any_size(v_g, error, v_f, alpha):
+    """Values and slopes, against equal steps through all modes."""
+    variance, m_g, sd = 0.05, -1.0, math.sqrt(v_g)
+    likelihood = HeteroscedasticGaussian(variance)
+    for level in (0.0, 1.0, 10.0, 100.0, 300.0):
+        y = level * math.sqrt(v_f + variance * math.exp(m_g + 0.5 * v_g))
+        most = 2.0 * math.log1p(y * y / variance / math.exp(m_g)) / sd
+        z, step = np.linspace(-16.0 - sd, 16.0 + most, 40_001, retstep=True)
+        g = m_g + sd * z
+        noise = variance * np.exp(g)
+        total = v_f + noise / alpha
+        log_joint = stats.norm.logpdf(z) + stats.norm.logpdf(y, 0.0, np.sqrt(total))
+        log_joint += 0.5 * (1.0 - alpha) * np.log(2.0 * np.pi * noise) - 0.5 * math.log(alpha)
+        expected = special.logsumexp(log_joint) + math.log(step)
+        m, v = tensor([[0.0, m_g]]).requires_grad_(), tensor([[v_f, v_g]]).requires_grad_()
+        actual = likelihood.log_partition(tensor([[y]]), m, v, alpha)
+        np.testing.assert_allclose(actual.detach(), [expected], atol=error)
+        weights = np.exp(log_joint - special.logsumexp(log_joint))
+        slope = weights @ (y / total)  # for the mean of f
+        slope_g = weights @ z / sd  # for that of g, by parts
+        found = torch.autograd.grad(actual.sum(), m)[0][0]
+        np.testing.assert_allclose(found, [slope, slope_g], rtol=10.0 * error, atol=10.0 * error)
+
+
 @pytest.mark.parametrize("df", [2.1, 4.0, 30.0])
 @pytest.mark.parametrize("y", [-0.7, 2.0, 6.0])
 @pytest.mark.parametrize("v", [(0.3, 0.5), (1e-6, 0.05)])

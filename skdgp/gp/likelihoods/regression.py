@@ -16,6 +16,8 @@ _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 _N_GAMMAS = 62  #: steps of a rule for them
 _N_LOGARITHMS = 48  #: nodes for the mean of a logarithm
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
+_BEYOND = 7.5  #: standard deviations of it on both sides of all modes
+_NEGLIGIBLE = 25.0  #: below the largest, in logarithms, an integrand is left out
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
@@ -136,6 +138,7 @@ class HeteroscedasticGaussian(GaussianMixture):
     """
 
     n_nodes = 36
+    n_partition_nodes = 44
     _positive = {"variance": 1e-6}
     _units = {"variance": 2}
     _defaults = {"variance": 0.05}
@@ -175,11 +178,58 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        log_weights, noise = self._noise_nodes(m_g, v_g)
+        square = (y - m_f).square()
+        if v_g.any():
+            low, high = self._ends(square, v_f, m_g, v_g, alpha)
+            steps = torch.linspace(0.0, 1.0, self.n_partition_nodes, dtype=m.dtype, device=m.device)
+            z = torch.lerp(low, high, steps.view((-1,) + (1,) * m_g.ndim))
+            log_weights = torch.log((high - low) * steps[1]) - 0.5 * (z.square() + _LOG_2PI)
+            g = (m_g + v_g.sqrt() * z).clamp(-_LARGEST, _LARGEST)
+        else:
+            g, log_weights = m_g.clamp(-_LARGEST, _LARGEST)[None], 0.0
+        noise = _like(self.variance, m_g) * g.exp()
         # N(y; f, s)^alpha is N(y; f, s / alpha) up to a factor
-        log_factor = 0.5 * ((1.0 - alpha) * (_LOG_2PI + noise.log()) - math.log(alpha))
-        log_z = log_weights + log_factor + _log_normal(y, m_f, v_f + noise / alpha)
-        return torch.logsumexp(log_z, 0).sum(-1)
+        total = v_f + noise / alpha
+        log_z = log_weights - 0.5 * (total.log() + square / total)
+        if alpha != 1.0:
+            log_z = log_z + 0.5 * (1.0 - alpha) * noise.log()
+        factor = -0.5 * (alpha * _LOG_2PI + math.log(alpha))
+        return (torch.logsumexp(log_z, 0) + factor).sum(-1)
+
+    @torch.no_grad()
+    def _ends(self, square, v_f, m_g, v_g, alpha):
+        """Between which standard deviations of `g` the integrand of :meth:`log_partition` matters.
+
+        Its modes are between ``-alpha sd / 2`` and the larger of ``(1 - alpha) sd / 2`` and the only one
+        that it has for ``v_f = 0``, where Lambert's function gives it. Far below a mode that explains a large
+        error, noise is too small for it.
+        """
+        square, v_g = square.clamp_min(1e-30), v_g.clamp_min(1e-12)
+        sd, scale = v_g.sqrt(), _like(self.variance, m_g)
+        log_ratio = square.log() - scale.log() - m_g + math.log(alpha)
+        a = (log_ratio + (0.5 * v_g).log() + 0.5 * alpha * v_g).clamp_min(-60.0)
+        w = torch.nn.functional.softplus(a)
+        for _ in range(3):  # w + log(w) = a
+            w = w * (1.0 + a - w.log()) / (1.0 + w)
+        mode = w / sd - 0.5 * alpha * sd
+        peak = mode.clamp_min(0.0)
+        log_noise = scale.log() + m_g + sd * peak
+        total = v_f + log_noise.clamp(-_LARGEST, _LARGEST).exp() / alpha
+        largest = (1.0 - alpha) * log_noise - total.log() - square / total - peak.square()
+        # below, it is at most a constant + (alpha x - exp(x)) / 2, with the total square / exp(x)
+        least = 2.0 * _NEGLIGIBLE - largest - alpha * square.log() + (1.0 - alpha) * math.log(alpha)
+        x = least.clamp_min(1.0).log()
+        for _ in range(3):  # exp(x) - alpha x = least
+            x = torch.log((least + alpha * x).clamp_min(1.0))
+        noise = alpha * (square * torch.exp(-x) - v_f)
+        cut = (
+            noise.clamp_min(1e-300 if noise.dtype == torch.float64 else 1e-37).log()
+            - scale.log()
+            - m_g
+        ) / sd
+        high = torch.maximum(peak, 0.5 * (1.0 - alpha) * sd) + _BEYOND
+        low = torch.maximum(cut, -0.5 * alpha * sd - _BEYOND)
+        return torch.minimum(low, high - 0.5 * _BEYOND), high
 
     def sample(self, f, generator):
         f, g = split(f)
