@@ -8,7 +8,6 @@ from torch import nn
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
-_SPREAD = 1.0  #: of the logarithms of numbers and of the constants, a priori
 
 
 class NeighborClasses(NeighborGP):
@@ -49,11 +48,6 @@ class NeighborClasses(NeighborGP):
         """All that have a prior; the constants come last."""
         own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
         return [*self.layers[0].kernel.parameters(), *own]
-
-    def expected_log_likelihood(self, batch, generator):
-        """Of rows given their neighbors; with the log-density of the numbers a priori."""
-        ell = super().expected_log_likelihood(batch, generator)
-        return ell - self._surprise(_SPREAD)
 
     def _hold(self, batch):
         if self._training_rows is not None:

@@ -30,6 +30,7 @@ _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
+_SPREAD = 1.0  #: of the logarithms of numbers, a priori
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -62,7 +63,10 @@ class _TrainingRows(NamedTuple):
 
 
 class NeighborGP(GradientModel):
-    """The model that :class:`Vecchia` builds."""
+    """The model that :class:`Vecchia` builds.
+
+    Its numbers have log-normal priors around their starts.
+    """
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__()
@@ -79,6 +83,11 @@ class NeighborGP(GradientModel):
         self._metric = None  # lengthscales of the last search tree
         self._tree = None
         self._training_rows = None
+        self._medians = [number.detach().clone() for number in self.parameters()]
+
+    def _numbers(self):
+        """All that have a prior."""
+        return list(self.parameters())
 
     def _surprise(self, spread):
         """Minus the log-density, up to a constant, of `_numbers()` that are log-normal around `_medians`."""
@@ -203,7 +212,10 @@ class NeighborGP(GradientModel):
         return (prior + each * z.square().sum(-1)) / (prior + each * z.shape[-1])
 
     def expected_log_likelihood(self, batch, generator):
-        """Estimate of the sum of the log-densities of rows given their neighbors."""
+        """Estimate of the sum of the log-densities of rows given their neighbors, with a prior.
+
+        The log-density of the numbers a priori counts once, however many rows are drawn.
+        """
         self._hold(batch)
         if self._metric is None or self._n_steps in _SEARCHES:
             self._search(self._metric_now())
@@ -211,7 +223,8 @@ class NeighborGP(GradientModel):
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // self._numbers_of_row()))
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:few].cpu()
         ell = self._log_density(*self._without(chosen.numpy()))
-        return n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
+        ell = n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
+        return ell - self._surprise(_SPREAD)
 
     def _hold(self, batch):
         """Gather the rows of a training in places."""

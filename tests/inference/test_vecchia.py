@@ -174,6 +174,7 @@ def test_local_scale_is_a_student_t_process():
     with torch.no_grad():
         model.log_count.fill_(np.log(3.7))
         model.log_odds.fill_(50.0)  # the evidence of neighbors counts in full
+    model._medians = [number.detach().clone() for number in model._numbers()]  # no surprise
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     batch = everything(X, y, weight)
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
@@ -351,11 +352,42 @@ def test_errors_of_outputs_are_large_together():
     assert_allclose(mixing, mixing[:, :1, :1].expand_as(mixing), atol=1e-9)
 
 
+def test_numbers_have_a_prior():
+    """Log-normal, with a standard deviation of one, around the starts; it counts once, not per batch."""
+    X, y = rows(400)  # of which 300 are looked at
+    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    batch = everything(X, y)
+    with torch.no_grad():
+        model.layers[0].kernel.assign(lengthscale=LENGTHSCALES * np.exp([0.5, -1.0]))
+        model.log_count += 0.3
+        model.log_odds -= 0.7
+    values = []
+    for surprise in (True, False):
+        if not surprise:
+            model._medians = [number.detach().clone() for number in model._numbers()]
+        generator = torch.Generator().manual_seed(0)
+        values.append(model.expected_log_likelihood(batch, generator).item())
+    prior = 0.5 * (0.5**2 + 1.0 + 0.3**2 + 0.7**2)
+    assert_allclose(values[1] - values[0], prior, rtol=1e-8)
+
+
+def test_few_rows_are_not_overfitted():
+    """Nowhere near worse than one normal distribution for all rows."""
+    rng = np.random.default_rng(5)
+    X, x = rng.uniform(size=(8, 3)), rng.uniform(size=(300, 3))
+    f = lambda X: np.sin(5.0 * X[:, 0]) + X[:, 1]  # noqa: E731
+    y, y_new = f(X) + 0.3 * rng.normal(size=8), f(x) + 0.3 * rng.normal(size=300)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
+    constant = norm(y.mean(), y.std(ddof=1)).logpdf(y_new).mean()
+    assert model.log_predictive_density(x, y_new).mean() > constant - 0.5
+
+
 def test_large_counts_forget_the_local_scale():
     X, y = rows()
     plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
         local.log_count.fill_(np.log(1e6))
+    local._medians = [number.detach().clone() for number in local._numbers()]  # no surprise
     density = [
         model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0)).item()
         for model in (plain, local)
