@@ -479,8 +479,10 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         self._check_likelihood(likelihood, data.y)
         bound = likelihood.bind(y, weights, data.y_scaler.scale)
         n_features = len(data.x_scaler.columns)
-        n_inducing = min(plan.n_inducing or scheme.n_inducing(len(data)), len(data))
-        n_latents = likelihood.n_latents(self._n_classes() or data.y.shape[1])
+        n_classes = self._n_classes()
+        n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
+        n_inducing = min(n_inducing, len(data))
+        n_latents = likelihood.n_latents(n_classes or data.y.shape[1])
         architecture = Architecture(
             n_features,
             plan.widths(n_features),

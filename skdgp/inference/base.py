@@ -97,8 +97,8 @@ class Scheme(BaseEstimator):
         """Rows of a minibatch unless the user gives them."""
         return 1000
 
-    def n_inducing(self, n_rows):
-        """Inducing points of each layer unless the user gives them."""
+    def n_inducing(self, n_rows, n_classes=None):
+        """Inducing points of each layer unless the user gives them; `n_classes` is None for regression."""
         return 100
 
     def validate(self):

@@ -87,7 +87,7 @@ class DSVI(Scheme):
     def max_iter(self, n_rows):
         return 500 if n_rows <= _FEW_ROWS else 1500
 
-    def n_inducing(self, n_rows):
+    def n_inducing(self, n_rows, n_classes=None):
         return 100 if n_rows <= _FEW_ROWS else 200
 
     def validate(self):

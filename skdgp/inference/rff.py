@@ -118,7 +118,7 @@ class RandomFeatures(Scheme):
             else super().auto_likelihood(n_classes, n_layers)
         )
 
-    def n_inducing(self, n_rows):
+    def n_inducing(self, n_rows, n_classes=None):
         return 128
 
     def validate(self):

@@ -13,6 +13,8 @@ from .full_batch import FullBatchGP, backward, rounding, solve_posterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
+_OF_CLASSES = 300  #: inducing points, in all latent functions of classes together
+_FEWEST_OF_CLASS = 50
 
 
 class VFE(Scheme):
@@ -24,7 +26,8 @@ class VFE(Scheme):
     1,500 rows.
 
     For classes (probit, logit, softmax) the best Gaussian posterior is found by natural gradients
-    for every trial of L-BFGS; see :class:`~skdgp.SparseGPClassifier`.
+    for every trial of L-BFGS; see :class:`~skdgp.SparseGPClassifier`. That takes longer: by default there
+    are 300 inducing points for two classes, otherwise 300 over the number of classes, but at least 50.
 
     Parameters
     ----------
@@ -66,7 +69,9 @@ class VFE(Scheme):
     def batch_size(self, n_rows):
         return n_rows
 
-    def n_inducing(self, n_rows):
+    def n_inducing(self, n_rows, n_classes=None):
+        if n_classes is not None:  # what all functions cost together is kept in bounds
+            return max(_FEWEST_OF_CLASS, _OF_CLASSES // (n_classes if n_classes > 2 else 1))
         if n_rows <= _EXACT:
             return n_rows
         return 500 if n_rows <= 10_000 else 300

@@ -319,3 +319,15 @@ def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
     used = float(net.divergence()) - model.loss_curve_[-1] * len(y)
     exact = Softmax(2**13).expected_log_prob(y, m, v).sum()
     assert_allclose(used, exact, atol=0.05)
+
+
+@pytest.mark.parametrize(("n_classes", "most"), [(2, 300), (3, 100), (10, 50)])
+def test_inducing_points_of_classes_stay_few(n_classes, most):
+    """Natural gradients for as many as there are rows would take minutes to hours."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    y = np.digitize(X[:, 0], np.linspace(0.0, 1.0, n_classes + 1)[1:-1])
+    model = DeepGPClassifier(1, inference="vfe", max_iter=1, random_state=0).fit(X, y)
+    assert len(model.inducing_inputs_[0]) == most
+    few = DeepGPClassifier(1, inference="vfe", max_iter=1, random_state=0).fit(X[:40], y[:40])
+    assert len(few.inducing_inputs_[0]) == 40
