@@ -221,10 +221,13 @@ class NeighborGP(GradientModel):
             self._search(self._metric_now())
         n = len(batch.X)
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // self._numbers_of_row()))
-        chosen = torch.randperm(n, generator=generator, device=generator.device)[:few].cpu()
-        ell = self._log_density(*self._without(chosen.numpy()))
-        ell = n / len(chosen) * (self._training_rows.weight[chosen] * ell).sum()
-        return ell - self._surprise(_SPREAD)
+        chosen = torch.randperm(n, generator=generator, device=generator.device)[:few]
+        chosen = chosen.numpy(force=True)
+        ell = sum(
+            self._training_rows.weight[rows] @ self._log_density(*self._without(rows))
+            for rows in (chosen[group] for group in self._alike(chosen))
+        )
+        return n / len(chosen) * ell - self._surprise(_SPREAD)
 
     def _hold(self, batch):
         """Gather the rows of a training in places."""
@@ -242,6 +245,13 @@ class NeighborGP(GradientModel):
         differ = (any_y[place] != y).any(1).to(weight)
         alone = (weight.new_zeros(len(Z)).index_add(0, place, differ) == 0.0)[place]
         self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
+
+    def _alike(self, chosen):
+        """Indices into `chosen`, in groups with as many neighbors for each: all places, or all but one."""
+        alone = self._training_rows.alone[chosen].numpy(force=True)
+        if len(self.layers[0].Z) > self.n_neighbors or alone.all() or not alone.any():
+            return [np.arange(len(chosen))]
+        return [np.flatnonzero(alone), np.flatnonzero(~alone)]
 
     def _without(self, chosen):
         """Each chosen row given all others that are near.
@@ -283,11 +293,13 @@ class NeighborGP(GradientModel):
     def left_out(self, batch, rows, spreads=None):
         self._hold(batch)
         factor = 1.0 if spreads is None else torch.as_tensor(spreads)[:, None, None].to(batch.y)
-        densities = []
-        for piece in np.array_split(rows, -(-len(rows) // self._at_once())):
-            y, mean, sd, z = self._without(piece)
-            densities.append(self._log_density(y, mean, sd * factor, z))
-        return torch.cat(densities, -1).numpy(force=True)
+        groups, densities = self._alike(rows), []
+        for group in groups:
+            for piece in np.array_split(rows[group], -(-len(group) // self._at_once())):
+                y, mean, sd, z = self._without(piece)
+                densities.append(self._log_density(y, mean, sd * factor, z))
+        back = np.argsort(np.concatenate(groups))
+        return torch.cat(densities, -1).numpy(force=True)[..., back]
 
     def draws(self, n, seed):
         """Squared scales over their estimate, on a grid of logarithms; equal for all rows."""

@@ -298,6 +298,23 @@ def test_neighbors_do_not_depend_on_targets():
     assert_allclose(model.predict([[0.0], [1.0]], return_std=True)[1], [1.0, 1.0], rtol=0.15)
 
 
+@pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
+def test_rows_that_leave_no_place_out_keep_all_neighbors(likelihood):
+    """Even if others leave one out, and there are no more places than neighbors."""
+    X, y = rows(12)
+    X[[3, 7]] = X[[2, 6]]  # two places with two targets each
+    model, batch = make(X, y, 20, likelihood), everything(X, y)
+    order = np.array([3, 0, 7, 1, 2, 11, 6, 5])
+    alone = [model.left_out(batch, order[i : i + 1]) for i in range(8)]
+    assert_allclose(model.left_out(batch, order), np.concatenate(alone), rtol=1e-12)
+    spreads = np.array([0.5, 2.0])
+    both = model.left_out(batch, order, spreads)
+    alone = [model.left_out(batch, order, spreads[i : i + 1])[0] for i in range(2)]
+    assert_allclose(both, alone, rtol=1e-12)
+    total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
+    assert_allclose(total.item(), model.left_out(batch, np.arange(12)).sum(), rtol=1e-12)
+
+
 def test_outputs_have_one_mixing_variable():
     """Rows left out: Gaussian outputs of one unknown factor, over which is integrated."""
     X, y = rows(k=3)
