@@ -30,6 +30,8 @@ _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
+_SPARE = 8  #: places beyond those that are needed, to tell ties
+_TIE = 1e-9  #: relative difference of distances that is none
 _SPREAD = 1.0  #: of the logarithms of numbers, a priori
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
@@ -50,6 +52,11 @@ class _Rows(nn.Module):
     def hold(self, **rows):
         for name, values in rows.items():
             setattr(self, name, values.to(self.Z))
+
+
+def _farther(distances):
+    """Whether places are farther than those before, beyond rounding."""
+    return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
 
 
 class _TrainingRows(NamedTuple):
@@ -138,11 +145,18 @@ class NeighborGP(GradientModel):
         if self._tree is None:
             self._search(self._metric)
         points = X.detach().cpu().numpy() / self._metric
-        found = self._tree.kneighbors(points, k + fewer, return_distance=False)
+        n_found = min(k + fewer + 1, n_places)
+        distances, found = self._tree.kneighbors(points, n_found)
+        tied = ~_farther(distances)[:, k - 1 :].all(1)
+        if tied.any():  # of places as far as each other the first ones, whatever rounding says
+            distances, more = self._tree.kneighbors(points[tied], min(n_found + _SPARE, n_places))
+            rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))
+            order = np.lexsort((more, rank))[:, :n_found]
+            found[tied] = np.take_along_axis(more, order, 1)
         if fewer:  # sorted to the end; without it, the farthest goes
             order = np.argsort(found == left_out[:, None], axis=1, kind="stable")
-            found = np.take_along_axis(found, order, 1)[:, :k]
-        return found[:, ::-1].copy()
+            found = np.take_along_axis(found, order, 1)
+        return found[:, :k][:, ::-1].copy()
 
     def _noise(self, weight):
         """Variances, shape (n, n_outputs, P), of rows that count `weight` times."""

@@ -446,6 +446,39 @@ def test_row_is_never_its_own_neighbor():
         assert (np.diff(distance) <= 1e-12).all()
 
 
+def test_places_as_far_as_each_other_are_taken_in_order():
+    """On a lattice, rounding tells places apart that are equally far."""
+    grid = np.linspace(0.0, 1.0, 8)
+    X = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
+    y = np.sin(5.0 * X[:, :1])
+    x = np.concatenate([X[:20], X[:20] + 1.0 / 14.0])
+    left_out = np.where(np.arange(40) < 20, np.arange(40), -1)
+    found = []
+    for scale, shift in ((1.0, 0.0), (3.0, 1.0), (0.7, -1e3)):
+        model = make(scale * X + shift, y, 10)
+        model._search(np.full(2, 0.3 * scale))
+        found.append(np.sort(model.neighbors(torch.tensor(scale * x + shift), left_out)))
+        assert_array_equal(found[-1], found[0])
+    for i in range(40):  # by brute force
+        distance = np.square(x[i] - X).sum(1).round(9)
+        distance[left_out[i] if left_out[i] >= 0 else []] = np.inf
+        assert_array_equal(found[0][i], np.sort(np.argsort(distance, kind="stable")[:10]))
+
+
+def test_transformed_lattices_give_the_same_predictions():
+    rng = np.random.default_rng(0)
+    grid = np.linspace(0.0, 1.0, 6)
+    X = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
+    y, x = np.sin(5.0 * X[:, 0]) + 0.1 * rng.normal(size=36), rng.uniform(size=(20, 2))
+    one, other = (
+        DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=10, random_state=0)
+        .fit(scale * X + shift, y)
+        .predict(scale * x + shift, return_std=True)
+        for scale, shift in ((1.0, 0.0), (3.0, 1.0))
+    )
+    assert_allclose(one, other, rtol=1e-9)
+
+
 def test_weights_are_counts():
     X, y = rows(12)
     counts = np.random.default_rng(1).integers(1, 4, len(X))
