@@ -258,6 +258,20 @@ def test_heteroscedastic_student_t_integrals(df, y, v):
     )
 
 
+@pytest.mark.parametrize("df", [2.1, 6.0, 20.0, 60.0, 200.0])
+def test_heteroscedastic_student_t_reaches_far_into_the_tails(df):
+    likelihood = HeteroscedasticStudentT(df, 0.3)
+    m = tensor([[0.1, 0.4]] * 5)
+    y = 0.1 + 0.3 * math.exp(0.2) * tensor([[0.5], [3.0], [10.0], [30.0], [100.0]])
+    for v_f, v_g in ((1e-12, 0.0), (1e-12, 1e-10)):
+        v = tensor([[v_f, v_g]] * 5)
+        actual = likelihood.log_partition(y, m, v)
+        expected = stats.t.logpdf(y[:, 0], df, 0.1, 0.3 * math.exp(0.2))
+        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+        alone = [likelihood.log_partition(y[i : i + 1], m[:1], v[:1]).item() for i in range(5)]
+        np.testing.assert_allclose(actual, alone, rtol=1e-9)
+
+
 @pytest.mark.parametrize("df", [2.1, 4.0, 30.0])
 @pytest.mark.parametrize("y", [-0.7, 6.0])
 def test_heteroscedastic_student_t_expects_what_its_best_posterior_of_the_mixing_gives(df, y):

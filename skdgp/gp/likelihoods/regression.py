@@ -19,6 +19,7 @@ _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _BEYOND = 7.5  #: standard deviations of it on both sides of all modes
 _NEGLIGIBLE = 25.0  #: below the largest, in logarithms, an integrand is left out
 _LONG = 1e18  #: counts to which samples are integers
+_MIXING_STEP = 0.4  #: between nodes of a gamma variable's logarithm, at most
 _NEWTON = 30  #: iterations, from a start where they converge monotonically
 
 
@@ -271,7 +272,7 @@ def _mixing(df, ndim, lowest=-24.0):
     Student's t is a mixture of N(f, scale^2 / l) over l. The trapezoidal rule in log(l) converges
     exponentially; with the lowest node at -24 it reaches tails of 1e4 scales.
     """
-    log_l = torch.arange(lowest, 4.0, 0.4, dtype=df.dtype, device=df.device)
+    log_l = torch.arange(lowest, 4.0, _MIXING_STEP, dtype=df.dtype, device=df.device)
     spread = (8.0 / df.detach()).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
     log_l = log_l.view((-1,) + (1,) * ndim) * spread
     log_weights = 0.5 * df * (log_l - log_l.exp())
@@ -424,7 +425,14 @@ class HeteroscedasticStudentT(GaussianMixture):
         df = _like(self.df, m_g)
         if alpha == 1.0:
             smallest = float(df.detach().min())
-            lowest = (2.0 * math.log(1e-16) / smallest - 1.0) / min(1.0, math.sqrt(8.0 / smallest))
+            lowest = 2.0 * math.log(1e-16) / smallest - 1.0
+            spread = min(1.0, math.sqrt(8.0 / smallest))
+            # the largest error tells of a small l; more nodes of the same grid go as far
+            with torch.no_grad():
+                typical = _like(self.scale, m_g).square() * m_g.exp()
+                far = ((y - m_f).square() / (v_f + typical)).amax().clamp_max(1e30)
+            shift = math.log((smallest + 1.0) / (smallest + max(1.0, float(far)))) / spread
+            lowest = lowest / spread + _MIXING_STEP * math.floor(shift / _MIXING_STEP)
             log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest))
             inverse, log_z = torch.exp(-log_l), []
             for scale in scales:  # one after the other, which is easy on the cache
