@@ -431,8 +431,10 @@ class HeteroscedasticStudentT(GaussianMixture):
             with torch.no_grad():
                 typical = _like(self.scale, m_g).square() * m_g.exp()
                 far = ((y - m_f).square() / (v_f + typical)).amax().clamp_max(1e30)
-            shift = math.log((smallest + 1.0) / (smallest + max(1.0, float(far)))) / spread
-            lowest = lowest / spread + _MIXING_STEP * math.floor(shift / _MIXING_STEP)
+            mode = math.log((smallest + 1.0) / (smallest + max(1.0, float(far))))
+            beyond = mode + 2.0 * math.log(1e-8) / (smallest + 1.0) - 1.0 - lowest
+            n_more = max(0, math.ceil(-beyond / spread / _MIXING_STEP))
+            lowest = lowest / spread - n_more * _MIXING_STEP
             log_l, more = _mixing(df, m_g.ndim, max(-24.0, lowest))
             inverse, log_z = torch.exp(-log_l), []
             for scale in scales:  # one after the other, which is easy on the cache
