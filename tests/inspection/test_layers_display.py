@@ -284,7 +284,8 @@ def test_names_after_the_steps_of_a_pipeline(plt, data):
     pipeline = FrozenEstimator(pipeline.fit(frame, y))
     display = LayersDisplay.from_estimator(pipeline, frame, feature="a b")
     assert display.axes_[0].get_xlabel() == "a b"
-    assert display.layers[0].x[0] == StandardScaler().fit_transform(X).prod(1).min()
+    smallest = StandardScaler().fit_transform(X).prod(1).min()
+    assert display.layers[0].x[0] == pytest.approx(smallest, rel=1e-12)
     with pytest.raises(ValueError, match=r"feature='c' is no column of X; .* \['a', 'b', 'a\^2'"):
         LayersDisplay.from_estimator(pipeline, frame, feature="c")
     framed = clone(pipeline.estimator).set_output(transform="pandas").fit(frame, y)
