@@ -127,7 +127,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         ``"vecchia"``, which have none.
     device_ : str
         Where the model was trained.
-    warp_ : ndarray of shape (n_features_in_,)
+    warp_ : ndarray of shape (`n_features_in_`,)
         How much each column is bent: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     n_features_in_ : int

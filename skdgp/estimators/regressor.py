@@ -131,7 +131,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         sparse Gaussian process. Not set for ``"aep"``, ``"vecchia"`` and ``"exact"``, which have none.
     device_ : str
         Where the model was trained.
-    warp_ : ndarray of shape (n_features_in_,)
+    warp_ : ndarray of shape (`n_features_in_`,)
         How much each column is bent: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     n_features_in_ : int
