@@ -131,7 +131,7 @@ class Warp:
         Parameters
         ----------
         X : ndarray of shape (n, D)
-            Standardized rows, in an order that does not matter.
+            Standardized rows, in an order that depends on their values alone: the evidence takes some.
         y : ndarray of shape (n, k)
             Standardized numbers.
         weights : ndarray of shape (n,)
@@ -159,28 +159,26 @@ class Warp:
         return X
 
 
-def skewness(X, weights):
-    """Curvature that puts the median of each column in the middle of its range, shape (D,)."""
-    median = np.quantile(X, 0.5, axis=0, weights=weights, method="inverted_cdf")
-    low, high = X.min(0), X.max(0)
-    u = (median - low) / np.where(high > low, high - low, 1.0)
-    u = np.where(high > low, np.clip(u, _END, 1.0 - _END), 0.5)
-    return 2.0 * np.log(1.0 / u - 1.0)
+def skewness(u, weights):
+    """Curvature that puts the median of each column between 0 and 1 in the middle, shape (D,)."""
+    median = np.quantile(u, 0.5, axis=0, weights=weights, method="inverted_cdf")
+    return 2.0 * np.log(1.0 / np.clip(median, _END, 1.0 - _END) - 1.0)
 
 
 def curvature(X, y, weights):
     """Curvature of each column that maximizes the evidence less its cost, shape (D,)."""
     curve = np.zeros(X.shape[1])
-    most = _MOST * skewness(X, weights)
+    low, high = X.min(0), X.max(0)
+    size = np.where(high > low, high - low, 1.0)
+    u = (X - low) / size
+    most = _MOST * skewness(u, weights)
     skewed = np.flatnonzero(np.abs(most) >= _LEAST)
     chosen = np.random.default_rng(0).permutation(len(X))[:_ROWS]
     if not len(skewed) or len(chosen) < _FEWEST:
         return curve
-    low, high = X.min(0), X.max(0)
-    size = np.where(high > low, high - low, 1.0)
     u, size, y, weights = (
         torch.tensor(part, dtype=torch.float64)
-        for part in ((X[chosen] - low) / size, size, y[chosen], weights[chosen])
+        for part in (u[chosen], size, y[chosen], weights[chosen])
     )
     evidence, search = _Evidence(u, size, y, weights, skewed), LBFGS(tol=1e-5)
     try:
