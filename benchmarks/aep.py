@@ -63,7 +63,7 @@ def run_uci(options):
         start = time.perf_counter()
         model = DeepGPRegressor(
             inference=SCHEMES[cell["model"]](), random_state=cell["seed"],
-            max_iter=options.max_iter, **SHAPE,
+            max_iter=options.max_iter, standardize=True, **SHAPE,
         )  # fmt: skip
         model.fit(split.X_train, split.y_train)
         seconds = time.perf_counter() - start

@@ -86,8 +86,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         The scaling of inputs is safe against outliers. Everything that comes out is in the units
         that went in. With ``"warp"``, columns that matter by something like their logarithm are bent
         as well (input warping; Snoek et al., 2014): those for which the evidence of an exact Gaussian
-        process of 400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"`` and
-        a kernel that is a name, and True otherwise.
+        process of 400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"`` or
+        ``"dsvi"`` and a kernel that is a name, and True otherwise.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -199,8 +199,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
-        for plan in deep:  # densities of the few rows that they have seen flatter them
-            plan.most = plan.weight if few else 1.0
+        for plan in deep:
+            plan.most = 1.0
+        if few:  # densities of the few rows that they have seen flatter them, the first one more
+            deep[-1].most = _DEEP_SHARE
+            deep[0].most = _DEEP_SHARE / len(deep)
         return deep + self._shallow(data, likelihood)
 
     def _shallow(self, data, likelihood):

@@ -14,6 +14,8 @@ _LOG_SPREADS = 0.05 * np.arange(-14, 7)  #: those that are tried
 _NEGLIGIBLE = 0.005  #: a logarithm of the spread that is taken for zero
 _ENOUGH = 0.6  #: share in the mixture of members that may speak for all
 _N_ITER = 500
+_TOO_GOOD = 1.0, 1.5  #: nats for each row seen, from which on a share shrinks, and is none
+_HARDLY = 0.01  #: what is left of it then
 
 
 class StackingMixin:
@@ -34,26 +36,28 @@ class StackingMixin:
         own = Data(data.X[rows], data.y[rows], data.weights[rows])
         own.scale_as(data.x_scaler, data.y_scaler)
         spreads = np.exp(_LOG_SPREADS) if self._has_spread(plans) else None
-        densities, unseen = [], []  # of members, at their own spread; of those that leave rows out
-        for i in chosen:
+        densities, of_spreads = [], []  # at the members' own spread; of those that leave rows out
+        knows = np.zeros(len(chosen), dtype=bool)  # who has seen the rows
+        for k, i in enumerate(chosen):
             density = models[i].left_out(batch, rows, spreads)
             if density is None:
+                knows[k] = True
                 member = members[i].holding(models[i], draws[i][:_DRAWS])
                 member.spread = 1.0
                 density = self._log_densities([member], own)
             elif spreads is not None:
-                unseen.append((len(densities), density))
+                of_spreads.append(density)
                 (density,) = density[_LOG_SPREADS == 0.0]
             densities.append(density)
-        most = np.array([plans[i].most for i in chosen])
-        shares = stack(np.stack(densities), own.weights, most)
+        densities, most = np.stack(densities), np.array([plans[i].most for i in chosen])
+        most *= trust(densities, own.weights, knows)
+        shares = stack(densities, own.weights, most)
         spread = 1.0
-        if unseen:
-            which, of_spreads = zip(*unseen)
-            own_shares = shares[list(which)]
-            log_spread = best_spread(np.stack(of_spreads, 1), own_shares, own.weights, _LOG_SPREADS)
+        if of_spreads:
+            honest = shares[~knows]
+            log_spread = best_spread(np.stack(of_spreads, 1), honest, own.weights, _LOG_SPREADS)
             # they cannot tell how wide the others should be, where these are nearly all
-            spread = float(np.exp(log_spread * min(1.0, own_shares.sum() / _ENOUGH)))
+            spread = float(np.exp(log_spread * min(1.0, honest.sum() / _ENOUGH)))
         for i, share in zip(chosen, shares):
             members[i].weight, members[i].spread = share, spread
 
@@ -92,6 +96,40 @@ def best_spread(log_density, shares, weights, log_spreads):
     step = 0.5 * (below - above) / (below - 2.0 * top + above)
     log_spread = log_spreads[best] + step * (log_spreads[1] - log_spreads[0])
     return 0.0 if abs(log_spread) < _NEGLIGIBLE else log_spread
+
+
+def trust(log_density, weights, knows):
+    """Factors of the largest shares of models that have seen the rows: small if they know them by heart.
+
+    With `p` free numbers a model of `n` rows says about `p / 2n` nats more than the truth of a row that
+    it has seen, and as much less of one that it has not: a nat lies between the two if there is a
+    number for each row. So a model should not say a nat more than the best mixture of all others.
+    One of these has to have seen the rows, too: where models of this kind alone are right, they do
+    not lose their shares.
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n_models, n_rows)
+    weights : ndarray of shape (n_rows,)
+        How often each row counts.
+    knows : ndarray of shape (n_models,), dtype bool
+        Which models have seen the rows. A single one keeps its share.
+
+    Returns
+    -------
+    factors : ndarray of shape (n_models,)
+    """
+    factors = np.ones(len(knows))
+    if knows.sum() < 2:
+        return factors
+    start, end = _TOO_GOOD
+    for i in np.flatnonzero(knows):
+        others = np.arange(len(knows)) != i
+        shares = stack(log_density[others], weights)
+        mixture = np.logaddexp.reduce(log_density[others] + np.log(shares)[:, None])
+        excess = np.average(log_density[i] - mixture, weights=weights)
+        factors[i] = np.clip((end - excess) / (end - start), _HARDLY, 1.0)
+    return factors
 
 
 def stack(log_density, weights, most=1.0):

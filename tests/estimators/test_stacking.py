@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.stats import norm
 
-from skdgp.estimators.stacking import best_spread, stack
+from skdgp.estimators.stacking import best_spread, stack, trust
 
 
 def densities(n=3000):
@@ -68,6 +68,36 @@ def test_no_rows_leave_equal_shares():
 def test_a_model_that_is_never_right_has_a_share_of_the_prior():
     log_p = np.stack([np.zeros(90), np.full(90, -1000.0)])
     assert_allclose(stack(log_p, np.ones(90)), [0.95, 0.05])
+
+
+# Models that have seen the rows
+
+
+def test_a_model_that_knows_a_nat_more_than_all_others_loses_its_share():
+    rng = np.random.default_rng(0)
+    seen, honest = rng.standard_normal((2, 50))
+    weights, knows = rng.uniform(0.5, 2.0, 50), np.array([True, True, False])
+    shares = stack(np.stack([seen, honest]), weights)
+    others = np.logaddexp(np.log(shares[0]) + seen, np.log(shares[1]) + honest)
+    for excess, factor in [
+        (-3.0, 1.0),
+        (1.0, 1.0),
+        (1.25, 0.5),
+        (1.4, 0.2),
+        (1.5, 0.01),
+        (9.0, 0.01),
+    ]:
+        log_p = np.stack([others + excess, seen, honest])
+        found = trust(log_p, weights, knows)
+        assert_allclose(found, [factor, 1.0, 1.0], rtol=1e-9)
+
+
+def test_a_model_is_not_mistrusted_for_what_another_of_its_kind_says_too():
+    """A step that shallow models cannot have: the smoother deep one knows it as well."""
+    log_p = np.stack([np.full(40, 2.3), np.full(40, 2.0), np.full(40, -1.0)])
+    knows = np.array([True, True, False])
+    assert_allclose(trust(log_p, np.ones(40), knows), 1.0)
+    assert_allclose(trust(log_p[[0, 2]], np.ones(40), knows[[0, 2]]), 1.0)  # the only one
 
 
 # Their spread

@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.warping import Warp, _Evidence, bent, curvature, skewness, straightened
+from skdgp.inference import DSVI
 
 CURVES = torch.tensor([-5.0, -1.0, -1e-3, 1e-3, 0.5, 4.0], dtype=torch.float64)
 
@@ -200,16 +201,26 @@ def test_the_default_bends_and_says_so(logarithmic):
     [
         {"standardize": True},
         {"standardize": False},
-        {"inference": "dsvi"},
+        {"inference": "exact", "n_layers": 1},
+        {"inference": "structured"},
         {"kernel": ["squared_exponential", "matern32"]},
     ],
 )
-def test_nothing_is_bent_unless_everything_is_left_open(logarithmic, settings):
+def test_nothing_is_bent_unless_kernel_and_scheme_are_left_open(logarithmic, settings):
     model = DeepGPRegressor(max_iter=2, random_state=0, **settings).fit(*logarithmic)
     np.testing.assert_array_equal(model.warp_, np.zeros(3))
 
 
-def test_single_models_classifiers_and_chunks_bend_if_asked(logarithmic):
+@pytest.mark.parametrize("inference", ["dsvi", DSVI(n_draws=2)])
+def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic, inference):
+    settings = {"max_iter": 2, "random_state": 0}
+    single = DeepGPRegressor(inference=inference, **settings).fit(*logarithmic)
+    mixture = DeepGPRegressor(**settings).fit(*logarithmic)
+    np.testing.assert_array_equal(single.warp_, mixture.warp_)
+    assert single.warp_[0] > 3.0
+
+
+def test_classifiers_and_chunks_bend_if_asked(logarithmic):
     X, y = logarithmic
     X = np.column_stack([np.ones(300), X])  # dropped, and counted
     settings = {"inference": "dsvi", "standardize": "warp", "max_iter": 2, "random_state": 0}
