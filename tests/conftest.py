@@ -7,6 +7,10 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture, Batch
 
+collect_ignore_glob = [
+    "*/conftest.py"
+]  # no doctests, and of one name: several folders can be tested together
+
 
 @pytest.fixture
 def generator():
