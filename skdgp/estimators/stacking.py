@@ -14,7 +14,7 @@ _LOG_SPREADS = 0.05 * np.arange(-14, 7)  #: those that are tried
 _NEGLIGIBLE = 0.005  #: a logarithm of the spread that is taken for zero
 _ENOUGH = 0.6  #: share in the mixture of members that may speak for all
 _N_ITER = 500
-_TOO_GOOD = 1.0, 1.5  #: nats for each row seen, from which on a share shrinks, and is none
+_TOO_GOOD = 1.0, 1.5  #: nats for each target seen, from which on a share shrinks, and is none
 _HARDLY = 0.01  #: what is left of it then
 
 
@@ -50,7 +50,7 @@ class StackingMixin:
                 (density,) = density[_LOG_SPREADS == 0.0]
             densities.append(density)
         densities, most = np.stack(densities), np.array([plans[i].most for i in chosen])
-        most *= trust(densities, own.weights, knows)
+        most *= trust(densities, own.weights, knows, own.y.shape[1])
         shares = stack(densities, own.weights, most)
         spread = 1.0
         if of_spreads:
@@ -98,12 +98,12 @@ def best_spread(log_density, shares, weights, log_spreads):
     return 0.0 if abs(log_spread) < _NEGLIGIBLE else log_spread
 
 
-def trust(log_density, weights, knows):
+def trust(log_density, weights, knows, n_outputs=1):
     """Factors of the largest shares of models that have seen the rows: small if they know them by heart.
 
-    With `p` free numbers a model of `n` rows says about `p / 2n` nats more than the truth of a row that
+    With `p` free numbers a model of `n` targets says about `p / 2n` nats more than the truth of one that
     it has seen, and as much less of one that it has not: a nat lies between the two if there is a
-    number for each row. So a model should not say a nat more than the best mixture of all others.
+    number for each target. So a model should not say a nat more than the best mixture of all others.
     One of these has to have seen the rows, too: where models of this kind alone are right, they do
     not lose their shares.
 
@@ -114,6 +114,8 @@ def trust(log_density, weights, knows):
         How often each row counts.
     knows : ndarray of shape (n_models,), dtype bool
         Which models have seen the rows. A single one keeps its share.
+    n_outputs : int, default=1
+        Targets of a row.
 
     Returns
     -------
@@ -127,7 +129,7 @@ def trust(log_density, weights, knows):
         others = np.arange(len(knows)) != i
         shares = stack(log_density[others], weights)
         mixture = np.logaddexp.reduce(log_density[others] + np.log(shares)[:, None])
-        excess = np.average(log_density[i] - mixture, weights=weights)
+        excess = np.average(log_density[i] - mixture, weights=weights) / n_outputs
         factors[i] = np.clip((end - excess) / (end - start), _HARDLY, 1.0)
     return factors
 

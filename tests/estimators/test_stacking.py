@@ -90,6 +90,8 @@ def test_a_model_that_knows_a_nat_more_than_all_others_loses_its_share():
         log_p = np.stack([others + excess, seen, honest])
         found = trust(log_p, weights, knows)
         assert_allclose(found, [factor, 1.0, 1.0], rtol=1e-9)
+        log_p[0] += excess  # of two targets of each row
+        assert_allclose(trust(log_p, weights, knows, n_outputs=2)[0], factor, rtol=1e-9)
 
 
 def test_a_model_is_not_mistrusted_for_what_another_of_its_kind_says_too():
