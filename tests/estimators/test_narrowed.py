@@ -224,6 +224,7 @@ def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
     monkeypatch.setattr(stacking, "best_spread", lambda *args: -0.3)
     shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.01])
     monkeypatch.setattr(stacking, "stack", lambda *args: shares)
+    monkeypatch.setattr(stacking, "trust", lambda *args: 1.0)
     settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     model = DeepGPRegressor(**settings).fit(*data)
     for member, share in zip(model.members_, shares):
