@@ -7,9 +7,8 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture, Batch
 
-collect_ignore_glob = [
-    "*/conftest.py"
-]  # no doctests, and of one name: several folders can be tested together
+# They hold no doctests, and share a name: collected as modules, several folders cannot be tested together.
+collect_ignore_glob = ["*/conftest.py"]
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_random_state
 
 from .._scoring import check_alpha, check_coverage
-from ..inference import DSVI
 
 _COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
@@ -49,10 +48,6 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _auto_likelihood(self, scheme, data):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
-
-    def _warps(self):
-        deep = self.inference in ("auto", "dsvi") or isinstance(self.inference, DSVI)
-        return deep and isinstance(self.kernel, str)
 
     def _has_spread(self, plans):
         """Unless the size of the noise is given, or outputs would share what one of them needs."""

@@ -4,7 +4,7 @@ from sklearn.utils.metaestimators import available_if
 
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, Exact, Vecchia
+from ..inference import DSVI, Exact, Vecchia, as_scheme
 from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
@@ -178,6 +178,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         )
         return tags
 
+    def _warps(self):
+        deep = self.inference == "auto" or isinstance(as_scheme(self.inference), DSVI)
+        return deep and isinstance(self.kernel, str)
+
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
@@ -199,11 +203,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
-        for plan in deep:
-            plan.most = 1.0
-        if few:  # densities of the few rows that they have seen flatter them, the first one more
-            deep[-1].most = _DEEP_SHARE
-            deep[0].most = _DEEP_SHARE / len(deep)
+        # densities of the few rows that they have seen flatter them, the first one more
+        for plan, most in zip(deep, (_DEEP_SHARE / len(deep), _DEEP_SHARE)):
+            plan.most = most if few else 1.0
         return deep + self._shallow(data, likelihood)
 
     def _shallow(self, data, likelihood):

@@ -77,6 +77,19 @@ def test_a_deep_model_that_has_learned_noise_by_heart_has_no_share():
     assert by_heart.weight < 0.01 < nearer_prior.weight
 
 
+def test_what_is_said_of_several_outputs_counts_for_each(monkeypatch):
+    counts = []
+
+    def trust(log_density, weights, knows, n_outputs):
+        counts.append((knows.tolist(), n_outputs))
+        return 1.0
+
+    monkeypatch.setattr("skdgp.estimators.stacking.trust", trust)
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
+    assert counts == [([True, True, False, False], 3)]
+
+
 def test_densities_add(model, data):
     X, y = data
     parts = [alone(model, i).log_predictive_density(X, y) for i in range(6)]
