@@ -1,5 +1,6 @@
 """The contract between inference schemes and everything above them."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from ..adam import Adam
 #: Numbers of kernels and likelihoods live on a log scale, are few, and have far to go: they take
 #: larger steps of Adam than inducing inputs and posteriors.
 _NUMBERS = 6.0
+_AVERAGED = 0.1, 30  #: share of the steps made that averages reach back over, and the most steps
 
 
 @dataclass
@@ -261,6 +263,13 @@ class Model(nn.Module):
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
 
+    def averaged(self):
+        """A context in which the model is what it is best judged by, before the end of training."""
+        return contextlib.nullcontext()
+
+    def settle(self):
+        """Become for good what :meth:`averaged` shows."""
+
 
 class GradientModel(Model):
     """A model that is trained by Adam, and by natural gradients for the blocks that it names.
@@ -268,11 +277,22 @@ class GradientModel(Model):
     A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their
     difference to the divergences of the blocks, and one backward pass serves both kinds of step.
 
+    Draws and minibatches let the numbers scatter around where they are going. What is looked at, and what
+    stays in the end, are their averages over the last steps (Polyak and Juditsky, 1992): exponential ones
+    that reach back over fewer steps at the beginning, and over fewer again as the step size falls.
+
     Parameters
     ----------
     natural_step : float
         Step size of the natural gradients, reached after five steps.
+
+    References
+    ----------
+    B. Polyak and A. Juditsky (1992). Acceleration of stochastic approximation by averaging. SIAM Journal on
+    Control and Optimization 30.
     """
+
+    scatters = True  #: whether steps follow random draws or minibatches
 
     def __init__(self, natural_step=0.1):
         super().__init__()
@@ -280,6 +300,7 @@ class GradientModel(Model):
         self.natural_step = natural_step
         self._n_steps = 0
         self._optimizer = None
+        self._averages, self._n_averaged = {}, 0
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate, unbiased for all rows, of the expected log-likelihood."""
@@ -322,7 +343,36 @@ class GradientModel(Model):
                 size *= 0.5
         optimizer.step(rate * self.learning_rate)
         self._n_steps += 1
+        if self.scatters:
+            self._average(rate)
         return value
+
+    @torch.no_grad()
+    def _average(self, rate):
+        if not self._averages:
+            self._averages = {name: p.detach().clone() for name, p in self.named_parameters()}
+        self._n_averaged += 1
+        share, most = _AVERAGED
+        weight = 1.0 / (1.0 + min(share * self._n_averaged, rate * most))
+        torch._foreach_lerp_(list(self._averages.values()), list(self.parameters()), weight)
+
+    @contextlib.contextmanager
+    def averaged(self):
+        numbers = {name: p.data for name, p in self.named_parameters()}
+        self._become(self._averages)
+        try:
+            yield
+        finally:
+            self._become(numbers)
+
+    def settle(self):
+        self._become(self._averages)
+        self._averages, self._n_averaged = {}, 0
+
+    def _become(self, numbers):
+        parameters = dict(self.named_parameters())
+        for name, value in numbers.items():
+            parameters[name].data = value  # which keeps the precision of a block that comes back
 
     def prepare(self, learning_rate, dtype):
         self.learning_rate = learning_rate
@@ -351,10 +401,15 @@ class GradientModel(Model):
             P = block.precision()  # which its root gives only up to rounding
             if P is not None:
                 arrays[f"precision.{i}"] = P.cpu().numpy().copy()
+        arrays["n_averaged"] = torch.tensor(self._n_averaged).numpy()
+        for name, value in self._averages.items():
+            arrays[f"average.{name}"] = value.cpu().numpy().copy()
         return arrays
 
     def load_training_state(self, arrays):
-        self._n_steps = int(arrays["n_steps"])
+        self._n_steps, self._n_averaged = int(arrays["n_steps"]), int(arrays["n_averaged"])
+        parameters = dict(self.named_parameters())
+        self._averages = {}
         blocks, optimizer = list(self.blocks()), self._adam()
         for slot in optimizer.slots:
             slot.clear()
@@ -364,5 +419,7 @@ class GradientModel(Model):
             if first == "precision":
                 block = blocks[int(name)]
                 block.set_precision(value.to(block.root.device))
+            elif first == "average":
+                self._averages[name] = value.to(parameters[name])
             elif name:
                 optimizer.remember(int(first), name, value)

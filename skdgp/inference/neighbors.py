@@ -75,6 +75,8 @@ class NeighborGP(GradientModel):
     Its numbers have log-normal priors around their starts.
     """
 
+    scatters = False
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__()
         self.n_neighbors = scheme.n_neighbors

@@ -1,5 +1,6 @@
 """Several models that train side by side."""
 
+import contextlib
 import math
 
 from .trainer import schedule
@@ -51,6 +52,17 @@ class Together:
 
     def load_training_state(self, arrays):
         self._hand_out("load_training_state", arrays)
+
+    @contextlib.contextmanager
+    def averaged(self):
+        with contextlib.ExitStack() as stack:
+            for model in self.models:
+                stack.enter_context(model.averaged())
+            yield
+
+    def settle(self):
+        for model in self.models:
+            model.settle()
 
 
 class RowsTogether:

@@ -497,6 +497,67 @@ def test_a_training_state_can_be_loaded_twice(make_model, make_batch):
     same(training_state, kept)
 
 
+# Averages
+
+
+@pytest.mark.parametrize("natural_gradient", NATURAL)
+def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
+    """By their definition: over a tenth of the steps, over at most 30 of full size, and over fewer of small ones."""
+    X, y = data()
+    model, expected = make_model(2, (2,), natural_gradient=natural_gradient), None
+    for n, rate in enumerate([1.0] * 310 + [0.5] * 10 + [0.01] * 10, 1):
+        model.step(make_batch(X, y), seeded(n), rate)
+        state = model.state()
+        reach = min(0.1 * n, 30.0 * rate)
+        expected = expected or state
+        expected = {k: v + (state[k] - v) / (1.0 + reach) for k, v in expected.items()}
+        if n in (1, 2, 100, 310, 320, 330):
+            with model.averaged():
+                average = model.state()
+            for name, array in average.items():
+                np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12)
+            same(model.state(), state)
+    model.settle()
+    same(model.state(), average)
+
+
+def test_a_look_at_averages_does_not_change_training(make_model, make_batch):
+    X, y = data()
+    models = [make_model(2, (2,)) for _ in range(2)]
+    for i in range(5):
+        for model in models:
+            model.step(make_batch(X, y), seeded(i))
+        with models[0].averaged():
+            models[0].kl()
+    same(models[0].state(), models[1].state())
+    same(models[0].training_state(), models[1].training_state())
+
+
+def test_without_steps_there_is_nothing_to_average(make_model):
+    model = make_model(2, (2,))
+    before = model.state()
+    with model.averaged():
+        same(model.state(), before)
+    model.settle()
+    same(model.state(), before)
+
+
+def test_averages_scatter_less_than_steps(make_model, make_batch):
+    """The mean of a Gaussian posterior, from minibatches of ten rows, moves by less than half from look to look."""
+    X, y = data(300)
+    model, looks = make_model(2, (), natural_gradient="all"), {"own": [], "average": []}
+    rng = np.random.default_rng(0)
+    for step in range(600):
+        rows = rng.choice(len(X), 10, replace=False)
+        model.step(make_batch(X[rows], y[rows])._replace(scale=30.0, total=300.0), seeded(step))
+        if step >= 300 and step % 10 == 0:
+            looks["own"].append(model.blocks()[0].mean.detach().numpy().copy())
+            with model.averaged():
+                looks["average"].append(model.blocks()[0].mean.detach().numpy().copy())
+    own, average = (np.diff(looks[name], axis=0).std() for name in ("own", "average"))
+    assert average < 0.5 * own
+
+
 # Precision
 
 

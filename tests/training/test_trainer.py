@@ -1,5 +1,6 @@
 """The training loop, with a model that is simple enough to be foretold."""
 
+import contextlib
 import math
 import signal
 import threading
@@ -52,6 +53,12 @@ class Walk:
 
     def load_training_state(self, arrays):
         self.momentum = int(arrays["momentum"])
+
+    def averaged(self):
+        return contextlib.nullcontext()
+
+    def settle(self):
+        pass
 
 
 class Rows:
@@ -463,3 +470,54 @@ def test_early_model_with_as_many_steps_has_the_common_schedule():
     turns = RowsTogether([Rows()] * 3, [10, 10, 10], [0, 1, 2])
     for step in range(10):
         assert turns.batch(step)[1:] == [(step, 1.0)] * 2
+
+
+class Averaged(Walk):
+    """What is looked at, and what stays, is half of the way."""
+
+    @contextlib.contextmanager
+    def averaged(self):
+        position, self.position = self.position, 0.5 * self.position
+        yield
+        self.position = position
+
+    def settle(self):
+        self.position *= 0.5
+
+
+def test_averages_are_looked_at_and_training_goes_on_from_where_it_was():
+    model, seen = Averaged(), []
+    trainer = make(
+        model,
+        validate=lambda: seen.append(model.position) or 0.0,
+        on_block=lambda stop: seen.append(model.position) or False,
+    )
+    trainer.patience = 9
+    trainer.run()
+    assert seen == [25.0, 25.0, 50.0, 50.0, 60.0, 60.0]
+    assert model.position == 25.0  # the best state is one that was looked at
+
+
+@pytest.mark.parametrize("trouble", [KeyboardInterrupt(), None])
+def test_averages_stay_in_the_end(trouble):
+    trainer = make(Averaged(troubles={70: trouble}))
+    if trouble is None:
+        trainer.run()
+    else:
+        with pytest.warns(ConvergenceWarning, match="interrupted after 70 steps"):
+            trainer.run()
+    assert trainer.model.position == 0.5 * trainer.n_iter
+
+
+def test_averages_of_the_last_good_state():
+    class Spoiled(Averaged):
+        def step(self, *args):
+            loss = super().step(*args)
+            if self.calls == 71:
+                self.position = math.inf
+            return loss
+
+    trainer = make(Spoiled(), max_iter=71)
+    with pytest.warns(ConvergenceWarning, match="last good state"):
+        trainer.run()
+    assert trainer.model.position == 25.0
