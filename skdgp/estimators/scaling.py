@@ -5,6 +5,7 @@ import numpy as np
 _CHUNK = 65536
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
+_FAR = 5.0  #: times the range of all other values that a code is away from them
 
 
 def pieces(n_rows):
@@ -17,7 +18,8 @@ class InputScaler:
 
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
-    side. Values farther than five standard deviations from the mean grow only logarithmically.
+    side. A value that many rows share, and that is far from all others, such as a code for what
+    is missing, counts as the next one. Values farther than five standard deviations from the mean grow only logarithmically.
     Constant columns are dropped. What is scaled may then be bent.
 
     Parameters
@@ -56,7 +58,10 @@ class InputScaler:
             sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
         )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
-        mean, std = weighted_moments(X, weights, low - margin, high + margin)
+        next_low, next_high = after_code(sample, low), -after_code(-sample, -high)
+        low = np.where(np.isnan(next_low), low - margin, next_low)
+        high = np.where(np.isnan(next_high), high + margin, next_high)
+        mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         eps = 10.0 * eps + n * np.finfo(np.float64).eps
@@ -118,6 +123,15 @@ class TargetScaler:
 
     def transform(self, y):
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
+
+
+def after_code(X, low):
+    """The second smallest values of columns whose smallest one is `low` and far below; otherwise NaN."""
+    rest = np.where(low < X, X, np.inf)
+    smallest, largest = rest.min(0), X.max(0)
+    is_code = (X.min(0) == low) & (smallest < largest)
+    is_code &= smallest - low > _FAR * (largest - smallest)
+    return np.where(is_code, smallest, np.nan)
 
 
 def weighted_moments(X, weights, low=-np.inf, high=np.inf):

@@ -245,3 +245,30 @@ def test_one_outlier_of_few_rows_does_not_flatten_the_others(n, weighted):
     others = np.delete(scaled[:, 0], 3)
     assert 0.5 < others.std() < 1.2
     assert 5.0 < scaled[3, 0] < 30.0
+
+
+@pytest.mark.parametrize("code", [-999.0, 9999.0])
+@pytest.mark.parametrize("dtype", [float, np.float32])
+def test_a_code_for_missing_values_does_not_flatten_the_others(rng, code, dtype):
+    """A tenth of the rows hold it; they count as the value next to it."""
+    X = rng.standard_normal((500, 2)).astype(dtype)
+    others = X[:450, 0].copy()
+    X[450:, 0] = code
+    scaler, scaled = fit(X), fit(X).transform(X)
+    counted = np.where(X[:, 0] == code, others.min() if code < 0 else others.max(), X[:, 0])
+    assert_allclose(scaler.center[0], counted.mean(), rtol=1e-5)
+    assert_allclose(scaler.scale[0], counted.std(), rtol=1e-5)
+    assert scaled[:450, 0].std() > 0.5
+    assert abs(scaled[450:, 0]).min() > 5.0 and abs(scaled[:450, 0]).max() < 5.0
+    assert_allclose(scaler.inverse_transform(scaled), X, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_code(rng):
+    """Amounts with many zeros, flags, grades, and what is skewed are scaled as ever."""
+    amounts = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.lognormal(size=500))
+    flags, grades = rng.randint(0, 2, 500), rng.randint(1, 6, 500)
+    X = np.column_stack([amounts, flags, grades, rng.lognormal(sigma=2.0, size=500)])
+    assert np.isnan(scaling.after_code(X, X.min(0))).all()
+    assert np.isnan(scaling.after_code(-X, (-X).min(0))[:3]).all()
+    low = np.quantile(-X[:, 3], 0.01, method="inverted_cdf")
+    assert np.isnan(scaling.after_code(-X[:, 3:], np.array([low]))).all()
