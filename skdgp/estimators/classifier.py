@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Kernel, SquaredExponential
+from ..gp.kernels import Anova, Kernel, SquaredExponential
 from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
@@ -38,7 +38,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for neighbors the rational quadratic, and
-        ANOVA for one of the shallow members.
+        ANOVA for one or two of the shallow members.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -188,8 +188,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         kernels = [self.kernel]
         if self.kernel == "auto":
             kernels = ["rational_quadratic"]
-            if n_rows > _FEW_ROWS and n_features <= _MOST_COLUMNS:  # for fewer rows it gains little
-                kernels.append("anova")
+            if n_features <= _MOST_COLUMNS:  # few rows: rough, for edges along columns
+                kernels.append(Anova(nu=0.5) if n_rows <= _FEW_ROWS else "anova")
         return [Plan(Vecchia(_N_NEIGHBORS), deep.likelihood, kernel=kernel) for kernel in kernels]
 
     def _with_inducing(self, deep, n_rows, n_features):

@@ -18,9 +18,9 @@ class InputScaler:
 
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
-    side. A value that many rows share, and that is far from all others, such as a code for what
-    is missing, counts as the next one. Values farther than five standard deviations from the mean grow only logarithmically.
-    Constant columns are dropped. What is scaled may then be bent.
+    side. A value that many rows share and that is far from all others, such as a code for what is
+    missing, counts as the next one. Values farther than five standard deviations from the mean grow
+    only logarithmically. Constant columns are dropped. What is scaled may then be bent.
 
     Parameters
     ----------

@@ -49,20 +49,22 @@ def schemes(model):
 
 
 def test_members(model):
-    assert schemes(model) == [DSVI, Vecchia, VFE, VFE]
-    kernels = [type(member.kernels[-1]) for member in model.members_]
-    assert kernels == [SquaredExponential, RationalQuadratic, SquaredExponential, Anova]
-    assert [np.shape(m.kernels[-1].lengthscale) for m in model.members_] == [(2,), (2,), (), (2,)]
+    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE, VFE]
+    kernels = [member.kernels[-1] for member in model.members_]
+    types = [SquaredExponential, RationalQuadratic, Anova, SquaredExponential, Anova]
+    assert [type(kernel) for kernel in kernels] == types
+    assert [kernels[i].nu for i in (2, 4)] == [0.5, 1.5]
+    assert [np.shape(kernel.lengthscale) for kernel in kernels] == [(2,), (2,), (2,), (), (2,)]
     inputs = [len(Z) for member in model.members_ for Z in member.inducing_inputs]
-    assert inputs == [10, 10, 80, 10, 10]
+    assert inputs == [10, 10, 80, 80, 10, 10]
     assert len(model.kernels_) == 2  # of the deep member
 
 
 def test_probabilities_are_those_of_the_members_by_their_shares(model, data):
     shares = np.array([member.weight for member in model.members_])
     assert_allclose(shares.sum(), 1.0)
-    assert shares[0] <= 1.0 / 4.0 + 1e-12  # it has seen the rows that shares are learned from
-    parts = [alone(model, i).predict_log_proba(data[0]) for i in range(4)]
+    assert shares[0] <= 1.0 / 5.0 + 1e-12  # it has seen the rows that shares are learned from
+    parts = [alone(model, i).predict_log_proba(data[0]) for i in range(5)]
     expected = logsumexp(parts, axis=0, b=shares[:, None, None])
     assert_allclose(model.predict_log_proba(data[0]), expected, rtol=1e-10)
     assert_allclose(model.predict_proba(data[0]).sum(1), 1.0)
@@ -74,10 +76,10 @@ def test_shares_follow_what_is_known_of_unseen_rows():
     X = rng.uniform(-1.0, 1.0, size=(400, 8))
     y = 2.0 * (X[:, 0] > 0.2) + np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 2] * X[:, 3] > 1.0
     model = DeepGPClassifier(max_iter=50, n_inducing=100, random_state=0).fit(X[:250], y[:250])
-    assert model.members_[3].weight > 0.6
-    densities = [alone(model, i).log_predictive_density(X[250:], y[250:]).mean() for i in range(4)]
-    assert densities[3] > max(densities[:3]) + 0.05
-    assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities[:3])
+    assert model.members_[4].weight > 0.6
+    densities = [alone(model, i).log_predictive_density(X[250:], y[250:]).mean() for i in range(5)]
+    assert densities[4] > max(densities[:4]) + 0.05
+    assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities[:4])
 
 
 def test_inducing_inputs_are_shared_out_among_the_latent_functions(monkeypatch):
@@ -85,7 +87,7 @@ def test_inducing_inputs_are_shared_out_among_the_latent_functions(monkeypatch):
     for n_classes, expected in ((2, 80), (3, 60), (6, 50)):  # as many as rows, a third, the fewest
         model = DeepGPClassifier(max_iter=1, n_predict_draws=8, random_state=0)
         model.fit(*rows(80, n_classes))
-        assert len(model.members_[2].inducing_inputs[0]) == expected
+        assert len(model.members_[3].inducing_inputs[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -111,23 +113,26 @@ def test_what_the_user_fixes():
     assert all(isinstance(k, Matern) for member in model.members_ for k in member.kernels)
     assert {member.likelihood.link for member in model.members_} == {"logit"}
     model = DeepGPClassifier(n_layers=1, **FEW).fit(X, y)
-    assert [len(member.architecture.widths) for member in model.members_] == [0, 0, 0, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [0, 0, 0, 0, 0]
 
 
 def test_many_rows_classes_and_columns(monkeypatch):
     X, y = rows(n_classes=3)
     monkeypatch.setattr(classifier, "_MOST_FACTORS", 80 * 3 * 2 * 10 - 1)
     model = DeepGPClassifier(**FEW).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, VFE]
-    assert isinstance(model.members_[2].kernels[0], SquaredExponential)
+    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE]
+    assert isinstance(model.members_[3].kernels[0], SquaredExponential)
     monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3 - 1)
-    assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI, Vecchia]
+    assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI, Vecchia, Vecchia]
     monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3)
     monkeypatch.setattr(classifier, "_FEW_ROWS", 79)
     model = DeepGPClassifier(**FEW).fit(X, y)
     assert schemes(model) == [DSVI, Vecchia, Vecchia]
-    assert isinstance(model.members_[2].kernels[0], Anova)
+    assert model.members_[2].kernels[0].nu == 1.5
     assert model.members_[0].scheme.inner_scale == DSVI().inner_scale
+    with monkeypatch.context() as only:
+        only.setattr(classifier, "_MOST_COLUMNS", 1)
+        assert schemes(DeepGPClassifier(**FEW).fit(X, y)) == [DSVI, Vecchia]
     for name, most in (("_MOST_NUMBERS", 80 * 2 - 1), ("_MOST_ROWS", 79)):
         with monkeypatch.context() as only:
             only.setattr(classifier, name, most)
@@ -157,7 +162,7 @@ def test_warm_start(data):
     model = DeepGPClassifier(warm_start=True, **FEW).fit(X, y)
     before = model.log_predictive_density(X, y).mean()
     model.set_params(max_iter=5, learning_rate=1e-3).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, VFE, VFE]
+    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE, VFE]
     assert abs(model.log_predictive_density(X, y).mean() - before) < 0.1
 
 
@@ -179,7 +184,7 @@ def test_start_with_a_fitted_estimator():
 def test_a_shallow_model_starts_with_the_member_of_its_kernel(model, data, kernel):
     settings = {"inference": "vfe", "kernel": kernel, **FEW, "max_iter": 1}
     other = DeepGPClassifier(1, init=model, **settings).fit(*data)
-    member = model.members_[3 if kernel == "anova" else 2]
+    member = model.members_[4 if kernel == "anova" else 3]
     expected = member.kernels[0].lengthscale
     assert_allclose(other.kernels_[0].lengthscale, expected, rtol=0.2)
     assert_array_equal(other.members_[0].inducing_inputs[0], member.inducing_inputs[0])

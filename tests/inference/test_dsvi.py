@@ -502,7 +502,7 @@ def test_a_training_state_can_be_loaded_twice(make_model, make_batch):
 
 @pytest.mark.parametrize("natural_gradient", NATURAL)
 def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
-    """By their definition: over a tenth of the steps, over at most 30 of full size, and over fewer of small ones."""
+    """By their definition: over a tenth of the steps, over at most 30, and over fewer small ones."""
     X, y = data()
     model, expected = make_model(2, (2,), natural_gradient=natural_gradient), None
     for n, rate in enumerate([1.0] * 310 + [0.5] * 10 + [0.01] * 10, 1):
@@ -543,7 +543,7 @@ def test_without_steps_there_is_nothing_to_average(make_model):
 
 
 def test_averages_scatter_less_than_steps(make_model, make_batch):
-    """The mean of a Gaussian posterior, from minibatches of ten rows, moves by less than half from look to look."""
+    """From minibatches of ten rows, the mean of a posterior moves by less than half from look to look."""
     X, y = data(300)
     model, looks = make_model(2, (), natural_gradient="all"), {"own": [], "average": []}
     rng = np.random.default_rng(0)

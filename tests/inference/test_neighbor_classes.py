@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp
-from scipy.stats import norm
+from scipy.stats import cauchy, norm
 from sklearn.datasets import make_moons
 
 from skdgp import DeepGPClassifier
@@ -113,7 +113,10 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
 
 
 def test_numbers_have_a_prior():
-    """Log-normal, with a standard deviation of one, around the starts; the constants have a normal one."""
+    """Log-normal, with a standard deviation of one, around the starts; the constants have a normal one.
+
+    Of the columns' lengthscales the level has it; deviations from it have Cauchy distributions.
+    """
     X, y = rows()
     model = make(X, y, Softmax(n_nodes=2048))  # as many nodes as rows that are left out have
     batch, everyone = everything(X, y), np.arange(len(X))
@@ -124,8 +127,25 @@ def test_numbers_have_a_prior():
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     own = np.log([ALPHA / 0.1, SLOPE, FACTOR])
     constants = 0.1 * np.arange(3)  # beside the logarithms of the shares
-    prior = 0.5 * (0.3**2 + 0.5**2 + 1.0 + np.sum(own**2) + np.sum(constants**2))
+    prior = 0.5 * (0.3**2 + 0.25**2 + np.sum(own**2) + np.sum(constants**2))
+    prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
     assert_allclose(actual.item(), model.left_out(batch, everyone).sum() - prior, rtol=1e-9)
+
+
+def test_many_columns_do_not_learn_few_rows_by_heart():
+    """Of labels that are noise nothing is learned; two columns among fifty are found."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1100, 30)), rng.integers(0, 2, 1100)
+    model = near(max_iter=None).fit(X[:100], y[:100])
+    assert -model.log_predictive_density(X[100:], y[100:]).mean() < np.log(2.0) + 0.05
+    X = rng.normal(size=(1200, 50))
+    p = 1.0 / (1.0 + np.exp(2.0 * X[:, 1] - 3.0 * X[:, 0]))
+    y = (rng.uniform(size=1200) < p).astype(int)
+    model = near(max_iter=None).fit(X[:200], y[:200])
+    found = np.argsort(model.kernels_[0].lengthscale)[:2]
+    assert set(found) == {0, 1}
+    truth = -np.log(np.where(y == 1, p, 1.0 - p))[200:].mean()
+    assert -model.log_predictive_density(X[200:], y[200:]).mean() < truth + 0.15
 
 
 def test_softmax_of_left_out_rows_by_sampling():
