@@ -128,10 +128,7 @@ def _changed(estimator, names):
 
 def check_lasting(estimator):
     """Raise ValueError if what a warm start cannot change is not as in the last fit."""
-    names = list(_NUMBERS)  # shapes are compared member by member
-    if len({type(member.likelihood) for member in estimator.members_}) > 1:
-        names.remove("likelihood")
-    changed = _changed(estimator, names)
+    changed = _changed(estimator, _NUMBERS)  # shapes are compared member by member
     if changed:
         raise ValueError(
             f"warm_start=True goes on with the model of the last fit, so {changed} must stay "

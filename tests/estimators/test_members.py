@@ -260,11 +260,11 @@ def test_warm_start(data):
 
 
 def test_members_go_on_with_their_own_kind(data):
-    """Also the second of two members by the same scheme, and those that a new recipe leaves."""
+    """Also the second of two members by the same scheme."""
     X, y = data
     model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
     before = [member.arrays for member in model.members_]
-    model.set_params(max_iter=1, learning_rate=1e-9, likelihood="heteroscedastic").fit(X, y)
+    model.set_params(max_iter=1, learning_rate=1e-9).fit(X, y)
     schemes = [type(member.scheme) for member in model.members_]
     assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact]
     name = "layers.0.kernel.log_lengthscale"
@@ -273,6 +273,36 @@ def test_members_go_on_with_their_own_kind(data):
     # L-BFGS knows no learning rate, but has little left to do
     for i in (4, 5):
         assert_allclose(model.members_[i].arrays[name], before[i][name], atol=0.02)
+
+
+def test_members_that_a_new_recipe_leaves_go_on(data, monkeypatch):
+    X, y = data
+    model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
+    before = [member.arrays for member in model.members_]
+    monkeypatch.setattr("skdgp.estimators.regressor._FEW_ROWS", 50)
+    model.set_params(max_iter=1, learning_rate=1e-9).fit(X, y)
+    assert [type(member.scheme) for member in model.members_] == [DSVI, Vecchia, Vecchia]
+    name = "layers.0.kernel.log_lengthscale"
+    for member, i in zip(model.members_, (0, 2, 3)):
+        assert_allclose(member.arrays[name], before[i][name], atol=1e-6)
+
+
+def test_a_new_likelihood_needs_a_new_start(model, data):
+    """A mixture of several kinds of noise used to go on with them, whatever was asked for."""
+    other = copy.deepcopy(model).set_params(warm_start=True, likelihood="heteroscedastic")
+    with pytest.raises(ValueError, match="likelihood must stay as before"):
+        other.fit(*data)
+    other.set_params(warm_start=False, max_iter=1).fit(*data)
+    assert {type(member.likelihood) for member in other.members_} == {HeteroscedasticGaussian}
+
+
+def test_noise_that_new_rows_would_choose_does_not_end_a_warm_start(model, data):
+    """Of targets that pile up "auto" stands for another likelihood, but is what was asked for."""
+    X, y = data
+    other = copy.deepcopy(model).set_params(warm_start=True, max_iter=1)
+    other.fit(X, np.where(y > 50.0, 60.0, 40.0))
+    kinds = [type(member.likelihood) for member in other.members_]
+    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 4
 
 
 def test_resume(data, tmp_path, kill):
