@@ -266,15 +266,16 @@ def _dots(x, y, output, subsample, rng):
     name = "y" if output is None else f"y{output}"
     if y is None:
         return None, None, name
-    name = getattr(y, "name", None) or name
+    values = check_array(y, ensure_2d=False, input_name="y")
+    check_consistent_length(x, values)
+    values = select_output(values, output)
     if hasattr(y, "columns"):
         name = y.columns[output or 0]
-    y = check_array(y, ensure_2d=False, input_name="y")
-    check_consistent_length(x, y)
-    y = select_output(y, output)
+    elif getattr(y, "name", None) not in (None, ""):
+        name = y.name
     if subsample is not None:
         check_scalar(subsample, "subsample", Integral, min_val=1)
-        if subsample < len(y):
-            chosen = np.sort(rng.choice(len(y), subsample, replace=False))
-            x, y = x[chosen], y[chosen]
-    return x, y, str(name)
+        if subsample < len(values):
+            chosen = np.sort(rng.choice(len(values), subsample, replace=False))
+            x, values = x[chosen], values[chosen]
+    return x, values, str(name)

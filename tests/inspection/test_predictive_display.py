@@ -188,6 +188,32 @@ def test_frame_of_targets_names_the_axis(plt, data, joint_regressor):
     assert_array_equal(display.y_data, y["b"])
 
 
+@pytest.mark.parametrize("output", [2, -1, "u", 1.0])
+def test_outputs_that_a_frame_does_not_have(plt, data, joint_regressor, output):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    y = pd.DataFrame({"height": y, "depth": -y})
+    with pytest.raises(ValueError, match=r"int from 0 to 1, the last output; got"):
+        PredictiveDisplay.from_estimator(joint_regressor, X, y, output=output)
+
+
+@pytest.mark.parametrize(("given", "shown"), [(0, "0"), ("height", "height"), (None, "y")])
+def test_series_of_targets_names_the_axis(plt, data, regressor, given, shown):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    for target in (pd.Series(y, name=given), pd.DataFrame({shown: y})):
+        display = PredictiveDisplay.from_estimator(regressor, X, target)
+        assert display.ax_.get_ylabel() == shown
+
+
+def test_a_column_of_targets_may_be_called_name(plt, data, joint_regressor):
+    pd = pytest.importorskip("pandas")
+    X, y = data
+    y = pd.DataFrame({"name": y, "depth": -y})
+    display = PredictiveDisplay.from_estimator(joint_regressor, X, y, output=0)
+    assert display.ax_.get_ylabel() == "name"
+
+
 def test_missing_values_do_not_matter_where_a_pipeline_fills_them(plt, data):
     from sklearn.impute import SimpleImputer
 
