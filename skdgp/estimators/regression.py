@@ -4,12 +4,15 @@ import warnings
 
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_random_state
+from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 
 _COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
+_NO_NUMBERS = (
+    "Some values of y are no numbers; convert them, or use a classifier if they are labels."
+)
 
 
 def _warn_if_some_are_constant(y):
@@ -24,15 +27,17 @@ def _warn_if_some_are_constant(y):
 
 
 def _as_numbers(y):
-    """Targets whose type is that of numbers."""
-    if y.dtype.kind not in "OUS":
+    """Targets as a dense array whose type is that of numbers."""
+    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
+    kind = y.dtype.kind
+    if kind in "mMV":  # times and durations would become numbers of some unit
+        raise ValueError(_NO_NUMBERS)
+    if kind not in "OUS":
         return y
     try:
         y = y.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            "Some values of y are no numbers; convert them, or use a classifier if they are labels."
-        ) from error
+        raise ValueError(_NO_NUMBERS) from error
     assert_all_finite(y, input_name="y")
     return y
 

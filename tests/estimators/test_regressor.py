@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array, csr_matrix
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -529,6 +530,39 @@ def test_numbers_that_are_written_out(data, model, dtype):
             clone(model).fit(X, bad)
         with pytest.raises(ValueError, match=message):
             ours.log_predictive_density(X, bad)
+
+
+def refusals(model, X, y, bad, match, error=ValueError):
+    """What every way to hand targets to a model says of bad ones."""
+    fitted = clone(model).fit(X, y)
+    for call in (
+        lambda: clone(model).fit(X, bad),
+        lambda: clone(model).fit(X, y, X_val=X, y_val=bad),
+        lambda: fitted.log_predictive_density(X, bad),
+    ):
+        with pytest.raises(error, match=match):
+            call()
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[D]", "timedelta64[s]", [("length", float)]])
+@pytest.mark.parametrize("model", [make(max_iter=2), SparseGPRegressor(max_iter=2, n_inducing=5)])
+def test_targets_of_types_that_are_no_numbers(data, model, dtype):
+    """Times were taken for numbers by densities."""
+    X, y = data
+    bad = np.arange(len(y)).astype(dtype)
+    refusals(model, X, y, bad, "Some values of y are no numbers; convert them")
+    refusals(model, X, np.c_[y, y], np.c_[bad, bad], "Some values of y are no numbers")
+
+
+@pytest.mark.parametrize("container", [csr_matrix, csr_array])
+def test_sparse_targets(data, container):
+    X, y = data
+    for target in (y[:, None] > y.mean(), np.c_[y, y]):
+        bad = container(target.astype(float))
+        match = "Sparse data was passed for y, but dense data is required"
+        refusals(make(max_iter=2), X, bad.toarray(), bad, match, TypeError)
+        classifier = DeepGPClassifier(inference="dsvi", max_iter=2, n_inducing=5)
+        refusals(classifier, X, y > y.mean(), bad, match, TypeError)
 
 
 # Training
