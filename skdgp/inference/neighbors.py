@@ -215,17 +215,17 @@ class NeighborGP(GradientModel):
         least = min(1.0, _LEAST_DOF / max(self._k(), 1))
         return self.log_count.exp(), least + (1.0 - least) * torch.sigmoid(self.log_odds)
 
-    def _dof(self):
-        """Degrees of freedom of the predictions; None if their scale is the same everywhere."""
+    def _dof(self, k=None):
+        """Degrees of freedom given `k` neighbors, or those of predictions; None if all have one scale."""
         if not self.has_local_scale:
             return None
         prior, each = self._counts()
-        return prior + each * self._k()
+        return prior + each * (self._k() if k is None else k)
 
     def _squared_scale(self, z):
         """Estimate of the squared scale, from whitened neighbors (..., k)."""
         prior, each = self._counts()
-        return (prior + each * z.square().sum(-1)) / (prior + each * z.shape[-1])
+        return (prior + each * z.square().sum(-1)) / self._dof(z.shape[-1])
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the sum of the log-densities of rows given their neighbors, with a prior.
@@ -296,7 +296,7 @@ class NeighborGP(GradientModel):
         With a local scale that of a multivariate t distribution: the unknown scale is over its
         estimate by one factor for all outputs.
         """
-        dof, k = self._dof(), y.shape[-1]
+        dof, k = self._dof(z.shape[-1]), y.shape[-1]
         error, ell = (y - mean).square() / sd.square(), -sd.log()
         if dof is None:
             return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)

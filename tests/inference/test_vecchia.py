@@ -190,6 +190,24 @@ def test_local_scale_is_a_student_t_process():
     assert_allclose(actual.item(), expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize("n", [2, 3, 12])
+def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
+    """A row that is left out of no more places than neighbors has one neighbor less than predictions."""
+    X, y = rows(n)
+    model = make(X, y, n_neighbors=12, likelihood=HeteroscedasticGaussian())
+    with torch.no_grad():
+        model.log_count.fill_(np.log(3.7))
+        model.log_odds.fill_(50.0)
+    K = covariance(model, X, X) + 0.1 * np.eye(n)
+    for i, density in enumerate(model.left_out(everything(X, y), np.arange(n))):
+        rest = np.arange(n) != i
+        solved = np.linalg.solve(K[np.ix_(rest, rest)], np.c_[K[rest, i], y[rest]])
+        dof = 3.7 + n - 1
+        scale = (3.7 + y[rest, 0] @ solved[:, 1]) / dof * (K[i, i] - K[i, rest] @ solved[:, 0])
+        expected = t(dof, K[i, rest] @ solved[:, 1], np.sqrt(scale)).logpdf(y[i, 0])
+        assert_allclose(density, expected, rtol=1e-7)
+
+
 def test_rows_left_out_for_stacking_are_those_of_the_objective():
     X, y = rows(k=2)
     model = make(X, y, likelihood=HeteroscedasticGaussian())
