@@ -1,5 +1,6 @@
 """What comes from corners of scikit-learn that may change without notice, in one place."""
 
+import numpy as np
 from sklearn.base import _fit_context  # noqa: F401
 from sklearn.utils._param_validation import (  # noqa: F401
     HasMethods,
@@ -18,10 +19,15 @@ except ImportError:  # before scikit-learn 1.9
 
 
 def check_sample_weight(sample_weight, X):
-    """Weights as float64; ones if none are given."""
+    """Weights as float64; ones if none are given, and zero where their reciprocals would overflow."""
     weights = _check_sample_weight(sample_weight, X, dtype="float64", ensure_non_negative=True)
+    tiny = np.finfo(np.float64).tiny
+    weights = np.where(weights < tiny, 0.0, weights)
     if not weights.any():  # older versions let this pass
-        raise ValueError("Sample weights must contain at least one non-zero number.")
+        raise ValueError(
+            f"Sample weights must contain at least one non-zero number, and those below {tiny:.2g} count as "
+            "zero; scale them to a mean of one."
+        )
     return weights
 
 

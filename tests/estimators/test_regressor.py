@@ -157,6 +157,7 @@ def test_weights_as_list_and_tensor(data):
     [
         (-np.ones(80), "Negative values"),
         (np.zeros(80), "at least one non-zero"),
+        (np.full(80, 5e-324), "below 2.2e-308 count as zero; scale them to a mean of one"),
         (np.ones(79), "sample_weight"),
         (np.full(80, np.nan), "NaN"),
     ],
@@ -164,6 +165,17 @@ def test_weights_as_list_and_tensor(data):
 def test_weights_that_are_none(data, weights, message):
     with pytest.raises(ValueError, match=message):
         make().fit(*data, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"inference": "exact", "n_layers": 1, "n_inducing": None}]
+)
+def test_weights_whose_reciprocals_overflow_are_zero(data, settings):
+    settings = {**settings, "learning_rate": None}
+    zero = (np.arange(80) % 7 > 0).astype(float)
+    least = np.where(zero, 1.0, 1e-310)
+    expected = make(**settings).fit(*data, sample_weight=zero).predict(data[0])
+    assert_array_equal(make(**settings).fit(*data, sample_weight=least).predict(data[0]), expected)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
