@@ -11,6 +11,8 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPRegressor
+from skdgp.estimators.data import Data
+from skdgp.estimators.stacking import stack
 from skdgp.gp.kernels import Anova, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, Exact, Vecchia
@@ -88,6 +90,28 @@ def test_what_is_said_of_several_outputs_counts_for_each(monkeypatch):
     X = np.random.default_rng(0).standard_normal((30, 2))
     DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
     assert counts == [([True, True, False, False], 3)]
+
+
+def test_shares_count_rows_by_their_merged_weights(monkeypatch):
+    """Those of the rows whose densities are compared, in their order."""
+    looked_at, counted = [], []
+
+    class Looked(Data):
+        def __init__(self, X, y, weights):
+            super().__init__(X, y, weights)
+            looked_at.append(X[:, 0])
+
+    def counting(log_density, weights, most):
+        counted.append(weights)
+        return stack(log_density, weights, most)
+
+    monkeypatch.setattr("skdgp.estimators.stacking.Data", Looked)
+    monkeypatch.setattr("skdgp.estimators.stacking.trust", lambda *args: 1.0)
+    monkeypatch.setattr("skdgp.estimators.stacking.stack", counting)
+    X, weights = np.arange(30.0)[:, None], np.arange(60.0) + 1.0
+    model = DeepGPRegressor(**{**FEW, "max_iter": 1})
+    model.fit(np.tile(X, (2, 1)), np.tile(np.sin(X[:, 0]), 2), sample_weight=weights)
+    assert_array_equal(counted[-1], weights.reshape(2, 30).sum(0)[looked_at[-1].astype(int)])
 
 
 def test_densities_add(model, data):
@@ -206,6 +230,13 @@ def test_shares_on_many_rows_follow_all_members(monkeypatch):
     shares = [member.weight for member in model.members_]
     assert_allclose(sum(shares), 1.0)
     assert shares[0] < 0.1  # two inducing points and one step
+
+
+@pytest.mark.parametrize(("n_features", "second"), [(30, "anova"), (31, "matern32")])
+def test_many_columns_go_without_the_sum_over_their_subsets(n_features, second):
+    data = Data(np.zeros((50, n_features)), np.arange(50.0)[:, None], np.ones(50))
+    plans = DeepGPRegressor()._plans(data)
+    assert [plan.kernel for plan in plans[2:]] == ["rational_quadratic", second] * 2
 
 
 def test_very_many_rows_go_without_shallow_members(data, monkeypatch):

@@ -94,6 +94,17 @@ def test_a_model_that_knows_a_nat_more_than_all_others_loses_its_share():
         assert_allclose(trust(log_p, weights, knows, n_outputs=2)[0], factor, rtol=1e-9)
 
 
+def test_trust_counts_rows_by_their_weights():
+    rng = np.random.default_rng(0)
+    log_p = 0.3 * rng.standard_normal((3, 50))
+    log_p[0] += np.linspace(0.0, 2.0, 50)
+    counts, knows = np.repeat([1, 3], 25), np.array([True, True, False])
+    once = np.repeat(log_p, counts, 1)
+    found = trust(log_p, counts.astype(float), knows)
+    assert_allclose(found, trust(once, np.ones(counts.sum()), knows))
+    assert 0.02 < found[0] < 0.98
+
+
 def test_a_model_is_not_mistrusted_for_what_another_of_its_kind_says_too():
     """A step that shallow models cannot have: the smoother deep one knows it as well."""
     log_p = np.stack([np.full(40, 2.3), np.full(40, 2.0), np.full(40, -1.0)])
@@ -140,6 +151,12 @@ def test_models_that_disagree_are_narrowed():
 def test_models_that_are_too_sure_are_widened():
     y = 1.2 * np.random.default_rng(0).standard_normal(20_000)
     assert_allclose(of_normals(y, np.zeros((1, 20_000))), np.log(1.2), atol=0.025)
+
+
+def test_a_spread_beyond_all_that_are_tried_is_the_last_of_them():
+    errors = np.random.default_rng(0).standard_normal(2000)
+    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == LOG_SPREADS[-1]
+    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == LOG_SPREADS[0]
 
 
 def test_few_rows_change_little():
