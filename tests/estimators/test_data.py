@@ -110,6 +110,12 @@ def test_split_keeps_copies_together():
         assert (part.weights == 3.0).all()
 
 
+def test_split_does_not_count_out_what_no_memory_holds():
+    data = Data(np.arange(4.0)[:, None], np.arange(4.0)[:, None], np.full(4, 1e13))
+    kept, out = data.split(0.25, np.random.RandomState(0))
+    assert (kept.weights.tolist(), out.weights.tolist()) == ([1e13] * 3, [1e13])
+
+
 def test_split_leaves_fractions_of_rows_together():
     data = Data(np.arange(20.0)[:, None], np.zeros((20, 1)), np.linspace(0.5, 3.0, 20))
     kept, out = data.split(0.25, np.random.RandomState(0))

@@ -1,6 +1,7 @@
 """Columns that are bent."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -140,6 +141,25 @@ def test_no_column_is_bent_far_beyond_what_its_skewness_asks_for(logarithmic):
     asked = skewness(u, weights)
     assert 1.0 < asked[0] < 2.0
     assert curvature(u, wiggles, weights)[0] == pytest.approx(1.5 * asked[0])
+
+
+def test_no_column_is_bent_against_its_skewness():
+    """Most values are small, and the target moves where they are large."""
+    rng = np.random.default_rng(0)
+    u = rng.uniform(size=(400, 1)) ** 3
+    y = np.sin(12.0 * np.expm1(4.0 * u) / np.expm1(4.0)) + 0.05 * rng.standard_normal((400, 1))
+    assert skewness(u, np.ones(400))[0] > 1.0
+    np.testing.assert_array_equal(curvature(u, y, np.ones(400)), 0.0)
+
+
+def test_a_constant_column_beside_a_skewed_one_stays():
+    x = np.exp(np.random.default_rng(0).uniform(0.0, 4.0, 200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        curve = curvature(
+            np.column_stack([np.ones(200), x]), np.sin(2.0 * np.log(x))[:, None], np.ones(200)
+        )
+    assert curve[0] == 0.0 and curve[1] > 2.0
 
 
 def test_a_row_that_counts_twice_is_two_rows(logarithmic):
