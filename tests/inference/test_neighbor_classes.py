@@ -317,6 +317,15 @@ def test_constants_keep_their_median_in_a_state_that_is_loaded():
     assert_allclose(*values, rtol=1e-12)
 
 
+def test_constants_are_expected_at_the_shares_of_the_classes():
+    """Of rows that count by their weights, and one of each class."""
+    X, y = rows()
+    weight = 1.0 + np.arange(len(X)) % 3 + 2.0 * y
+    counts = np.bincount(y, weight) + 1.0
+    median = make(X, y, Softmax(), weight=weight)._medians[-1]
+    assert_allclose(median, np.log(counts / counts.sum()), rtol=1e-12)
+
+
 def test_logarithms_agree():
     X, y = rows(60)
     model = near().fit(X, y)

@@ -208,6 +208,24 @@ def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
         assert_allclose(density, expected, rtol=1e-7)
 
 
+def test_objective_of_some_rows_is_an_estimate_for_all():
+    """300 of 600 rows at a time; what numbers have as a prior counts once."""
+    X, y = rows(600)
+    model = make(X, y)
+    model._medians = [number.detach() - 5.0 for number in model._numbers()]
+    weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
+    batch = everything(X, y, weight)
+    looks = [
+        model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
+        for seed in range(20)
+    ]
+    surprise = sum(12.5 * number.numel() for number in model._numbers())
+    expected = weight @ model.left_out(batch, np.arange(600)) - surprise
+    error = np.std(looks, ddof=1) / np.sqrt(20)
+    assert error < 0.1 * surprise
+    assert abs(np.mean(looks) - expected) < 4.0 * error
+
+
 def test_rows_left_out_for_stacking_are_those_of_the_objective():
     X, y = rows(k=2)
     model = make(X, y, likelihood=HeteroscedasticGaussian())
