@@ -304,6 +304,8 @@ def test_errors():
         metrics.crps_gaussian_mixture(y, two, two, [0.5, 0.6])
     with pytest.raises(ValueError, match="sum to one"):
         metrics.crps_gaussian_mixture(y, two, two, [1.5, -0.5])
+    with pytest.raises(ValueError, match=r"weights has shape \(2, 2, 1\)"):
+        metrics.crps_gaussian_mixture([0.0, 1.0, 2.0], *np.ones((2, 2, 3)), 0.5 * two)
     with pytest.raises(ValueError, match="3 weights, but 2 components"):
         metrics.crps_gaussian_mixture(y, two, two, [0.5, 0.25, 0.25])
     with pytest.raises(ValueError, match="alpha must hold numbers between 0 and 1"):

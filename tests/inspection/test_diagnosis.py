@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.estimators import health
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inspection import PathologyWarning, diagnose
 from skdgp.training.reference import Reference
@@ -113,6 +114,23 @@ def test_mixtures_have_a_report_for_each_model():
     assert not any(report.severe for report in others)
     assert "Model 1 of 6, predictions suffer" in str(diagnosis)
     assert diagnosis._repr_html_().count("<table>") == 6
+
+
+@pytest.mark.parametrize("error", [-1e6, 1e6])
+def test_single_rows_do_not_decide(loud, monkeypatch, error):
+    """However far off they are: they make no model sick, and the scatter that they bring heals none."""
+    X, y = waves()
+    healthy = regressor().fit(X, y)
+
+    class Surprised(health.Predictive):
+        def log_density(self, y):
+            logs = super().log_density(y)
+            logs[7] += error
+            return logs
+
+    monkeypatch.setattr(health, "Predictive", Surprised)
+    assert diagnose(healthy, X, y).healthy
+    assert not diagnose(loud[0], X, y).healthy
 
 
 def test_other_targets(loud):

@@ -101,6 +101,11 @@ def test_validation_without_a_best_score(plt):
     assert np.isnan(display.validation_line_.get_ydata()).all()
 
 
+def test_a_score_that_is_no_number_is_not_the_best(plt):
+    display = LossCurveDisplay(np.ones(150), [1.0, np.nan, 2.0]).plot()
+    assert_array_equal(display.best_.get_xydata(), [[150.0, 2.0]])
+
+
 def test_two_fits_share_both_axes(plt, validated, regressor):
     _, ax = plt.subplots()
     first = LossCurveDisplay.from_estimator(validated, ax=ax, name="a")
