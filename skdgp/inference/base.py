@@ -358,7 +358,8 @@ class GradientModel(Model):
 
     @contextlib.contextmanager
     def averaged(self):
-        numbers = {name: p.data for name, p in self.named_parameters()}
+        parameters = dict(self.named_parameters())
+        numbers = {name: parameters[name].data for name in self._averages}
         self._become(self._averages)
         try:
             yield
