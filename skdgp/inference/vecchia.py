@@ -75,7 +75,8 @@ class Vecchia(LocalScaleScheme):
     latent functions are those of regressions, whose mean, scale, spread and concentration are
     learned with the kernel, here too from rows that are left out, by their log-probability. They
     have such priors, too, and the mean has a normal one around the logarithms of the shares of the
-    classes. More neighbors pay here: the default classifier takes 24.
+    classes; of what the kernel has for each column the level has one, and the deviations from it have
+    Cauchy priors. More neighbors pay here: the default classifier takes 24.
 
     Parameters
     ----------
