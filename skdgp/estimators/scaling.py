@@ -6,6 +6,7 @@ _CHUNK = 65536
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FAR = 5.0  #: times the range of all other values that a code is away from them
+_ROUNDING = 1e-9  #: relative to their size, where the others hardly vary
 
 
 def pieces(n_rows):
@@ -58,9 +59,9 @@ class InputScaler:
             sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
         )
         margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
-        next_low, next_high = after_code(sample, low), -after_code(-sample, -high)
-        low = np.where(np.isnan(next_low), low - margin, next_low)
-        high = np.where(np.isnan(next_high), high + margin, next_high)
+        beside_low, beside_high = beside_code(sample, low), beside_code(sample, high)
+        low = np.where(np.isnan(beside_low), low - margin, beside_low)
+        high = np.where(np.isnan(beside_high), high + margin, beside_high)
         mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
@@ -125,13 +126,19 @@ class TargetScaler:
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
 
 
-def after_code(X, low):
-    """The second smallest values of columns whose smallest one is `low` and far below; otherwise NaN."""
-    rest = np.where(low < X, X, np.inf)
-    smallest, largest = rest.min(0), X.max(0)
-    is_code = (X.min(0) == low) & (smallest < largest)
-    is_code &= smallest - low > _FAR * (largest - smallest)
-    return np.where(is_code, smallest, np.nan)
+def beside_code(X, values):
+    """Of each column, what is nearest to a value that is far from all others; NaN if it is not far."""
+    nearest = np.full(len(values), np.nan)
+    for j, value in enumerate(values):
+        others = X[X[:, j] != value, j]
+        if len(others) == 0:
+            continue
+        low, high = others.min(), others.max()
+        size = high - low
+        vary = size > _ROUNDING * max(abs(low), abs(high))
+        if vary and _FAR * size < max(low - value, value - high):
+            nearest[j] = low if value < low else high
+    return nearest
 
 
 def weighted_moments(X, weights, low=-np.inf, high=np.inf):

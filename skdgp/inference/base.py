@@ -292,7 +292,7 @@ class GradientModel(Model):
     Control and Optimization 30.
     """
 
-    scatters = True  #: whether steps follow random draws or minibatches
+    takes_averages = True  #: whether averages of the last steps are what is looked at
 
     def __init__(self, natural_step=0.1):
         super().__init__()
@@ -343,7 +343,7 @@ class GradientModel(Model):
                 size *= 0.5
         optimizer.step(rate * self.learning_rate)
         self._n_steps += 1
-        if self.scatters:
+        if self.takes_averages:
             self._average(rate)
         return value
 

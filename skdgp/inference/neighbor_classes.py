@@ -54,11 +54,7 @@ class NeighborClasses(NeighborGP):
         return [*self.layers[0].kernel.parameters(), *own]
 
     def _surprise(self, spread):
-        excess = [
-            (number - median.to(number)).flatten()
-            for number, median in zip(self._numbers(), self._medians)
-        ]
-        surprise = 0.0
+        excess, surprise = self._excess(), 0.0
         for i, _ in enumerate(self.layers[0].kernel.parameters()):
             level = excess[i].mean(0, keepdim=True)
             surprise = surprise + torch.log1p(((excess[i] - level) / _DEVIATION).square()).sum()

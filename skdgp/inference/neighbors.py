@@ -75,7 +75,7 @@ class NeighborGP(GradientModel):
     Its numbers have log-normal priors around their starts.
     """
 
-    scatters = False
+    takes_averages = False  # the search for neighbors follows the numbers of single steps
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__()
@@ -100,11 +100,15 @@ class NeighborGP(GradientModel):
 
     def _surprise(self, spread):
         """Minus the log-density, up to a constant, of `_numbers()` that are log-normal around `_medians`."""
-        excess = [
-            ((number - median.to(number)) / spread).flatten()
+        excess = self._excess()
+        return 0.5 * (torch.cat(excess) / spread).square().sum() if excess else 0.0
+
+    def _excess(self):
+        """How far `_numbers()` are from `_medians`."""
+        return [
+            (number - median.to(number)).flatten()
             for number, median in zip(self._numbers(), self._medians)
         ]
-        return 0.5 * torch.cat(excess).square().sum() if excess else 0.0
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch

@@ -268,7 +268,20 @@ def test_what_is_no_code(rng):
     amounts = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.lognormal(size=500))
     flags, grades = rng.randint(0, 2, 500), rng.randint(1, 6, 500)
     X = np.column_stack([amounts, flags, grades, rng.lognormal(sigma=2.0, size=500)])
-    assert np.isnan(scaling.after_code(X, X.min(0))).all()
-    assert np.isnan(scaling.after_code(-X, (-X).min(0))[:3]).all()
-    low = np.quantile(-X[:, 3], 0.01, method="inverted_cdf")
-    assert np.isnan(scaling.after_code(-X[:, 3:], np.array([low]))).all()
+    for end in (0.01, 0.99):
+        edge = np.quantile(X, end, axis=0, method="inverted_cdf")
+        assert np.isnan(scaling.beside_code(X, edge)).all()
+    assert np.isnan(scaling.beside_code(X, X.min(0))).all()
+
+
+def test_beside_a_code_is_the_nearest_value_in_spite_of_rounding():
+    X = np.array([[-1.0], [0.0], [2.0**53]])
+    assert scaling.beside_code(X, X[2]) == 0.0
+    assert scaling.beside_code(-X, -X[2]) == 0.0
+
+
+def test_values_that_rounding_tells_apart_make_no_code_of_the_rest():
+    """Or the column would be taken for a constant one."""
+    scaler = fit(np.array([[0.0], [0.0], [1.0], [1.0 + 1e-15], [1.0]]))
+    np.testing.assert_array_equal(scaler.columns, [0])
+    assert scaler.scale > 0.1

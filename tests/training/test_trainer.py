@@ -61,6 +61,16 @@ class Walk:
         pass
 
 
+class Spoiled(Walk):
+    """Whose 60th step leaves what is no number."""
+
+    def step(self, *args):
+        loss = super().step(*args)
+        if self.calls == 60:
+            self.position = math.nan
+        return loss
+
+
 class Rows:
     def batch(self, step):
         return step
@@ -292,14 +302,6 @@ def test_other_errors_are_not_hidden():
 
 def test_last_update_spoils_the_model():
     """No later loss can show it, so the trainer has to look."""
-
-    class Spoiled(Walk):
-        def step(self, *args):
-            loss = super().step(*args)
-            if self.calls == 60:
-                self.position = math.nan
-            return loss
-
     model = Spoiled()
     with pytest.warns(ConvergenceWarning, match="last good state"):
         make(model, max_iter=60).run()
@@ -510,14 +512,10 @@ def test_averages_stay_in_the_end(trouble):
 
 
 def test_averages_of_the_last_good_state():
-    class Spoiled(Averaged):
-        def step(self, *args):
-            loss = super().step(*args)
-            if self.calls == 71:
-                self.position = math.inf
-            return loss
+    class Both(Spoiled, Averaged):
+        pass
 
-    trainer = make(Spoiled(), max_iter=71)
+    trainer = make(Both(), max_iter=60)
     with pytest.warns(ConvergenceWarning, match="last good state"):
         trainer.run()
     assert trainer.model.position == 25.0
