@@ -10,6 +10,7 @@ from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_c
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
+_MOST_FACTORS = 25_000_000  #: of an ANOVA kernel for all rows, that even many columns may have
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
@@ -211,16 +212,17 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _shallow(self, data, likelihood):
         """Members that see all rows."""
         n_rows, n_features = data.X.shape
-        kernels = ["rational_quadratic", "anova"]
-        if n_features > _MOST_COLUMNS:
-            kernels[-1] = "matern32"
-        if self.kernel != "auto":
-            kernels = [self.kernel]
-        schemes = [Vecchia()]
+        wide = n_features > _MOST_COLUMNS
+        schemes = [(Vecchia(), "matern32" if wide else "anova")]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
-            schemes.append(Exact())
+            dear = wide and n_rows**2 * n_features > _MOST_FACTORS
+            schemes.append((Exact(), "matern32" if dear else "anova"))
         plans = [
-            Plan(scheme, likelihood, kernel=kernel) for scheme in schemes for kernel in kernels
+            Plan(scheme, likelihood, kernel=kernel)
+            for scheme, other in schemes
+            for kernel in (
+                ["rational_quadratic", other] if self.kernel == "auto" else [self.kernel]
+            )
         ]
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0

@@ -29,7 +29,11 @@ _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _TRIAL_ROWS, _TRIAL_STEPS = 300, 3  #: for the choice among them
+_SEARCH_STEPS = 20  #: with normal priors, and with Cauchy priors from there and from the start
+_MANY_COLUMNS = 8  #: that need these
+_SEARCH_FACTORS = 5_000_000  #: of a kernel for all pairs of rows, beyond which they take too long
 _SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
+_DEVIATION = 0.5  #: of those of one column from the level of all columns
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 _SCALE_STEPS = 50
 _TOL = 1e-6  #: of L-BFGS
@@ -43,7 +47,9 @@ class Exact(LocalScaleScheme):
     Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows (fewer for an ANOVA kernel of
     more than eleven columns), from the best of some starts; all rows are then conditioned on. The numbers
     of both have log-normal priors around those that are given, so wide (a standard deviation of 2) that
-    they matter with some dozens of rows only. Time grows with the cube of the number of rows and memory
+    they matter with some dozens of rows only. Of what a kernel has for each column, the level has such a
+    prior, and the deviations of the logarithms from it have Cauchy distributions of scale 0.5, so that
+    many columns do not learn few rows by heart. Time grows with the cube of the number of rows and memory
     with its square; up to 5,000 rows both are small. Rows with the same inputs are taken together.
 
     With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
@@ -100,6 +106,8 @@ class ExactGP(QuasiNewton, NeighborGP):
     Places, as of :class:`NeighborGP`, have the covariance ``C = K + diag(noise / weight)``.
     """
 
+    _deviation = _DEVIATION
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         self._lbfgs = LBFGS(tol=_TOL)
@@ -154,39 +162,70 @@ class ExactGP(QuasiNewton, NeighborGP):
         return super().step(batch, generator, rate)
 
     def _choose_start(self, batch):
-        """Try some starts, for some steps on some rows, and begin with the best.
+        """Begin with the best of some starts or, if that is better, where normal priors lead to.
+
+        Cauchy priors may hold numbers at their level that have to leave it together, as those of two
+        columns of which only the product matters.
+        """
+        if not self._free():
+            return
+        rows, search, starts = self._of_evidence, self._lbfgs, self._starts()
+        n_columns, x = self.layers[0].Z.shape[1], starts[0]
+        try:
+            x = self._best_start(starts, batch)
+            if n_columns >= _MANY_COLUMNS and len(rows) ** 2 * n_columns <= _SEARCH_FACTORS:
+                self._deviation = None
+                _, loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch)
+                self._deviation = _DEVIATION
+                values = [self._searched(start, _SEARCH_STEPS, batch)[0] for start in (x, loose)]
+                x = loose if values[1] < values[0] else x
+        finally:
+            self._deviation, self._of_evidence, self._lbfgs = _DEVIATION, rows, search
+            vector_to_parameters(x, self._free())
+
+    def _free(self):
+        """Numbers that the evidence is maximized over."""
+        return [p for p in self.parameters() if p.requires_grad]
+
+    def _starts(self):
+        """Vectors of these.
 
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
         small strengths interactions are not seen.
         """
-        named = list(self.named_parameters())
-        lengthscales = [p for name, p in named if name.endswith("log_lengthscale")]
-        strengths = [p for name, p in named if name.endswith("log_strength")]
-        starts = [start for start in _STARTS if strengths or start[1] is None]
-        numbers = [p for p in self.parameters() if p.requires_grad]
-        given, search, rows = [p.detach().clone() for p in numbers], self._lbfgs, self._of_evidence
+        named = [(name, p.detach()) for name, p in self.named_parameters() if p.requires_grad]
+        has_strength = any(name.endswith("log_strength") for name, _ in named)
+        starts = []
+        for factor, strength in _STARTS:
+            if strength and not has_strength:
+                continue
+            numbers = []
+            for name, number in named:
+                if name.endswith("log_lengthscale"):
+                    number = number + math.log(factor)
+                elif name.endswith("log_strength") and strength:
+                    number = torch.full_like(number, math.log(strength))
+                numbers.append(number)
+            starts.append(parameters_to_vector(numbers))
+        return starts
+
+    def _best_start(self, starts, batch):
+        """That which some steps on some rows lead farthest from."""
+        rows = self._of_evidence
         chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
-        self._of_evidence, losses = rows[chosen], []
+        self._of_evidence = rows[chosen]
+        values = [self._searched(x, _TRIAL_STEPS, batch)[0] for x in starts]
+        self._of_evidence = rows
+        return starts[int(np.argmin(values))]
 
-        @torch.no_grad()
-        def begin(factor, strength):
-            for number, value in zip(numbers, given):
-                number.copy_(value)
-            for lengthscale in lengthscales:
-                lengthscale += math.log(factor)
-            for parameter in strengths if strength else ():
-                parameter.fill_(math.log(strength))
-
-        try:
-            for start in starts:
-                begin(*start)
-                self._lbfgs = LBFGS(tol=_TOL)
-                for _ in range(_TRIAL_STEPS):
-                    super().step(batch, None)
-                losses.append(self._lbfgs.f)
-        finally:
-            self._of_evidence, self._lbfgs = rows, search
-        begin(*starts[int(np.argmin(np.nan_to_num(losses, nan=math.inf)))])
+    def _searched(self, x, n_steps, batch):
+        """The value, infinite if there is none, and the numbers after some steps from `x`."""
+        vector_to_parameters(x, self._free())
+        self._lbfgs = LBFGS(tol=_TOL)
+        for _ in range(n_steps):
+            super().step(batch, None)
+        value = self._lbfgs.f
+        return value if math.isfinite(value) else math.inf, self._lbfgs.x
 
     def bound(self, batch):
         """The log evidence and, up to a constant, the log-density of kernel and noise a priori."""

@@ -8,7 +8,6 @@ from torch import nn
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
-_DEVIATION = 0.3  #: of the logarithm of a column's number from the level of all columns, a priori
 
 
 class NeighborClasses(NeighborGP):
@@ -23,11 +22,8 @@ class NeighborClasses(NeighborGP):
     So there is a GP regression for each class, all with one kernel. From its moments `m` and `v` at
     a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
     latent function, their difference. The numbers :math:`\alpha, b, t, u` are learned with those of the
-    kernel. All but `b` have log-normal priors around their starts; `b` has a normal prior around the
-    logarithms of the shares of the classes, which is what is predicted far from all rows. Numbers of
-    the kernel that there are for each column have such a prior for their level, the mean of their logarithms,
-    and Cauchy priors for the deviations from it: many columns cannot learn few rows by heart, and
-    yet a few may matter much more than all others.
+    kernel. The priors are those of :class:`NeighborGP`; but `b` has a normal one around the logarithms of
+    the shares of the classes, which is what is predicted far from all rows.
 
     References
     ----------
@@ -52,14 +48,6 @@ class NeighborClasses(NeighborGP):
         """All that have a prior; the constants come last."""
         own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
         return [*self.layers[0].kernel.parameters(), *own]
-
-    def _surprise(self, spread):
-        excess, surprise = self._excess(), 0.0
-        for i, _ in enumerate(self.layers[0].kernel.parameters()):
-            level = excess[i].mean(0, keepdim=True)
-            surprise = surprise + torch.log1p(((excess[i] - level) / _DEVIATION).square()).sum()
-            excess[i] = level
-        return surprise + 0.5 * (torch.cat(excess) / spread).square().sum()
 
     def _hold(self, batch):
         if self._training_rows is not None:

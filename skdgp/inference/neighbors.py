@@ -33,6 +33,7 @@ _LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
 _SPARE = 8  #: places beyond those that are needed, to tell ties
 _TIE = 1e-9  #: relative difference of distances that is none
 _SPREAD = 1.0  #: of the logarithms of numbers, a priori
+_DEVIATION = 0.3  #: of those of one column from the level of all columns
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -72,10 +73,13 @@ class _TrainingRows(NamedTuple):
 class NeighborGP(GradientModel):
     """The model that :class:`Vecchia` builds.
 
-    Its numbers have log-normal priors around their starts.
+    Its numbers have log-normal priors around their starts. Of what the kernel has for each column, the
+    level, that is the mean of the logarithms, has such a prior, and the deviations from it have Cauchy
+    priors: many columns cannot learn few rows by heart, and yet some may matter much more than all others.
     """
 
     takes_averages = False  # the search for neighbors follows the numbers of single steps
+    _deviation = _DEVIATION  #: None leaves normal priors to all
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__()
@@ -92,16 +96,25 @@ class NeighborGP(GradientModel):
         self._metric = None  # lengthscales of the last search tree
         self._tree = None
         self._training_rows = None
-        self._medians = [number.detach().clone() for number in self.parameters()]
+        self._medians = [number.detach().clone() for number in NeighborGP._numbers(self)]
 
     def _numbers(self):
-        """All that have a prior."""
-        return list(self.parameters())
+        """All that have a prior; those of the kernel come first."""
+        scale = [self.log_count, self.log_odds] if self.has_local_scale else []
+        return [*self.layers[0].kernel.parameters(), *self.likelihood.parameters(), *scale]
 
     def _surprise(self, spread):
-        """Minus the log-density, up to a constant, of `_numbers()` that are log-normal around `_medians`."""
-        excess = self._excess()
-        return 0.5 * (torch.cat(excess) / spread).square().sum() if excess else 0.0
+        """Minus the log-density of `_numbers()` a priori, up to a constant; levels are around `_medians`."""
+        excess, surprise = self._excess(), 0.0
+        if not excess:
+            return surprise
+        for i, _ in enumerate(self.layers[0].kernel.parameters() if self._deviation else ()):
+            level = excess[i].mean(0, keepdim=True)
+            surprise = (
+                surprise + torch.log1p(((excess[i] - level) / self._deviation).square()).sum()
+            )
+            excess[i] = level
+        return surprise + 0.5 * (torch.cat(excess) / spread).square().sum()
 
     def _excess(self):
         """How far `_numbers()` are from `_medians`."""

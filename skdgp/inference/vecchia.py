@@ -68,15 +68,17 @@ class Vecchia(LocalScaleScheme):
     .. math:: \hat\tau^2 = \frac{a + \rho z^\top z}{a + \rho k}
 
     times that of the GP; :math:`a` and :math:`\rho` are learned. All numbers have log-normal priors around
-    their start, with a standard deviation of 1, which matter for some dozens of rows only.
+    their start, with a standard deviation of 1, which matter for some dozens of rows only. Of what the
+    kernel has for each column, the level has such a prior, and the deviations of the logarithms from it have
+    Cauchy distributions of scale 0.3: many columns do not learn few rows by heart, and a few may matter
+    much more than all others.
 
     Classes take the way over concentrations of Dirichlet distributions (Milios et al., 2018): what a place
     says of the probability of each class is nearly a normal distribution of its logarithm, so that the
     latent functions are those of regressions, whose mean, scale, spread and concentration are
     learned with the kernel, here too from rows that are left out, by their log-probability. They
     have such priors, too, and the mean has a normal one around the logarithms of the shares of the
-    classes; of what the kernel has for each column the level has one, and the deviations from it have
-    Cauchy priors. More neighbors pay here: the default classifier takes 24.
+    classes. More neighbors pay here: the default classifier takes 24.
 
     Parameters
     ----------

@@ -232,11 +232,24 @@ def test_shares_on_many_rows_follow_all_members(monkeypatch):
     assert shares[0] < 0.1  # two inducing points and one step
 
 
-@pytest.mark.parametrize(("n_features", "second"), [(30, "anova"), (31, "matern32")])
-def test_many_columns_go_without_the_sum_over_their_subsets(n_features, second):
-    data = Data(np.zeros((50, n_features)), np.arange(50.0)[:, None], np.ones(50))
-    plans = DeepGPRegressor()._plans(data)
-    assert [plan.kernel for plan in plans[2:]] == ["rational_quadratic", second] * 2
+@pytest.mark.parametrize(
+    ("n_rows", "n_features", "of_neighbors", "of_all"),
+    [
+        (50, 30, "anova", "anova"),
+        (1500, 30, "anova", "anova"),
+        (800, 31, "matern32", "anova"),
+        (1000, 31, "matern32", "matern32"),
+        (500, 100, "matern32", "anova"),
+        (501, 100, "matern32", "matern32"),
+    ],
+)
+def test_many_columns_go_without_the_sum_over_their_subsets(
+    n_rows, n_features, of_neighbors, of_all
+):
+    """Unless the rows are so few that it takes seconds to condition on all of them."""
+    data = Data(np.zeros((n_rows, n_features)), np.arange(1.0 * n_rows)[:, None], np.ones(n_rows))
+    kernels = [plan.kernel for plan in DeepGPRegressor()._plans(data)[2:]]
+    assert kernels == ["rational_quadratic", of_neighbors, "rational_quadratic", of_all]
 
 
 def test_very_many_rows_go_without_shallow_members(data, monkeypatch):

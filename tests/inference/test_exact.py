@@ -7,7 +7,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
-from scipy.stats import multivariate_normal, norm, t
+from scipy.stats import cauchy, multivariate_normal, norm, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 from sklearn.gaussian_process.kernels import Matern as SkMatern
@@ -114,7 +114,10 @@ def test_evidence_is_the_density_of_all_rows(k, data, counts):
 
 
 def test_numbers_of_kernel_and_noise_have_priors_around_their_start():
-    """Normal ones of the logarithms, that do not know the weights."""
+    """Of the logarithms, and whatever the weights: normal ones, of columns' numbers for their level.
+
+    Deviations from it have Cauchy distributions.
+    """
     X, y = rows()
     moves = {"kernel.log_lengthscale": [0.3, -0.5], "kernel.log_strength": [1.0, -0.2]}
     moves = {**moves, "kernel.log_variance": 0.7, "likelihood.log_variance": 0.4}
@@ -122,9 +125,11 @@ def test_numbers_of_kernel_and_noise_have_priors_around_their_start():
         model, batch = make(), everything(X, y, weight)
         for name, parameter in model.named_parameters():
             parameter.data += torch.as_tensor(np.array(moves[name.removeprefix("layers.0.")]))
-        squares = 0.3**2 + 0.5**2 + 1.0 + 0.2**2 + 0.7**2 + 0.4**2
+        squares = 0.1**2 + 0.4**2 + 0.7**2 + 0.4**2
+        deviations = [0.4, -0.4, 0.6, -0.6]
+        of_columns = (cauchy.logpdf(deviations, scale=0.5) - cauchy.logpdf(0.0, scale=0.5)).sum()
         difference = model.bound(batch) - model.evidence().item()
-        assert_allclose(difference, -0.5 * squares / 2.0**2, rtol=1e-9)
+        assert_allclose(difference, of_columns - 0.5 * squares / 2.0**2, rtol=1e-9)
 
 
 @pytest.mark.parametrize("data", [rows, repeated])
@@ -824,6 +829,26 @@ def test_the_best_start_is_chosen(monkeypatch):
     expected = given + np.log(best)
     assert_allclose(model.layers[0].kernel.log_lengthscale.detach(), expected, rtol=1e-12)
     assert model._lbfgs.x is None and len(model._of_evidence) == len(X)
+
+
+def test_columns_of_which_only_the_product_matters_are_found():
+    """Each alone tells nothing, so that a prior holds it at the level of thirty columns."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 30))
+    f = np.tanh(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]
+    y = f + 0.3 * rng.standard_normal(400)
+    model = DeepGPRegressor(1, inference="exact", random_state=0).fit(X[:150], y[:150])
+    assert model.score(X[150:], f[150:]) > 0.8
+
+
+@pytest.mark.parametrize("kernel", ["anova", "rational_quadratic"])
+def test_many_columns_do_not_learn_few_rows_by_heart(kernel):
+    """The density of new rows is nearly what it is said to be of those left out; noise is noise."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)
+    model = DeepGPRegressor(1, kernel=kernel, inference="exact", random_state=0).fit(X[:80], y[:80])
+    truth = norm.logpdf(y[80:]).mean()
+    assert model.log_predictive_density(X[80:], y[80:]).mean() > truth - 0.05
 
 
 def test_interactions_are_seen():

@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
-from scipy.stats import gamma, multivariate_normal, multivariate_t, norm, spearmanr, t
+from scipy.stats import cauchy, gamma, multivariate_normal, multivariate_t, norm, spearmanr, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
 
@@ -219,7 +219,7 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
         model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
         for seed in range(20)
     ]
-    surprise = sum(12.5 * number.numel() for number in model._numbers())
+    surprise = 12.5 * len(model._numbers())  # lengthscales have one level
     expected = weight @ model.left_out(batch, np.arange(600)) - surprise
     error = np.std(looks, ddof=1) / np.sqrt(20)
     assert error < 0.1 * surprise
@@ -406,7 +406,10 @@ def test_errors_of_outputs_are_large_together():
 
 
 def test_numbers_have_a_prior():
-    """Log-normal, with a standard deviation of one, around the starts; it counts once, not per batch."""
+    """Log-normal, with a standard deviation of one, around the starts; it counts once, not per batch.
+
+    Of the columns' lengthscales the level has it; deviations from it have Cauchy distributions.
+    """
     X, y = rows(400)  # of which 300 are looked at
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     batch = everything(X, y)
@@ -420,7 +423,8 @@ def test_numbers_have_a_prior():
             model._medians = [number.detach().clone() for number in model._numbers()]
         generator = torch.Generator().manual_seed(0)
         values.append(model.expected_log_likelihood(batch, generator).item())
-    prior = 0.5 * (0.5**2 + 1.0 + 0.3**2 + 0.7**2)
+    prior = 0.5 * (0.25**2 + 0.3**2 + 0.7**2)
+    prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
     assert_allclose(values[1] - values[0], prior, rtol=1e-8)
 
 
@@ -433,6 +437,14 @@ def test_few_rows_are_not_overfitted():
     model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
     constant = norm(y.mean(), y.std(ddof=1)).logpdf(y_new).mean()
     assert model.log_predictive_density(x, y_new).mean() > constant - 0.5
+
+
+def test_many_columns_do_not_learn_few_rows_by_heart():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)
+    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X[:80], y[:80])
+    truth = norm.logpdf(y[80:]).mean()
+    assert model.log_predictive_density(X[80:], y[80:]).mean() > truth - 0.1
 
 
 def test_large_counts_forget_the_local_scale():
@@ -618,7 +630,7 @@ def test_training_goes_on_where_it_stopped():
 
 
 def test_objective_grows():
-    X, y = rows(150)
+    X, y = rows(300)
     model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y[:, 0])
     assert isinstance(model.kernels_[0], kernels.RationalQuadratic)
     assert np.mean(model.loss_curve_[-20:]) < np.mean(model.loss_curve_[:5]) - 0.1
