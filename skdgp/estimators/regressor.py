@@ -10,7 +10,7 @@ from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_c
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
-_MOST_FACTORS = 25_000_000  #: of an ANOVA kernel for all rows, that even many columns may have
+_MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
