@@ -11,6 +11,7 @@ from .classification import ClassificationMixin
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 
 _TOL = 1e-5  #: of the bound of a shallow member, per row
+_DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
 _FEWEST_INDUCING = 50
 _MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
@@ -203,8 +204,9 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
             kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot learn by heart
             if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
                 kernels.append("anova")
+        scheme = VFE(tol=_TOL, deviation=_DEVIATION)
         return [
-            Plan(VFE(tol=_TOL), deep.likelihood, kernel=kernel, n_inducing=n_inducing)
+            Plan(scheme, deep.likelihood, kernel=kernel, n_inducing=n_inducing)
             for kernel in kernels
         ]
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..gp.layer import SparseLayer
+from ..gp.priors import of_deviations
 from ..lbfgs import LBFGS
 from ..linalg import (
     add_diagonal,
@@ -30,7 +31,7 @@ class QuasiNewton:
     """
 
     def bound(self, batch):
-        """Objective of all rows, which is maximized; its gradients are added to the parameters'.
+        """Bound of all rows; its gradients are added to the parameters'.
 
         Parameters
         ----------
@@ -42,6 +43,10 @@ class QuasiNewton:
         bound : float
         """
         raise NotImplementedError
+
+    def objective(self, batch):
+        """What is maximized, likewise."""
+        return self.bound(batch)
 
     def prepare(self, learning_rate, dtype):
         pass  # everything is in float64
@@ -59,7 +64,7 @@ class QuasiNewton:
             for parameter in parameters:
                 parameter.grad = torch.zeros_like(parameter)
             try:
-                value = self.bound(batch)
+                value = self.objective(batch)
             except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
                 return math.inf, torch.zeros_like(x)
             return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total
@@ -67,7 +72,7 @@ class QuasiNewton:
         self._unsolved = batch
         if not parameters:  # all numbers are given
             with torch.no_grad():
-                search.f, search.converged = -self.bound(batch) / total, True
+                search.f, search.converged = -self.objective(batch) / total, True
             self.accept()
             return search.f
         if search.x is None:
@@ -134,7 +139,19 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
         self._lbfgs = LBFGS(tol=scheme.tol)
+        self._deviation = scheme.deviation
         self._unsolved = None  # rows whose posterior is still to be found
+
+    def objective(self, batch):
+        """The bound and, if it has priors, the log-density of the kernel's numbers up to a constant."""
+        value = self.bound(batch)
+        if self._deviation is None:
+            return value
+        for numbers in self.layers[0].kernel.parameters():
+            surprise = of_deviations(numbers, self._deviation)
+            backward((surprise, -torch.ones_like(surprise)))
+            value -= float(surprise.detach())
+        return value
 
     def posterior(self, batch):
         """The best posterior for the present numbers, in natural parameters.

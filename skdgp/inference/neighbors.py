@@ -12,6 +12,7 @@ from ..gp.component import Trainable
 from ..gp.kernels import _like
 from ..gp.layer import TAIL
 from ..gp.likelihoods import HeteroscedasticGaussian
+from ..gp.priors import of_deviations
 from ..linalg import cholesky
 from ..random import gamma, normal
 from .base import GradientModel
@@ -109,11 +110,8 @@ class NeighborGP(GradientModel):
         if not excess:
             return surprise
         for i, _ in enumerate(self.layers[0].kernel.parameters() if self._deviation else ()):
-            level = excess[i].mean(0, keepdim=True)
-            surprise = (
-                surprise + torch.log1p(((excess[i] - level) / self._deviation).square()).sum()
-            )
-            excess[i] = level
+            surprise = surprise + of_deviations(excess[i], self._deviation)
+            excess[i] = excess[i].mean(0, keepdim=True)
         return surprise + 0.5 * (torch.cat(excess) / spread).square().sum()
 
     def _excess(self):

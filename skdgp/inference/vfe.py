@@ -36,6 +36,10 @@ class VFE(Scheme):
     tol : float, default=1e-8
         L-BFGS has converged when an iteration improves the bound per row by less, relative to the
         larger of 1 and its size.
+    deviation : float or None, default=None
+        Scale of Cauchy priors of what the kernel has for each column: of the deviations of logarithms from
+        their mean. They keep many columns from learning few rows by heart; the default classifier has 0.5.
+        `loss_curve_` counts them, `lower_bound_` does not. None leaves all to the bound.
 
     References
     ----------
@@ -57,11 +61,12 @@ class VFE(Scheme):
     takes_chunks = False
     early = 1
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
-    tol = 1e-8  # for files that were saved before there was a choice
+    tol, deviation = 1e-8, None  # for files that were saved before there was a choice
 
-    def __init__(self, train_inducing=False, tol=1e-8):
+    def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
         self.train_inducing = train_inducing
         self.tol = tol
+        self.deviation = deviation
 
     def max_iter(self, n_rows):
         return 100
@@ -78,6 +83,8 @@ class VFE(Scheme):
 
     def validate(self):
         self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
+        if self.deviation is not None:
+            self.check("deviation", Real, lambda x: 0.0 < x < math.inf, "a positive number or None")
 
     def build(self, architecture, likelihood):
         name = type(self).__name__
@@ -107,7 +114,7 @@ class PowerEP(VFE):
         1 is FITC, the fully independent training conditional (Snelson and Ghahramani, 2006); the
         limit of small values is :class:`VFE`. Positive values do not give a bound, and large ones
         can drive the noise to its floor (Bauer et al., 2016), a millionth of the target's variance.
-    train_inducing, tol
+    train_inducing, tol, deviation
         As for :class:`VFE`.
 
     References
@@ -126,8 +133,8 @@ class PowerEP(VFE):
     >>> model = DeepGPRegressor(n_layers=1, inference=PowerEP(alpha=1.0), n_inducing=20)
     """
 
-    def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8):
-        super().__init__(train_inducing, tol)
+    def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8, deviation=None):
+        super().__init__(train_inducing, tol, deviation)
         self.alpha = alpha
 
     @property

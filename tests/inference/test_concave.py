@@ -331,3 +331,17 @@ def test_inducing_points_of_classes_stay_few(n_classes, most):
     assert len(model.inducing_inputs_[0]) == most
     few = DeepGPClassifier(1, inference="vfe", max_iter=1, random_state=0).fit(X[:40], y[:40])
     assert len(few.inducing_inputs_[0]) == 40
+
+
+def test_many_columns_do_not_learn_few_rows_by_heart():
+    """Of labels that are noise nothing is learned, and the bound knows nothing of the prior."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1100, 30)), rng.integers(0, 2, 1100)
+    scheme = VFE(tol=1e-5, deviation=0.5)
+    model = DeepGPClassifier(1, inference=scheme, kernel="anova", random_state=0)
+    model.fit(X[:100], y[:100])
+    assert -model.log_predictive_density(X[100:], y[100:]).mean() < np.log(2.0) + 0.02
+    kernel, surprise = model.kernels_[0], 0.0
+    for numbers in np.log([kernel.lengthscale, kernel.strength]):
+        surprise += np.log1p(((numbers - numbers.mean()) / 0.5) ** 2).sum()
+    assert_allclose(-100.0 * model.loss_curve_[-1], model.lower_bound_ - surprise, rtol=1e-4)

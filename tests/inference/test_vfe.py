@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal
+from scipy.stats import cauchy, multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -343,6 +343,9 @@ def test_what_it_is_not_for():
         DeepGPRegressor(1, inference=PowerEP(0.0), random_state=0).fit(X, y)
     with pytest.raises(ValueError, match="tol of VFE must be a number of at least 0"):
         DeepGPRegressor(1, inference=VFE(tol=-1.0), random_state=0).fit(X, y)
+    for value in (0.0, np.inf, "small"):
+        with pytest.raises(ValueError, match="deviation of VFE must be a positive number or None"):
+            DeepGPRegressor(1, inference=VFE(deviation=value), random_state=0).fit(X, y)
     for name, value in (("learning_rate", 0.1), ("batch_size", 10), ("dtype", "float32")):
         with pytest.raises(ValueError, match=f"{name} means nothing to VFE"):
             DeepGPRegressor(1, inference="vfe", random_state=0, **{name: value}).fit(X, y)
@@ -379,6 +382,29 @@ def test_interrupt_between_points():
     with pytest.raises(KeyboardInterrupt):
         model.step(batch, None)
     assert_allclose(-value_of(model, X, y) / 40.0, loss)
+
+
+@pytest.mark.parametrize("n_inducing", [8, 40])
+def test_objective_has_the_prior_of_deviations(n_inducing):
+    """The bound has not; what is added to the gradients is right."""
+    X, y = rows(40)
+    scheme, batch = VFE(deviation=0.4), Batch(*tensors(X, y), 1.0, 40.0)
+    model = make_model(X[:n_inducing], scheme=scheme)
+    (numbers,) = (p for p in model.layers[0].kernel.parameters() if p.numel() > 1)
+    values, slopes = [], []
+    for what in (model.bound, model.objective):
+        numbers.grad = torch.zeros_like(numbers)
+        values.append(what(batch))
+        slopes.append(numbers.grad.numpy())
+    deviations = np.array([0.25, -0.25])
+    prior = (cauchy.logpdf(deviations, scale=0.4) - cauchy.logpdf(0.0, scale=0.4)).sum()
+    assert_allclose(values, value_of(model, X, y) + np.array([0.0, prior]), rtol=1e-9)
+    slope = -2.0 * deviations / (0.4**2 + deviations**2)  # they add up to zero
+    assert_allclose(slopes[1] - slopes[0], slope, rtol=1e-7)
+    before = numbers.detach().clone()
+    loss = model.step(batch, None)
+    assert (numbers.detach() != before).any()
+    assert_allclose(loss, -model.objective(batch) / 40.0, rtol=1e-9)
 
 
 def test_divergence_is_that_of_the_present_posterior():
