@@ -188,7 +188,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         return [p for p in self.parameters() if p.requires_grad]
 
     def _starts(self):
-        """Vectors of these.
+        """Vectors of these, to begin with.
 
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
         small strengths interactions are not seen.
@@ -210,7 +210,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         return starts
 
     def _best_start(self, starts, batch):
-        """That which some steps on some rows lead farthest from."""
+        """The one from which some steps on some rows come to the lowest value."""
         rows = self._of_evidence
         chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
         self._of_evidence = rows[chosen]

@@ -11,6 +11,7 @@ from scipy.stats import cauchy, multivariate_normal, norm, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, WhiteKernel
 from sklearn.gaussian_process.kernels import Matern as SkMatern
+from torch.nn.utils import parameters_to_vector
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Anova, Linear, Matern
@@ -831,6 +832,30 @@ def test_the_best_start_is_chosen(monkeypatch):
     assert model._lbfgs.x is None and len(model._of_evidence) == len(X)
 
 
+@pytest.mark.parametrize("better", ["start", "loose"])
+def test_the_better_of_two_searches(better, monkeypatch):
+    """The one from the best start, or the one from where normal priors have led to."""
+    X = np.random.default_rng(0).normal(size=(20, 8))
+    bound = Gaussian().bind(np.zeros((2, 1)), np.ones(2), np.ones(1))
+    shape = Architecture(8, (), 1, 1, [Anova().bind(8)], True, False)
+    model, batch = Exact().build(shape, bound), everything(X, X[:, :1])
+    model._hold(batch)
+    given = parameters_to_vector(model._free()).detach().clone()
+
+    def searched(x, n_steps, batch):
+        if model._deviation is None:
+            return 0.0, x + 1.0
+        is_loose = bool((x > given).all())
+        return (-1.0 if is_loose == (better == "loose") else 0.0), x
+
+    monkeypatch.setattr(model, "_searched", searched)
+    model._choose_start(batch)
+    expected = given + (1.0 if better == "loose" else 0.0)
+    assert_allclose(parameters_to_vector(model._free()).detach(), expected)
+    assert model._deviation == exact._DEVIATION
+    assert model._lbfgs.x is None and len(model._of_evidence) == 20
+
+
 def test_columns_of_which_only_the_product_matters_are_found():
     """Each alone tells nothing, so that a prior holds it at the level of thirty columns."""
     rng = np.random.default_rng(0)
@@ -843,7 +868,7 @@ def test_columns_of_which_only_the_product_matters_are_found():
 
 @pytest.mark.parametrize("kernel", ["anova", "rational_quadratic"])
 def test_many_columns_do_not_learn_few_rows_by_heart(kernel):
-    """The density of new rows is nearly what it is said to be of those left out; noise is noise."""
+    """Of targets that are noise, nothing is learned."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)
     model = DeepGPRegressor(1, kernel=kernel, inference="exact", random_state=0).fit(X[:80], y[:80])
