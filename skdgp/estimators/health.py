@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -45,8 +46,8 @@ class Report:
         return [finding for finding in self.findings if finding.flagged]
 
 
-def examine(members, X, y, device):
-    """Reports on all members, and what their mixture misses.
+class Examination:
+    """What members say of training rows, held against a simple reference.
 
     Parameters
     ----------
@@ -56,40 +57,46 @@ def examine(members, X, y, device):
     y : ndarray of shape (n, k)
         As the models see it.
     device : str
-
-    Returns
-    -------
-    reports : list of Report
-    missed : float or None
-        None if the rows are too few, or too noisy, to tell.
     """
-    rng = np.random.default_rng(0)
-    table = np.unique(np.column_stack([X, y]), axis=0)  # repeated rows would be remembered
-    table = table[rng.permutation(len(table))[:ROWS]]
-    X, y = table[:, : X.shape[1]], table[:, X.shape[1] :]
-    X_ref, y_ref = X[:_REFERENCE_ROWS], y[:_REFERENCE_ROWS]
-    likelihood = members[0].likelihood
-    reference = expected = None
-    if len(X) >= _FEWEST_ROWS and np.ptp(y_ref) > 0.0:
-        reference, expected, constant = _reference(likelihood, X_ref, y_ref)
 
-    def missed(chosen):
-        if reference is None or (expected - constant).mean() < _LITTLE:
+    def __init__(self, members, X, y, device):
+        rng = np.random.default_rng(0)
+        table = np.unique(np.column_stack([X, y]), axis=0)  # repeated rows would be remembered
+        table = table[rng.permutation(len(table))[:ROWS]]
+        self.members, self.device = members, device
+        self.X, self.y = table[:, : X.shape[1]], table[:, X.shape[1] :]
+        self.X_ref, self.y_ref = self.X[:_REFERENCE_ROWS], self.y[:_REFERENCE_ROWS]
+        self.reference = self._expected = None
+        if len(self.X) >= _FEWEST_ROWS and np.ptp(self.y_ref) > 0.0:
+            self.reference, self._expected, self._constant = _reference(
+                members[0].likelihood, self.X_ref, self.y_ref
+            )
+
+    @cached_property
+    def missed(self):
+        """What the mixture misses; None if the rows are too few, or too noisy, to tell."""
+        return self._missed(self.members)
+
+    def _missed(self, members):
+        if self.reference is None or (self._expected - self._constant).mean() < _LITTLE:
             return None
-        gap = expected - Predictive(chosen, X_ref, device).log_density(y_ref)
+        gap = self._expected - Predictive(members, self.X_ref, self.device).log_density(self.y_ref)
         gap = np.clip(gap, -20.0, 20.0)  # single rows do not decide
         behind = gap.mean() - 2.0 * gap.std() / np.sqrt(len(gap))
-        return float(behind / (expected - constant).mean())
+        return float(behind / (self._expected - self._constant).mean())
 
-    reports = []
-    for member in members:
-        found = findings(member.model(device), torch.as_tensor(X, device=device))
-        if reference is not None:
+    def reports(self):
+        """A report on each member."""
+        return [self._report(member) for member in self.members]
+
+    def _report(self, member):
+        found = findings(member.model(self.device), torch.as_tensor(self.X, device=self.device))
+        if self.reference is not None:
             if found:  # there are inducing points
-                found.append(too_few_finding(member.architecture.n_inducing, reference))
-            found = _noise(member, X_ref, y_ref, device, reference) + found
-        reports.append(Report(missed([member]), found))
-    return reports, missed(members) if len(members) > 1 else reports[0].missed
+                found.append(too_few_finding(member.architecture.n_inducing, self.reference))
+            found = _noise(member, self.X_ref, self.y_ref, self.device, self.reference) + found
+        missed = self._missed([member]) if len(self.members) > 1 else self.missed
+        return Report(missed, found)
 
 
 def _reference(likelihood, X, y):
@@ -125,10 +132,11 @@ def warn_if_sick(estimator, data, n_iter):
     if n_iter < _FEWEST_STEPS:
         return
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
-    reports, missed = examine(estimator.members_, X, y, estimator.device_)
+    examination = Examination(estimator.members_, X, y, estimator.device_)
+    missed = examination.missed
     if missed is None or missed <= SICK:
         return
-    causes = {cause.name: cause for report in reports for cause in report.causes}
+    causes = {cause.name: cause for report in examination.reports() for cause in report.causes}
     named = "; ".join(f"{name} ({cause.advice})" for name, cause in causes.items())
     warnings.warn(
         f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "

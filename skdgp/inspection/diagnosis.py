@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ..estimators.health import SICK, examine
+from ..estimators.health import SICK, Examination
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
 
@@ -60,7 +60,8 @@ def diagnose(estimator, X, y):
     X, y = model._check_X_y(X, y)
     X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
     with model._threads():
-        return Diagnosis(*examine(model.members_, X, y, model._prediction_device()))
+        examination = Examination(model.members_, X, y, model._prediction_device())
+        return Diagnosis(examination.reports(), examination.missed)
 
 
 class Diagnosis:
