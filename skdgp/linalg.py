@@ -6,6 +6,7 @@ import contextvars
 import torch
 
 _ESCALATION = (10.0, 100.0, 1000.0)
+_FEWEST = 36, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
 
 
@@ -69,12 +70,26 @@ def gram(A, weights):
     -------
     G : tensor of shape (k, M, M)
     """
-    M, G = len(A), A.new_zeros(len(weights), len(A), len(A))
-    size = max(64, -(-M // 4))
-    for G_k, w in zip(G, weights):
-        scaled = A * w
+    return torch.stack([symmetric_products((A * w)[None], A)[0] for w in weights])
+
+
+def symmetric_products(B, A):
+    """``B_k A^T``, where that is symmetric; little more than one half is computed.
+
+    Parameters
+    ----------
+    B : tensor of shape (k, M, n)
+    A : tensor of shape (M, n)
+
+    Returns
+    -------
+    G : tensor of shape (k, M, M)
+    """
+    M, G = len(A), A.new_zeros(len(B), len(A), len(A))
+    size = max(_FEWEST[1], -(-M // 4))
+    for G_k, B_k in zip(G, B):
         for i in range(0, M, size):
-            torch.mm(scaled[i : i + size], A[: i + size].T, out=G_k[i : i + size, : i + size])
+            torch.mm(B_k[i : i + size], A[: i + size].T, out=G_k[i : i + size, : i + size])
     return G.tril() + G.tril(-1).mT
 
 
@@ -82,6 +97,27 @@ def inverse_triangular(L):
     """Inverse of a lower triangular matrix."""
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+
+
+def triangular_product(L, B, out, transposed=False):
+    """``L B``, or ``L^T B``, for a lower triangular matrix, without most of its zeros.
+
+    Parameters
+    ----------
+    L : tensor of shape (M, M)
+    B : tensor of shape (M, n)
+    out : tensor of shape (M, n)
+        Where the result goes.
+    transposed : bool
+    """
+    M = len(L)
+    size = max(_FEWEST[0], -(-M // 4))
+    for i in range(0, M, size):
+        if transposed:
+            torch.mm(L[i:, i : i + size].T, B[i:], out=out[i : i + size])
+        else:
+            torch.mm(L[i : i + size, : i + size], B[: i + size], out=out[i : i + size])
+    return out
 
 
 def gradient_of_gram(L_inv, T):

@@ -12,6 +12,8 @@ from skdgp.linalg import (
     gram,
     inverse_triangular,
     root_of_inverse,
+    symmetric_products,
+    triangular_product,
     workspace,
 )
 
@@ -180,3 +182,23 @@ def test_gram(M):
     for G_k, w in zip(G, weights):
         np.testing.assert_allclose(G_k, A @ np.diag(w) @ A.T, atol=1e-12)
         assert torch.equal(G_k, G_k.T)
+
+
+@pytest.mark.parametrize("M", [1, 5, 64, 65, 300])
+def test_symmetric_products(M):
+    rng = np.random.default_rng(1)
+    A, S = rng.standard_normal((M, 7)), rng.standard_normal((2, 7, 7))
+    B = A @ (S + S.swapaxes(1, 2))
+    G = symmetric_products(torch.as_tensor(B), torch.as_tensor(A))
+    np.testing.assert_allclose(G, B @ A.T, atol=1e-11)
+    assert torch.equal(G, G.mT)
+
+
+@pytest.mark.parametrize("M", [1, 5, 36, 37, 100, 300])
+def test_triangular_product(M):
+    L, B = random_spd(M, M).tril(), random_spd(M, M)[:, :3]
+    out = torch.full_like(B, torch.nan)
+    assert triangular_product(L, B, out) is out
+    torch.testing.assert_close(out, L @ B, rtol=1e-12, atol=1e-9)
+    triangular_product(L, B, out, transposed=True)
+    torch.testing.assert_close(out, L.T @ B, rtol=1e-12, atol=1e-9)

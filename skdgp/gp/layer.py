@@ -12,6 +12,8 @@ from ..linalg import (
     gradient_of_gram,
     inverse_triangular,
     sum_of_products,
+    symmetric_products,
+    triangular_product,
 )
 from ..random import normal
 from .component import Trainable
@@ -27,7 +29,9 @@ class _SparseMoments(torch.autograd.Function):
     With :math:`A = L^{-1} K_{uf}` and :math:`Q_d = S_d - I`,
     :math:`m_d = A^T \mu_d` and :math:`v_d = k_{ff} + \mathrm{diag}(A^T Q_d A)`.
 
-    The products :math:`Q_d A` are kept: two large products per output serve value and gradient.
+    The products :math:`Q_d A` are kept: two large products per output serve value and gradient, of which one
+    is symmetric. The gradient of :math:`K_{uu}` needs :math:`dA\, A^T`, which follows from the gradients of
+    q(v) by products of size M: it is :math:`2 \sum_d Q_d\, dQ_d + \mu\, d\mu^T`.
     Everything of size M x M is in the dtype of `K_uu`, everything with rows in the dtype of `K_uf`.
     """
 
@@ -38,18 +42,18 @@ class _SparseMoments(torch.autograd.Function):
         space = current_workspace()
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
         A, QA = space.take((M, P), K_uf), space.take((D, M, P), K_uf)
-        torch.mm(L_inv.to(K_uf.dtype), K_uf, out=A)
+        triangular_product(L_inv.to(K_uf.dtype), K_uf, A)
         torch.mm(Q.to(A.dtype).view(D * M, M), A, out=QA.view(D * M, P))
         mean = q_mean.to(A.dtype).T @ A  # D, P
         var = sum_of_products(QA, A, 1, space).add_(k_ff)
-        ctx.save_for_backward(L_inv, q_mean)
-        ctx.large, ctx.space, ctx.Q_dtype = (A, QA), space, Q.dtype
+        ctx.save_for_backward(L_inv, q_mean, Q)
+        ctx.large, ctx.space = (A, QA), space
         return mean.T, var.T
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_mean, g_var):
-        (L_inv, q_mean), (A, QA), space = ctx.saved_tensors, ctx.large, ctx.space
+        (L_inv, q_mean, Q), (A, QA), space = ctx.saved_tensors, ctx.large, ctx.space
         D, M, P = QA.shape
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
@@ -61,12 +65,21 @@ class _SparseMoments(torch.autograd.Function):
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
         torch.mul(A, g_var[:, None], out=weighted)
-        dQ = (weighted.view(D * M, P) @ A.T).view(D, M, M).to(ctx.Q_dtype)
-        dK_uf = L_inv.to(A.dtype).T @ dA
-        dK_uu = gradient_of_gram(L_inv, (dA @ A.T).to(dtype))
+        dQ = symmetric_products(weighted, A)
+        dK_uf = triangular_product(L_inv.to(A.dtype), dA, torch.empty_like(dA), transposed=True)
+        if 2 * D * M < P:
+            T = torch.addmm(
+                q_mean @ d_mean.T,
+                Q.view(D * M, M).T.to(dtype),
+                dQ.view(D * M, M).to(dtype),
+                alpha=2.0,
+            )
+        else:
+            T = (dA @ A.T).to(dtype)
+        dK_uu = gradient_of_gram(L_inv, T)
         space.give(weighted), space.give(dA)
         ctx.large = space.give(A), space.give(QA)
-        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
+        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ.to(Q.dtype), None
 
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):

@@ -165,7 +165,7 @@ def sparse_arguments(n_rows, n_outputs, n_inducing=4, n_roots=None):
     )
 
 
-@pytest.mark.parametrize("n_rows", [2, 9])
+@pytest.mark.parametrize("n_rows", [2, 9, 30])  # fewer than inducing outputs, and many more
 @pytest.mark.parametrize(("n_outputs", "n_roots"), [(1, 1), (3, 3), (3, 1)])
 def test_gradients_of_the_moments(n_rows, n_outputs, n_roots):
     args = sparse_arguments(n_rows, n_outputs, n_roots=n_roots)
