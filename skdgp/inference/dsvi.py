@@ -13,6 +13,9 @@ from ..random import normal, sobol_normal
 from .base import GradientModel, Scheme
 
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
+#: Numbers of rows between which fewer steps do: with fewer rows, steps are cheap, and more of them show what a
+#: model learns by heart; with more, minibatches are only a part of them.
+_SOON = 400, 1000
 
 
 class DSVI(Scheme):
@@ -85,6 +88,9 @@ class DSVI(Scheme):
         return super().auto_likelihood(n_classes, n_layers)
 
     def max_iter(self, n_rows):
+        low, high = _SOON
+        if low < n_rows <= high:
+            return 350
         return 500 if n_rows <= _FEW_ROWS else 1500
 
     def n_inducing(self, n_rows, n_classes=None):

@@ -49,6 +49,11 @@ def test_scheme_is_a_parameter_object():
     assert scheme.set_params(natural_step=0.5).natural_step == 0.5
 
 
+def test_steps_by_rows():
+    rows = [1, 400, 401, 1000, 1001, 4000, 4001]
+    assert [DSVI().max_iter(n) for n in rows] == [500, 500, 350, 350, 500, 500, 1500]
+
+
 def test_schemes_by_name():
     assert all(isinstance(as_scheme(name), Scheme) for name in SCHEMES)
     assert type(as_scheme("dsvi")) is DSVI

@@ -61,6 +61,23 @@ def test_healthy_fits_are_silent(settings):
     assert diagnose(model, X, y).healthy
 
 
+def test_a_good_mixture_is_asked_once(monkeypatch):
+    """Reports on its members, which take their time, are for those that are sick."""
+    asked = []
+
+    class Listening(health.Predictive):
+        def __init__(self, members, *args):
+            super().__init__(members, *args)
+            asked.append(len(members))
+
+    monkeypatch.setattr(health, "Predictive", Listening)
+    X, y = waves()
+    model = regressor(inference="auto").fit(X, y)
+    assert asked == [6]
+    diagnose(model, X, y)
+    assert sorted(asked[1:]) == [1] * 6 + [6]
+
+
 def test_real_data_are_silent():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
