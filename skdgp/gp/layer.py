@@ -65,7 +65,7 @@ class _SparseMoments(torch.autograd.Function):
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
         torch.mul(A, g_var[:, None], out=weighted)
-        dQ = symmetric_products(weighted, A)
+        dQ = symmetric_products(weighted, A).to(Q.dtype)
         dK_uf = triangular_product(L_inv.to(A.dtype), dA, torch.empty_like(dA), transposed=True)
         if 2 * D * M < P:
             T = torch.addmm(
@@ -79,7 +79,7 @@ class _SparseMoments(torch.autograd.Function):
         dK_uu = gradient_of_gram(L_inv, T)
         space.give(weighted), space.give(dA)
         ctx.large = space.give(A), space.give(QA)
-        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ.to(Q.dtype), None
+        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
 
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
