@@ -2,60 +2,80 @@
 
 The matrix of second moments of a row has as many entries as there are pairs of inducing inputs; it
 is only ever needed in sums over these pairs, and only exists for one inducing input and the others
-before it at a time. The weights of such sums can be large and cancel, so that the sums are taken of
-differences as small as the variances of the inputs.
+before it at a time, but for some megabytes that are kept for the gradient. The weights of such sums
+can be large and cancel, so that the sums are taken of differences as small as the variances of the
+inputs.
 """
 
 import torch
+from sklearn.utils import gen_batches
 from torch.autograd.function import once_differentiable
 
 _AT_ONCE = 2**18  #: exponentials at a time, few enough for the cache
+_KEPT = 2**24  #: bytes of them that are kept for the way back
 
 
 class _PairSums(torch.autograd.Function):
     """``2 sum_{j < i} E_dij R_ip R_jp expm1((A_i W)_jp)``, of shape (D, P).
 
-    For W (n, P), A (M, M, n), R (M, P) and E (D, M, M). The exponentials are computed again on the
-    way back, so that memory does not grow with P M^2.
+    For W (n, P), A (M, M, n), R (M, P) and its logarithm, which gets the gradient, and E (D, M, M).
     """
 
     @staticmethod
-    def forward(ctx, W, A, R, E):
+    def forward(ctx, W, A, log_R, R, E, keep):
         ctx.save_for_backward(W, A, R, E)
-        sums = W.new_zeros(len(E), W.shape[1])
-        for i, rows, S in _exponentials(W, A):
-            S.mul_(R[:i, rows])
-            sums[:, rows].addcmul_(R[i, rows], E[:, i, :i] @ S, value=2.0)
-        return sums
+        ctx.terms = _Terms(W, len(A), keep if any(ctx.needs_input_grad) else 0)
+        ctx.parts = W.new_zeros(len(A), len(E), W.shape[1])  # sums over j without R_ip
+        for i, T in ctx.terms.of(W, A, R):
+            torch.mm(E[:, i, :i], T, out=ctx.parts[i])
+        return 2.0 * (R[:, None] * ctx.parts).sum(0)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g):
         W, A, R, E = ctx.saved_tensors
-        dW, dA, dR, dE = (torch.zeros_like(given) for given in ctx.saved_tensors)
-        g = 2.0 * g
-        for i, rows, S in _exponentials(W, A):
-            A_i, E_i, R_j, g_i = A[i, :i], E[:, i, :i], R[:i, rows], g[:, rows] * R[i, rows]
-            G = E_i.T @ g_i
-            dR[:i, rows].addcmul_(G, S)
-            S.mul_(R_j)
-            dE[:, i, :i].addmm_(g_i, S.T)
-            dR[i, rows].add_((g[:, rows] * (E_i @ S)).sum(0))
-            S.add_(R_j).mul_(G)
-            dW[:, rows].addmm_(A_i.T, S)
-            dA[i, :i].addmm_(S, W[:, rows].T)
-        return dW, dA, dR, dE
+        dW, dA, dE = (torch.zeros_like(given) for given in (W, A, E))
+        g = 2.0 * g * R[:, None]  # M, D, P
+        d_log_R = (g * ctx.parts).sum(1)
+        G_space, B_space = ctx.terms.space(W), ctx.terms.space(W)
+        for i, T in ctx.terms.of(W, A, R):
+            G, B = (space[: T.numel()].view_as(T) for space in (G_space, B_space))
+            torch.mm(E[:, i, :i].T, g[i], out=G)
+            d_log_R[:i].addcmul_(G, T)
+            torch.add(T, R[:i], out=B).mul_(G)
+            dW.addmm_(A[i, :i].T, B)
+            torch.mm(B, W.T, out=dA[i, :i])
+            dE[:, i, :i] = g[i] @ T.T
+        return dW, dA, d_log_R, None, dE, None
 
 
-def _exponentials(W, A):
-    """An inducing input `i`, some rows, and ``expm1(A_i W)`` for all inputs before `i`."""
-    M, size = len(A), max(1, _AT_ONCE // len(A))
-    space = W.new_empty(M * min(size, W.shape[1]))
-    for first in range(0, W.shape[1], size):
-        rows = slice(first, min(first + size, W.shape[1]))
-        for i in range(1, M):
-            S = space[: i * (rows.stop - first)].view(i, -1)
-            yield i, rows, torch.mm(A[i, :i], W[:, rows], out=S).expm1_()
+class _Terms:
+    """``R_jp expm1((A_i W)_jp)`` for an input `i` and all `j` before it at a time.
+
+    The first are kept as far as there is room, and the others computed again.
+    """
+
+    def __init__(self, W, n_inputs, keep):
+        self.n_inputs, self.n_rows = n_inputs, W.shape[1]
+        pairs = n_inputs * (n_inputs - 1) // 2
+        self.kept = W.new_empty(min(keep, pairs * self.n_rows))
+        self.computed = False
+
+    def space(self, like):
+        """Room for the largest of them."""
+        return like.new_empty(self.n_inputs * self.n_rows)
+
+    def of(self, W, A, R):
+        space, end = self.space(W), 0
+        for i in range(1, self.n_inputs):
+            size = i * self.n_rows
+            end += size
+            room = end <= len(self.kept)
+            T = (self.kept[end - size : end] if room else space[:size]).view(i, -1)
+            if not (room and self.computed):
+                torch.mm(A[i, :i], W, out=T).expm1_().mul_(R[:i])
+            yield i, T
+        self.computed = True
 
 
 class SquaredExponentialPsi:
@@ -86,7 +106,8 @@ class SquaredExponentialPsi:
         l2 = self.l2
         one, two = l2 + v, l2 + 2.0 * v
         self._slope = v / (l2 * two)
-        self.root = self._exponents(1.0 / two, (l2 / two).log(), variance.log()).exp()
+        self._log_root = self._exponents(1.0 / two, (l2 / two).log(), variance.log())
+        self.root = self._log_root.exp()
         ratio = self._exponents(v / (one * two), -(v * self._slope).log1p(), 0.0)  # not positive
         self.excess = -self.root * ratio.expm1()
         self.psi1 = self.root - self.excess
@@ -115,7 +136,14 @@ class SquaredExponentialPsi:
             :math:`\sum_{ij} E_{dij} (\psi_{2,pij} - \chi_{pi} \chi_{pj})`, at a cost of P M^2 D.
         """
         apart = (self.Z[:, None] - self.Z).square()
-        return _PairSums.apply((-0.5 * self._slope).T.contiguous(), apart, self.root.T, E).T
+        W, log_R, R = (-0.5 * self._slope).T, self._log_root.T, self.root.T
+        pieces = list(gen_batches(len(self.m), max(1, _AT_ONCE // len(self.Z))))
+        keep = _KEPT // (len(pieces) * W.element_size())
+        sums = [
+            _PairSums.apply(W[:, rows].contiguous(), apart, log_R[:, rows], R[:, rows], E, keep)
+            for rows in pieces
+        ]
+        return torch.cat(sums, 1).T
 
     def slopes(self, c, W):
         r"""Covariance of a linear map and a function in the span of the kernel.

@@ -163,7 +163,11 @@ class _Matched(torch.nn.Module):
         return self.layer.matched_moments(m, v, (q_mean, Q), 2)
 
 
-def test_pieces_make_no_difference(monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("_AT_ONCE", 1), ("_AT_ONCE", 9), ("_KEPT", 0), ("_KEPT", 8 * 10)],  # rows, or bytes: i = 1, 2
+)
+def test_pieces_make_no_difference(name, value, monkeypatch):
     layer, (m, v) = make_layer(), rows(2)
 
     def gradients():
@@ -174,25 +178,36 @@ def test_pieces_make_no_difference(monkeypatch):
         return [p.grad for p in layer.parameters() if p.grad is not None]
 
     whole = gradients()
-    monkeypatch.setattr(psi_module, "_AT_ONCE", 1)  # row by row
+    monkeypatch.setattr(psi_module, name, value)
     torch.testing.assert_close(gradients(), whole, rtol=1e-12, atol=1e-12)
 
 
-def test_second_moments_exist_for_a_few_rows_at_a_time(monkeypatch):
-    largest = []
-    exponentials = psi_module._exponentials
+@pytest.mark.parametrize("room", [0, 7, 2**20])
+def test_memory_of_second_moments_is_bounded(room, monkeypatch):
+    """They exist for two rows of one inducing input of five at a time, and where there is room."""
+    largest, kept = [], []
+    terms_of = psi_module._Terms.of
 
-    def watched(W, A):
-        for *where, S in exponentials(W, A):
-            largest.append(S.numel())
-            yield *where, S
+    def watched(self, *tensors):
+        kept.append(len(self.kept))
+        for i, T in terms_of(self, *tensors):
+            largest.append(T.numel())
+            yield i, T
 
-    monkeypatch.setattr(psi_module, "_exponentials", watched)
+    monkeypatch.setattr(psi_module._Terms, "of", watched)
     monkeypatch.setattr(psi_module, "_AT_ONCE", 10)
+    monkeypatch.setattr(psi_module, "_KEPT", 8 * room)
     layer, (m, v) = make_layer(), rows(2)
+    n_pairs = len(m) * 5 * 4 // 2
     _, var = layer.matched_moments(m, v, tuple(p.detach() for p in layer.q.moments()), 2)
+    n_pieces = len(kept)
     var.sum().backward()
-    assert len(largest) == 16 and max(largest) <= 10  # two rows of one of four, forth and back
+    assert max(largest) <= 10 and sum(largest) == 2 * n_pairs  # forth and back
+    assert sum(kept[:n_pieces]) == min(room // n_pieces * n_pieces, n_pairs)
+    with torch.no_grad():
+        del kept[:]
+        layer.matched_moments(m, v, layer.q.moments(), 2)
+    assert not any(kept)
 
 
 @torch.no_grad()
