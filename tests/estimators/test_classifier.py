@@ -49,12 +49,12 @@ def test_labels_of_any_kind(iris, labels):
     X, y = iris
     index = np.unique(y, return_inverse=True)[1]
     y = np.asarray(labels)[index]
-    model = make().fit(X, y)
+    model = make(inference="dsvi").fit(X, y)
     assert_array_equal(model.classes_, np.unique(y))
     assert model.predict(X).dtype == model.classes_.dtype
     assert model.score(X, y) > 0.9
     assert model.sample_y(X[:3], 2).dtype == model.classes_.dtype
-    as_list = make().fit(X.tolist(), y.tolist())
+    as_list = make(inference="dsvi").fit(X.tolist(), y.tolist())
     assert_array_equal(as_list.predict_proba(X), model.predict_proba(X))
     assert_array_equal(
         model.log_predictive_density(X, y.tolist()), model.log_predictive_density(X, y)
@@ -71,10 +71,10 @@ def test_booleans(moons):
 def test_series_of_labels(iris):
     pd = pytest.importorskip("pandas")
     X, y = iris
-    expected = make().fit(X, y).predict_proba(X)
+    expected = make(inference="dsvi").fit(X, y).predict_proba(X)
     frame = pd.DataFrame(X, columns=list("abcd"))
     for labels in (pd.Series(y), pd.Series(y).astype("category"), pd.Series(y, dtype=object)):
-        model = make().fit(frame, labels)
+        model = make(inference="dsvi").fit(frame, labels)
         assert_array_equal(model.predict_proba(frame), expected)
         assert model.log_predictive_density(frame, labels).shape == (150,)
 

@@ -34,15 +34,18 @@ SLOW = {**FEW, "max_iter": 40, "learning_rate": 0.05}  #: without natural gradie
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
 
 ESTIMATORS = [
-    DeepGPRegressor(**FEW),
-    DeepGPRegressor(likelihood="gaussian", n_layers=1, **FEW),
+    DeepGPRegressor(**FEW),  # a mixture, as the next one
+    DeepGPRegressor(
+        n_layers=3, input_connected=True, dtype="float32", batch_size=8, init="random", **FEW
+    ),
+    DeepGPRegressor(likelihood="gaussian", n_layers=1, inference="dsvi", **FEW),
     DeepGPRegressor(inference="dsvi", init="greedy", **FEW),
-    DeepGPRegressor(likelihood="heteroscedastic", **FEW),
+    DeepGPRegressor(likelihood="heteroscedastic", inference="dsvi", **FEW),
     DeepGPRegressor(likelihood="student_t", **FEW),
     DeepGPRegressor(likelihood="poisson", **FEW),
-    DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", **FEW),
+    DeepGPRegressor(n_layers=3, input_connected=True, mean="zero", inference="dsvi", **FEW),
     DeepGPRegressor(kernel=Matern(nu=2.5), inference=DSVI(natural_gradient="all"), **FEW),
-    DeepGPRegressor(dtype="float32", batch_size=8, init="random", **FEW),
+    DeepGPRegressor(dtype="float32", batch_size=8, init="random", inference="dsvi", **FEW),
     DeepGPRegressor(inference=RandomFeatures(n_features=10), **RFF),
     DeepGPRegressor(inference=RandomFeatures(10, "resampled"), likelihood="student_t", **RFF),
     DeepGPRegressor(inference=RandomFeatures(10, "variational"), likelihood="poisson", **RFF),
@@ -56,12 +59,12 @@ ESTIMATORS = [
     DeepGPRegressor(inference="aep", **SLOW),
     DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
     DeepGPRegressor(inference=AEP(0.5), likelihood="student_t", **SLOW),
-    DeepGPClassifier(**FEW),
+    DeepGPClassifier(**FEW),  # a mixture
     DeepGPClassifier(inference="aep", **SLOW),
     DeepGPClassifier(inference=AEP(0.5), likelihood="probit", **SLOW),
-    DeepGPClassifier(likelihood="probit", **FEW),
-    DeepGPClassifier(likelihood="logit", **FEW),
-    DeepGPClassifier(likelihood="softmax", **FEW),
+    DeepGPClassifier(likelihood="probit", inference="dsvi", **FEW),
+    DeepGPClassifier(likelihood="logit", inference="dsvi", **FEW),
+    DeepGPClassifier(likelihood="softmax", inference="dsvi", **FEW),
     DeepGPClassifier(likelihood="robustmax", **FEW),
     DeepGPRegressor(1, inference="exact"),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
