@@ -15,7 +15,8 @@ ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
-SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
+_SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
+_SICK_FROM_INDUCING = 0.25  #: the same where inducing points are to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
@@ -36,14 +37,25 @@ class Report:
     findings: list
 
     @property
+    def limit(self):
+        """The share from which on predictions suffer; less is borne if there is a clear cause."""
+        return limit([self])
+
+    @property
     def severe(self):
         """Whether predictions suffer."""
-        return self.missed is not None and self.missed > SICK
+        return self.missed is not None and self.missed > self.limit
 
     @property
     def causes(self):
         """The suspicious figures."""
         return [finding for finding in self.findings if finding.flagged]
+
+
+def limit(reports):
+    """The share of what a reference knows from which on models that miss it are sick."""
+    found = [finding for report in reports for finding in report.findings]
+    return _SICK_FROM_INDUCING if any(one.blames_inducing for one in found) else _SICK
 
 
 class Examination:
@@ -134,9 +146,12 @@ def warn_if_sick(estimator, data, n_iter):
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
     examination = Examination(estimator.members_, X, y, estimator.device_)
     missed = examination.missed
-    if missed is None or missed <= SICK:
+    if missed is None or missed <= _SICK_FROM_INDUCING:
         return
-    causes = {cause.name: cause for report in examination.reports() for cause in report.causes}
+    reports = examination.reports()
+    if missed <= limit(reports):
+        return
+    causes = {cause.name: cause for report in reports for cause in report.causes}
     named = "; ".join(f"{name} ({cause.advice})" for name, cause in causes.items())
     warnings.warn(
         f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "

@@ -17,6 +17,10 @@ _FAR = np.exp(-4.5)  #: correlation at three lengthscales
 _UNUSED = 0.01  #: change of the next layer's correlations that is none
 _FAINT = 0.05  #: variance of a unit's mean, relative to its uncertainty, that is none
 _ROWS = 200  #: rows that are shuffled to see what a unit does
+_CLUMPED = "clumped inducing inputs"
+_AWAY = "inducing inputs away from the data"
+_TOO_FEW = "too few inducing points"
+_OF_INDUCING = frozenset({_CLUMPED, _AWAY, _TOO_FEW})
 
 
 class PathologyWarning(UserWarning):
@@ -53,6 +57,11 @@ class Finding:
         """Whether the figure is suspicious."""
         return bool(self.value > self.threshold)
 
+    @property
+    def blames_inducing(self):
+        """Whether number or places of inducing points are far from what they should be."""
+        return self.name in _OF_INDUCING and bool(self.value > 2.0 * self.threshold)
+
 
 def noise_finding(noise, reference):
     """Data explained by noise.
@@ -77,7 +86,7 @@ def noise_finding(noise, reference):
 def too_few_finding(n_inducing, reference):
     """Fewer inducing points than a simple reference has effective parameters."""
     return Finding(
-        "too few inducing points",
+        _TOO_FEW,
         None,
         "effective parameters of a simple reference / inducing points of a layer",
         reference.n_effective / n_inducing,
@@ -152,7 +161,7 @@ def _inducing(layer, H, number):
         away.append(float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean()))
     return [
         Finding(
-            "clumped inducing inputs",
+            _CLUMPED,
             number,
             "share of inducing inputs at the place of another, or variance that all leave over at "
             "5 % of the rows, whichever is less",
@@ -161,7 +170,7 @@ def _inducing(layer, H, number):
             "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
         ),
         Finding(
-            "inducing inputs away from the data",
+            _AWAY,
             number,
             "share of inducing inputs that are uncorrelated with all rows",
             max(away),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
-from sklearn.datasets import load_diabetes, load_iris
+from sklearn.datasets import load_diabetes, load_iris, make_friedman1
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.pipeline import make_pipeline
@@ -14,8 +14,10 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators import health
+from skdgp.estimators.health import Report
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inspection import PathologyWarning, diagnose
+from skdgp.inspection import Diagnosis, PathologyWarning, diagnose
+from skdgp.training.pathologies import Finding
 from skdgp.training.reference import Reference
 
 
@@ -148,6 +150,32 @@ def test_single_rows_do_not_decide(loud, monkeypatch, error):
     monkeypatch.setattr(health, "Predictive", Surprised)
     assert diagnose(healthy, X, y).healthy
     assert not diagnose(loud[0], X, y).healthy
+
+
+@pytest.mark.parametrize(
+    ("missed", "name", "figure", "severe"),
+    [
+        (0.30, "too few inducing points", 2.5, True),
+        (0.30, "too few inducing points", 1.5, False),
+        (0.30, "dead hidden units", 2.5, False),
+        (0.20, "clumped inducing inputs", 9.0, False),
+        (0.41, "dead hidden units", 0.0, True),
+    ],
+)
+def test_less_is_borne_if_inducing_points_are_to_blame(missed, name, figure, severe):
+    report = Report(missed, [Finding(name, 1, "", figure, 1.0, "")])
+    assert report.severe == severe
+    diagnosis = Diagnosis([report], missed)
+    assert diagnosis.healthy != severe
+    assert str(diagnosis).startswith("Sick: the model misses" if severe else "Healthy")
+
+
+def test_two_inducing_points():
+    """The function of Friedman is mostly linear, so that a linear mean function hides the worst."""
+    X, y = make_friedman1(300, noise=1.0, random_state=0)
+    model = DeepGPRegressor(inference="dsvi", n_inducing=2, max_iter=300, random_state=0)
+    with pytest.warns(PathologyWarning, match="too few inducing points .set n_inducing to"):
+        model.fit(X, y)
 
 
 def test_other_targets(loud):
