@@ -19,6 +19,7 @@ class _PairSums(torch.autograd.Function):
     """``2 sum_{j < i} E_dij R_ip R_jp expm1((A_i W)_jp)``, of shape (D, P).
 
     For W (n, P), A (M, M, n), R (M, P) and its logarithm, which gets the gradient, and E (D, M, M).
+    At most `keep` numbers are kept for the way back, so that memory does not grow with P M^2.
     """
 
     @staticmethod
