@@ -16,7 +16,7 @@ _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
 _SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
-_SICK_FROM_INDUCING = 0.25  #: the same where inducing points are to blame
+_SICK_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
@@ -55,7 +55,7 @@ class Report:
 def limit(reports):
     """The share of what a reference knows from which on models that miss it are sick."""
     found = [finding for report in reports for finding in report.findings]
-    return _SICK_FROM_INDUCING if any(one.blames_inducing for one in found) else _SICK
+    return _SICK_IF_BLAMED if any(finding.blamed for finding in found) else _SICK
 
 
 class Examination:
@@ -146,7 +146,7 @@ def warn_if_sick(estimator, data, n_iter):
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
     examination = Examination(estimator.members_, X, y, estimator.device_)
     missed = examination.missed
-    if missed is None or missed <= _SICK_FROM_INDUCING:
+    if missed is None or missed <= _SICK_IF_BLAMED:
         return
     reports = examination.reports()
     if missed <= limit(reports):

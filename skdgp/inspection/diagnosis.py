@@ -75,7 +75,7 @@ class Diagnosis:
         standard errors; negative if it knows more, None if there is nothing to be compared.
     reports : list of Report
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
-        `layer`, `measure`, `value`, `threshold`, `flagged` and `advice`.
+        `layer`, `measure`, `value`, `threshold`, `flagged`, `advice`, `extreme` and `blamed`.
     healthy : bool
         Whether the model does not miss more than 40 %, or 25 % where inducing points are to blame.
     """

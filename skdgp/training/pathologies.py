@@ -17,10 +17,6 @@ _FAR = np.exp(-4.5)  #: correlation at three lengthscales
 _UNUSED = 0.01  #: change of the next layer's correlations that is none
 _FAINT = 0.05  #: variance of a unit's mean, relative to its uncertainty, that is none
 _ROWS = 200  #: rows that are shuffled to see what a unit does
-_CLUMPED = "clumped inducing inputs"
-_AWAY = "inducing inputs away from the data"
-_TOO_FEW = "too few inducing points"
-_OF_INDUCING = frozenset({_CLUMPED, _AWAY, _TOO_FEW})
 
 
 class PathologyWarning(UserWarning):
@@ -43,6 +39,8 @@ class Finding:
         The figure, and from where on it is suspicious.
     advice : str
         What to do about it.
+    extreme : float
+        From where on the figure is to blame if predictions suffer a little.
     """
 
     name: str
@@ -51,6 +49,7 @@ class Finding:
     value: float
     threshold: float
     advice: str
+    extreme: float = np.inf
 
     @property
     def flagged(self):
@@ -58,9 +57,9 @@ class Finding:
         return bool(self.value > self.threshold)
 
     @property
-    def blames_inducing(self):
-        """Whether number or places of inducing points are far from what they should be."""
-        return self.name in _OF_INDUCING and bool(self.value > 2.0 * self.threshold)
+    def blamed(self):
+        """Whether the figure is extreme."""
+        return bool(self.value > self.extreme)
 
 
 def noise_finding(noise, reference):
@@ -86,12 +85,13 @@ def noise_finding(noise, reference):
 def too_few_finding(n_inducing, reference):
     """Fewer inducing points than a simple reference has effective parameters."""
     return Finding(
-        _TOO_FEW,
+        "too few inducing points",
         None,
         "effective parameters of a simple reference / inducing points of a layer",
         reference.n_effective / n_inducing,
         1.0,
         f"set n_inducing to {int(2 * np.ceil(reference.n_effective))} or more",
+        extreme=10.0,
     )
 
 
@@ -161,21 +161,23 @@ def _inducing(layer, H, number):
         away.append(float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean()))
     return [
         Finding(
-            _CLUMPED,
+            "clumped inducing inputs",
             number,
             "share of inducing inputs at the place of another, or variance that all leave over at "
             "5 % of the rows, whichever is less",
             max(clumped),
             0.1,
             "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
+            extreme=0.2,
         ),
         Finding(
-            _AWAY,
+            "inducing inputs away from the data",
             number,
             "share of inducing inputs that are uncorrelated with all rows",
             max(away),
             0.25,
             "start with init='greedy' or 'kmeans'; a smaller learning_rate",
+            extreme=0.5,
         ),
     ]
 
