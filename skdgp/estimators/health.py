@@ -37,14 +37,9 @@ class Report:
     findings: list
 
     @property
-    def limit(self):
-        """The share from which on predictions suffer; less is borne if there is a clear cause."""
-        return limit([self])
-
-    @property
     def severe(self):
         """Whether predictions suffer."""
-        return self.missed is not None and self.missed > self.limit
+        return self.missed is not None and self.missed > limit([self])
 
     @property
     def causes(self):
@@ -53,7 +48,10 @@ class Report:
 
 
 def limit(reports):
-    """The share of what a reference knows from which on models that miss it are sick."""
+    """The share of what a reference knows from which on models that miss it are sick.
+
+    Less is borne if there is a clear cause.
+    """
     found = [finding for report in reports for finding in report.findings]
     return _SICK_IF_BLAMED if any(finding.blamed for finding in found) else _SICK
 

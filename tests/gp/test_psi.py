@@ -165,7 +165,7 @@ class _Matched(torch.nn.Module):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("_AT_ONCE", 1), ("_AT_ONCE", 9), ("_KEPT", 0), ("_KEPT", 8 * 10)],  # rows, or bytes: i = 1, 2
+    [("_AT_ONCE", 1), ("_AT_ONCE", 9), ("_KEPT", 0), ("_KEPT", 8 * 12)],  # the last: i = 1, 2 of 4
 )
 def test_pieces_make_no_difference(name, value, monkeypatch):
     layer, (m, v) = make_layer(), rows(2)
