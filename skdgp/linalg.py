@@ -139,12 +139,33 @@ def root_of_inverse(P):
     return inverse_triangular(R.flip(-2, -1).mT)
 
 
-def sum_of_products(a, b, axis, space):
-    """``(a * b).sum(axis)`` for a `b` of at most as many axes, by way of a workspace."""
-    b = b.expand(*a.shape[: a.ndim - b.ndim], *b.shape)
-    shape = tuple(map(max, a.shape, b.shape))  # sooner than torch.broadcast_shapes
-    product = torch.mul(a, b, out=space.take(shape, a))
-    total = product.sum(axis)
+def sum_of_products(a, b, axis, space, out=None):
+    """``(a * b).sum(axis)`` by way of a workspace, slice by slice of the first axis of `a`.
+
+    A slice at a time stays in the cache.
+
+    Parameters
+    ----------
+    a : tensor of shape (k, ...)
+    b : tensor
+        Of one axis less for `axis` 1, where all slices meet it; else of as many. Other axes may have
+        length one in `a` or in `b`.
+    axis : {0, 1}
+    space : Workspace
+    out : tensor, optional
+        Where a sum over axis 0 goes.
+    """
+    # sooner than torch.broadcast_shapes
+    shape = tuple(map(max, a.shape[1:], b.shape[b.ndim - a.ndim + 1 :]))
+    if axis == 0:
+        total = a.new_empty(shape) if out is None else out
+        torch.mul(a[0], b[0], out=total)
+        for a_k, b_k in zip(a[1:], b[1:]):
+            total.addcmul_(a_k, b_k)
+        return total
+    product, total = space.take(shape, a), a.new_empty(len(a), *shape[1:])
+    for a_k, total_k in zip(a, total):
+        torch.sum(torch.mul(a_k, b, out=product), 0, out=total_k)
     space.give(product)
     return total
 

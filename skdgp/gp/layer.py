@@ -58,10 +58,7 @@ class _SparseMoments(torch.autograd.Function):
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
         weighted, dA = space.take((D, M, P), A), space.take((M, P), A)
-        if D == 1:
-            torch.mul(QA[0], g_var, out=dA)
-        else:
-            torch.sum(torch.mul(QA, g_var[:, None], out=weighted), 0, out=dA)
+        sum_of_products(QA, g_var[:, None], 0, space, out=dA)
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
         torch.mul(A, g_var[:, None], out=weighted)

@@ -14,6 +14,8 @@ from ..linalg import (
     gradient_of_gram,
     inverse_triangular,
     sum_of_products,
+    symmetric_products,
+    triangular_product,
 )
 
 
@@ -23,7 +25,7 @@ class _Whiten(torch.autograd.Function):
     @staticmethod
     def forward(ctx, K_uu, K_uf, jitter):
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
-        A = L_inv.to(K_uf.dtype) @ K_uf
+        A = triangular_product(L_inv.to(K_uf.dtype), K_uf, torch.empty_like(K_uf))
         ctx.save_for_backward(L_inv, A)
         return A
 
@@ -32,33 +34,33 @@ class _Whiten(torch.autograd.Function):
     def backward(ctx, dA):
         L_inv, A = ctx.saved_tensors
         dK_uu = gradient_of_gram(L_inv, (dA @ A.T).to(L_inv.dtype))
-        return dK_uu, L_inv.to(A.dtype).T @ dA, None
+        dK_uf = triangular_product(L_inv.to(A.dtype), dA, torch.empty_like(dA), transposed=True)
+        return dK_uu, dK_uf, None
 
 
-class _Quadratic(torch.autograd.Function):
-    """``a^T Q_q a`` for every column `a` of A (M, P) and every symmetric `Q_q`; shape (q, P)."""
+class _Forms(torch.autograd.Function):
+    """``m_d^T a`` and ``a^T Q_q a`` for all columns `a` of A (M, P), m (M, D) and symmetric Q (q, M, M)."""
 
     @staticmethod
-    def forward(ctx, A, Q):
+    def forward(ctx, A, m, Q):
         (q, M, _), P = Q.shape, A.shape[1]
         space = current_workspace()
         QA = torch.mm(Q.view(q * M, M), A, out=space.take((q, M, P), A).view(q * M, P))
         QA = QA.view(q, M, P)
-        ctx.save_for_backward(A)
+        ctx.save_for_backward(A, m)
         ctx.QA, ctx.space = QA, space
-        return sum_of_products(QA, A, 1, space)
+        return m.T @ A, sum_of_products(QA, A, 1, space)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, g):
-        (A,), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
-        q, M, P = QA.shape
-        dA = sum_of_products(QA, g[:, None], 0, space).mul_(2.0)
-        ctx.QA = space.give(QA)
-        weighted = torch.mul(A, g[:, None], out=space.take((q, M, P), A))
-        dQ = (weighted.view(q * M, P) @ A.T).view(q, M, M)
+    def backward(ctx, g_linear, g):
+        (A, m), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
+        dA = sum_of_products(QA, g[:, None], 0, space).addmm_(m, g_linear, beta=2.0)
+        weighted = torch.mul(A, g[:, None], out=space.take(tuple(QA.shape), A))
+        dQ = symmetric_products(weighted, A)
         space.give(weighted)
-        return dA, dQ
+        ctx.QA = space.give(QA)
+        return dA, (g_linear @ A.T).T, dQ
 
 
 class _Bilinear(torch.autograd.Function):
@@ -151,13 +153,28 @@ class _SmallCholesky(torch.autograd.Function):
         return dE, None
 
 
-def quadratic(A, Q):
-    """``a^T Q_q a`` for the columns `a` of A (M, s, n), and Q (q, M, M); shape (q, s, n)."""
+def forms(A, m, Q):
+    """``m_d^T a`` and ``a^T Q_q a`` for the columns `a` of A (M, s, n).
+
+    Parameters
+    ----------
+    A : tensor of shape (M, s, n)
+    m : tensor of shape (M, D)
+    Q : tensor of shape (q, M, M)
+        Symmetric.
+
+    Returns
+    -------
+    linear : tensor of shape (D, s, n)
+    quadratic : tensor of shape (q, s, n)
+    """
     M, s, n = A.shape
     A = A.reshape(M, s * n)
     if torch.is_grad_enabled():
-        return _Quadratic.apply(A, Q).view(-1, s, n)
-    return torch.stack([(Q_q @ A).mul_(A).sum(0) for Q_q in Q]).view(-1, s, n)
+        linear, quadratic = _Forms.apply(A, m, Q)
+    else:
+        linear, quadratic = m.T @ A, torch.stack([(Q_q @ A).mul_(A).sum(0) for Q_q in Q])
+    return linear.view(-1, s, n), quadratic.view(-1, s, n)
 
 
 def bilinear(A, B, T):

@@ -9,7 +9,7 @@ import torch
 from ..gp.coupled import CoupledGaussian, Marginal
 from ..gp.layer import SparseLayer
 from ..gp.pattern import COUPLINGS
-from ..gp.products import bilinear, quadratic, small_cholesky, substitute, whiten
+from ..gp.products import bilinear, forms, small_cholesky, substitute, whiten
 from ..linalg import inverse_triangular
 from .base import Scheme
 from .dsvi import DeepSparseGP
@@ -183,10 +183,9 @@ class StructuredGP(DeepSparseGP):
                 H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
             A, k_ff = self._whitened(layer, H, L_inv[i])  # M, s, n
             rows.append(A)
-            mean = torch.tensordot(moments.means[i].to(A.dtype), A, ([0], [0]))  # D, s, n
+            mean, squares = forms(A, moments.means[i].to(A.dtype), moments.squares[i])  # D, s, n
             if layer.W is not None:
                 mean = mean + layer.mean_function(H).permute(2, 0, 1)
-            forms = quadratic(A, moments.squares[i])
             own = k_ff + layer.noise()  # with the identity that squares leave out
             tied = pattern.tied(i)
             crosses = {
@@ -200,9 +199,9 @@ class StructuredGP(DeepSparseGP):
             if i == last:
                 K, told = layer.n_outputs, [past[c].tell(crosses[c]) for c in tied]
                 mean = mean + sum(shift for shift, _ in told)
-                var = forms[:K] + own
+                var = squares[:K] + own
                 if pattern.shares:
-                    E = forms[K:][pattern.shared_forms()]
+                    E = squares[K:][pattern.shared_forms()]
                     E = E - sum((Y[:, :, None] * Y[:, None]).sum(0) for _, Y in told)
                     R = small_cholesky(E, _rounding(E))  # K, K, S, n
                     mean = mean + (R * eps[i].permute(2, 0, 1)).sum(1)
@@ -214,7 +213,7 @@ class StructuredGP(DeepSparseGP):
             parts = []
             for c in tied:
                 units, places = pattern.forms(i, c)
-                f = past[c].draw(mean[units], forms[places], own, crosses[c], e[units], floor)
+                f = past[c].draw(mean[units], squares[places], own, crosses[c], e[units], floor)
                 parts.append(f.flatten(0, 1))  # u w, S, n
             H = torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from skdgp.gp.products import bilinear, quadratic, small_cholesky, substitute, whiten
+from skdgp.gp.products import bilinear, forms, small_cholesky, substitute, whiten
 from skdgp.linalg import workspace
 
 
@@ -26,16 +26,19 @@ def same_gradients(f, g, inputs, weights):
 
 
 @pytest.mark.parametrize("s", [1, 3])
-def test_quadratic(randn, s):
-    A, Q = randn(4, s, 5).requires_grad_(), randn(2, 4, 4)
+def test_forms(randn, s):
+    def plain(A, m, Q):
+        return torch.einsum("msn,md->dsn", A, m), torch.einsum("msn,qmk,ksn->qsn", A, Q, A)
+
+    A, m, Q = randn(4, s, 5).requires_grad_(), randn(4, 3).requires_grad_(), randn(2, 4, 4)
     Q = (Q + Q.mT).requires_grad_()
-    expected = torch.einsum("msn,qmk,ksn->qsn", A, Q, A)
-    torch.testing.assert_close(quadratic(A, Q), expected)
+    expected = plain(A, m, Q)
+    torch.testing.assert_close(forms(A, m, Q), expected)
     with torch.no_grad():
-        torch.testing.assert_close(quadratic(A, Q), expected.detach())
+        torch.testing.assert_close(forms(A, m, Q), tuple(part.detach() for part in expected))
+    together = lambda f: lambda *inputs: torch.cat(f(*inputs))  # noqa: E731
     with workspace():
-        plain = lambda A, Q: torch.einsum("msn,qmk,ksn->qsn", A, Q, A)  # noqa: E731
-        same_gradients(quadratic, plain, (A, Q), randn(2, s, 5))
+        same_gradients(together(forms), together(plain), (A, m, Q), randn(5, s, 5))
 
 
 @pytest.mark.parametrize("s", [1, 3])
