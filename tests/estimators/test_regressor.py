@@ -988,12 +988,12 @@ def test_bound_that_overflows_is_a_number(data, monkeypatch):
 def test_means_of_targets_that_are_mostly_zero(inference):
     """Heavy tails took what is not zero for outliers."""
     rng = np.random.default_rng(1)
-    X = rng.uniform(-1.0, 1.0, (500, 2))
-    y = np.where(rng.random(500) < 0.7, 0.0, np.exp(0.5 * rng.standard_normal(500)))
-    settings = {"max_iter": 100, "random_state": 0}
-    model = DeepGPRegressor(inference=inference, **settings).fit(X, y)
+    X = rng.uniform(-1.0, 1.0, (200, 2))
+    y = np.where(rng.random(200) < 0.7, 0.0, np.exp(0.5 * rng.standard_normal(200)))
+    model = DeepGPRegressor(inference=inference, max_iter=60, random_state=0).fit(X, y)
     assert "StudentT" not in type(model.likelihood_).__name__
-    error = y.std() / np.sqrt(500)
+    error = y.std() / np.sqrt(200)
     assert abs(model.predict(X).mean() - y.mean()) < 2.0 * error
-    model = DeepGPRegressor(inference=inference, **settings).fit(X, X[:, 0] + rng.normal(size=500))
+    other = DeepGPRegressor(inference=inference, max_iter=1, random_state=0)
+    model = other.fit(X, X[:, 0] + rng.normal(size=200))
     assert type(model.likelihood_).__name__ == "HeteroscedasticStudentT"
