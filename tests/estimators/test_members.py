@@ -73,8 +73,8 @@ def test_deep_models_have_at_most_one_and_two_fifths():
 
 def test_a_deep_model_that_has_learned_noise_by_heart_has_no_share():
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((80, 6))
-    model = DeepGPRegressor(n_predict_draws=8, random_state=0).fit(X, rng.standard_normal(80))
+    X, y = rng.standard_normal((40, 6)), rng.standard_normal(40)
+    model = DeepGPRegressor(max_iter=200, n_predict_draws=8, random_state=0).fit(X, y)
     by_heart, nearer_prior = model.members_[:2]
     assert by_heart.weight < 0.01 < nearer_prior.weight
 
@@ -138,10 +138,10 @@ def test_moments_by_the_law_of_total_variance(model, data, latent):
 def test_quantiles_invert_the_mixed_cdf(model, data):
     X = data[0][:5]
     quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.9])
-    draws = model.sample_y(X, 4000, random_state=1)
+    draws = model.sample_y(X, 2000, random_state=1)
     share = (draws[:, None] < quantiles[..., None]).mean(-1)
     expected = np.array([0.1, 0.5, 0.9])
-    assert np.abs((share - expected) / np.sqrt(expected * (1 - expected) / 4000)).max() < 4.5
+    assert np.abs((share - expected) / np.sqrt(expected * (1 - expected) / 2000)).max() < 4.5
 
 
 def test_weights_count(model, data):
@@ -215,8 +215,8 @@ def test_inducing_points(data):
         (1700, 6, [200, 100, 1700, 1700]),
         (4100, 1, [200, 4100, 4100]),
     ):
-        X = rng.standard_normal((n, 6))
-        model = DeepGPRegressor(**settings).fit(X, X[:, :n_outputs])
+        X = rng.standard_normal((n, 1))
+        model = DeepGPRegressor(**settings).fit(X, rng.standard_normal((n, n_outputs)))
         assert [len(m.inducing_inputs[-1]) for m in model.members_] == expected
 
 

@@ -264,8 +264,8 @@ def test_outlier_in_the_target_is_no_catastrophe(likelihood):
 
 def test_no_noise_at_all():
     """The noise goes to its floor; nothing fails."""
-    X = np.linspace(0.0, 1.0, 20)[:, None]
-    model = DeepGPRegressor(max_iter=120, n_inducing=20, learning_rate=0.02, random_state=0)
+    X = np.linspace(0.0, 1.0, 40)[:, None]
+    model = DeepGPRegressor(max_iter=300, n_inducing=20, learning_rate=0.02, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, 3.0 * X[:, 0] + 1.0)
