@@ -1,5 +1,6 @@
 """Alarms of fit, and what diagnose says."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -52,9 +53,18 @@ def test_fit_is_silent_below_a_hundred_steps():
         regressor(max_iter=99, **LOUD).fit(*waves())
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"init": "greedy"}, {"inference": "auto"}, {"n_layers": 3}, {"n_layers": 1}]
-)
+@pytest.fixture(scope="module")
+def mixture():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return regressor(inference="auto", max_iter=300).fit(*waves())
+
+
+def test_healthy_mixtures_are_silent(mixture):
+    assert diagnose(mixture, *waves()).healthy
+
+
+@pytest.mark.parametrize("settings", [{}, {"init": "greedy"}, {"n_layers": 3}, {"n_layers": 1}])
 def test_healthy_fits_are_silent(settings):
     X, y = waves()
     with warnings.catch_warnings():
@@ -119,11 +129,9 @@ def test_missed_share(loud):
     assert_allclose(diagnose(model, X, y).missed, behind / known.mean(), rtol=1e-6)
 
 
-def test_mixtures_have_a_report_for_each_model():
+def test_mixtures_have_a_report_for_each_model(mixture):
     X, y = waves()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model = regressor(inference="auto", max_iter=300).fit(X, y)
+    model = copy.deepcopy(mixture)
     arrays = model.members_[0].arrays
     arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0
     model.members_[0].release()
