@@ -1,5 +1,7 @@
 """DeepGPClassifier: labels, probabilities, likelihoods."""
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,17 @@ def iris():
     return X, np.array(["setosa", "versicolor", "virginica"])[y]
 
 
+@pytest.fixture(scope="module")
+def fitted(moons, iris):
+    """Models of two or three classes, by likelihood; they are fitted once, and only read."""
+
+    @functools.cache
+    def fit(n_classes, likelihood):
+        return make(likelihood=likelihood).fit(*(moons if n_classes == 2 else iris))
+
+    return fit
+
+
 # Labels
 
 
@@ -61,11 +74,11 @@ def test_labels_of_any_kind(iris, labels):
     )
 
 
-def test_booleans(moons):
+def test_booleans(moons, fitted):
     X, y = moons
     model = make().fit(X, y == 1)
     assert model.classes_.tolist() == [False, True] and model.predict(X).dtype == bool
-    assert_array_equal(model.predict_proba(X), make().fit(X, y).predict_proba(X))
+    assert_array_equal(model.predict_proba(X), fitted(2, "auto").predict_proba(X))
 
 
 def test_series_of_labels(iris):
@@ -79,11 +92,9 @@ def test_series_of_labels(iris):
         assert model.log_predictive_density(frame, labels).shape == (150,)
 
 
-def test_tensors(moons):
+def test_tensors(moons, fitted):
     X, y = (torch.tensor(part) for part in moons)
-    assert_array_equal(
-        make().fit(X, y).predict_proba(X), make().fit(*moons).predict_proba(moons[0])
-    )
+    assert_array_equal(make().fit(X, y).predict_proba(X), fitted(2, "auto").predict_proba(moons[0]))
 
 
 @pytest.mark.parametrize("likelihood", ["probit", "logit", "robustmax", Softmax(n_nodes=5**3)])
@@ -92,7 +103,7 @@ def test_names_of_the_classes_do_not_matter(moons, iris, likelihood):
 
     That holds for a softmax that is integrated over a grid, which treats all classes alike.
     """
-    X, y = moons if likelihood in ("probit", "logit") else iris
+    X, y = moons if likelihood in ("probit", "logit") else (iris[0][::3], iris[1][::3])
     classes, index = np.unique(y, return_inverse=True)
     proba = make(likelihood=likelihood).fit(X, index).predict_proba(X)
     reversed_proba = make(likelihood=likelihood).fit(X, -index).predict_proba(X)
@@ -167,11 +178,11 @@ def test_labels_that_make_no_sense(moons):
         make().fit(X, y[:-1])
 
 
-def test_labels_that_were_not_there(moons):
+def test_labels_that_were_not_there(moons, fitted):
     X, y = moons
-    model = make().fit(X, y)
     with pytest.raises(ValueError, match=r"y contains classes that were not there at first: \[7\]"):
-        model.log_predictive_density(X[:2], [1, 7])
+        fitted(2, "auto").log_predictive_density(X[:2], [1, 7])
+    model = make()
     with pytest.raises(ValueError, match="classes that were not there at first"):
         model.fit(X, y, X_val=X, y_val=y + 1)
     one = model.fit(X, y, X_val=X[:1], y_val=y[:1])  # some of the classes are enough
@@ -182,9 +193,9 @@ def test_labels_that_were_not_there(moons):
 
 
 @pytest.mark.parametrize("likelihood", ["auto", "softmax", "robustmax"])
-def test_probabilities(iris, likelihood):
+def test_probabilities(iris, fitted, likelihood):
     X, y = iris
-    model = make(likelihood=likelihood).fit(X, y)
+    model = fitted(3, likelihood)
     proba, logs = model.predict_proba(X), model.predict_log_proba(X)
     assert proba.shape == (150, 3) and proba.dtype == np.float64
     assert_allclose(proba.sum(1), 1.0, rtol=1e-12)
@@ -266,35 +277,33 @@ def test_frequencies_of_draws(moons, iris, likelihood):
     assert_array_equal(draws, model.sample_y(X, n, random_state=0))
 
 
-def test_latent_draws(moons, iris):
-    assert make().fit(*moons).sample_y(moons[0][:5], 3, latent=True).shape == (5, 1, 3)
-    assert make().fit(*iris).sample_y(iris[0][:5], 3, latent=True).shape == (5, 3, 3)
+def test_latent_draws(moons, iris, fitted):
+    assert fitted(2, "auto").sample_y(moons[0][:5], 3, latent=True).shape == (5, 1, 3)
+    assert fitted(3, "auto").sample_y(iris[0][:5], 3, latent=True).shape == (5, 3, 3)
 
 
 # Likelihoods
 
 
-def test_auto(moons, iris):
-    assert isinstance(make().fit(*moons).likelihood_, Bernoulli)
-    assert isinstance(make().fit(*iris).likelihood_, Softmax)
-    assert_array_equal(
-        make().fit(*moons).predict_proba(moons[0]),
-        make(likelihood=Bernoulli("probit")).fit(*moons).predict_proba(moons[0]),
-    )
+def test_auto(moons, fitted):
+    X, _ = moons
+    assert isinstance(fitted(2, "auto").likelihood_, Bernoulli)
+    assert isinstance(fitted(3, "auto").likelihood_, Softmax)
+    assert_array_equal(fitted(2, "auto").predict_proba(X), fitted(2, "probit").predict_proba(X))
 
 
-def test_likelihoods_differ(moons, iris):
-    for (X, y), names in (
-        (moons, ["probit", "logit", "softmax", "robustmax"]),
-        (iris, ["softmax", "robustmax"]),
+def test_likelihoods_differ(moons, iris, fitted):
+    for (X, _), n_classes, names in (
+        (moons, 2, ["probit", "logit", "softmax", "robustmax"]),
+        (iris, 3, ["softmax", "robustmax"]),
     ):
-        results = [make(likelihood=name).fit(X, y).predict_proba(X) for name in names]
+        results = [fitted(n_classes, name).predict_proba(X) for name in names]
         for i, first in enumerate(results):
             for second in results[:i]:
                 assert np.abs(first - second).max() > 1e-3
 
 
-def test_names_and_objects(moons):
+def test_names_and_objects(moons, fitted):
     X, y = moons
     for name, likelihood in (
         ("probit", Bernoulli("probit")),
@@ -302,8 +311,8 @@ def test_names_and_objects(moons):
         ("softmax", Softmax()),
         ("robustmax", RobustMax()),
     ):
-        first, second = (make(likelihood=given).fit(X, y) for given in (name, likelihood))
-        assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+        second = make(likelihood=likelihood).fit(X, y)
+        assert_array_equal(fitted(2, name).predict_proba(X), second.predict_proba(X))
 
 
 def test_epsilon_is_the_least_probability(iris):
@@ -331,9 +340,9 @@ def test_likelihoods_that_make_no_sense(moons, likelihood, message):
 
 
 def test_weights_are_counts(iris):
-    X, y = iris
-    weights = np.arange(150) % 3
-    rows = np.repeat(np.arange(150), weights)
+    X, y = (part[::3] for part in iris)
+    weights = np.arange(50) % 3
+    rows = np.repeat(np.arange(50), weights)
     first = make().fit(X, y, sample_weight=weights).predict_proba(X)
     assert_array_equal(first, make().fit(X[rows], y[rows]).predict_proba(X))
     assert np.abs(make().fit(X, y).predict_proba(X) - first).max() > 1e-3
