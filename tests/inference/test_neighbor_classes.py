@@ -257,8 +257,8 @@ def test_state_goes_on_and_comes_back(tmp_path, kill, n_classes):
 
 
 def test_warm_start_keeps_what_was_learned():
-    X, y = rows(200)
-    scheme = Vecchia(200)  # whatever the metric
+    X, y = rows(80)
+    scheme = Vecchia(80)  # whatever the metric
     model = near(warm_start=True, inference=scheme).fit(X, y)
     before = model.predict_proba(X)
     model.set_params(max_iter=1, learning_rate=1e-6).fit(X, y)
