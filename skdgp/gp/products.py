@@ -2,7 +2,7 @@
 
 Rows come last: ``A`` is (M, s, n) for `n` rows and `s` draws of each, with one draw if a layer
 sees the data themselves. Backward passes are written out; the large products are two for a
-quadratic form and three for a bilinear one.
+quadratic form, the second of which is symmetric, and three for a bilinear one.
 """
 
 import torch
