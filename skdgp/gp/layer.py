@@ -57,11 +57,11 @@ class _SparseMoments(torch.autograd.Function):
         D, M, P = QA.shape
         dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
-        weighted, dA = space.take((D, M, P), A), space.take((M, P), A)
-        sum_of_products(QA, g_var[:, None], 0, space, out=dA)
+        dA = sum_of_products(QA, g_var[:, None], 0, space, out=space.take((M, P), A))
+        QA = space.give(QA)
         dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
         d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
-        torch.mul(A, g_var[:, None], out=weighted)
+        weighted = torch.mul(A, g_var[:, None], out=space.take((D, M, P), A))
         dQ = symmetric_products(weighted, A).to(Q.dtype)
         dK_uf = triangular_product(L_inv.to(A.dtype), dA, torch.empty_like(dA), transposed=True)
         if 2 * D * M < P:
@@ -75,7 +75,7 @@ class _SparseMoments(torch.autograd.Function):
             T = (dA @ A.T).to(dtype)
         dK_uu = gradient_of_gram(L_inv, T)
         space.give(weighted), space.give(dA)
-        ctx.large = space.give(A), space.give(QA)
+        ctx.large = space.give(A), QA
         return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
 
 

@@ -56,10 +56,10 @@ class _Forms(torch.autograd.Function):
     def backward(ctx, g_linear, g):
         (A, m), QA, space = ctx.saved_tensors, ctx.QA, ctx.space
         dA = sum_of_products(QA, g[:, None], 0, space).addmm_(m, g_linear, beta=2.0)
+        ctx.QA = space.give(QA)
         weighted = torch.mul(A, g[:, None], out=space.take(tuple(QA.shape), A))
         dQ = symmetric_products(weighted, A)
         space.give(weighted)
-        ctx.QA = space.give(QA)
         return dA, (g_linear @ A.T).T, dQ
 
 
