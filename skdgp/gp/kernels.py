@@ -28,13 +28,19 @@ class Kernel(Component):
         ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
     metric : float or array of shape (n_features,)
         Units of the inputs in which near rows are alike.
+    slopes : float or array of shape (n_features,)
+        Variances of the slopes of functions along the inputs; up to a factor, of rough functions.
     """
 
     psi = None
 
     @property
     def metric(self):
-        return getattr(self, "lengthscale", 1.0)
+        return 1.0 / self.slopes**0.5
+
+    @property
+    def slopes(self):
+        return getattr(self, "variance", 1.0) / getattr(self, "lengthscale", 1.0) ** 2
 
     def __add__(self, other):
         return Sum(self, _other_kernel(other))
@@ -363,9 +369,9 @@ class Anova(Kernel):
         return 1.0 + s + s * s / 3.0, (s + s * s) / 3.0
 
     @property
-    def metric(self):
+    def slopes(self):
         """Close by, ``-log k`` is a sum over inputs of ``a / (1 + a)`` times that of `k_q`."""
-        return self.lengthscale * ((1.0 + self.strength) / self.strength) ** 0.5
+        return super().slopes * self.strength / (1.0 + self.strength)
 
     def diag(self, X):
         return _like(self.variance, X).expand(X.shape[:-1])
@@ -467,6 +473,10 @@ class Linear(Kernel):
     def __call__(self, X, Z):
         return (X * _like(self.variance, X)) @ Z.mT + _like(self.bias, X).square()
 
+    @property
+    def slopes(self):
+        return self.variance
+
     def diag(self, X):
         return (X.square() * _like(self.variance, X)).sum(-1) + _like(self.bias, X).square()
 
@@ -495,6 +505,10 @@ class Sum(_Pair):
     def __call__(self, X, Z):
         return self.left(X, Z) + self.right(X, Z)
 
+    @property
+    def slopes(self):
+        return self.left.slopes + self.right.slopes
+
     def within(self, X):
         return self.left.within(X) + self.right.within(X)
 
@@ -513,6 +527,13 @@ class Product(_Pair):
 
     def __call__(self, X, Z):
         return self.left(X, Z) * self.right(X, Z)
+
+    @property
+    def slopes(self):
+        """At the origin plus one standard deviation of each standardized input."""
+        left, right = (torch.as_tensor(part.slopes) for part in (self.left, self.right))
+        X = torch.ones_like(left + right).reshape(1, -1)
+        return left * self.right.diag(X) + right * self.left.diag(X)
 
     def within(self, X):
         return self.left.within(X) * self.right.within(X)

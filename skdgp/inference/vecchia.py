@@ -52,12 +52,12 @@ class LocalScaleScheme(Scheme):
 class Vecchia(LocalScaleScheme):
     r"""Nearest-neighbor approximation of a shallow Gaussian process, with a local scale.
 
-    A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near
-    by the metric of the kernel, or in standardized inputs if it is a sum or product. Kernel
-    and noise maximize the predictive density of training rows that are left out one at a time. Rows
-    with the same inputs are one neighbor, with their mean target and less noise. The cost of a step
-    does not depend on the number of rows, and no inducing points smooth over what is local: on
-    large sets with short lengthscales this is far ahead of sparse approximations.
+    A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near in
+    units of the inputs in which functions with the kernel are equally steep. Kernel and noise maximize
+    the predictive density of training rows that are left out one at a time. Rows with the same inputs are
+    one neighbor, with their mean target and less noise. The cost of a step does not depend on the number
+    of rows, and no inducing points smooth over what is local: on large sets with short lengthscales this
+    is far ahead of sparse approximations.
 
     With the heteroscedastic likelihood, the default, kernel and noise around a row are scaled by an
     unknown factor :math:`\tau^2` with an inverse-gamma prior, as in local approximate GPs (Gramacy

@@ -252,6 +252,41 @@ def test_the_metric_of_anova_is_that_of_close_rows():
     np.testing.assert_allclose(loss, (1.0 - near[0]).expand(3), rtol=1e-4)
 
 
+SMOOTH, LINEAR = SquaredExponential(LENGTHSCALE, variance=1.4), Linear([0.3, 1.0, 0.6], bias=0.5)
+OTHER = RationalQuadratic(0.8, [2.0, 0.5, 1.0], variance=0.7)
+ROUGH = Anova(2.5, LENGTHSCALE, STRENGTH, variance=1.4), Matern(2.5, [2.0, 0.5, 1.0], variance=0.7)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "factor"),
+    [
+        (SMOOTH, 1.0),
+        (OTHER, 1.0),
+        (LINEAR, 1.0),
+        (ArcCosine(LENGTHSCALE, variance=1.4, bias=0.6), 1.0),
+        (SMOOTH + OTHER, 1.0),
+        (SMOOTH + LINEAR, 1.0),
+        (LINEAR + Linear(0.2, ard=False), 1.0),
+        (SMOOTH * OTHER, 1.0),
+        (SMOOTH * LINEAR, 1.0),
+        ((SMOOTH + LINEAR) * OTHER, 1.0),
+        (OTHER * Linear(0.2, ard=False) + ArcCosine(0.9), 1.0),
+        (ROUGH[0], 5.0 / 3.0),
+        (ROUGH[0] + ROUGH[1], 5.0 / 3.0),
+        (ROUGH[0] * ROUGH[1], 5.0 / 3.0),
+    ],
+    ids=str,
+)
+def test_slopes_are_those_of_functions(kernel, factor):
+    """Of ``f(x + h e_q) - f(x)`` the variance is ``h^2`` times that of the slope along ``x_q``."""
+    kernel, h = kernel.bind(3), 1e-4
+    x = torch.ones(1, 3).double()
+    z = x + h * torch.eye(3).double()
+    variances = (kernel.diag(x) + kernel.diag(z) - 2.0 * kernel(z, x)[:, 0]) / h**2
+    slopes = Trainable(kernel)().slopes.detach()
+    np.testing.assert_allclose(factor * slopes.expand(3), variances, rtol=1e-3)
+
+
 def test_lengthscales_belong_to_the_columns():
     X, Z = rows(6), rows(4, seed=1)
     scaled = tensor(LENGTHSCALE)
