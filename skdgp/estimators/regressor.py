@@ -2,7 +2,7 @@
 
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Kernel
+from ..gp.kernels import Anova, Kernel, Linear
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, Exact, Vecchia, as_scheme
 from .base import BaseDeepGP
@@ -36,7 +36,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for ``"vecchia"`` the rational
-        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two.
+        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two,
+        a linear kernel added to the exact ANOVA member's.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -216,7 +217,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         schemes = [(Vecchia(), "matern32" if wide else "anova")]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
             dear = wide and n_rows**2 * n_features > _MOST_FACTORS
-            schemes.append((Exact(), "matern32" if dear else "anova"))
+            # a plane would take an ANOVA kernel many wiggles
+            schemes.append((Exact(), "matern32" if dear else Anova() + Linear(bias=0.0)))
         plans = [
             Plan(scheme, likelihood, kernel=kernel)
             for scheme, other in schemes

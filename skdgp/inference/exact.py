@@ -143,7 +143,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         squares = weight[:, None] * (y - rows.y[place]).square()
         self._scatter = torch.zeros_like(rows.y).index_add(0, place, squares)
         most = _EVIDENCE_ROWS
-        if isinstance(rows.kernel.component, Anova):
+        if any(isinstance(part.component, Anova) for part in rows.kernel.modules()):
             fewer = math.isqrt(_EVIDENCE_FACTORS // rows.Z.shape[1])
             most = min(most, max(_LEAST_EVIDENCE_ROWS, fewer))
         chosen = np.random.default_rng(0).permutation(n)[:most]

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgp import DeepGPRegressor
 from skdgp.estimators.data import Data
 from skdgp.estimators.stacking import stack
-from skdgp.gp.kernels import Anova, RationalQuadratic, SquaredExponential
+from skdgp.gp.kernels import Anova, Linear, RationalQuadratic, SquaredExponential, Sum
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
@@ -45,7 +45,9 @@ def test_members(model):
     kinds = [type(member.likelihood) for member in model.members_]
     assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 4
     kernels = [type(member.kernels[-1]) for member in model.members_]
-    assert kernels == [SquaredExponential] * 2 + [RationalQuadratic, Anova] * 2
+    assert kernels == [SquaredExponential] * 2 + [RationalQuadratic, Anova, RationalQuadratic, Sum]
+    parts = model.members_[-1].kernels[-1]
+    assert [type(parts.left), type(parts.right), parts.right.bias] == [Anova, Linear, 0.0]
     assert [len(inputs) for member in model.members_ for inputs in member.inducing_inputs] == [
         *[10] * 4,
         *[80] * 4,
@@ -235,11 +237,11 @@ def test_shares_on_many_rows_follow_all_members(monkeypatch):
 @pytest.mark.parametrize(
     ("n_rows", "n_features", "of_neighbors", "of_all"),
     [
-        (50, 30, "anova", "anova"),
-        (1500, 30, "anova", "anova"),
-        (600, 31, "matern32", "anova"),
+        (50, 30, "anova", "Sum(left=Anova(), right=Linear(bias=0.0))"),
+        (1500, 30, "anova", "Sum(left=Anova(), right=Linear(bias=0.0))"),
+        (600, 31, "matern32", "Sum(left=Anova(), right=Linear(bias=0.0))"),
         (1000, 31, "matern32", "matern32"),
-        (500, 50, "matern32", "anova"),
+        (500, 50, "matern32", "Sum(left=Anova(), right=Linear(bias=0.0))"),
         (501, 50, "matern32", "matern32"),
     ],
 )
@@ -248,7 +250,7 @@ def test_many_columns_go_without_the_sum_over_their_subsets(
 ):
     """Unless the rows are so few that it takes seconds to condition on all of them."""
     data = Data(np.zeros((n_rows, n_features)), np.arange(1.0 * n_rows)[:, None], np.ones(n_rows))
-    kernels = [plan.kernel for plan in DeepGPRegressor()._plans(data)[2:]]
+    kernels = [str(plan.kernel) for plan in DeepGPRegressor()._plans(data)[2:]]
     assert kernels == ["rational_quadratic", of_neighbors, "rational_quadratic", of_all]
 
 
@@ -315,7 +317,8 @@ def test_members_go_on_with_their_own_kind(data):
     for member, arrays in zip(model.members_[:4], before):
         assert_allclose(member.arrays[name], arrays[name], atol=1e-6)
     # L-BFGS knows no learning rate, but has little left to do
-    for i in (4, 5):
+    for i, part in ((4, ""), (5, "left.")):
+        name = f"layers.0.kernel.{part}log_lengthscale"
         assert_allclose(model.members_[i].arrays[name], before[i][name], atol=0.02)
 
 

@@ -181,7 +181,8 @@ def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "least", "expected"), [(KERNEL, 5, 7), (KERNEL, 9, 9), (Matern(1.5, 1.0), 5, 40)]
+    ("kernel", "least", "expected"),
+    [(KERNEL, 5, 7), (KERNEL + Linear(), 5, 7), (KERNEL, 9, 9), (Matern(1.5, 1.0), 5, 40)],
 )
 def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, least, expected, monkeypatch):
     monkeypatch.setattr(exact, "_EVIDENCE_FACTORS", 2 * 7**2)  # two columns
