@@ -2,7 +2,7 @@
 
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Anova, Kernel, Linear
+from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, Exact, Vecchia, as_scheme
 from .base import BaseDeepGP
@@ -36,8 +36,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for ``"vecchia"`` the rational
-        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two,
-        a linear kernel added to the exact ANOVA member's.
+        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two and
+        their sum, most with a linear kernel added.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -214,17 +214,19 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """Members that see all rows."""
         n_rows, n_features = data.X.shape
         wide = n_features > _MOST_COLUMNS
-        schemes = [(Vecchia(), "matern32" if wide else "anova")]
+        plane = Linear(bias=0.0)  # would take the others many wiggles
+        columns = Matern() if wide else Anova()
+        kernels = [(Vecchia(), [RationalQuadratic() + plane, columns + plane])]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
-            dear = wide and n_rows**2 * n_features > _MOST_FACTORS
-            # a plane would take an ANOVA kernel many wiggles
-            schemes.append((Exact(), "matern32" if dear else Anova() + Linear(bias=0.0)))
+            if wide and n_rows**2 * n_features > _MOST_FACTORS:
+                kernels.append((Exact(), ["rational_quadratic", "matern32"]))
+            else:
+                own = Anova() + plane
+                kernels.append((Exact(), [own, RationalQuadratic() + own]))
         plans = [
             Plan(scheme, likelihood, kernel=kernel)
-            for scheme, other in schemes
-            for kernel in (
-                ["rational_quadratic", other] if self.kernel == "auto" else [self.kernel]
-            )
+            for scheme, some in kernels
+            for kernel in (some if self.kernel == "auto" else [self.kernel])
         ]
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
