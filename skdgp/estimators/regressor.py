@@ -10,6 +10,7 @@ from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_c
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
+_CHEAP_ROWS = 1000  #: rows up to which one more exact model costs little
 _MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
 
 
@@ -219,10 +220,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         kernels = [(Vecchia(), [RationalQuadratic() + plane, columns + plane])]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
             if wide and n_rows**2 * n_features > _MOST_FACTORS:
-                kernels.append((Exact(), ["rational_quadratic", "matern32"]))
+                some = ["rational_quadratic", "matern32"]
             else:
-                own = Anova() + plane
-                kernels.append((Exact(), [own, RationalQuadratic() + own]))
+                some = [Anova() + plane, RationalQuadratic() + Anova() + plane]
+                if n_rows <= _CHEAP_ROWS:
+                    some.insert(0, "rational_quadratic")
+            kernels.append((Exact(), some))
         plans = [
             Plan(scheme, likelihood, kernel=kernel)
             for scheme, some in kernels

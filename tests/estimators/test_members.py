@@ -54,21 +54,21 @@ def parts(kernel):
 
 def test_members(model):
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
     assert model.members_[0].scheme.inner_scale < model.members_[1].scheme.inner_scale
-    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 0, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 0, 0, 0]
     kinds = [type(member.likelihood) for member in model.members_]
-    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 4
+    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 5
     kernels = [member.kernels[-1] for member in model.members_]
     assert [parts(kernel) for kernel in kernels] == [
         *[[SquaredExponential]] * 2,
         *[[RationalQuadratic, Linear], [Anova, Linear]],
-        *[[Anova, Linear], [RationalQuadratic, Anova, Linear]],
+        *[[RationalQuadratic], [Anova, Linear], [RationalQuadratic, Anova, Linear]],
     ]
-    assert [kernel.right.bias for kernel in kernels[2:5]] == [0.0] * 3
+    assert [kernels[i].right.bias for i in (2, 3, 5, 6)] == [0.0] * 4
     assert [len(inputs) for member in model.members_ for inputs in member.inducing_inputs] == [
         *[10] * 4,
-        *[80] * 4,
+        *[80] * 5,
     ]
 
 
@@ -88,7 +88,7 @@ def test_deep_models_have_at_most_one_and_two_fifths():
     model = DeepGPRegressor(**settings).fit(X, y)
     assert_allclose([member.weight for member in model.members_[:2]], [0.2, 0.4])
     one = DeepGPRegressor(n_layers=1, **{**settings, "max_iter": 1}).fit(X, np.sin(3.0 * X[:, 0]))
-    assert one.members_[0].weight < 0.1 and len(one.members_) == 5
+    assert one.members_[0].weight < 0.1 and len(one.members_) == 6
 
 
 def test_a_deep_model_that_has_learned_noise_by_heart_has_no_share():
@@ -136,7 +136,7 @@ def test_shares_count_rows_by_their_merged_weights(monkeypatch):
 
 def test_densities_add(model, data):
     X, y = data
-    parts = [alone(model, i).log_predictive_density(X, y) for i in range(6)]
+    parts = [alone(model, i).log_predictive_density(X, y) for i in range(7)]
     shares = np.array([member.weight for member in model.members_])
     assert_allclose(model.log_predictive_density(X, y), logsumexp(np.transpose(parts), 1, shares))
     assert np.ptp(parts, axis=0).max() > 0.1
@@ -146,7 +146,7 @@ def test_densities_add(model, data):
 def test_moments_by_the_law_of_total_variance(model, data, latent):
     X = data[0]
     means, stds = zip(
-        *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(6))
+        *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(7))
     )
     mean, std = model.predict(X, return_std=True, latent=latent)
     shares = np.array([member.weight for member in model.members_])
@@ -188,7 +188,7 @@ def test_function_draws_pick_a_member(model, data):
 def test_covariance_in_closed_form_is_that_of_the_mixture(model, data):
     """By the law of total covariance; members with hidden layers or neighbors have none."""
     X = data[0][:5] + 0.1
-    closed = [alone(model, i)._closed_covariance(X, 1) is not None for i in range(6)]
+    closed = [alone(model, i)._closed_covariance(X, 1) is not None for i in range(7)]
     assert closed == [False] * 4 + [True] * 2
     assert alone(model, 0, 4)._closed_covariance(X, 1) is None
     both = copy.deepcopy(alone(model, 4, 5))
@@ -213,7 +213,7 @@ def test_what_the_user_fixes_is_fixed(data):
     assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI]
     model = DeepGPRegressor(likelihood="heteroscedastic", **FEW).fit(*data)
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
     model = DeepGPRegressor(kernel=["matern52", "linear"], **FEW).fit(*data)
     assert len(model.members_) == 2
     model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
@@ -230,7 +230,7 @@ def test_inducing_points(data):
     settings = {**FEW, "n_inducing": None, "max_iter": 2}
     rng = np.random.default_rng(0)
     for n, n_outputs, expected in (
-        (250, 1, [200, 100, 250, 250, 250, 250]),
+        (250, 1, [200, 100, 250, 250, 250, 250, 250]),
         (1700, 1, [200, 100, 1700, 1700, 1700, 1700]),
         (1700, 6, [200, 100, 1700, 1700]),
         (4100, 1, [200, 4100, 4100]),
@@ -252,14 +252,18 @@ def test_shares_on_many_rows_follow_all_members(monkeypatch):
     assert shares[0] < 0.1  # two inducing points and one step
 
 
+SUMS = [[Anova, Linear], [RationalQuadratic, Anova, Linear]]
+
+
 @pytest.mark.parametrize(
     ("n_rows", "n_features", "of_neighbors", "of_all"),
     [
-        (50, 30, Anova, [[Anova, Linear], [RationalQuadratic, Anova, Linear]]),
-        (1500, 30, Anova, [[Anova, Linear], [RationalQuadratic, Anova, Linear]]),
-        (600, 31, Matern, [[Anova, Linear], [RationalQuadratic, Anova, Linear]]),
+        (50, 30, Anova, [[RationalQuadratic], *SUMS]),
+        (1000, 30, Anova, [[RationalQuadratic], *SUMS]),
+        (1500, 30, Anova, SUMS),
+        (600, 31, Matern, [[RationalQuadratic], *SUMS]),
         (1000, 31, Matern, [[RationalQuadratic], [Matern]]),
-        (500, 50, Matern, [[Anova, Linear], [RationalQuadratic, Anova, Linear]]),
+        (500, 50, Matern, [[RationalQuadratic], *SUMS]),
         (501, 50, Matern, [[RationalQuadratic], [Matern]]),
     ],
 )
@@ -319,7 +323,7 @@ def test_warm_start(data):
     model = DeepGPRegressor(warm_start=True, **FEW).fit(X, y)
     before = model.log_predictive_density(X, y).mean()
     model.set_params(max_iter=10, learning_rate=1e-3).fit(X, y)
-    assert len(model.members_) == 6 and model.n_iter_ == 10
+    assert len(model.members_) == 7 and model.n_iter_ == 10
     assert abs(model.log_predictive_density(X, y).mean() - before) < 0.3
 
 
@@ -330,12 +334,15 @@ def test_members_go_on_with_their_own_kind(data):
     before = [member.arrays for member in model.members_]
     model.set_params(max_iter=1, learning_rate=1e-9).fit(X, y)
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact]
-    names = [f"layers.0.kernel.{part}log_lengthscale" for part in ("", "", *["left."] * 4)]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
+    names = [
+        f"layers.0.kernel.{part}log_lengthscale"
+        for part in ("", "", "left.", "left.", "", "left.", "left.left.")
+    ]
     for member, arrays, name in zip(model.members_[:4], before, names):
         assert_allclose(member.arrays[name], arrays[name], atol=1e-6)
     # L-BFGS knows no learning rate, but has little left to do
-    for i in (4, 5):
+    for i in (4, 5, 6):
         assert_allclose(model.members_[i].arrays[names[i]], before[i][names[i]], atol=0.02)
 
 
@@ -366,7 +373,7 @@ def test_noise_that_new_rows_would_choose_does_not_end_a_warm_start(model, data)
     other = copy.deepcopy(model).set_params(warm_start=True, max_iter=1)
     other.fit(X, np.where(y > 50.0, 60.0, 40.0))
     kinds = [type(member.likelihood) for member in other.members_]
-    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 4
+    assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 5
 
 
 def test_resume(data, tmp_path, kill):
@@ -407,7 +414,7 @@ def test_time_is_shared(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = DeepGPRegressor(max_time=1.0, **{**FEW, "max_iter": 100_000}).fit(*data)
-    assert len(model.members_) == 6 and 1 < model.n_iter_ < 10_000
+    assert len(model.members_) == 7 and 1 < model.n_iter_ < 10_000
 
 
 def test_shallow(data):
@@ -416,6 +423,7 @@ def test_shallow(data):
         DSVI,
         Vecchia,
         Vecchia,
+        Exact,
         Exact,
         Exact,
     ]

@@ -206,7 +206,7 @@ def test_noise_that_is_given_is_honored(data):
     for trainable in (True, False):
         noise = Gaussian(9.0, trainable=trainable)
         model = DeepGPRegressor(likelihood=noise, **settings).fit(*data)
-        assert len(model.members_) == 6
+        assert len(model.members_) == 7
         stds = [
             model.predict(data[0], return_std=True, latent=latent)[1] for latent in (True, False)
         ]

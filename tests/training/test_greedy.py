@@ -414,7 +414,7 @@ def test_start_from_a_mixture():
     model = regressor(inference="auto", init=given, max_iter=1, learning_rate=1e-12).fit(X, y)
     shallow_before, shallow_after = (m.members_[-1].arrays for m in (given, model))
     assert_array_equal(shallow_before["layers.0.Z"], shallow_after["layers.0.Z"])
-    assert len(model.members_) == 6
+    assert len(model.members_) == 7
 
 
 def test_starts_that_do_not_fit():
