@@ -222,7 +222,7 @@ def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
     from skdgp.estimators import stacking
 
     monkeypatch.setattr(stacking, "best_spread", lambda *args: -0.3)
-    shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.01])
+    shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.005, 0.005])
     monkeypatch.setattr(stacking, "stack", lambda *args: shares)
     monkeypatch.setattr(stacking, "trust", lambda *args: 1.0)
     settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
@@ -230,7 +230,7 @@ def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
     for member, share in zip(model.members_, shares):
         assert member.weight == share
         assert_allclose(member.spread, np.exp(-0.3 * 0.1 / 0.6))
-    shares[:] = 0.1, 0.1, 0.2, 0.2, 0.2, 0.2
+    shares[:] = 0.1, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1
     model.fit(*data)
     assert_allclose(model.members_[0].spread, np.exp(-0.3))
 
