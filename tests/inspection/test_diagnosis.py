@@ -85,9 +85,9 @@ def test_a_good_mixture_is_asked_once(monkeypatch):
     monkeypatch.setattr(health, "Predictive", Listening)
     X, y = waves()
     model = regressor(inference="auto").fit(X, y)
-    assert asked == [6]
+    assert asked == [7]
     diagnose(model, X, y)
-    assert sorted(asked[1:]) == [1] * 6 + [6]
+    assert sorted(asked[1:]) == [1] * 7 + [7]
 
 
 def test_real_data_are_silent():
@@ -139,8 +139,8 @@ def test_mixtures_have_a_report_for_each_model(mixture):
     first, *others = diagnosis.reports
     assert first.severe and "inducing inputs away from the data" in {c.name for c in first.causes}
     assert not any(report.severe for report in others)
-    assert "Model 1 of 6, predictions suffer" in str(diagnosis)
-    assert diagnosis._repr_html_().count("<table>") == 6
+    assert "Model 1 of 7, predictions suffer" in str(diagnosis)
+    assert diagnosis._repr_html_().count("<table>") == 7
 
 
 @pytest.mark.parametrize("error", [-1e6, 1e6])
