@@ -215,21 +215,22 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """Members that see all rows."""
         n_rows, n_features = data.X.shape
         wide = n_features > _MOST_COLUMNS
+        smooth = RationalQuadratic()
         plane = Linear(bias=0.0)  # would take the others many wiggles
         columns = Matern() if wide else Anova()
-        kernels = [(Vecchia(), [RationalQuadratic() + plane, columns + plane])]
+        kernels = [(Vecchia(), [smooth + plane, columns + plane])]
         if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
             if wide and n_rows**2 * n_features > _MOST_FACTORS:
-                some = ["rational_quadratic", "matern32"]
+                of_all = [smooth, Matern()]
             else:
-                some = [Anova() + plane, RationalQuadratic() + Anova() + plane]
+                of_all = [Anova() + plane, smooth + Anova() + plane]
                 if n_rows <= _CHEAP_ROWS:
-                    some.insert(0, "rational_quadratic")
-            kernels.append((Exact(), some))
+                    of_all = [smooth, *of_all]
+            kernels.append((Exact(), of_all))
+        if self.kernel != "auto":
+            kernels = [(scheme, [self.kernel]) for scheme, _ in kernels]
         plans = [
-            Plan(scheme, likelihood, kernel=kernel)
-            for scheme, some in kernels
-            for kernel in (some if self.kernel == "auto" else [self.kernel])
+            Plan(scheme, likelihood, kernel=kernel) for scheme, some in kernels for kernel in some
         ]
         for plan in plans:
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0

@@ -275,7 +275,6 @@ ROUGH = Anova(2.5, LENGTHSCALE, STRENGTH, variance=1.4), Matern(2.5, [2.0, 0.5, 
         (ROUGH[0] + ROUGH[1], 5.0 / 3.0),
         (ROUGH[0] * ROUGH[1], 5.0 / 3.0),
     ],
-    ids=str,
 )
 def test_slopes_are_those_of_functions(kernel, factor):
     """Of ``f(x + h e_q) - f(x)`` the variance is ``h^2`` times that of the slope along ``x_q``."""
