@@ -1,5 +1,6 @@
 """Exact Gaussian processes with a local scale."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -25,6 +26,8 @@ from .vfe import LogNormal
 _EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _EVIDENCE_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_EVIDENCE_ROWS = 400  #: all the same
+_FIRST_ROWS = 700  #: that are enough for the first steps, where there are half as many again
+_FIRST_STEPS = 30
 _MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
@@ -44,13 +47,14 @@ _AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on togeth
 class Exact(LocalScaleScheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
-    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows (fewer for an ANOVA kernel of
-    more than eleven columns), from the best of some starts; all rows are then conditioned on. The numbers
-    of both have log-normal priors around those that are given, so wide (a standard deviation of 2) that
-    they matter with some dozens of rows only. Of what a kernel has for each column, the level has such a
-    prior, and the deviations of the logarithms from it have Cauchy distributions of scale 0.5, so that
-    many columns do not learn few rows by heart. Time grows with the cube of the number of rows and memory
-    with its square; up to 5,000 rows both are small. Rows with the same inputs are taken together.
+    Kernel and noise maximize the evidence by L-BFGS, on at most 1,500 rows (fewer for an ANOVA kernel of more
+    than eleven columns), from the best of some starts; of 1,050 rows and more, 700 are enough for the first
+    30 steps. All rows are then conditioned on. The numbers of both have log-normal priors around those that
+    are given, so wide (a standard deviation of 2) that they matter with some dozens of rows only. Of what a
+    kernel has for each column, the level has such a prior, and the deviations of the logarithms from it have
+    Cauchy distributions of scale 0.5, so that many columns do not learn few rows by heart. Time grows with
+    the cube of the number of rows and memory with its square; up to 5,000 rows both are small. Rows with the
+    same inputs are taken together.
 
     With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
     factor :math:`\tau^2`, as for :class:`Vecchia`. What tells it is how well the training rows near by are
@@ -121,6 +125,7 @@ class ExactGP(QuasiNewton, NeighborGP):
                 parameter.requires_grad_(False)  # the evidence does not know them
         self._medians = [p.detach().clone() for p in self._numbers()]
         self._root = self._left_out = self._unsolved = None
+        self._n_first = None  # steps on a part of the rows that are left; below zero they are over
 
     def _numbers(self):
         """What the evidence is a function of."""
@@ -149,17 +154,49 @@ class ExactGP(QuasiNewton, NeighborGP):
         chosen = np.random.default_rng(0).permutation(n)[:most]
         self._of_evidence = torch.as_tensor(np.sort(chosen), device=rows.Z.device)
 
+    @contextlib.contextmanager
+    def _part_of_evidence(self, most, seed):
+        """With the evidence of so many of its rows."""
+        rows = self._of_evidence
+        self._of_evidence = rows[np.random.default_rng(seed).permutation(len(rows))[:most]]
+        try:
+            yield
+        finally:
+            self._of_evidence = rows
+
     def _covariance(self, X, weight):
         """Of places, shape (k, P, P)."""
         kernel = self.layers[0].kernel()
         noise = self._noise(weight[None])[0] + _NUGGET * kernel.diag(X)
         return kernel(X, X) + torch.diag_embed(noise)
 
+    @property
+    def finished(self):
+        return super().finished and self._n_first < 0
+
     def step(self, batch, generator, rate=1.0):
-        if self._lbfgs.x is None:
-            self._hold(batch)
+        self._hold(batch)
+        if self._n_first is None:
             self._choose_start(batch)
-        return super().step(batch, generator, rate)
+            many = 2 * len(self._of_evidence) >= 3 * _FIRST_ROWS and self._free()
+            self._n_first = _FIRST_STEPS if many else -1
+        if self._n_first == 0:  # go on with all rows, whose evidence is bent alike
+            part, self._lbfgs = self._lbfgs, LBFGS(tol=_TOL)
+            self._lbfgs.pairs, self._n_first = part.pairs, -1
+        if self._n_first < 0:
+            return super().step(batch, generator, rate)
+        with self._part_of_evidence(_FIRST_ROWS, 2):
+            loss = super().step(batch, generator, rate)
+        self._n_first = 0 if self._lbfgs.converged else self._n_first - 1
+        return loss
+
+    def training_state(self):
+        arrays = super().training_state()
+        return arrays if self._n_first is None else {**arrays, "n_first": np.array(self._n_first)}
+
+    def load_training_state(self, arrays):
+        super().load_training_state(arrays)
+        self._n_first = int(arrays.get("n_first", -1)) if arrays else None  # -1: early files
 
     def _choose_start(self, batch):
         """Begin with the best of some starts or, if that is better, where normal priors lead to.
@@ -211,11 +248,8 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def _best_start(self, starts, batch):
         """The one from which some steps on some rows come to the lowest value."""
-        rows = self._of_evidence
-        chosen = np.random.default_rng(1).permutation(len(rows))[:_TRIAL_ROWS]
-        self._of_evidence = rows[chosen]
-        values = [self._searched(x, _TRIAL_STEPS, batch)[0] for x in starts]
-        self._of_evidence = rows
+        with self._part_of_evidence(_TRIAL_ROWS, 1):
+            values = [self._searched(x, _TRIAL_STEPS, batch)[0] for x in starts]
         return starts[int(np.argmin(values))]
 
     def _searched(self, x, n_steps, batch):

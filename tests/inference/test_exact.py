@@ -209,6 +209,48 @@ def test_training_maximizes_the_evidence():
                 parameter.data -= moved.view_as(parameter)
 
 
+@pytest.mark.parametrize("kernel", [KERNEL, Matern(1.5, 1.0) + Anova() + Linear()])
+def test_first_steps_on_a_part_of_the_rows(kernel, monkeypatch):
+    """They see that part alone, and the numbers in the end are the best ones for all rows."""
+    X, y = rows(80)
+    batch, seen, evidence = everything(X, y), [], exact.ExactGP.evidence
+
+    def counted(self):
+        seen.append(len(self._of_evidence))
+        return evidence(self)
+
+    def trained():
+        model, counts = make(kernel=kernel), []
+        while not model.finished:
+            seen.clear()
+            model.step(batch, None)
+            counts.append(sorted(set(seen)))
+        return model, counts
+
+    monkeypatch.setattr(exact.ExactGP, "evidence", counted)
+    monkeypatch.setattr(exact.ExactGP, "_choose_start", lambda self, batch: None)
+    all_rows, counts = trained()
+    assert counts == [[80]] * len(counts)
+    monkeypatch.setattr(exact, "_FIRST_ROWS", 40)
+    monkeypatch.setattr(exact, "_FIRST_STEPS", 6)
+    model, counts = trained()
+    assert counts == [[40]] * 6 + [[80]] * (len(counts) - 6)
+    assert_allclose(model.bound(batch), all_rows.bound(batch), atol=80 * 1e-5)  # 10 tolerances
+
+
+def test_first_steps_end_where_they_converge(monkeypatch):
+    """The others still follow."""
+    monkeypatch.setattr(exact, "_FIRST_ROWS", 20)
+    monkeypatch.setattr(exact, "_FIRST_STEPS", 1000)
+    model, batch = make(), everything(*rows())
+    for _ in range(100):
+        model.step(batch, None)
+        assert model.finished == (model._n_first < 0 and model._lbfgs.converged)
+    assert model.finished
+    expected = -model.bound(batch) / 40.0
+    assert_allclose(model.step(batch, None), expected, rtol=1e-12)
+
+
 # Predictions
 
 
@@ -596,12 +638,18 @@ def test_early_states_have_one_factor_for_all_outputs():
     assert len(state["log_factor"]) == 2
 
 
-def test_training_goes_on_where_it_stopped():
+@pytest.mark.parametrize("n_first", [0, 3, 4, 6])
+def test_training_goes_on_where_it_stopped(n_first, monkeypatch):
+    """Before, with, and after the last of the first steps."""
+    if n_first:
+        monkeypatch.setattr(exact, "_FIRST_ROWS", 30)
+        monkeypatch.setattr(exact, "_FIRST_STEPS", n_first)
     X, y = rows(60)
     batch = everything(X, y)
     one, two = (make(likelihood=HeteroscedasticGaussian()) for _ in range(2))
     for _ in range(4):
         one.step(batch, None)
+    assert one._n_first == (n_first - 4 if n_first > 3 else -1)
     two.load_state(one.state())
     two.load_training_state(one.training_state())
     for _ in range(4):
