@@ -124,7 +124,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Loss of the first model in each step, per row, in units of the standardized target: an
         estimate of the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for
         ``"vecchia"`` the negative mean log-density of rows that are left out, for ``"exact"`` the
-        negative log evidence with the priors of its numbers.
+        negative log evidence with the priors of its numbers, of a part of the rows in the first steps
+        if they are many.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
         units of the standardized target.

@@ -26,10 +26,10 @@ class Kernel(Component):
     ----------
     psi : callable or None
         ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
-    metric : float or array of shape (n_features,)
-        Units of the inputs in which near rows are alike.
-    slopes : float or array of shape (n_features,)
-        Variances of the slopes of functions along the inputs; up to a factor, of rough functions.
+    metric : float, or array or tensor of shape (n_features,)
+        Units of the inputs in which near rows are alike. Only of kernels whose numbers are all given.
+    slopes : float, or array or tensor of shape (n_features,)
+        Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
     """
 
     psi = None
@@ -496,7 +496,11 @@ class _Pair(Kernel):
         self.right = right
 
     def bind(self, n_features):
-        return self.with_values(left=self.left.bind(n_features), right=self.right.bind(n_features))
+        left, right = (as_kernel(part).bind(n_features) for part in (self.left, self.right))
+        return self.with_values(left=left, right=right)
+
+    def _slopes_of_parts(self):
+        return [torch.as_tensor(p.slopes, dtype=torch.float64) for p in (self.left, self.right)]
 
 
 class Sum(_Pair):
@@ -507,7 +511,8 @@ class Sum(_Pair):
 
     @property
     def slopes(self):
-        return self.left.slopes + self.right.slopes
+        left, right = self._slopes_of_parts()
+        return left + right
 
     def within(self, X):
         return self.left.within(X) + self.right.within(X)
@@ -531,7 +536,7 @@ class Product(_Pair):
     @property
     def slopes(self):
         """At the origin plus one standard deviation of each standardized input."""
-        left, right = (torch.as_tensor(part.slopes) for part in (self.left, self.right))
+        left, right = self._slopes_of_parts()
         X = torch.ones_like(left + right).reshape(1, -1)
         return left * self.right.diag(X) + right * self.left.diag(X)
 

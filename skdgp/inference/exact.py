@@ -449,3 +449,4 @@ class ExactGP(QuasiNewton, NeighborGP):
             arrays = {**arrays, "log_factor": factors}
         super().load_state(arrays)
         self._root = self._left_out = self._unsolved = None
+        self._n_first = -1  # numbers that were learned need no better start

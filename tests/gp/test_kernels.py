@@ -271,6 +271,7 @@ ROUGH = Anova(2.5, LENGTHSCALE, STRENGTH, variance=1.4), Matern(2.5, [2.0, 0.5, 
         (SMOOTH * LINEAR, 1.0),
         ((SMOOTH + LINEAR) * OTHER, 1.0),
         (OTHER * Linear(0.2, ard=False) + ArcCosine(0.9), 1.0),
+        (LINEAR + LINEAR * OTHER, 1.0),
         (ROUGH[0], 5.0 / 3.0),
         (ROUGH[0] + ROUGH[1], 5.0 / 3.0),
         (ROUGH[0] * ROUGH[1], 5.0 / 3.0),
@@ -284,6 +285,21 @@ def test_slopes_are_those_of_functions(kernel, factor):
     variances = (kernel.diag(x) + kernel.diag(z) - 2.0 * kernel(z, x)[:, 0]) / h**2
     slopes = Trainable(kernel)().slopes.detach()
     np.testing.assert_allclose(factor * slopes.expand(3), variances, rtol=1e-3)
+    of_numbers = Trainable(kernel).numbers().slopes
+    np.testing.assert_allclose(of_numbers, slopes, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [Sum, Product])
+def test_parts_can_be_names(kind):
+    X = rows(6)
+    expected = kind(Matern(1.5), Anova()).bind(3)
+    assert torch.equal(kind("matern32", "anova").bind(3)(X, X), expected(X, X))
+    changed = kind(Linear(), Anova()).set_params(left="matern32")
+    assert torch.equal(changed.bind(3)(X, X), expected(X, X))
+    with pytest.raises(ValueError, match="Unknown kernel 'matern'"):
+        kind("matern", Anova()).bind(3)
+    with pytest.raises(TypeError, match="kernel must be a string or an object"):
+        kind(Anova(), None).bind(3)
 
 
 def test_lengthscales_belong_to_the_columns():

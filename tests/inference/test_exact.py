@@ -716,6 +716,29 @@ def test_warm_start_goes_on_with_the_numbers_and_takes_new_rows():
     assert model.score(X[60:], y[60:, 0]) > 0.5
 
 
+def test_warm_start_of_many_rows_has_no_first_steps(monkeypatch):
+    """Neither a part of the rows nor another start takes away what has been learned."""
+    monkeypatch.setattr(exact, "_FIRST_ROWS", 30)
+    X, y = rows(80)
+    model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0, warm_start=True)
+    model.fit(X, y[:, 0])
+    last, before = model.loss_curve_[-1], model.predict(X)
+    model.set_params(max_iter=1).fit(X, y[:, 0])
+    assert model.loss_curve_[0] <= last + 1e-9
+    assert_allclose(model.predict(X), before, atol=1e-2)
+
+
+def test_given_numbers_are_looked_at_once(monkeypatch):
+    calls, evidence = [], exact.ExactGP.evidence
+    monkeypatch.setattr(exact.ExactGP, "evidence", lambda self: (calls.append(1), evidence(self))[1])
+    X, y = rows()
+    kernel, noise = Anova(trainable=False), Gaussian(variance=0.1, trainable=False)
+    settings = {"kernel": kernel, "likelihood": noise, "max_iter": 7, "random_state": 0}
+    model = DeepGPRegressor(1, inference="exact", **settings).fit(X, y[:, 0])
+    assert len(calls) == 1
+    assert len(model.loss_curve_) == 7 and len(set(model.loss_curve_)) == 1
+
+
 def test_resume_after_it_has_converged(tmp_path, monkeypatch):
     """Rows are left out for stacking at the end, by a model that makes no more steps."""
     X, y = rows(60)
