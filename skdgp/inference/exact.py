@@ -180,9 +180,8 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._choose_start(batch)
             many = 2 * len(self._of_evidence) >= 3 * _FIRST_ROWS and self._free()
             self._n_first = _FIRST_STEPS if many else -1
-        if self._n_first == 0:  # go on with all rows, whose evidence is bent alike
-            part, self._lbfgs = self._lbfgs, LBFGS(tol=_TOL)
-            self._lbfgs.pairs, self._n_first = part.pairs, -1
+        if self._n_first == 0:  # start anew on all rows, whose evidence is bent alike
+            self._lbfgs.x, self._lbfgs.converged, self._n_first = None, False, -1
         if self._n_first < 0:
             return super().step(batch, generator, rate)
         with self._part_of_evidence(_FIRST_ROWS, 2):
