@@ -5,6 +5,7 @@ import torch
 
 from ..inference.base import Batch
 from .data import Data
+from .predictive import rows_at_once
 
 _ROWS = 2000  #: rows that decide
 _DRAWS = 16  #: draws of a member that cannot leave rows out
@@ -37,20 +38,20 @@ class StackingMixin:
         own.scale_as(data.x_scaler, data.y_scaler)
         spreads = np.exp(_LOG_SPREADS) if self._has_spread(plans) else None
         densities, of_spreads = [], []  # at the members' own spread; of those that leave rows out
-        knows = np.zeros(len(chosen), dtype=bool)  # who has seen the rows
+        seen = {}  # what the others say of rows that they have seen
         for k, i in enumerate(chosen):
             density = models[i].left_out(batch, rows, spreads)
             if density is None:
-                knows[k] = True
                 member = members[i].holding(models[i], draws[i][:_DRAWS])
-                member.spread = 1.0
-                density = self._log_densities([member], own)
+                seen[k], density = self._with_and_without(member, own)
             elif spreads is not None:
                 of_spreads.append(density)
                 (density,) = density[_LOG_SPREADS == 0.0]
             densities.append(density)
         densities, most = np.stack(densities), np.array([plans[i].most for i in chosen])
-        most *= trust(densities, own.weights, knows, own.y.shape[1])
+        knows = np.isin(np.arange(len(chosen)), list(seen))
+        said = np.stack([seen.get(k, density) for k, density in enumerate(densities)])
+        most *= trust(said, own.weights, knows, own.y.shape[1])
         shares = stack(densities, own.weights, most)
         spread = 1.0
         if of_spreads:
@@ -60,6 +61,14 @@ class StackingMixin:
             spread = float(np.exp(log_spread * min(1.0, honest.sum() / _ENOUGH)))
         for i, share in zip(chosen, shares):
             members[i].weight, members[i].spread = share, spread
+
+    def _with_and_without(self, member, data):
+        """Log-densities of a deep model's training rows, (2, n_rows); nearly left out the second time."""
+        model, size = member.model(self._device()), rows_at_once([member])
+        tensors = [torch.tensor(part, device=self._device()) for part in data.take(slice(None))]
+        draws = torch.tensor(member.draws, device=self._device())
+        pieces = zip(*(part.split(size) for part in tensors))
+        return np.concatenate([model.with_and_without(*piece, draws) for piece in pieces], 1)
 
 
 def best_spread(log_density, shares, weights, log_spreads):

@@ -12,6 +12,7 @@ from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
 from .base import GradientModel, Scheme
 
+_LEAST_REST = 0.02  #: of the precision of a latent function, when a row is taken off
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
 #: Numbers of rows between which fewer steps do: with fewer rows, steps are cheap, and more of them show what a
 #: model learns by heart; with more, minibatches are only a part of them.
@@ -158,19 +159,23 @@ class DeepSparseGP(GradientModel):
         -------
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
-        H, S = X, 1
-        for layer, e in zip(self.layers[:-1], eps):
-            mean, var = self._layer_moments(layer, H, X, S)
-            H = mean + var.clamp_min(1e-12).sqrt() * e  # S, n, width
-            S = len(e)
-        mean, var = self._layer_moments(self.layers[-1], H, X, S)
+        mean, var = self._layer_moments(self.layers[-1], *self._hidden(X, eps), X)
         return mean, var.clamp_min(1e-12)
 
-    def _layer_moments(self, layer, H, X, S):
+    def _hidden(self, X, eps):
+        """Draws of the last layer's inputs, and how many there are."""
+        H, S = X, 1
+        for layer, e in zip(self.layers[:-1], eps):
+            mean, var = self._layer_moments(layer, H, S, X)
+            H = mean + var.clamp_min(1e-12).sqrt() * e  # S, n, width
+            S = len(e)
+        return H, S
+
+    def _layer_moments(self, layer, H, S, X, q=None):
         n = len(X)
         if H is not X and self.input_connected:
             H = torch.cat([H, X.expand(S, *X.shape)], -1)
-        mean, var = layer.moments(H.reshape(-1, H.shape[-1]))
+        mean, var = layer.moments(H.reshape(-1, H.shape[-1]), q)
         return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
 
     def _draw_widths(self):
@@ -190,11 +195,50 @@ class DeepSparseGP(GradientModel):
         widths = self._draw_widths()
         return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
 
+    def _split(self, draws):
+        """Draws of :meth:`draws`, layer by layer."""
+        widths = self._draw_widths()
+        return [e[:, None] for e in draws.split(widths, 1)] if widths else []
+
     def predictive(self, X, draws):
         with torch.no_grad():
-            widths = self._draw_widths()
-            eps = [e[:, None] for e in draws.split(widths, 1)] if widths else []
-            return self.propagate(X, eps)
+            return self.propagate(X, self._split(draws))
+
+    @torch.no_grad()
+    def with_and_without(self, X, y, weight, draws):
+        """Log-densities of training rows, with and without what each has added to the last layer.
+
+        At the optimum, a row with the latent moments `m` and `v` adds to the precision of its latent function
+        ``-2 g_v``, and to precision times mean ``g_m - 2 g_v m``, where `g` are the gradients of its expected
+        log-likelihood. One count of it is taken off again (Opper and Winther, 2000), for each draw. What
+        hidden layers and numbers know of the row stays.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        y : tensor of shape (n, k)
+        weight : tensor of shape (n,)
+            How often the rows count.
+        draws : tensor
+            From :meth:`draws`.
+
+        Returns
+        -------
+        log_density : ndarray of shape (2, n)
+        """
+        last, (H, S) = self.layers[-1], self._hidden(X, self._split(draws))
+        m, v = self._layer_moments(last, H, S, X)
+        known = torch.zeros_like(last.q.mean), -torch.eye(len(last.Z)).to(last.Z)[None]
+        own = v - self._layer_moments(last, H, S, X, known)[1]  # what q(v) leaves open
+        with torch.enable_grad():
+            moments = m.clone().requires_grad_(), v.clamp_min(1e-12).requires_grad_()
+            ell = self.likelihood().expected_log_prob(y, *moments)
+            g_m, g_v = torch.autograd.grad((weight.clamp_max(1.0) * ell).sum(), moments)
+        rest = (1.0 + 2.0 * g_v * own).clamp_min(_LEAST_REST)
+        likelihood = self.likelihood().for_prediction(len(m))
+        both = (m, v), (m - g_m * own / rest, v + own / rest - own)
+        densities = [likelihood.log_partition(y, m, v.clamp_min(1e-12)) for m, v in both]
+        return (torch.logsumexp(torch.stack(densities), 1) - math.log(len(m))).numpy(force=True)
 
     @torch.no_grad()
     def covariance(self, X):

@@ -81,9 +81,10 @@ def test_shares(model):
 
 
 def test_deep_models_have_at_most_one_and_two_fifths():
-    """Though they know a step better than shallow ones."""
-    X = np.linspace(-1.0, 1.0, 80)[:, None]
-    y = np.sign(X[:, 0]) + 0.05 * np.random.default_rng(0).standard_normal(80)
+    """Though they know a slanted step better than shallow ones."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (120, 2))
+    y = np.sign(X.sum(1)) + 0.05 * rng.standard_normal(120)
     settings = {**FEW, "max_iter": 200, "n_inducing": 20}
     model = DeepGPRegressor(**settings).fit(X, y)
     assert_allclose([member.weight for member in model.members_[:2]], [0.2, 0.4])
@@ -97,6 +98,27 @@ def test_a_deep_model_that_has_learned_noise_by_heart_has_no_share():
     model = DeepGPRegressor(max_iter=200, n_predict_draws=8, random_state=0).fit(X, y)
     by_heart, nearer_prior = model.members_[:2]
     assert by_heart.weight < 0.01 < nearer_prior.weight
+
+
+def test_shares_are_by_rows_without_their_own_part(data, monkeypatch):
+    """And trust is by what deep models say of rows that they have seen; rows come in pieces."""
+    said, sizes = [], []
+
+    def with_and_without(self, X, y, weight, draws):
+        sizes.append(len(X))
+        return np.stack([np.full(len(X), 3.0), np.full(len(X), -30.0)])
+
+    def trust(log_density, weights, knows, n_outputs):
+        said.append(log_density[:2])
+        return 1.0
+
+    monkeypatch.setattr(DeepSparseGP, "with_and_without", with_and_without)
+    monkeypatch.setattr("skdgp.estimators.stacking.rows_at_once", lambda members: 50)
+    monkeypatch.setattr("skdgp.estimators.stacking.trust", trust)
+    model = DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(*data)
+    assert (said[-1] == 3.0).all() and said[-1].shape == (2, 80)
+    assert sizes[-2:] == [50, 30]
+    assert all(member.weight < 0.02 for member in model.members_[:2])
 
 
 def test_what_is_said_of_several_outputs_counts_for_each(monkeypatch):

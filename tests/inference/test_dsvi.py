@@ -1,8 +1,12 @@
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from numpy.testing import assert_allclose
+from scipy.special import logsumexp
+from scipy.stats import norm
 from sklearn.base import clone
 from toys import seeded, toy
 
@@ -614,3 +618,80 @@ def test_several_outputs_share_the_hidden_layers(make_model, make_batch):
     for i in range(10):
         model.step(make_batch(X, Y), seeded(i))
     assert objective(model, make_batch(X, Y)) > before
+
+
+# Rows without what they have added
+
+
+def test_taking_a_row_off_the_exact_posterior_leaves_it_out(make_model, make_batch):
+    """By the closed form for Gaussian processes, with rows that count more than once."""
+    X, y = data(20)
+    weight = np.random.default_rng(0).integers(1, 4, 20)
+    model = make_model(widths=(), n_inducing=20, random_q=False, natural_step=1.0)
+    model.layers[0].jitter = 1e-10
+    with torch.no_grad():
+        model.layers[0].Z.copy_(X)
+        model.layers[0].kernel.log_lengthscale.fill_(-1.0)
+    kernel = model.layers[0].kernel.numbers()
+    copies = np.repeat(np.arange(20), weight)
+    P = np.linalg.inv(kernel(X[copies], X[copies]).numpy() + 0.1 * np.eye(len(copies)))
+    var, t = 1.0 / np.diag(P), y[copies, 0].numpy()
+    expected = norm(t - var * (P @ t), np.sqrt(var)).logpdf(t)
+
+    weight = torch.as_tensor(weight, dtype=torch.float64)
+    batch = make_batch(X, y, weight)
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(".q." in name)
+    for i in range(12):  # steps of full size from the sixth on
+        model.step(batch, seeded(i))
+    draws = torch.as_tensor(model.draws(4, 0))
+    seen, without = model.with_and_without(X, y, weight, draws)
+    assert_allclose(without[copies], expected, atol=1e-5)
+    m, v = model.predictive(X, draws)
+    assert_allclose(seen, norm(m[0, :, 0], (v[0, :, 0] + 0.1).sqrt()).logpdf(y[:, 0]), atol=1e-10)
+
+
+def test_a_row_is_taken_off_the_precision_of_the_last_layer(make_model):
+    """Draw by draw, with gradients by differences."""
+    X, y = data(6)
+    likelihood = HeteroscedasticGaussian(0.5)
+    model = make_model(n_latents=2, likelihood=likelihood)
+    weight = torch.tensor([1.0, 0.5, 3.0, 1.0, 1.0, 0.0], dtype=torch.float64)
+    draws = torch.as_tensor(model.draws(3, 0))
+    last, (H, _) = model.layers[-1], model._hidden(X, [draws[:, None]])
+    expected, n_reduced = np.zeros((3, 6)), 0
+    with torch.no_grad():
+        L_inv = torch.linalg.inv(last.inducing_root())
+        for s, i in np.ndindex(3, 6):
+            a = L_inv @ last.kernel()(last.Z, H[s, i : i + 1])[:, 0]
+            prior = float(last.kernel().diag(H[s, i : i + 1])) - a @ a
+            q = [(last.q.mean[:, d], last.q.root[d] @ last.q.root[d].T) for d in range(2)]
+            m = torch.stack([a @ mean for mean, _ in q])
+            v = torch.stack([prior + a @ S_d @ a for _, S_d in q])
+
+            moments, ell = [], partial(likelihood.expected_log_prob, y[i])
+            for d, (mean, S_d) in enumerate(q):
+                h = 1e-5 * torch.eye(2, dtype=torch.float64)[d]
+                g_m = float(ell(m + h, v) - ell(m - h, v)) / 2e-5
+                g_v = float(ell(m, v + h) - ell(m, v - h)) / 2e-5
+                count = min(float(weight[i]), 1.0)
+                P = torch.linalg.inv(S_d) + 2.0 * count * g_v * torch.outer(a, a)
+                shift = torch.linalg.solve(S_d, mean) - count * (g_m - 2.0 * g_v * m[d]) * a
+                assert torch.linalg.eigvalsh(P).min() > 0.0
+                n_reduced += g_v < 0.0
+                moments.append(
+                    (a @ torch.linalg.solve(P, shift), prior + a @ torch.linalg.solve(P, a))
+                )
+            m, v = (torch.stack(part) for part in zip(*moments))
+            expected[s, i] = likelihood.log_partition(y[i], m, v)
+    actual = model.with_and_without(X, y, weight, draws)[1]
+    assert n_reduced > 18
+    assert_allclose(actual, logsumexp(expected, axis=0) - np.log(3.0), rtol=1e-6)
+
+
+def test_densities_without_a_row_are_finite_whatever_it_adds(make_model):
+    """Far from the optimum, the precision would be negative."""
+    X, y = data(10)
+    model = make_model(likelihood=Gaussian(2e-6))
+    draws = torch.as_tensor(model.draws(3, 0))
+    assert np.isfinite(model.with_and_without(X, y, torch.ones(10).double(), draws)).all()
