@@ -271,7 +271,13 @@ def draw(all_cells, options):
         low, high = last[:, 1].min(), last[:, 1].max()
         bottom.set_ylim(low - 0.6 * (high - low), high + 0.1 * (high - low))
         top.set_ylim(top=last[:, 2].max() + 0.6 * np.ptp(last[:, 2]))
-        top.set(title=name, xscale="log", ylabel="errors" if name in CLASSES else "RMSE")
+        first = min(curve[0][0] for curve in curves.values())
+        top.set(
+            title=name,
+            xscale="log",
+            xlim=(10.0 ** np.floor(np.log10(first)), None),
+            ylabel="errors" if name in CLASSES else "RMSE",
+        )
         bottom.set(xlabel="seconds", ylabel="log-density")
     entries = {
         label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())
