@@ -11,6 +11,22 @@ _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their
 _AT_ONCE = 32_768  #: numbers of the matrix that are worked on together, to stay in the cache
 
 
+def _squared_distances(X, Z, of_X, of_Z, out=None):
+    """Squared distances of rows from their squared norms."""
+    if _differ_too_little(of_X, of_Z):
+        exact = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.square(exact, out=out)
+    norms = torch.add(of_X[:, None], of_Z, out=out)
+    return norms.addmm_(X, Z.T, alpha=-2.0).clamp_min_(0.0)
+
+
+def _differ_too_little(of_X, of_Z):
+    """Whether lengthscales are so short that differences of norms would not be distances."""
+    if of_X.dtype != torch.float64 or of_X.device.type != "cpu":  # a GPU is not waited for
+        return False
+    return max(float(norms.max()) for norms in {of_X, of_Z} if len(norms)) > _LARGEST_NORM
+
+
 class _Scaled:
     """Rows divided by lengthscales, their squared distances, and the way back through both."""
 
@@ -23,25 +39,15 @@ class _Scaled:
         )
 
     def squared_distances(self, out=None):
-        of_X, of_Z = self.X.square().sum(1), self.Z.square().sum(1)
-        if self._differ_too_little(of_X, of_Z):
-            exact = torch.cdist(self.X, self.Z, compute_mode="donot_use_mm_for_euclid_dist")
-            return torch.square(exact, out=out)
-        norms = torch.add(of_X[:, None], of_Z, out=out)
-        return norms.addmm_(self.X, self.Z.T, alpha=-2.0).clamp_min_(0.0)
-
-    @staticmethod
-    def _differ_too_little(of_X, of_Z):
-        """Whether lengthscales are so short that differences of norms would not be distances."""
-        if of_X.dtype != torch.float64 or of_X.device.type != "cpu":  # a GPU is not waited for
-            return False
-        return max(float(norms.max()) for norms in (of_X, of_Z) if len(norms)) > _LARGEST_NORM
+        X, Z = self.X, self.Z
+        return _squared_distances(X, Z, X.square().sum(1), Z.square().sum(1), out)
 
     def backward(self, G, needed):
         """Gradients of X, Z and lengthscale, from that of the squared distances."""
         X, Z, lengthscale = self.X, self.Z, self.lengthscale
-        dX = torch.addmm(X * G.sum(1)[:, None], G, Z, alpha=-1.0)
-        dZ = torch.addmm(Z * G.sum(0)[:, None], G.T, X, alpha=-1.0)
+        # flat products take a third of the time of tall ones
+        dX = torch.addmm(X.T * G.sum(1), Z.T, G.T, alpha=-1.0).T
+        dZ = torch.addmm(Z.T * G.sum(0), X.T, G, alpha=-1.0).T
         d_lengthscale = None
         if needed[2]:
             d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
