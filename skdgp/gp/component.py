@@ -72,7 +72,8 @@ class Trainable(nn.Module):
         values = {name: module() for name, module in self.named_children()}
         values.update(self.named_buffers(recurse=False))
         for name, floor in self._floors.items():
-            values[name] = floor + torch.exp(getattr(self, f"log_{name}"))
+            value = torch.exp(getattr(self, f"log_{name}"))
+            values[name] = floor + value if floor else value
         return self.component.with_values(**values)
 
     def numbers(self):

@@ -56,7 +56,7 @@ class GaussianBlock(nn.Module):
         """
         with torch.no_grad():
             root = self.root if self.natural else self.root.to(dtype)
-            excess = root @ root.mT
+            excess = torch.bmm(root, root.mT)
             excess.diagonal(dim1=-2, dim2=-1).sub_(1.0)
         if not torch.is_grad_enabled():
             return self.mean, excess
@@ -66,11 +66,11 @@ class GaussianBlock(nn.Module):
     @torch.no_grad()
     def kl(self):
         """Kullback-Leibler divergence from the prior, summed over outputs."""
-        log_det = torch.diagonal(self.root, dim1=-2, dim2=-1).abs().log().sum()
-        squares = torch.linalg.vector_norm(self.root).square()
-        return 0.5 * (self.mean.square().sum() - self.mean.numel()) + self.n_sharing * (
-            0.5 * squares - log_det
-        )
+        mean, root = self.mean, self.root
+        log_det = torch.diagonal(root, dim1=-2, dim2=-1).abs().log().sum()
+        of_root = torch.linalg.vector_norm(root).square().sub(log_det, alpha=2.0)
+        of_mean = mean.square().sum().sub(mean.numel())
+        return 0.5 * of_mean.add(of_root, alpha=self.n_sharing)
 
     def collected_gradients(self, scale=1.0):
         """What the leaves have collected, times `scale`, in float64."""
@@ -83,14 +83,15 @@ class GaussianBlock(nn.Module):
         They are those of the objective whose gradients the leaves have collected, plus `scale` times
         that of :meth:`kl`.
         """
+        mean, root = self.mean, self.root
         g_mean, g_cov = (leaf.grad for leaf in self._leaves)
-        self.mean.grad = g_mean.add_(self.mean, alpha=scale)
-        if self.root.grad is None:
-            self.root.grad = torch.empty_like(self.root)
-        grad = torch.bmm(g_cov.to(self.root.dtype), self.root, out=self.root.grad)
+        mean.grad = g_mean.add_(mean, alpha=scale)
+        if root.grad is None:
+            root.grad = torch.empty_like(root)
         scale = scale * self.n_sharing
-        grad.mul_(2.0).add_(self.root, alpha=scale).tril_()
-        diagonal = torch.diagonal(self.root, dim1=-2, dim2=-1)
+        g_cov = g_cov.to(root.dtype)
+        grad = torch.baddbmm(root, g_cov, root, alpha=2.0, beta=scale, out=root.grad).tril_()
+        diagonal = torch.diagonal(root, dim1=-2, dim2=-1)
         torch.diagonal(grad, dim1=-2, dim2=-1).sub_(scale / diagonal)
 
     @torch.no_grad()
@@ -111,19 +112,19 @@ class GaussianBlock(nn.Module):
             False, and nothing has changed, if the new covariance would not be positive definite.
         """
         g_mean, g_cov = gradients
-        g_cov = g_cov + g_cov.mT  # 2 G, symmetric
-        mean = self.mean.T[..., None]  # D, M, 1
         P = self.precision()
         if P is None:
             P = torch.cholesky_inverse(self.root)
-        eye = torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
-        P_new = (1.0 - gamma) * P + gamma * (eye - g_cov)
-        h = (1.0 - gamma) * P @ mean + gamma * (g_mean.T[..., None] - g_cov @ mean)
+        # P_new = (1 - gamma) P + gamma (I - 2 G) for the symmetric part G of the gradient, and so
+        # P_new mean_new = (1 - gamma) P mean + gamma (g - 2 G mean) = P_new mean + gamma (g - mean)
+        P_new = torch.lerp(P, -(g_cov + g_cov.mT), gamma)
+        P_new.diagonal(dim1=-2, dim2=-1).add_(gamma)
         root = root_of_inverse(P_new)
         if root is None:
             return False
-        mean = (root @ (root.mT @ h))[..., 0].T
-        if not (torch.isfinite(root).all() and torch.isfinite(mean).all()):
+        delta = (g_mean - self.mean).T[..., None]  # D, M, 1
+        mean = self.mean.add((root @ (root.mT @ delta))[..., 0].T, alpha=gamma)
+        if not math.isfinite(mean.sum()):  # which it is only if the root is
             return False
         self.root.copy_(root)
         self.mean.copy_(mean)
