@@ -42,8 +42,8 @@ class _Scaled:
         X, Z = self.X, self.Z
         return _squared_distances(X, Z, X.square().sum(1), Z.square().sum(1), out)
 
-    def backward(self, G, needed):
-        """Gradients of X, Z and lengthscale, from that of the squared distances."""
+    def backward(self, G, needed, slope=1.0):
+        """Gradients of X, Z and lengthscale, from that of the squared distances over `slope`."""
         X, Z, lengthscale = self.X, self.Z, self.lengthscale
         # flat products take a third of the time of tall ones
         dX = torch.addmm(X.T * G.sum(1), Z.T, G.T, alpha=-1.0).T
@@ -51,8 +51,9 @@ class _Scaled:
         d_lengthscale = None
         if needed[2]:
             d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
-            d_lengthscale = d_log.mul_(-2.0).div_(lengthscale).sum_to_size(lengthscale.shape)
-        factor = 2.0 / lengthscale
+            d_log.mul_(-2.0 * slope)
+            d_lengthscale = d_log.div_(lengthscale).sum_to_size(lengthscale.shape)
+        factor = 2.0 * slope / lengthscale
         return (
             dX.mul_(factor) if needed[0] else None,
             dZ.mul_(factor) if needed[1] else None,
@@ -74,6 +75,18 @@ class SquaredDistance(torch.autograd.Function):
         return ctx.scaled.backward(G, ctx.needs_input_grad)
 
 
+def _profile(kernel, r2, space):
+    """The profile at squared distances, in their place if these count no more."""
+    out = space.take(tuple(r2.shape), r2) if kernel.distances_count else r2
+    return kernel.write_profile(r2, out)
+
+
+def _give(space, K, r2):
+    """Hand back what may be one and the same."""
+    K_given = space.give(K)
+    return K_given, K_given if K is r2 else space.give(r2)
+
+
 class Radial(torch.autograd.Function):
     """``variance * profile(squared distance)``, for kernels with no other numbers.
 
@@ -83,9 +96,8 @@ class Radial(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, Z, lengthscale, variance, kernel):
         ctx.scaled, ctx.kernel, ctx.space = _Scaled(X, Z, lengthscale), kernel, current_workspace()
-        shape = len(X), len(Z)
-        r2 = ctx.scaled.squared_distances(ctx.space.take(shape, X))
-        K = kernel.write_profile(r2, ctx.space.take(shape, X)).mul_(variance)
+        r2 = ctx.scaled.squared_distances(ctx.space.take((len(X), len(Z)), X))
+        K = _profile(kernel, r2, ctx.space).mul_(variance)
         ctx.save_for_backward(variance)
         ctx.large = K, r2
         return K.detach()  # another name for the same memory, which the graph may have
@@ -97,9 +109,9 @@ class Radial(torch.autograd.Function):
         G = torch.mul(G, K, out=space.take(tuple(K.shape), K))
         d_variance = G.sum() / variance
         G = ctx.kernel.scale_by_slope(G, r2)
-        gradients = ctx.scaled.backward(G, ctx.needs_input_grad)
+        gradients = ctx.scaled.backward(G, ctx.needs_input_grad, ctx.kernel.slope_factor)
         space.give(G)
-        ctx.large = space.give(K), space.give(r2)
+        ctx.large = _give(space, K, r2)
         return *gradients, d_variance, None
 
 
