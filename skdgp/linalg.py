@@ -6,7 +6,7 @@ import contextvars
 import torch
 
 _ESCALATION = (10.0, 100.0, 1000.0)
-_FEWEST = 36, 64  #: rows of a block of a triangular matrix, and of a symmetric one
+_FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
 
 
@@ -85,9 +85,9 @@ def symmetric_products(B, A):
     -------
     G : tensor of shape (k, M, M)
     """
-    M, G = len(A), A.new_zeros(len(B), len(A), len(A))
+    M, G = len(A), A.new_empty(len(B), len(A), len(A))
     size = max(_FEWEST[1], -(-M // 4))
-    for G_k, B_k in zip(G, B):
+    for G_k, B_k in zip(G.unbind(), B.unbind()):
         for i in range(0, M, size):
             torch.mm(B_k[i : i + size], A[: i + size].T, out=G_k[i : i + size, : i + size])
     return G.tril() + G.tril(-1).mT
@@ -155,16 +155,16 @@ def sum_of_products(a, b, axis, space, out=None):
     out : tensor, optional
         Where a sum over axis 0 goes.
     """
-    # sooner than torch.broadcast_shapes
-    shape = tuple(map(max, a.shape[1:], b.shape[b.ndim - a.ndim + 1 :]))
     if axis == 0:
-        total = a.new_empty(shape) if out is None else out
-        torch.mul(a[0], b[0], out=total)
-        for a_k, b_k in zip(a[1:], b[1:]):
+        pairs = zip(a.unbind(), b.unbind())
+        total = torch.mul(*next(pairs), out=out)
+        for a_k, b_k in pairs:
             total.addcmul_(a_k, b_k)
         return total
+    # sooner than torch.broadcast_shapes
+    shape = tuple(map(max, a.shape[1:], b.shape[b.ndim - a.ndim + 1 :]))
     product, total = space.take(shape, a), a.new_empty(len(a), *shape[1:])
-    for a_k, total_k in zip(a, total):
+    for a_k, total_k in zip(a.unbind(), total.unbind()):
         torch.sum(torch.mul(a_k, b, out=product), 0, out=total_k)
     space.give(product)
     return total
