@@ -115,6 +115,67 @@ class Radial(torch.autograd.Function):
         return *gradients, d_variance, None
 
 
+class RadialCovariances:
+    """:class:`Radial` among inducing inputs and from these to rows, and the way back through both at once.
+
+    Inputs are scaled once; what both matrices say of inducing inputs and of numbers comes back as one sum.
+
+    Parameters
+    ----------
+    kernel : Stationary
+    Z : tensor of shape (M, n_features)
+    H : tensor of shape (P, n_features)
+        In the dtype of all that has rows.
+    lengthscale, variance : tensors
+        In the dtype of `Z`.
+
+    Attributes
+    ----------
+    K_uu : tensor of shape (M, M)
+    K_uf : tensor of shape (M, P)
+    """
+
+    def __init__(self, kernel, Z, H, lengthscale, variance):
+        self.kernel, self.lengthscale, self.variance = kernel, lengthscale, variance
+        self.space = space = current_workspace()
+        center = Z.mean(0)
+        self.Z, self.H = (
+            (rows - center.to(rows.dtype)).div_(lengthscale.to(rows.dtype)) for rows in (Z, H)
+        )
+        of_Z, of_H = self.Z.square().sum(1), self.H.square().sum(1)
+        out = space.take((len(Z), len(Z)), Z)
+        self.r2_uu = _squared_distances(self.Z, self.Z, of_Z, of_Z, out)
+        self.K_uu = _profile(kernel, self.r2_uu, space).mul_(variance)
+        out = space.take((len(Z), len(H)), H)
+        self.Z_low, of_Z = self.Z.to(H.dtype), of_Z.to(H.dtype)  # in the precision of rows
+        self.r2_uf = _squared_distances(self.Z_low, self.H, of_Z, of_H, out)
+        self.K_uf = _profile(kernel, self.r2_uf, space).mul_(variance)
+
+    def backward(self, G_uu, G_uf):
+        """Gradients of Z, H, lengthscale and variance.
+
+        Those of the matrices, of which the first is symmetric, are overwritten.
+        """
+        Z, H, kernel, lengthscale = self.Z.T, self.H.T, self.kernel, self.lengthscale
+        G_uu.mul_(self.K_uu), G_uf.mul_(self.K_uf)
+        d_variance = (G_uu.sum() + G_uf.sum()) / self.variance
+        # of the squared distances, and from there by flat products as above:
+        # dz_m = 2 sum_n (2 G_mn (z_m - z_n) + G'_mn (z_m - h_n))
+        G_uu = kernel.scale_by_slope(G_uu, self.r2_uu)
+        G_uf = kernel.scale_by_slope(G_uf, self.r2_uf)
+        of_Z, of_H = torch.add(G_uf.sum(1), G_uu.sum(1), alpha=2.0), G_uf.sum(0)
+        GH = (H @ G_uf.T).to(Z.dtype)
+        dZ = torch.addmm(GH, Z, G_uu, beta=-1.0, alpha=-2.0).addcmul_(Z, of_Z)
+        dH = torch.addmm(H * of_H, self.Z_low.T, G_uf, alpha=-1.0)
+        factor = 2.0 * kernel.slope_factor / lengthscale
+        d_lengthscale = (Z * dZ).sum(1).add_((H * dH).sum(1)).mul_(-factor)
+        d_lengthscale = d_lengthscale.sum_to_size(lengthscale.shape)
+        dZ, dH = torch.mul(dZ.T, factor, out=torch.empty_like(self.Z)), dH.T.mul_(factor)
+        self.K_uu, self.r2_uu = _give(self.space, self.K_uu, self.r2_uu)
+        self.K_uf, self.r2_uf = _give(self.space, self.K_uf, self.r2_uf)
+        return dZ, dH, d_lengthscale, d_variance
+
+
 class ArcCosineProfile(torch.autograd.Function):
     """``sin(t) + (pi - t) cos(t)`` as a function of ``c = cos(t)``; its slope is ``pi - t``."""
 

@@ -17,7 +17,9 @@ from ..linalg import (
 )
 from ..random import normal
 from .component import Trainable
+from .covariances import RadialCovariances
 from .gaussian import GaussianBlock
+from .kernels import Stationary, _like
 from .matching import matched_moments, moments_by_quadrature
 
 TAIL = 0.5  #: fraction of the features of a function that are at high frequencies
@@ -32,55 +34,73 @@ class _SparseMoments(torch.autograd.Function):
     The products :math:`Q_d A` are kept: two large products per output serve value and gradient, of which one
     is symmetric. The gradient of :math:`K_{uu}` needs :math:`dA\, A^T`, which follows from the gradients of
     q(v) by products of size M: it is :math:`2 \sum_d Q_d\, dQ_d + \mu\, d\mu^T`.
-    Everything of size M x M is in the dtype of `K_uu`, everything with rows in the dtype of `K_uf`.
+    The factor of `K_uu`, its inverse and the way back through them are in the dtype of `K_uu`, everything with
+    rows in that of `K_uf`, and so is :math:`dA\, A^T`, which starts from what has been rounded to it.
     """
 
     @staticmethod
     def forward(ctx, K_uu, K_uf, k_ff, q_mean, Q, jitter):
-        D, M, _ = Q.shape
-        P = K_uf.shape[1]
+        (D, M, _), P, dtype = Q.shape, K_uf.shape[1], K_uf.dtype
         space = current_workspace()
         L_inv = inverse_triangular(cholesky(K_uu, jitter))
+        R, m, Q = L_inv.to(dtype), q_mean.to(dtype), Q.to(dtype)
         A, QA = space.take((M, P), K_uf), space.take((D, M, P), K_uf)
-        triangular_product(L_inv.to(K_uf.dtype), K_uf, A)
-        torch.mm(Q.to(A.dtype).view(D * M, M), A, out=QA.view(D * M, P))
-        mean = q_mean.to(A.dtype).T @ A  # D, P
-        var = sum_of_products(QA, A, 1, space).add_(k_ff)
-        ctx.save_for_backward(L_inv, q_mean, Q)
-        ctx.large, ctx.space = (A, QA), space
-        return mean.T, var.T
+        triangular_product(R, K_uf, A)
+        torch.mm(Q.view(D * M, M), A, out=QA.view(D * M, P))
+        # not by way of save_for_backward, which takes longer than their products: nobody writes into them
+        ctx.small, ctx.large, ctx.space = (L_inv, R, m, Q), (A, QA), space
+        return (m.T @ A).T, sum_of_products(QA, A, 1, space).add_(k_ff).T
 
     @staticmethod
     @once_differentiable
     def backward(ctx, g_mean, g_var):
-        (L_inv, q_mean, Q), (A, QA), space = ctx.saved_tensors, ctx.large, ctx.space
+        dK_uu, dK_uf, *of_q = _SparseMoments.of_matrices(ctx, g_mean, g_var)
+        return dK_uu, dK_uf, g_var.sum(1), *of_q, None
+
+    @staticmethod
+    def of_matrices(ctx, g_mean, g_var):
+        """Gradients of K_uu, K_uf, q_mean and Q, the latter in the precision of `K_uf`."""
+        (L_inv, R, m, Q), (A, QA), space = ctx.small, ctx.large, ctx.space
         D, M, P = QA.shape
-        dtype = L_inv.dtype
         g_mean, g_var = g_mean.T.contiguous(), g_var.T.contiguous()  # D, P
         dA = sum_of_products(QA, g_var[:, None], 0, space, out=space.take((M, P), A))
         QA = space.give(QA)
-        dA.addmm_(q_mean.to(A.dtype), g_mean, beta=2.0)
-        d_mean = (g_mean @ A.T).T.to(dtype)  # faster than A @ g_mean.T
+        dA.addmm_(m, g_mean, beta=2.0)
+        dm = (g_mean @ A.T).T  # faster than A @ g_mean.T
         weighted = torch.mul(A, g_var[:, None], out=space.take((D, M, P), A))
-        dQ = symmetric_products(weighted, A).to(Q.dtype)
-        dK_uf = triangular_product(L_inv.to(A.dtype), dA, torch.empty_like(dA), transposed=True)
+        dQ = symmetric_products(weighted, A)
+        dK_uf = triangular_product(R, dA, torch.empty_like(dA), transposed=True)
         if 2 * D * M < P:
-            T = torch.addmm(
-                q_mean @ d_mean.T,
-                Q.view(D * M, M).T.to(dtype),
-                dQ.view(D * M, M).to(dtype),
-                alpha=2.0,
-            )
+            T = torch.addmm(m @ dm.T, Q.view(D * M, M).T, dQ.view(D * M, M), alpha=2.0)
         else:
-            T = (dA @ A.T).to(dtype)
-        dK_uu = gradient_of_gram(L_inv, T)
+            T = dA @ A.T
+        dK_uu = gradient_of_gram(L_inv, T.to(L_inv.dtype))
         space.give(weighted), space.give(dA)
         ctx.large = space.give(A), QA
-        return dK_uu, dK_uf, g_var.sum(0), d_mean, dQ, None
+        return dK_uu, dK_uf, dm, dQ
+
+
+class _RadialMoments(torch.autograd.Function):
+    """:class:`_SparseMoments` of kernels of the scaled distance, from inputs and numbers in one piece."""
+
+    @staticmethod
+    def forward(ctx, Z, H, lengthscale, variance, q_mean, Q, kernel, jitter):
+        ctx.covariances = K = RadialCovariances(kernel, Z, H, lengthscale, variance)
+        return _SparseMoments.forward(ctx, K.K_uu, K.K_uf, variance, q_mean, Q, jitter)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        dK_uu, dK_uf, *of_q = _SparseMoments.of_matrices(ctx, g_mean, g_var)
+        dZ, dH, d_lengthscale, d_variance = ctx.covariances.backward(dK_uu, dK_uf)
+        return dZ, dH, d_lengthscale, d_variance + g_var.sum(), *of_q, None, None
 
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
+    if type(kernel).__call__ is Stationary.__call__:  # as Radial has it, with no other numbers
+        numbers = _like(kernel.lengthscale, Z), _like(kernel.variance, Z)
+        return _RadialMoments.apply(Z, H, *numbers, q_mean, Q, kernel, jitter)
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
@@ -152,6 +172,14 @@ class SparseLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
+    def _outputs(self, H, mean, var):
+        """Moments with what is not of the Gaussian processes: means, and noise."""
+        if self.W is not None:
+            mean = mean + self.mean_function(H)
+        if self.log_noise is not None:
+            var = var + self.noise()
+        return mean, var
+
     def inducing_root(self):
         """The factor `L` of ``u = m(Z) + L v``, which maps whitened variables to inducing outputs."""
         return cholesky(self.kernel()(self.Z, self.Z), self.jitter)
@@ -170,6 +198,11 @@ class SparseLayer(nn.Module):
         -------
         mean, var : tensors of shape (P, n_outputs)
         """
+        mean, var = self.shared_moments(H, q)
+        return mean, var.expand_as(mean)
+
+    def shared_moments(self, H, q=None):
+        """:meth:`moments`, with one column of variances if the outputs share them."""
         kernel, Z = self.kernel(), self.Z
         if q is not None or torch.is_grad_enabled():
             q = self.q.moments(H.dtype) if q is None else q
@@ -180,7 +213,7 @@ class SparseLayer(nn.Module):
             A = L_inv @ K_uf  # M, P
             mean = (q_mean.T @ A).T
             var = torch.stack([((Q_d @ A).mul_(A)).sum(0) for Q_d in Q], 1) + k_ff[:, None]
-        return mean + self.mean_function(H), (var + self.noise()).expand_as(mean)
+        return self._outputs(H, mean, var)
 
     def covariance(self, H):
         """Covariances of rows, (n_outputs, P, P), of the outputs without noise."""

@@ -43,14 +43,14 @@ class SeparateLayer(SparseLayer):
         for d, kernel in enumerate(self.kernel()):
             yield kernel, self.Z[d], q_mean[:, d : d + 1], Q[d : d + 1]
 
-    def moments(self, H, q=None):
+    def shared_moments(self, H, q=None):
         q = self.q.moments(H.dtype) if q is None else q
         parts = [
             sparse_moments(kernel, Z, H, q_mean, Q, self.jitter)
             for kernel, Z, q_mean, Q in self._units(q)
         ]
         mean, var = (torch.cat(part, 1) for part in zip(*parts))
-        return mean + self.mean_function(H), var + self.noise()
+        return self._outputs(H, mean, var)
 
     def covariance(self, H):
         parts = [

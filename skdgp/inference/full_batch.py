@@ -107,9 +107,9 @@ class _SolvingLayer(SparseLayer):
     up to rounding. Their factors tell the same of all rows only by way of the same solves.
     """
 
-    def moments(self, H, q=None):
+    def shared_moments(self, H, q=None):
         if q is not None or torch.is_grad_enabled():
-            return super().moments(H, q)
+            return super().shared_moments(H, q)
         kernel, L, size = self.kernel(), self._solved(), max(1, _AT_ONCE // len(self.Z))
         parts = [self._of_some(part, kernel, L) for part in H.split(size)]
         return tuple(torch.cat(part) for part in zip(*parts))

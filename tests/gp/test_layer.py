@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import numpy as np
@@ -6,6 +7,7 @@ import torch
 
 from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.layer import SparseLayer, _SparseMoments
+from skdgp.gp.layer import sparse_moments as sparse_moments_of
 from skdgp.gp.separate import SeparateLayer
 from skdgp.linalg import workspace
 
@@ -193,6 +195,74 @@ class _Moments(torch.nn.Module):
 
     def forward(self, X):
         return self.layer.moments(X)
+
+
+RADIAL = {
+    "squared_exponential": SquaredExponential(),
+    "matern32": Matern(1.5),
+    "matern52": Matern(2.5),
+}
+
+
+def plain_moments(kernel, Z, X, q_mean, Q, jitter):
+    """The formulas, distance by distance, for automatic differentiation."""
+
+    def K(A, B):
+        r2 = ((A[:, None] - B) / kernel.lengthscale).square().sum(-1)
+        return kernel.variance * kernel.profile(r2.clamp_min(1e-20))
+
+    L = torch.linalg.cholesky(K(Z, Z) + jitter * torch.eye(len(Z)).double())
+    A = torch.linalg.solve_triangular(L, K(Z, X), upper=False)
+    return A.T @ q_mean, kernel.variance + torch.einsum("mp,dmn,np->pd", A, Q, A)
+
+
+def radial_arguments(n_rows=30, n_inducing=6, n_outputs=2, lengthscale=(0.7, 1.3)):
+    numbers = [torch.tensor(value, dtype=torch.float64) for value in (lengthscale, 1.4)]
+    Q = rows(n_outputs, n_inducing, n_inducing, seed=3)
+    arguments = (
+        *(rows(n_inducing, 2, seed=1), rows(n_rows, 2), *numbers),
+        *(rows(n_inducing, n_outputs, seed=2), Q + Q.mT),
+    )
+    return [t.requires_grad_() for t in arguments]
+
+
+def value_and_gradients(f, kernel, arguments):
+    Z, X, lengthscale, variance, q_mean, Q = arguments
+    kernel = kernel.with_values(lengthscale=lengthscale, variance=variance)
+    mean, var = f(kernel, Z, X, q_mean, Q, 1e-3)
+    value = (mean.sin() + var.square()).sum()
+    wanted = [t for t in arguments if t.requires_grad]
+    return mean.detach(), var.detach(), *torch.autograd.grad(value, wanted)
+
+
+@pytest.mark.parametrize("kernel", RADIAL.values(), ids=RADIAL)
+@pytest.mark.parametrize("lengthscale", [(0.7, 1.3), 0.9, (1e-4, 2e-4)])
+@pytest.mark.parametrize("n_rows", [3, 30])
+@pytest.mark.parametrize("of_rows", [True, False])
+def test_moments_from_inputs_are_those_of_the_formulas(kernel, lengthscale, n_rows, of_rows):
+    arguments = radial_arguments(n_rows, lengthscale=lengthscale)
+    with torch.no_grad():
+        # where short lengthscales leave something to see
+        arguments[1][0] = arguments[0][2] + 0.5 * arguments[2]
+    arguments[1].requires_grad_(of_rows)
+    expected = value_and_gradients(plain_moments, kernel, arguments)
+    for context in (contextlib.nullcontext(), workspace()):
+        with context:
+            found = value_and_gradients(sparse_moments_of, kernel, arguments)
+        for a, b in zip(found, expected):
+            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-8 * float(b.abs().max()))
+
+
+@pytest.mark.parametrize("kernel", RADIAL.values(), ids=RADIAL)
+def test_gradients_from_inputs_in_single_precision(kernel):
+    arguments = radial_arguments()
+    expected = value_and_gradients(plain_moments, kernel, arguments)
+    arguments[1] = arguments[1].detach().float().requires_grad_()
+    found = value_and_gradients(sparse_moments_of, kernel, arguments)
+    for a, b in zip(found[2:], arguments):
+        assert a.dtype == b.dtype
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4 * float(b.abs().max()))
 
 
 def test_a_second_backward_pass_gives_the_same_gradients():
