@@ -69,8 +69,8 @@ class Trainable(nn.Module):
             self.register_parameter(f"log_{name}", nn.Parameter(torch.log(value - floor)))
 
     def forward(self):
-        values = {name: module() for name, module in self.named_children()}
-        values.update(self.named_buffers(recurse=False))
+        values = {name: getattr(self, name)() for name in self.component._parts}
+        values.update(self._buffers)
         for name, floor in self._floors.items():
             value = torch.exp(getattr(self, f"log_{name}"))
             values[name] = floor + value if floor else value

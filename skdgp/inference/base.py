@@ -325,10 +325,10 @@ class GradientModel(Model):
         optimizer = self._adam()
         for parameter in self._in_graph:
             parameter.grad = None
-        loss = -self.expected_log_likelihood(batch, generator) / batch.total
-        if loss.requires_grad:  # not if all numbers are given
-            loss.backward()
-        value = float(loss.detach() + self.kl() / batch.total)
+        ell = self.expected_log_likelihood(batch, generator)
+        if ell.requires_grad:  # not if all numbers are given
+            ell.backward(torch.full_like(ell, -1.0 / batch.total))
+        value = float(self.kl() - ell.detach()) / batch.total
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps

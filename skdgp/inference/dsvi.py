@@ -165,9 +165,9 @@ class DeepSparseGP(GradientModel):
     def _hidden(self, X, eps):
         """Draws of the last layer's inputs, and how many there are."""
         H, S = X, 1
-        for layer, e in zip(self.layers[:-1], eps):
+        for layer, e in zip(self.layers, eps):  # all but the last
             mean, var = self._layer_moments(layer, H, S, X)
-            H = mean + var.clamp_min(1e-12).sqrt() * e  # S, n, width
+            H = torch.addcmul(mean, var.clamp_min(1e-12).sqrt(), e)  # S, n, width
             S = len(e)
         return H, S
 
@@ -175,12 +175,12 @@ class DeepSparseGP(GradientModel):
         n = len(X)
         if H is not X and self.input_connected:
             H = torch.cat([H, X.expand(S, *X.shape)], -1)
-        mean, var = layer.moments(H.reshape(-1, H.shape[-1]), q)
-        return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, layer.n_outputs)
+        mean, var = layer.shared_moments(H.reshape(-1, H.shape[-1]), q)
+        return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, var.shape[1])
 
     def _draw_widths(self):
         """Dimensions of the draws that propagation needs, layer by layer."""
-        return [layer.n_outputs for layer in self.layers[:-1]]
+        return [layer.n_outputs for layer in self.layers][:-1]
 
     def expected_log_likelihood(self, batch, generator):
         eps = [
@@ -189,7 +189,7 @@ class DeepSparseGP(GradientModel):
         ]
         mean, var = self.propagate(batch.X, eps)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
-        return batch.scale * (batch.weight * ell.mean(0)).sum()
+        return batch.scale / len(ell) * (batch.weight * ell).sum()
 
     def draws(self, n, seed):
         widths = self._draw_widths()
