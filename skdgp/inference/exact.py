@@ -115,7 +115,7 @@ class ExactGP(QuasiNewton, NeighborGP):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         self._lbfgs = LBFGS(tol=_TOL)
-        n_outputs = self.layers[0].y.shape[1]
+        n_outputs = self.rows.y.shape[1]
         for name in ("a", "z"):  # C^{-1} y, and standardized errors of places left out: k, P
             empty = torch.empty((n_outputs, 0), dtype=torch.float64)
             self.register_buffer(name, empty)
@@ -129,7 +129,7 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def _numbers(self):
         """What the evidence is a function of."""
-        return [*self.layers[0].kernel.parameters(), *self.likelihood.parameters()]
+        return [*self.rows.kernel.parameters(), *self.likelihood.parameters()]
 
     def _numbers_of_scale(self):
         return self.log_count, self.log_odds, self.log_factor
@@ -138,7 +138,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         if self._training_rows is not None:
             return
         super()._hold(batch)
-        rows, n = self.layers[0], len(self.layers[0].Z)
+        rows, n = self.rows, len(self.rows.Z)
         if n > _MOST_ROWS:
             raise ValueError(
                 f"Exact forms the covariance matrix of all distinct rows, of at most {_MOST_ROWS}; got {n}. "
@@ -166,9 +166,9 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def _covariance(self, X, weight):
         """Of places, shape (k, P, P)."""
-        kernel = self.layers[0].kernel()
-        noise = self._noise(weight[None])[0] + _NUGGET * kernel.diag(X)
-        return kernel(X, X) + torch.diag_embed(noise)
+        kernel, H = self.rows.kernel(), self._inputs(X)
+        noise = self._noise(weight[None])[0] + _NUGGET * kernel.diag(H)
+        return kernel(H, H) + torch.diag_embed(noise)
 
     @property
     def finished(self):
@@ -206,7 +206,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         if not self._free():
             return
         rows, search, starts = self._of_evidence, self._lbfgs, self._starts()
-        n_columns, x = self.layers[0].Z.shape[1], starts[0]
+        n_columns, x = self.rows.Z.shape[1], starts[0]
         try:
             x = self._best_start(starts, batch)
             if n_columns >= _MANY_COLUMNS and len(rows) ** 2 * n_columns <= _SEARCH_FACTORS:
@@ -269,7 +269,7 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def evidence(self):
         """Of all rows; that of a part of the places, times their number, if there are many."""
-        rows, chosen = self.layers[0], self._of_evidence
+        rows, chosen = self.rows, self._of_evidence
         X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
         value = LogNormal.apply(y.mT, self._covariance(X, weight))
         # of the rows of a place, all but their mean
@@ -295,7 +295,7 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._unsolved = None  # only now: an interrupt leaves it for the next call
 
     def _condition(self):
-        rows = self.layers[0]
+        rows = self.rows
         K = self._covariance(rows.Z, rows.weight)
         self._root = cholesky(K, rounding(K))
         self.a = torch.cholesky_solve(rows.y.mT[..., None], self._root)[..., 0]
@@ -303,7 +303,7 @@ class ExactGP(QuasiNewton, NeighborGP):
     def _leave_out(self):
         """Moments of each place given all others, their noise included, and the standardized errors."""
         precision = inverse_triangular(self._root).square().sum(-2)  # k, P
-        self._left_out = self.layers[0].y.mT - self.a / precision, 1.0 / precision
+        self._left_out = self.rows.y.mT - self.a / precision, 1.0 / precision
         self.z = self.a / precision.sqrt()
 
     def _learn_scale(self):
@@ -339,7 +339,7 @@ class ExactGP(QuasiNewton, NeighborGP):
         return self.log_factor.exp() * super()._squared_scale(z)
 
     def _without(self, chosen):
-        rows = self.layers[0]
+        rows = self.rows
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
         mean, var = (moment[:, place].T for moment in self._left_out)  # n, n_outputs
         noise = self._noise(weight.new_ones(1))[:, 0]
@@ -374,30 +374,38 @@ class ExactGP(QuasiNewton, NeighborGP):
         return super().predictive(X, draws)
 
     def _pieces(self, X):
-        size = max(1, _AT_ONCE // len(self.layers[0].Z))
+        size = max(1, _AT_ONCE // len(self.rows.Z))
         for i in range(0, len(X), size):
             yield slice(i, i + size), self.neighbors(X[i : i + size])
 
     def _given_neighbors(self, X, nearest, held=None):
-        rows = self.layers[0]
-        kernel = rows.kernel()
-        K = kernel(rows.Z, X)  # P, n
-        A = torch.linalg.solve_triangular(
-            self._root, K.expand(len(self._root), *K.shape), upper=False
-        )
-        var = (kernel.diag(X) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)  # k, n
-        noise = self._noise(K.new_ones(1))
-        return (self.a @ K).T, (var + noise).sqrt().T, A, self._z_of(nearest)
+        mean, var = self._function(X)
+        return mean.T, (var + self._noise(var.new_ones(1))).sqrt().T, None, self._z_of(nearest)
+
+    def _function(self, X):
+        """Mean and variance of the function given all rows, for unit scale, shape (k, n)."""
+        return self._conditional(X, self._root, self.a)
+
+    def _conditional(self, X, root, a, joint=False):
+        """Mean (k, n) and variance of the function, given factors and what they leave of the targets.
+
+        The variance has shape (k, n), or (k, n, n) if it is to be that of all rows together.
+        """
+        kernel, H = self.rows.kernel(), self._inputs(X)
+        K = kernel(self._inputs(self.rows.Z), H)  # P, n
+        A = torch.linalg.solve_triangular(root, K.expand(len(root), *K.shape), upper=False)
+        if joint:
+            return a @ K, kernel(H, H) - A.mT @ A
+        return a @ K, (kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
+
+    def _joint(self, X):
+        """Mean (k, n) and covariance (k, n, n) of the function given all rows, for unit scale."""
+        return self._conditional(X, self._root, self.a, joint=True)
 
     @torch.no_grad()
     def covariance(self, X):
         self._solve()
-        rows = self.layers[0]
-        kernel = rows.kernel()
-        A = torch.stack(
-            [torch.linalg.solve_triangular(L, kernel(rows.Z, X), upper=False) for L in self._root]
-        )
-        cov = kernel(X, X) - A.mT @ A  # k, n, n
+        _, cov = self._joint(X)
         if not self.has_local_scale:
             return cov
         dof = self._dof()
@@ -410,29 +418,41 @@ class ExactGP(QuasiNewton, NeighborGP):
     def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning (Wilson et al., 2020)."""
         self._solve()
-        rows = self.layers[0]
         with torch.no_grad():
-            prior = self._prior(n, generator, n_features)
-            seen = prior(rows.Z) + self._errors(n, generator)  # n, P, k
-            correction = torch.cholesky_solve(seen.permute(2, 1, 0), self._root).permute(2, 0, 1)
+            path = self._paths(n, generator, n_features)
             mixing = self._mixing_of(n, generator)
 
         @torch.no_grad()
         def f(X, noise=None):
             values = []
             for piece, nearest in self._pieces(X):
-                K = rows.kernel()(rows.Z, X[piece])
-                mean = (self.a @ K).T
-                deviation = spread * (prior(X[piece]) - (correction @ K).mT)
+                mean, deviation = path(X[piece])
+                deviation = spread * deviation
                 if mixing is None:
                     values.append(mean + deviation)
                     continue
                 scale = self._squared_scale(self._z_of(nearest)) / mixing
-                path = mean + scale.sqrt() * deviation
-                values.append(torch.cat([path, scale.log()], -1))
+                values.append(torch.cat([mean + scale.sqrt() * deviation, scale.log()], -1))
             return torch.cat(values, 1)
 
         return f
+
+    def _paths(self, n, generator, n_features):
+        """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them."""
+        return self._paths_given(n, generator, n_features, self._root, self.a)
+
+    def _paths_given(self, n, generator, n_features, root, a):
+        """:meth:`_paths` for the numbers that the root belongs to."""
+        rows = self.rows
+        prior = self._prior(n, generator, n_features)
+        seen = prior(rows.Z) + self._errors(n, generator)  # n, P, k
+        correction = torch.cholesky_solve(seen.permute(2, 1, 0), root).permute(2, 0, 1)
+
+        def path(X):
+            K = rows.kernel()(self._inputs(rows.Z), self._inputs(X))
+            return (a @ K).T, prior(X) - (correction @ K).mT
+
+        return path
 
     def state(self):
         if self._unsolved is not None:
@@ -440,9 +460,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         return super().state()
 
     def load_state(self, arrays):
-        n_places = len(arrays["layers.0.Z"])
         for name in ("a", "z"):
-            setattr(self, name, getattr(self, name).new_empty(len(getattr(self, name)), n_places))
+            setattr(self, name, getattr(self, name).new_empty(arrays[name].shape))
         if self.has_local_scale:  # one for all outputs, in early files
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}

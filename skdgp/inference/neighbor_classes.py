@@ -35,7 +35,7 @@ class NeighborClasses(NeighborGP):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         n_classes = max(2, architecture.n_latents)
-        rows = self.layers[0]
+        rows = self.rows
         rows.y = rows.y.new_empty(0, n_classes)
         self._one_latent = architecture.n_latents == 1
         zero = torch.zeros((), dtype=torch.float64)
@@ -47,12 +47,12 @@ class NeighborClasses(NeighborGP):
     def _numbers(self):
         """All that have a prior; the constants come last."""
         own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
-        return [*self.layers[0].kernel.parameters(), *own]
+        return [*self.rows.kernel.parameters(), *own]
 
     def _hold(self, batch):
         if self._training_rows is not None:
             return
-        is_new, n_classes = len(self.layers[0].Z) == 0, len(self.log_prior)
+        is_new, n_classes = len(self.rows.Z) == 0, len(self.log_prior)
         y = nn.functional.one_hot(batch.y[:, 0].long(), n_classes)
         super()._hold(batch._replace(y=y))
         counts = (batch.weight[:, None] * y).sum(0) + 1.0

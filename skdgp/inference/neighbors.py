@@ -88,7 +88,7 @@ class NeighborGP(GradientModel):
         self.likelihood = Trainable(likelihood)
         self.has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
         n_outputs = architecture.n_latents // (2 if self.has_local_scale else 1)
-        rows = _Rows(architecture.kernels[0], architecture.n_features, n_outputs)
+        rows = _Rows(architecture.kernels[-1], architecture.n_features, n_outputs)
         self.layers = nn.ModuleList([rows])
         if self.has_local_scale:
             count = torch.tensor(_START_COUNT, dtype=torch.float64)
@@ -102,14 +102,14 @@ class NeighborGP(GradientModel):
     def _numbers(self):
         """All that have a prior; those of the kernel come first."""
         scale = [self.log_count, self.log_odds] if self.has_local_scale else []
-        return [*self.layers[0].kernel.parameters(), *self.likelihood.parameters(), *scale]
+        return [*self.rows.kernel.parameters(), *self.likelihood.parameters(), *scale]
 
     def _surprise(self, spread):
         """Minus the log-density of `_numbers()` a priori, up to a constant; levels are around `_medians`."""
         excess, surprise = self._excess(), 0.0
         if not excess:
             return surprise
-        for i, _ in enumerate(self.layers[0].kernel.parameters() if self._deviation else ()):
+        for i, _ in enumerate(self.rows.kernel.parameters() if self._deviation else ()):
             surprise = surprise + of_deviations(excess[i], self._deviation)
             excess[i] = excess[i].mean(0, keepdim=True)
         return surprise + 0.5 * (torch.cat(excess) / spread).square().sum()
@@ -120,6 +120,15 @@ class NeighborGP(GradientModel):
             (number - median.to(number)).flatten()
             for number, median in zip(self._numbers(), self._medians)
         ]
+
+    @property
+    def rows(self):
+        """The last layer, which holds the training rows."""
+        return self.layers[-1]
+
+    def _inputs(self, X):
+        """What the last layer sees of rows."""
+        return X
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
@@ -132,14 +141,14 @@ class NeighborGP(GradientModel):
 
     def _search(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
-        rows = self.layers[0].Z.cpu().numpy() / metric
+        rows = self._inputs(self.rows.Z).numpy(force=True) / metric
         self._metric, self._tree = metric, NearestNeighbors().fit(rows)
 
     def _metric_now(self):
         """Lengthscales of the kernel, as far as it has any."""
         with torch.no_grad():
-            metric = torch.as_tensor(self.layers[0].kernel().metric)
-            return np.broadcast_to(metric.cpu().numpy(), self.layers[0].Z.shape[1:]).copy()
+            metric = torch.as_tensor(self.rows.kernel().metric)
+            return np.broadcast_to(metric.cpu().numpy(), self._inputs(self.rows.Z).shape[1:]).copy()
 
     def neighbors(self, X, left_out=None):
         """Indices of the nearest rows, the nearest last.
@@ -154,14 +163,14 @@ class NeighborGP(GradientModel):
         -------
         indices : ndarray of shape (n, k)
         """
-        n_places = len(self.layers[0].Z)
+        n_places = len(self.rows.Z)
         fewer = left_out is not None and (left_out >= 0).any()
         k = min(self.n_neighbors, n_places - fewer)
         if k <= 0 or len(X) == 0:
             return np.zeros((len(X), 0), dtype=np.int64)
         if self._tree is None:
             self._search(self._metric)
-        points = X.detach().cpu().numpy() / self._metric
+        points = self._inputs(X).numpy(force=True) / self._metric
         n_found = min(k + fewer + 1, n_places)
         distances, found = self._tree.kneighbors(points, n_found)
         tied = ~_farther(distances)[:, k - 1 :].all(1)
@@ -177,7 +186,7 @@ class NeighborGP(GradientModel):
 
     def _noise(self, weight):
         """Variances, shape (n, n_outputs, P), of rows that count `weight` times."""
-        rows = self.layers[0]
+        rows = self.rows
         variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
         return variance[:, None] / weight[:, None]
 
@@ -208,7 +217,7 @@ class NeighborGP(GradientModel):
         z : tensor of shape (n, n_outputs, k)
             Whitened targets of the neighbors.
         """
-        rows = self.layers[0]
+        rows = self.rows
         points = torch.cat([rows.Z[nearest], X[:, None]], 1)
         y, noise = self._seen(*((rows.y[nearest], rows.weight[nearest]) if held is None else held))
         own = self._own_noise(y).expand(len(X), -1)
@@ -264,13 +273,13 @@ class NeighborGP(GradientModel):
         """Gather the rows of a training in places."""
         if self._training_rows is not None:
             return
-        X, y, weight = (part.to(self.layers[0].Z) for part in (batch.X, batch.y, batch.weight))
+        X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
         Z, place = torch.unique(X, dim=0, return_inverse=True)
         if len(Z) == len(X):  # in their own order
             Z, place = X, torch.arange(len(X), device=X.device)
         total = weight.new_zeros(len(Z)).index_add(0, place, weight)
         sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
-        self.layers[0].hold(Z=Z, y=sums / total[:, None], weight=total)
+        self.rows.hold(Z=Z, y=sums / total[:, None], weight=total)
         any_y = torch.zeros_like(sums)
         any_y[place] = y  # of one of the rows
         differ = (any_y[place] != y).any(1).to(weight)
@@ -280,7 +289,7 @@ class NeighborGP(GradientModel):
     def _alike(self, chosen):
         """Indices into `chosen`, in groups with as many neighbors for each: all places, or all but one."""
         alone = self._training_rows.alone[chosen].numpy(force=True)
-        if len(self.layers[0].Z) > self.n_neighbors or alone.all() or not alone.any():
+        if len(self.rows.Z) > self.n_neighbors or alone.all() or not alone.any():
             return [np.arange(len(chosen))]
         return [np.flatnonzero(alone), np.flatnonzero(~alone)]
 
@@ -293,7 +302,7 @@ class NeighborGP(GradientModel):
         z : tensor of shape (n, n_outputs, k)
             As from :meth:`_given_neighbors`.
         """
-        rows = self.layers[0]
+        rows = self.rows
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
         nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
         # a place that holds other targets stays, without one count of the row
@@ -359,7 +368,7 @@ class NeighborGP(GradientModel):
 
     def _numbers_of_row(self):
         """Size of the covariance matrices of a row and its neighbors."""
-        return (self.n_neighbors + 1) ** 2 * self.layers[0].y.shape[1]
+        return (self.n_neighbors + 1) ** 2 * self.rows.y.shape[1]
 
     def _at_once(self):
         return max(1, _AT_ONCE // self._numbers_of_row())
@@ -389,19 +398,20 @@ class NeighborGP(GradientModel):
 
     def _prior(self, n, generator, n_features):
         """`n` functions from the prior, by random features: rows to (n, rows, n_outputs)."""
-        rows = self.layers[0]
+        rows = self.rows
         shape, kernel = (n, n_features), rows.kernel()
-        phi = kernel.features(shape, rows.Z.shape[1], generator, rows.Z, TAIL)
-        like = phi(rows.Z.new_zeros(1, 1, rows.Z.shape[1]))
+        n_inputs = self._inputs(rows.Z[:1]).shape[1]
+        phi = kernel.features(shape, n_inputs, generator, rows.Z, TAIL)
+        like = phi(rows.Z.new_zeros(1, 1, n_inputs))
         shape = (n, n_features * like.shape[-1], rows.y.shape[1])
         w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
         return lambda X: torch.cat(
-            [phi(x.expand(n, *x.shape)).flatten(-2) @ w for x in X.split(64)], 1
+            [phi(H.expand(n, *H.shape)).flatten(-2) @ w for H in self._inputs(X).split(64)], 1
         )
 
     def _errors(self, n, generator):
         """Noise of the places, shape (n, P, n_outputs)."""
-        rows = self.layers[0]
+        rows = self.rows
         errors = normal((n, *rows.y.shape), generator, rows.Z)
         return errors * self._seen(rows.y[None], rows.weight[None])[1][0].T.sqrt()
 
@@ -410,7 +420,7 @@ class NeighborGP(GradientModel):
         dof = self._dof()
         if dof is None:
             return None
-        return gamma(0.5 * dof, (n, 1, 1), generator, self.layers[0].Z) / (0.5 * dof)
+        return gamma(0.5 * dof, (n, 1, 1), generator, self.rows.Z) / (0.5 * dof)
 
     def _path(self, mean, deviation):
         """Latent functions from what neighbors say of rows, and by how much a draw differs."""
@@ -418,7 +428,7 @@ class NeighborGP(GradientModel):
 
     def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
-        rows = self.layers[0]
+        rows = self.rows
         with torch.no_grad():
             prior = self._prior(n, generator, n_features)
             errors = self._errors(n, generator)
@@ -445,15 +455,16 @@ class NeighborGP(GradientModel):
         return f
 
     def _k(self):
-        return min(self.n_neighbors, len(self.layers[0].Z))
+        return min(self.n_neighbors, len(self.rows.Z))
 
     def state(self):
-        metric = np.ones(self.layers[0].Z.shape[1]) if self._metric is None else self._metric
+        metric = np.ones(1) if self._metric is None else self._metric
         return {**super().state(), "metric": metric}
 
     def load_state(self, arrays):
         arrays = dict(arrays)
         self._metric, self._tree, self._training_rows = arrays.pop("metric"), None, None
-        rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
-        self.layers[0].hold(**rows)
+        last = f"layers.{len(self.layers) - 1}."
+        rows = {name: torch.tensor(arrays[last + name]) for name in ("Z", "y", "weight")}
+        self.rows.hold(**rows)
         super().load_state(arrays)

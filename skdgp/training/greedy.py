@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..gp.centers import centers
 from ..gp.likelihoods import Gaussian
 from ..inference.base import Architecture, Batch
 from ..inference.vfe import VFE
-from .centers import centers
 from .trainer import Trainer
 
 _ROWS = 2000  #: rows that the sparse Gaussian processes see

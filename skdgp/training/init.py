@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 
+from ..gp.centers import METHODS, centers
 from ..gp.gaussian import GaussianBlock
 from ..gp.means import linear_map
-from .centers import METHODS, centers
 from .greedy import greedy
 from .handover import hand_over
 from .median import median
