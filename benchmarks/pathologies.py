@@ -48,7 +48,7 @@ _SHALLOW = {
 }
 STARTS = ("kmeans", "random", "median", "greedy", "long-short", "short-long", "fixed-z")
 _DEEP = [name for name in ("dsvi", "aep") if name in SCHEMES]
-MODELS = ("oracle", "skdgp", *_SHALLOW, *(f"{name}-{start}" for name in _DEEP for start in STARTS))
+MODELS = ("oracle", "skdgp", "collapsed", *_SHALLOW, *(f"{name}-{start}" for name in _DEEP for start in STARTS))
 MODELS = tuple(name for name in MODELS if name != "aep-fixed-z")  # its inducing inputs move
 
 
@@ -146,8 +146,10 @@ def estimator(name, problem, X, max_iter):
         if settings:
             settings = {"n_inducing": n_inducing, **settings}
         return SparseGPRegressor(max_iter=300, random_state=0, **settings)
-    if name == "skdgp":
-        return DeepGPRegressor(max_iter=None if max_iter == STEPS else max_iter, random_state=0)
+    if name in ("skdgp", "collapsed"):
+        inference = "auto" if name == "skdgp" else name
+        max_iter = None if max_iter == STEPS else max_iter
+        return DeepGPRegressor(inference=inference, max_iter=max_iter, random_state=0)
     scheme, _, start = name.partition("-")
     kernels, unit = "auto", np.ptp(X) / X.std()
     if start in ("long-short", "short-long"):

@@ -51,9 +51,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         of the mixture, noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian noise for the
         others.
     inference : str or Scheme, default="auto"
-        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"vecchia"``,
-        ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single model. The last
-        four of these names are shallow, and need ``n_layers=1``.
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"collapsed"``,
+        ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single
+        model. The last four of these names are shallow, and need ``n_layers=1``.
         ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
@@ -125,14 +125,15 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         estimate of the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for
         ``"vecchia"`` the negative mean log-density of rows that are left out, for ``"exact"`` the
         negative log evidence with the priors of its numbers, of a part of the rows in the first steps
-        if they are many.
+        if they are many. For ``"collapsed"`` it is such an evidence in the first steps, too, and then the
+        negative bound; both lack constants.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
         units of the standardized target.
     lower_bound_ : float
         Lower bound on the log evidence of the training rows for the first model, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
-        sparse Gaussian process. Not set for ``"aep"``, ``"vecchia"`` and ``"exact"``, which have none.
+        sparse Gaussian process. Not set for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)

@@ -2,6 +2,7 @@
 
 from .aep import AEP
 from .base import Scheme
+from .collapsed import CollapsedVI
 from .dsvi import DSVI
 from .exact import Exact
 from .rff import RandomFeatures
@@ -11,6 +12,7 @@ from .vfe import VFE, PowerEP
 
 SCHEMES = {
     "aep": AEP,
+    "collapsed": CollapsedVI,
     "dsvi": DSVI,
     "exact": Exact,
     "pep": PowerEP,
@@ -24,6 +26,7 @@ __all__ = [
     "AEP",
     "DSVI",
     "SCHEMES",
+    "CollapsedVI",
     "Exact",
     "PowerEP",
     "RandomFeatures",

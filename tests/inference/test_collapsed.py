@@ -1,0 +1,512 @@
+"""Deep Gaussian processes whose last layer is integrated out."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import logsumexp
+from scipy.stats import cauchy, multivariate_normal, norm
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from toys import seeded
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.datasets import make_step
+from skdgp.gp.kernels import Matern, SquaredExponential
+from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from skdgp.inference import CollapsedVI, Exact, collapsed
+from skdgp.inference.base import Architecture, Batch
+from skdgp.training import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+JITTER = 1e-6
+
+
+def rows(n=25, k=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.column_stack([np.sin(2.0 * X[:, 0] + i) for i in range(k)])
+    return X, y + 0.3 * rng.normal(size=(n, k))
+
+
+def everything(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    X, y, weight = (torch.tensor(a, dtype=torch.float64) for a in (X, y, weight))
+    return Batch(X, y, weight, 1.0, float(weight.sum()))
+
+
+def make(widths=(2,), k=1, likelihood=None, mean=True, connected=False, n_draws=3, trainable=True):
+    """A model with noises .1, .2, ..., in the search for the posterior, with numbers of all sizes."""
+    likelihood = Gaussian() if likelihood is None else likelihood
+    likelihood.variance = 0.1 * np.arange(1, k + 1)
+    bound = likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
+    shape = Architecture(2, widths, likelihood.n_latents(k), 4, [], mean, connected)
+    kernels = [SquaredExponential(trainable=trainable)] * len(widths) + [
+        Matern(trainable=trainable)
+    ]
+    shape.kernels = [kernel.bind(n) for kernel, n in zip(kernels, shape.layer_inputs())]
+    model = CollapsedVI(n_draws, n_neighbors=5).build(shape, bound)
+    rng = np.random.RandomState(3)
+    model.start(rng.uniform(-2.0, 2.0, (40, 2)), np.ones(40), rng)
+    model._n_first = -1
+    model._be_uncertain(True)
+    with torch.no_grad():
+        model.mean += 0.3 * torch.as_tensor(rng.standard_normal(len(model.mean)))
+        model.log_sd += np.log(2e5) + 0.3 * torch.as_tensor(rng.standard_normal(len(model.mean)))
+        model._put(model.mean)
+    return model
+
+
+def solved(X, y, weight=None, **settings):
+    model, batch = make(k=y.shape[1], **settings), everything(X, y, weight)
+    model._hold(batch)
+    model._unsolved = batch
+    model._solve()
+    return model
+
+
+def put(model, numbers):
+    """A dict of what layers hold if the uncertain numbers are these."""
+    before = parameters_to_vector(model._uncertain).detach().clone()
+    vector_to_parameters(torch.as_tensor(numbers), model._uncertain)
+    layers = [
+        {name: p.detach().numpy().copy() for name, p in layer.state_dict().items()}
+        for layer in model.layers
+    ]
+    vector_to_parameters(before, model._uncertain)
+    return layers
+
+
+def distance(A, B, log_lengthscale):
+    A, B = A / np.exp(log_lengthscale), B / np.exp(log_lengthscale)
+    return np.sqrt(np.square(A[:, None] - B).sum(-1))
+
+
+def hidden(layers, X, connected=False):
+    """What the last layer sees, in numpy."""
+    H = X
+    for i, layer in enumerate(layers[:-1]):
+        if i and connected:
+            H = np.hstack([H, X])
+        variance, Z = np.exp(layer["kernel.log_variance"]), layer["Z"]
+
+        def k(A, B, layer=layer, variance=variance):
+            return variance * np.exp(-0.5 * distance(A, B, layer["kernel.log_lengthscale"]) ** 2)
+
+        L = np.linalg.cholesky(k(Z, Z) + JITTER * np.eye(len(Z)))
+        f = k(H, Z) @ np.linalg.solve(L.T, layer["v"])
+        H = f + H @ layer["W"] if "W" in layer else f
+    return np.hstack([H, X]) if connected and len(layers) > 1 else H
+
+
+def covariance(layers, A, B, connected=False):
+    last = layers[-1]
+    A, B = hidden(layers, A, connected), hidden(layers, B, connected)
+    s = np.sqrt(3.0) * distance(A, B, last["kernel.log_lengthscale"])
+    return np.exp(last["kernel.log_variance"]) * (1.0 + s) * np.exp(-s)
+
+
+def log_prior(model, layers, start):
+    """Of inducing variables and of numbers, up to a constant; `start` is where numbers begin."""
+    total = 0.0
+    for i, (layer, first) in enumerate(zip(layers, start)):
+        last = i == len(layers) - 1
+        excess = {
+            name: layer[name] - first[name] for name in layer if name.startswith("kernel.log")
+        }
+        if last:
+            scales, own = excess["kernel.log_lengthscale"], layer["kernel.log_lengthscale"]
+            deviations = own - own.mean()
+            total += (cauchy.logpdf(deviations, scale=0.5) - cauchy.logpdf(0.0, scale=0.5)).sum()
+            total -= 0.5 * (scales.mean() / 2.0) ** 2
+            total -= 0.5 * (excess["kernel.log_variance"] / 2.0) ** 2
+        else:
+            total -= 0.5 * np.square(layer["v"]).sum()
+            total -= 0.5 * np.square(excess["kernel.log_lengthscale"] / 0.5).sum()
+            total -= 0.5 * (excess["kernel.log_variance"] / 2.0) ** 2
+    return total
+
+
+def starts(widths, mean=True):
+    """Where the numbers of kernels begin: amplitudes around linear means are small."""
+    sizes = [2, *widths]
+    return [
+        {
+            "kernel.log_lengthscale": np.full(n, 0.5 * np.log(n)),
+            "kernel.log_variance": np.log(0.1) if mean and i < len(widths) else 0.0,
+        }
+        for i, n in enumerate(sizes)
+    ]
+
+
+# The bound
+
+
+@pytest.mark.parametrize("widths", [(), (2,), (2, 1)])
+@pytest.mark.parametrize("mean", [True, False])
+@pytest.mark.parametrize("k", [1, 2])
+def test_bound_is_that_of_its_draws(widths, mean, k):
+    """By densities of all rows, layer by layer in numpy."""
+    X, y = rows(k=k)
+    model = make(widths, k, mean=mean)
+    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
+    expected = 0.0
+    for e in model._draws(3, 0).numpy():
+        layers = put(model, m + sd * e)
+        K = covariance(layers, X, X)
+        for j in range(k):
+            noise = (0.1 * (j + 1) + 1e-10) * np.eye(len(X))
+            expected += multivariate_normal(cov=K + noise).logpdf(y[:, j]) / 3.0
+        expected += log_prior(model, layers, starts(widths, mean)) / 3.0
+    model.mean.grad, model.log_sd.grad = (torch.zeros_like(model.mean) for _ in range(2))
+    model.likelihood.log_variance.grad = torch.zeros_like(model.likelihood.log_variance)
+    assert_allclose(model.objective(everything(X, y)), expected + np.log(sd).sum(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("connected", [False, True])
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_gradients_of_the_bound(connected, likelihood):
+    X, y = rows()
+    model = make((2, 2), likelihood=likelihood(), connected=connected)
+    batch = everything(X, y, np.random.default_rng(1).integers(1, 4, len(X)))
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 3  # means, deviations, noise
+    x = parameters_to_vector(parameters).detach().clone()
+
+    def evaluate(x):
+        vector_to_parameters(x, parameters)
+        for p in parameters:
+            p.grad = torch.zeros_like(p)
+        return model.objective(batch), torch.cat([p.grad.flatten() for p in parameters])
+
+    _, gradient = evaluate(x)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        direction = torch.as_tensor(rng.standard_normal(len(x)))
+        up, down = (evaluate(x + h * direction)[0] for h in (1e-5, -1e-5))
+        assert_allclose((up - down) / 2e-5, float(gradient @ direction), rtol=1e-5)
+
+
+def test_bound_is_below_the_evidence_and_close_where_the_posterior_is_normal():
+    """One uncertain number, the logarithm of a variance, whose posterior is known by quadrature."""
+    X, y = rows(60)
+    kernel = SquaredExponential(1.0, 0.5)
+    model = DeepGPRegressor(
+        1,
+        kernel=_VarianceAlone(1.0, 0.5),
+        likelihood=Gaussian(0.1, trainable=False),
+        inference=CollapsedVI(n_draws=64),
+        standardize=False,
+        random_state=0,
+    ).fit(X, y[:, 0])
+    K = kernel.bind(2)(torch.as_tensor(X), torch.as_tensor(X)).numpy() / 0.5
+    grid = np.linspace(-6.0, 6.0, 2001) + np.log(0.5)
+    values = [
+        multivariate_normal(cov=np.exp(g) * K + 0.1 * np.eye(60)).logpdf(y[:, 0]) for g in grid
+    ]
+    joint = np.array(values) + norm.logpdf(grid, np.log(0.5), 2.0)
+    evidence = logsumexp(joint) + np.log(grid[1] - grid[0])
+    posterior = np.exp(joint - logsumexp(joint))
+    mean = posterior @ grid
+    sd = np.sqrt(posterior @ (grid - mean) ** 2)
+    state = model.members_[0].arrays
+    assert_allclose(state["mean"], [mean], atol=0.1 * sd)
+    assert_allclose(np.exp(state["log_sd"]), [sd], rtol=0.1)
+    # constants that the objective leaves out: of the prior's density, and of the entropy
+    constant = norm.logpdf(0.0, 0.0, 2.0) + 0.5 * np.log(2.0 * np.pi * np.e)
+    bound = -60 * model.loss_curve_[-1] + constant
+    assert evidence - 0.05 < bound < evidence + 0.005
+
+
+class _VarianceAlone(SquaredExponential):
+    """Its lengthscale is given."""
+
+    _positive = {"variance": 0.0}
+
+
+# Prediction
+
+
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("connected", [False, True])
+def test_predictions_are_a_mixture_of_exact_processes(k, connected):
+    X, y = rows(k=k)
+    weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
+    model = solved(X, y, weight, widths=(2, 3), connected=connected)
+    new = np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2))
+    mean, var = model.predictive(torch.as_tensor(new), torch.zeros(16, 0))
+    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
+    assert mean.shape == (16, 6, k) and len(model.shares(torch.zeros(16, 0))) == 16
+    for s, e in enumerate(model._draws(16, 1).numpy()):
+        layers = put(model, m + sd * e)
+        cross, own = (covariance(layers, A, new, connected) for A in (X, new))
+        for j in range(k):
+            noise = np.diag(0.1 * (j + 1) / weight)
+            solution = np.linalg.solve(covariance(layers, X, X, connected) + noise, cross)
+            assert_allclose(mean[s, :, j], solution.T @ y[:, j], atol=1e-6)
+            assert_allclose(var[s, :, j], np.diag(own - cross.T @ solution), atol=1e-6)
+
+
+def moments(model, X):
+    """Mean and variance of the function, of the mixture."""
+    mean, var = model.predictive(torch.as_tensor(X), torch.zeros(16, 0))
+    return mean.mean(0).numpy(), (var + mean.square()).mean(0).numpy() - mean.mean(0).numpy() ** 2
+
+
+def test_covariance_is_that_of_the_mixture():
+    X, y = rows(k=2)
+    model = solved(X, y)
+    new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (5, 2)))
+    cov, (_, var) = model.covariance(new), moments(model, new)
+    assert_allclose(torch.diagonal(cov, dim1=1, dim2=2).T, var, atol=1e-8)
+    both = torch.cat([new, new])
+    assert_allclose(model.covariance(both)[:, :5, 5:], cov, atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_function_draws_have_the_moments_of_the_prediction(likelihood):
+    """Within four and a half standard errors, for means, and for covariances between rows."""
+    X, y = rows()
+    model = solved(X, y, likelihood=likelihood())
+    new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (4, 2)))
+    if likelihood is Gaussian:
+        mean = moments(model, new)[0][:, 0]
+    else:
+        mean = model._function(new)[0][0].numpy()
+    cov = model.covariance(new)[0].numpy()
+    n = 4000
+    f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
+    assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
+    products = (f - mean)[:, :, None] * (f - mean)[:, None]
+    error = products.std(0) / np.sqrt(n)
+    assert np.abs((products.mean(0) - cov) / error).max() < 4.5
+
+
+def test_function_draws_are_functions():
+    X, y = rows()
+    model = solved(X, y)
+    f = model.functions(5, seeded(), 50)
+    new = torch.as_tensor(X[:4] + 0.1)
+    together = f(new)
+    assert_allclose(torch.cat([f(new[:1]), f(new[1:])], 1), together, rtol=1e-9)
+    assert_array_equal(parameters_to_vector(model._uncertain).detach(), model.mean.detach())
+
+
+def test_what_is_said_of_rows_that_are_left_out():
+    """Each draw predicts a row from all others; the moments are those of the mixture of draws."""
+    X, y = rows(12)
+    model = solved(X, y)
+    batch = everything(X, y)
+    found = model.left_out(batch, np.arange(12))
+    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
+    means, variances = np.zeros((16, 12)), np.zeros((16, 12))
+    for s, e in enumerate(model._draws(16, 1).numpy()):
+        layers = put(model, m + sd * e)
+        K = covariance(layers, X, X) + 0.1 * np.eye(12)
+        for i in range(12):
+            rest = np.delete(np.arange(12), i)
+            solution = np.linalg.solve(K[np.ix_(rest, rest)], K[rest, i])
+            means[s, i] = solution @ y[rest, 0]
+            variances[s, i] = K[i, i] - solution @ K[rest, i]
+    sd = np.sqrt(variances.mean(0) + means.var(0))
+    assert_allclose(found, norm.logpdf(y[:, 0], means.mean(0), sd), atol=1e-6)
+
+
+def test_known_numbers_are_the_process_of_scikit_learn():
+    X, y = rows(40)
+    kernel = ConstantKernel(0.8, "fixed") * RBF([0.7, 1.3], "fixed")
+    reference = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(X, y[:, 0])
+    model = DeepGPRegressor(
+        1,
+        kernel=SquaredExponential([0.7, 1.3], 0.8, trainable=False),
+        likelihood=Gaussian(0.1, trainable=False),
+        inference="collapsed",
+        standardize=False,
+        random_state=0,
+    ).fit(X, y[:, 0])
+    expected, std = reference.predict(X + 0.2, return_std=True)
+    mean, found = model.predict(X + 0.2, return_std=True, latent=True)
+    assert_allclose(mean, expected, atol=1e-6)
+    assert_allclose(found, std, atol=1e-6)
+    assert_allclose(
+        -40 * model.loss_curve_[-1], reference.log_marginal_likelihood_value_, rtol=1e-6
+    )
+
+
+def test_first_steps_are_those_of_exact():
+    """With linear hidden layers as wide as the inputs, whose variables and numbers are at their medians."""
+    X, y = rows(30)
+    settings = {"kernel": "matern32", "standardize": True, "random_state": 0, "max_iter": 10}
+    shallow = DeepGPRegressor(1, inference=Exact(), likelihood="gaussian", **settings)
+    deep = DeepGPRegressor(2, inference="collapsed", **settings)
+    curves = [model.fit(X, y[:, 0]).loss_curve_ for model in (shallow, deep)]
+    assert_allclose(curves[0], curves[1], rtol=1e-9)
+    for a, b in zip(*(model.predict(X, return_std=True) for model in (shallow, deep))):
+        assert_allclose(a, b, rtol=1e-4)
+
+
+# The search
+
+
+def test_deep_models_know_steps_and_stay_honest():
+    """Error bars of few rows: 30 of a step, where one lengthscale has to be short everywhere."""
+    X, y = make_step(30, random_state=0)
+    X_test, y_test = make_step(500, random_state=1)
+    shallow = DeepGPRegressor(
+        1, inference="exact", kernel="squared_exponential", likelihood="gaussian", random_state=0
+    )
+    deep = DeepGPRegressor(2, inference=CollapsedVI(n_draws=16), random_state=0)
+    scores = [
+        model.fit(X, y).log_predictive_density(X_test, y_test).mean() for model in (shallow, deep)
+    ]
+    assert scores[1] > scores[0] + 1.0
+
+
+def test_the_bound_grows():
+    """So does the evidence before it; between the two the loss starts anew."""
+    X, y = rows(30)
+    model = DeepGPRegressor(2, inference=CollapsedVI(n_draws=4), max_iter=60, random_state=0)
+    curve = np.array(model.fit(X, y[:, 0]).loss_curve_)
+    (start,) = np.flatnonzero(np.diff(curve) > 0.0) + 1
+    assert 5 < start <= 30
+    assert curve[-1] < curve[start] - 0.1
+
+
+@pytest.mark.parametrize(("n", "expected"), [(20, 32), (500, 8), (1200, 4)])
+def test_numbers_of_draws(n, expected):
+    model = make((), n_draws=None)
+    model._hold(everything(*rows(n)))
+    assert len(model._draws_of_training()) == expected
+    assert len(model._of_evidence) == min(n, 1000)
+
+
+def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
+    """Unlike the evidence of a part, the bound is not multiplied."""
+    X, y = rows(20)
+    monkeypatch.setattr(collapsed, "_EVIDENCE_ROWS", 8)
+    some = make()
+    some._hold(everything(X, y))
+    chosen = some._of_evidence.numpy()
+    assert len(chosen) == 8
+    alone, values = make(), []
+    for model, batch in (some, everything(X, y)), (alone, everything(X[chosen], y[chosen])):
+        for p in (model.mean, model.log_sd, model.likelihood.log_variance):
+            p.grad = torch.zeros_like(p)
+        values.append(model.objective(batch))
+    assert_allclose(*values, rtol=1e-10)
+
+
+# States
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+@pytest.mark.parametrize("max_iter", [10, 45])
+def test_state_and_pickle(likelihood, max_iter):
+    X, y = rows(k=2)
+    model = DeepGPRegressor(
+        inference=CollapsedVI(n_draws=2), likelihood=likelihood, max_iter=max_iter, random_state=0
+    ).fit(X, y)
+    again = pickle.loads(pickle.dumps(model))
+    for a, b in zip(model.predict(X, return_std=True), again.predict(X, return_std=True)):
+        assert_array_equal(a, b)
+    cov = again.predict(X[:3], return_cov=True)[1]
+    for j in range(2):
+        std = model.predict(X[:3], return_std=True)[1][:, j]
+        assert_allclose(np.sqrt(np.diag(cov[..., j])), std, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_first", [20, 50])
+def test_training_goes_on_where_it_stopped(n_first, tmp_path):
+    X, y = rows()
+    settings = {"inference": CollapsedVI(n_draws=2), "random_state": 0}
+    whole = DeepGPRegressor(**settings, max_iter=60).fit(X, y[:, 0])
+    model = DeepGPRegressor(
+        **settings, max_iter=60, checkpoint=Checkpoint(tmp_path / "c", n_steps=10)
+    )
+
+    class Stop(Exception):
+        pass
+
+    original, made = collapsed.DeepExactGP.step, []
+
+    def step(self, *args):
+        if len(made) == n_first:
+            raise Stop
+        made.append(1)
+        return original(self, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collapsed.DeepExactGP, "step", step)
+        with pytest.raises(Stop):
+            model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict(X), whole.predict(X))
+
+
+def test_warm_start_goes_on_with_the_posterior():
+    X, y = rows()
+    model = DeepGPRegressor(
+        inference=CollapsedVI(n_draws=2), max_iter=60, warm_start=True, random_state=0
+    ).fit(X, y[:, 0])
+    end = model.loss_curve_[-1]
+    model.set_params(max_iter=1).fit(X, y[:, 0])
+    assert model.loss_curve_[0] <= end + 1e-9
+
+
+def test_weights_are_counts():
+    X, y = rows(20)
+    weight = np.random.default_rng(0).integers(1, 3, 20)
+    settings = {"inference": CollapsedVI(n_draws=2), "max_iter": 40, "standardize": False}
+    once = DeepGPRegressor(**settings, n_inducing=3, random_state=0)
+    counted = once.fit(X, y[:, 0], sample_weight=weight).predict(X)
+    index = np.repeat(np.arange(20), weight)
+    copied = once.fit(X[index], y[index, 0]).predict(X)
+    assert_allclose(counted, copied, atol=1e-6)
+
+
+# Refusals
+
+
+def test_too_many_rows_are_refused(monkeypatch):
+    X, y = rows(30)
+    monkeypatch.setattr(collapsed, "_MOST_ROWS", 20)
+    with pytest.raises(ValueError, match="at most 20; got 30"):
+        DeepGPRegressor(inference="collapsed", random_state=0).fit(X, y[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"inference": CollapsedVI(n_draws=0)}, "n_draws of CollapsedVI must be"),
+        ({"inference": CollapsedVI(n_draws=True)}, "n_draws of CollapsedVI must be"),
+        ({"inference": CollapsedVI(n_neighbors=0)}, "n_neighbors of CollapsedVI must be"),
+        ({"inference": "collapsed", "likelihood": "student_t"}, "is for Gaussian noise"),
+        ({"inference": "collapsed", "batch_size": 10}, "batch_size means nothing to CollapsedVI"),
+        ({"inference": "collapsed", "init": "greedy"}, "init means nothing to CollapsedVI"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, match):
+    X, y = rows()
+    with pytest.raises(ValueError, match=match):
+        DeepGPRegressor(**settings, random_state=0).fit(X, y[:, 0])
+
+
+def test_classes_and_chunks_are_refused():
+    X, y = rows()
+    with pytest.raises(ValueError, match="CollapsedVI is for Gaussian noise"):
+        DeepGPClassifier(inference="collapsed", random_state=0).fit(X, y[:, 0] > 0.0)
+    assert not hasattr(DeepGPRegressor(inference="collapsed"), "partial_fit")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("mean", ["linear", "zero"])
+def test_few_rows(n, mean):
+    X, y = rows(n)
+    model = DeepGPRegressor(inference=CollapsedVI(n_draws=2), mean=mean, random_state=0)
+    mean, std = model.fit(X, y[:, 0]).predict(X + 1.0, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
