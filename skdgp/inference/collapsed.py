@@ -12,10 +12,10 @@ from ..gp.centers import centers
 from ..gp.component import Trainable
 from ..gp.means import linear_map
 from ..lbfgs import LBFGS
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import cholesky
 from ..random import sobol_normal
 from .exact import _AT_ONCE, _SPREAD, ExactGP
-from .full_batch import QuasiNewton, rounding
+from .full_batch import QuasiNewton
 from .vecchia import LocalScaleScheme
 
 _TOL = 1e-6  #: of L-BFGS
@@ -123,10 +123,16 @@ class _Hidden(nn.Module):
     def root(self):
         return cholesky(self.kernel()(self.Z, self.Z), _JITTER)
 
-    def forward(self, H):
+    def function(self):
+        """The function for the present numbers."""
+        kernel = self.kernel()
         weights = torch.linalg.solve_triangular(self.root().T, self.v, upper=True)
-        f = self.kernel()(H, self.Z) @ weights
-        return f if self.W is None else f + H @ self.W
+
+        def f(H):
+            F = kernel(H, self.Z) @ weights
+            return F if self.W is None else F + H @ self.W
+
+        return f
 
 
 class DeepExactGP(ExactGP):
@@ -189,14 +195,16 @@ class DeepExactGP(ExactGP):
                     layer.W[: len(W)].copy_(torch.as_tensor(W))
             A, Z = A @ W, Z @ W
 
-    def _inputs(self, X):
-        H = X
-        for layer in self.hidden:
-            H = layer(H if H is X else self._connected(H, X))
-        return self._connected(H, X) if self.hidden else X
+    def _hand_on(self):
+        functions = [layer.function() for layer in self.hidden]
 
-    def _connected(self, H, X):
-        return torch.cat([H, X], -1) if self.input_connected else H
+        def inputs(X):
+            H = X
+            for i, f in enumerate(functions):
+                H = f(torch.cat([H, X], -1) if i and self.input_connected else H)
+            return torch.cat([H, X], -1) if functions and self.input_connected else H
+
+        return inputs
 
     # Training
 
@@ -305,52 +313,27 @@ class DeepExactGP(ExactGP):
 
     # Prediction
 
-    def _states(self):
-        """Roots and what they leave of the targets, with the numbers of each draw put in place."""
-        try:
-            for numbers, root, a in zip(self._numbers_of_states(), self._root, self.a):
-                self._put(numbers)
-                yield root, a
-        finally:
-            self._put(self.mean)
-
-    def _numbers_of_states(self):
-        return (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
-
     def _condition(self):
-        rows, roots, a = self.rows, [], []
+        self._given = []
         try:
             for numbers in self._numbers_of_states():
                 self._put(numbers)
-                K = self._covariance(rows.Z, rows.weight)
-                roots.append(cholesky(K, rounding(K)))
-                a.append(torch.cholesky_solve(rows.y.mT[..., None], roots[-1])[..., 0])
+                self._given.append(self._conditioned())
         finally:
             self._put(self.mean)
-        self._root, self.a = torch.stack(roots), torch.stack(a)
+        self.a = torch.stack([given.a for given in self._given])
+
+    def _numbers_of_states(self):
+        """Those of the draws of the posterior that predict."""
+        return (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
 
     def _leave_out(self):
-        means, variances = [], []
-        for root, a in zip(self._root, self.a):
-            precision = inverse_triangular(root).square().sum(-2)  # k, P
-            means.append(self.rows.y.mT - a / precision)
-            variances.append(1.0 / precision)
-        mean, var = matched(torch.stack(means), torch.stack(variances))
-        self._left_out = mean, var
-        self.z = (self.rows.y.mT - mean) / var.sqrt()
+        y = self.rows.y.mT
+        self._left_out = mean, var = mixed(*(given.leave_out(y) for given in self._given))
+        self.z = (y - mean) / var.sqrt()
 
-    def _function(self, X):
-        return matched(*self._functions(X))
-
-    def _functions(self, X):
-        """Means and variances for each draw, (n_states, k, n)."""
-        moments = [self._conditional(X, root, a) for root, a in self._states()]
-        return tuple(map(torch.stack, zip(*moments)))
-
-    def _joint(self, X):
-        means, covs = zip(*(self._conditional(X, *s, joint=True) for s in self._states()))
-        mean, off = torch.stack(means).mean(0), torch.stack(means) - torch.stack(means).mean(0)
-        return mean, torch.stack(covs).mean(0) + (off[..., :, None] * off[..., None, :]).mean(0)
+    def _function(self, X, joint=False):
+        return mixed(*(given.moments(X, joint) for given in self._given))
 
     def draws(self, n, seed):
         if self.has_local_scale:
@@ -363,26 +346,31 @@ class DeepExactGP(ExactGP):
             return super().predictive(X, draws)
         self._solve()
         size = max(1, _AT_ONCE // len(self.rows.Z))
-        means, variances = zip(*(self._functions(part) for part in X.split(size)))
-        return torch.cat(means, 2).mT, torch.cat(variances, 2).mT
+        moments = [
+            [torch.cat(part, 1).T for part in zip(*(given.moments(X) for X in X.split(size)))]
+            for given in self._given
+        ]
+        return tuple(map(torch.stack, zip(*moments)))
 
     def _paths(self, n, generator, n_features):
-        of_state = torch.randint(len(self._root), (n,), generator=generator)
-        given = {}
-        for j, state in enumerate(self._states()):
-            mine = torch.nonzero(of_state == j)[:, 0]
-            if len(mine):
-                given[j] = mine, self._paths_given(len(mine), generator, n_features, *state)
+        of_draw = torch.randint(_STATES, (n,), generator=generator, device=generator.device).cpu()
+        paths = {}
+        try:
+            for j, numbers in enumerate(self._numbers_of_states()):
+                mine = torch.nonzero(of_draw == j)[:, 0]
+                if len(mine):
+                    self._put(numbers)
+                    given = self._prior_and_seen(len(mine), generator, n_features)
+                    paths[j] = mine, self._given[j].paths(*given)
+        finally:
+            self._put(self.mean)
 
         def path(X):
-            means, values = [], X.new_empty(n, len(X), self.rows.y.shape[1])
-            for j, (root, a) in enumerate(self._states()):
-                means.append(self._conditional(X, root, a)[0].T)
-                if j in given:
-                    mine, of_draw = given[j]
-                    values[mine] = sum(of_draw(X))
-            mean = torch.stack(means).mean(0)
-            return mean, values - mean
+            mean, _ = self._function(X)
+            values = X.new_empty(n, len(X), len(mean))
+            for mine, of_state in paths.values():
+                values[mine] = sum(of_state(X))
+            return mean.T, values - mean.T
 
         return path
 
@@ -391,6 +379,10 @@ class DeepExactGP(ExactGP):
         self._be_uncertain(True)
 
 
-def matched(means, variances):
-    """Mean and variance of the mixture of components in equal shares, which come first."""
-    return means.mean(0), variances.mean(0) + means.var(0, correction=0)
+def mixed(*moments):
+    """Mean and variance of a mixture of some in equal shares; or covariance, if that is what they have."""
+    means, variances = map(torch.stack, zip(*moments))
+    mean, off = means.mean(0), means - means.mean(0)
+    if variances.ndim > means.ndim:
+        return mean, variances.mean(0) + (off[..., :, None] * off[..., None, :]).mean(0)
+    return mean, variances.mean(0) + off.square().mean(0)

@@ -2,13 +2,15 @@
 
 import contextlib
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.kernels import Anova
+from ..gp.kernels import Anova, Kernel
 from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
 from .full_batch import QuasiNewton, backward, rounding
@@ -104,6 +106,63 @@ class Exact(LocalScaleScheme):
         return ExactGP if self._is_gaussian(likelihood) else None
 
 
+class Given(NamedTuple):
+    """A Gaussian process given all places, for some numbers of its kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    inputs : callable
+        Maps rows to what the kernel sees of them.
+    H : tensor of shape (P, n_inputs)
+        What it sees of the places.
+    root : tensor of shape (k, P, P)
+        Cholesky factors of their covariances, for each output.
+    a : tensor of shape (k, P)
+        ``C^{-1} y``.
+    """
+
+    kernel: Kernel
+    inputs: Callable
+    H: torch.Tensor
+    root: torch.Tensor
+    a: torch.Tensor
+
+    def moments(self, X, joint=False):
+        """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
+        H = self.inputs(X)
+        K = self.kernel(self.H, H)  # P, n
+        A = torch.linalg.solve_triangular(
+            self.root, K.expand(len(self.root), *K.shape), upper=False
+        )
+        if joint:
+            return self.a @ K, self.kernel(H, H) - A.mT @ A
+        return self.a @ K, (self.kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
+
+    def paths(self, prior, seen):
+        """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
+
+        Parameters
+        ----------
+        prior : callable
+            Maps rows to draws from the prior, (n, n_rows, k).
+        seen : tensor of shape (n, P, k)
+            These at the places, with noise.
+        """
+        correction = torch.cholesky_solve(seen.permute(2, 1, 0), self.root).permute(2, 0, 1)
+
+        def path(X):
+            K = self.kernel(self.H, self.inputs(X))
+            return (self.a @ K).T, prior(X) - (correction @ K).mT
+
+        return path
+
+    def leave_out(self, y):
+        """Mean and variance (k, P) of each of the targets `y` (k, P) given all others, noise included."""
+        precision = inverse_triangular(self.root).square().sum(-2)
+        return y - self.a / precision, 1.0 / precision
+
+
 class ExactGP(QuasiNewton, NeighborGP):
     """The model that :class:`Exact` builds.
 
@@ -124,7 +183,7 @@ class ExactGP(QuasiNewton, NeighborGP):
             for parameter in self._numbers_of_scale():
                 parameter.requires_grad_(False)  # the evidence does not know them
         self._medians = [p.detach().clone() for p in self._numbers()]
-        self._root = self._left_out = self._unsolved = None
+        self._given = self._left_out = self._unsolved = None
         self._n_first = None  # steps on a part of the rows that are left; below zero they are over
 
     def _numbers(self):
@@ -284,8 +343,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         changed = self._unsolved is not None
         if changed:
             self._hold(self._unsolved)
-            self._root = self._left_out = None
-        if self._root is None:
+            self._given = self._left_out = None
+        if self._given is None:
             self._condition()
         if changed:
             self._leave_out()
@@ -295,16 +354,21 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._unsolved = None  # only now: an interrupt leaves it for the next call
 
     def _condition(self):
-        rows = self.rows
+        self._given = self._conditioned()
+        self.a = self._given.a
+
+    def _conditioned(self):
+        """The process given all rows, for the present numbers."""
+        rows, inputs = self.rows, self._hand_on()
         K = self._covariance(rows.Z, rows.weight)
-        self._root = cholesky(K, rounding(K))
-        self.a = torch.cholesky_solve(rows.y.mT[..., None], self._root)[..., 0]
+        root = cholesky(K, rounding(K))
+        a = torch.cholesky_solve(rows.y.mT[..., None], root)[..., 0]
+        return Given(rows.kernel(), inputs, inputs(rows.Z), root, a)
 
     def _leave_out(self):
         """Moments of each place given all others, their noise included, and the standardized errors."""
-        precision = inverse_triangular(self._root).square().sum(-2)  # k, P
-        self._left_out = self.rows.y.mT - self.a / precision, 1.0 / precision
-        self.z = self.a / precision.sqrt()
+        self._left_out = mean, var = self._given.leave_out(self.rows.y.mT)
+        self.z = (self.rows.y.mT - mean) / var.sqrt()
 
     def _learn_scale(self):
         """Maximize the density of rows that are left out, with weak priors of the numbers."""
@@ -382,30 +446,14 @@ class ExactGP(QuasiNewton, NeighborGP):
         mean, var = self._function(X)
         return mean.T, (var + self._noise(var.new_ones(1))).sqrt().T, None, self._z_of(nearest)
 
-    def _function(self, X):
-        """Mean and variance of the function given all rows, for unit scale, shape (k, n)."""
-        return self._conditional(X, self._root, self.a)
-
-    def _conditional(self, X, root, a, joint=False):
-        """Mean (k, n) and variance of the function, given factors and what they leave of the targets.
-
-        The variance has shape (k, n), or (k, n, n) if it is to be that of all rows together.
-        """
-        kernel, H = self.rows.kernel(), self._inputs(X)
-        K = kernel(self._inputs(self.rows.Z), H)  # P, n
-        A = torch.linalg.solve_triangular(root, K.expand(len(root), *K.shape), upper=False)
-        if joint:
-            return a @ K, kernel(H, H) - A.mT @ A
-        return a @ K, (kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
-
-    def _joint(self, X):
-        """Mean (k, n) and covariance (k, n, n) of the function given all rows, for unit scale."""
-        return self._conditional(X, self._root, self.a, joint=True)
+    def _function(self, X, joint=False):
+        """Mean (k, n) and variance of the function given all rows, for unit scale, see :class:`Given`."""
+        return self._given.moments(X, joint)
 
     @torch.no_grad()
     def covariance(self, X):
         self._solve()
-        _, cov = self._joint(X)
+        _, cov = self._function(X, joint=True)
         if not self.has_local_scale:
             return cov
         dof = self._dof()
@@ -438,21 +486,12 @@ class ExactGP(QuasiNewton, NeighborGP):
         return f
 
     def _paths(self, n, generator, n_features):
-        """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them."""
-        return self._paths_given(n, generator, n_features, self._root, self.a)
+        """Rows to means of the function and deviations of draws from them, see :class:`Given`."""
+        return self._given.paths(*self._prior_and_seen(n, generator, n_features))
 
-    def _paths_given(self, n, generator, n_features, root, a):
-        """:meth:`_paths` for the numbers that the root belongs to."""
-        rows = self.rows
+    def _prior_and_seen(self, n, generator, n_features):
         prior = self._prior(n, generator, n_features)
-        seen = prior(rows.Z) + self._errors(n, generator)  # n, P, k
-        correction = torch.cholesky_solve(seen.permute(2, 1, 0), root).permute(2, 0, 1)
-
-        def path(X):
-            K = rows.kernel()(self._inputs(rows.Z), self._inputs(X))
-            return (a @ K).T, prior(X) - (correction @ K).mT
-
-        return path
+        return prior, prior(self.rows.Z) + self._errors(n, generator)
 
     def state(self):
         if self._unsolved is not None:
@@ -466,5 +505,5 @@ class ExactGP(QuasiNewton, NeighborGP):
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}
         super().load_state(arrays)
-        self._root = self._left_out = self._unsolved = None
+        self._given = self._left_out = self._unsolved = None
         self._n_first = -1  # numbers that were learned need no better start

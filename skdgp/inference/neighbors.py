@@ -126,9 +126,12 @@ class NeighborGP(GradientModel):
         """The last layer, which holds the training rows."""
         return self.layers[-1]
 
+    def _hand_on(self):
+        """A function that maps rows to what the last layer sees of them, for the present numbers."""
+        return lambda X: X
+
     def _inputs(self, X):
-        """What the last layer sees of rows."""
-        return X
+        return self._hand_on()(X)
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
@@ -400,13 +403,14 @@ class NeighborGP(GradientModel):
         """`n` functions from the prior, by random features: rows to (n, rows, n_outputs)."""
         rows = self.rows
         shape, kernel = (n, n_features), rows.kernel()
-        n_inputs = self._inputs(rows.Z[:1]).shape[1]
+        inputs = self._hand_on()
+        n_inputs = inputs(rows.Z[:1]).shape[1]
         phi = kernel.features(shape, n_inputs, generator, rows.Z, TAIL)
         like = phi(rows.Z.new_zeros(1, 1, n_inputs))
         shape = (n, n_features * like.shape[-1], rows.y.shape[1])
         w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
         return lambda X: torch.cat(
-            [phi(H.expand(n, *H.shape)).flatten(-2) @ w for H in self._inputs(X).split(64)], 1
+            [phi(H.expand(n, *H.shape)).flatten(-2) @ w for H in inputs(X).split(64)], 1
         )
 
     def _errors(self, n, generator):

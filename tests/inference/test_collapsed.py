@@ -197,7 +197,7 @@ def test_bound_is_below_the_evidence_and_close_where_the_posterior_is_normal():
     kernel = SquaredExponential(1.0, 0.5)
     model = DeepGPRegressor(
         1,
-        kernel=_VarianceAlone(1.0, 0.5),
+        kernel=_VarianceAlone(1.0, 0.5, ard=False),
         likelihood=Gaussian(0.1, trainable=False),
         inference=CollapsedVI(n_draws=64),
         standardize=False,
