@@ -2,15 +2,23 @@
 
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic
+from ..gp.kernels import (
+    Anova,
+    Kernel,
+    Linear,
+    Matern,
+    RationalQuadratic,
+    SquaredExponential,
+)
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, Exact, Vecchia, as_scheme
+from ..inference import DSVI, CollapsedVI, Exact, Vecchia, as_scheme
 from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
 _CHEAP_ROWS = 1000  #: rows up to which one more exact model costs little
+_BEND_ROWS = 500  #: rows up to which it may have hidden layers
 _MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
 
 
@@ -228,6 +236,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
                 of_all = [Anova() + plane, smooth + Anova() + plane]
                 if n_rows <= _CHEAP_ROWS:
                     of_all = [smooth, *of_all]
+            if n_rows <= _BEND_ROWS:
+                hidden = [SquaredExponential()] * (self.n_layers - 1)
+                kernels.append((CollapsedVI(), [[*hidden, of_all.pop(0)]]))
             kernels.append((Exact(), of_all))
         if self.kernel != "auto":
             kernels = [(scheme, [self.kernel]) for scheme, _ in kernels]
@@ -235,6 +246,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             Plan(scheme, likelihood, kernel=kernel) for scheme, some in kernels for kernel in some
         ]
         for plan in plans:
+            if isinstance(plan.scheme, CollapsedVI):
+                plan.n_layers, plan.width = self.n_layers, self.width
+                plan.n_inducing = self.n_inducing
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
         return plans
 

@@ -23,7 +23,7 @@ from skdgp.gp.kernels import (
     as_kernel,
 )
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from skdgp.inference import DSVI, Exact, Vecchia
+from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.vecchia import NeighborGP
 from skdgp.training import Checkpoint
@@ -54,9 +54,9 @@ def parts(kernel):
 
 def test_members(model):
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, CollapsedVI, Exact, Exact]
     assert model.members_[0].scheme.inner_scale < model.members_[1].scheme.inner_scale
-    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 0, 0, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [1, 1, 0, 0, 1, 0, 0]
     kinds = [type(member.likelihood) for member in model.members_]
     assert kinds == [HeteroscedasticStudentT] * 2 + [HeteroscedasticGaussian] * 5
     kernels = [member.kernels[-1] for member in model.members_]
@@ -68,7 +68,7 @@ def test_members(model):
     assert [kernels[i].right.bias for i in (2, 3, 5, 6)] == [0.0] * 4
     assert [len(inputs) for member in model.members_ for inputs in member.inducing_inputs] == [
         *[10] * 4,
-        *[80] * 5,
+        *[80, 80, 10, 80, 80, 80],
     ]
 
 
@@ -80,14 +80,16 @@ def test_shares(model):
     assert np.ptp(shares[2:]) > 0.01
 
 
-def test_deep_models_have_at_most_one_and_two_fifths():
+def test_deep_models_have_at_most_one_and_two_fifths(monkeypatch):
     """Though they know a slanted step better than shallow ones."""
+    monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 100)
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (120, 2))
     y = np.sign(X.sum(1)) + 0.05 * rng.standard_normal(120)
     settings = {**FEW, "max_iter": 200, "n_inducing": 20}
     model = DeepGPRegressor(**settings).fit(X, y)
     assert_allclose([member.weight for member in model.members_[:2]], [0.2, 0.4])
+    monkeypatch.undo()
     one = DeepGPRegressor(n_layers=1, **{**settings, "max_iter": 1}).fit(X, np.sin(3.0 * X[:, 0]))
     assert one.members_[0].weight < 0.1 and len(one.members_) == 6
 
@@ -228,14 +230,14 @@ def test_covariance_in_closed_form_is_that_of_the_mixture(model, data):
 
 def test_what_the_user_fixes_is_fixed(data):
     model = DeepGPRegressor(3, kernel="matern52", likelihood="gaussian", **FEW).fit(*data)
-    assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0, 0]
+    assert [len(member.architecture.widths) for member in model.members_] == [2, 2, 0, 2, 0]
     assert all("nu=2.5" in repr(kernel) for member in model.members_ for kernel in member.kernels)
     assert {type(member.likelihood) for member in model.members_} == {Gaussian}
     model = DeepGPRegressor(likelihood="student_t", **FEW).fit(*data)
     assert [type(member.scheme) for member in model.members_] == [DSVI, DSVI]
     model = DeepGPRegressor(likelihood="heteroscedastic", **FEW).fit(*data)
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, CollapsedVI, Exact, Exact]
     model = DeepGPRegressor(kernel=["matern52", "linear"], **FEW).fit(*data)
     assert len(model.members_) == 2
     model = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
@@ -253,6 +255,7 @@ def test_inducing_points(data):
     rng = np.random.default_rng(0)
     for n, n_outputs, expected in (
         (250, 1, [200, 100, 250, 250, 250, 250, 250]),
+        (501, 1, [200, 100, 501, 501, 501, 501, 501]),
         (1700, 1, [200, 100, 1700, 1700, 1700, 1700]),
         (1700, 6, [200, 100, 1700, 1700]),
         (4100, 1, [200, 4100, 4100]),
@@ -292,10 +295,18 @@ SUMS = [[Anova, Linear], [RationalQuadratic, Anova, Linear]]
 def test_many_columns_go_without_the_sum_over_their_subsets(
     n_rows, n_features, of_neighbors, of_all
 ):
-    """Unless the rows are so few that it takes seconds to condition on all of them."""
+    """Unless the rows are so few that it takes seconds to condition on all of them.
+
+    Up to 500 rows the first kernel for all of them is behind a hidden layer.
+    """
     data = Data(np.zeros((n_rows, n_features)), np.arange(1.0 * n_rows)[:, None], np.ones(n_rows))
-    kernels = [parts(as_kernel(plan.kernel)) for plan in DeepGPRegressor()._plans(data)[2:]]
+    plans = DeepGPRegressor()._plans(data)[2:]
+    last = [plan.kernel[-1] if plan.n_layers > 1 else plan.kernel for plan in plans]
+    kernels = [parts(as_kernel(kernel)) for kernel in last]
     assert kernels == [[RationalQuadratic, Linear], [of_neighbors, Linear], *of_all]
+    assert [plan.n_layers for plan in plans[2:]] == [
+        1 + (n_rows <= 500 and i == 0) for i in range(len(of_all))
+    ]
 
 
 def test_very_many_rows_go_without_shallow_members(data, monkeypatch):
@@ -356,10 +367,16 @@ def test_members_go_on_with_their_own_kind(data):
     before = [member.arrays for member in model.members_]
     model.set_params(max_iter=1, learning_rate=1e-9).fit(X, y)
     schemes = [type(member.scheme) for member in model.members_]
-    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, Exact, Exact, Exact]
+    assert schemes == [DSVI, DSVI, Vecchia, Vecchia, CollapsedVI, Exact, Exact]
     names = [
-        f"layers.0.kernel.{part}log_lengthscale"
-        for part in ("", "", "left.", "left.", "", "left.", "left.left.")
+        f"layers.{part}log_lengthscale"
+        for part in (
+            *["0.kernel."] * 2,
+            *["0.kernel.left."] * 2,
+            "1.kernel.",
+            "0.kernel.left.",
+            "0.kernel.left.left.",
+        )
     ]
     for member, arrays, name in zip(model.members_[:4], before, names):
         assert_allclose(member.arrays[name], arrays[name], atol=1e-6)
@@ -445,11 +462,12 @@ def test_shallow(data):
         DSVI,
         Vecchia,
         Vecchia,
-        Exact,
+        CollapsedVI,
         Exact,
         Exact,
     ]
     assert len(model.kernels_) == 1
+    assert not any(member.architecture.widths for member in model.members_)
 
 
 def test_neighbor_members_make_their_few_steps_first(data, monkeypatch):
