@@ -376,7 +376,9 @@ class DeepExactGP(ExactGP):
 
     def load_state(self, arrays):
         super().load_state(arrays)
-        self._be_uncertain(True)
+        if self.log_sd.numel() and float(self.log_sd.detach().max()) <= math.log(_KNOWN):
+            self._n_first = 0  # the search for the posterior has not begun
+        self._be_uncertain(self._n_first < 0)
 
 
 def mixed(*moments):

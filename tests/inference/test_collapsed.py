@@ -458,6 +458,16 @@ def test_warm_start_goes_on_with_the_posterior():
     assert model.loss_curve_[0] <= end + 1e-9
 
 
+def test_warm_start_before_the_posterior_begins_with_it():
+    X, y = rows()
+    model = DeepGPRegressor(
+        inference=CollapsedVI(n_draws=2), max_iter=3, warm_start=True, random_state=0
+    ).fit(X, y[:, 0])
+    assert (model.members_[0].arrays["log_sd"] < -13.0).all()
+    model.set_params(max_iter=20).fit(X, y[:, 0])
+    assert (model.members_[0].arrays["log_sd"] > -5.0).all()
+
+
 def test_weights_are_counts():
     X, y = rows(20)
     weight = np.random.default_rng(0).integers(1, 3, 20)
