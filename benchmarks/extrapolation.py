@@ -33,6 +33,10 @@ MODELS = {
     "full": {**DEEP, "inference": StructuredVI("full")},
     "mean-field-wide": {**WIDE, "inference": StructuredVI("mean-field")},
     "stripes-and-arrow-wide": {**WIDE, "inference": StructuredVI("stripes-and-arrow")},
+    "stripes-and-arrow-widened": {
+        **WIDE,
+        "inference": StructuredVI("stripes-and-arrow", n_halves=4),
+    },
     "sparse-gp": {"n_layers": 1, "inference": "dsvi", "likelihood": "gaussian", "n_inducing": 128},
     "exact-gp": {"n_layers": 1, "inference": "vfe"},
     "skdgp": {},

@@ -33,6 +33,7 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
+from .halves import HalvesMixin
 from .health import warn_if_light, warn_if_sick
 from .members import Member, Plan, all_or_nothing, check_chunk, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
@@ -54,7 +55,7 @@ _MAY_MEAN_NOTHING = {
 }
 
 
-class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstimator):
+class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMixin, BaseEstimator):
     """Base class of the deep Gaussian process estimators."""
 
     _parameter_constraints = {
@@ -437,6 +438,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
             if init == "greedy":  # no traces of the first rounds
                 state, model = model.state(), member.build()
                 model.load_state(state)
+        if kin is None and getattr(model, "widening", None) is not None:
+            self._widen(model, plan, data, rng, rounds)
         return member, model
 
     def _donor(self):
@@ -581,9 +584,10 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, PredictionMixin, BaseEstim
         draws = draws[: 2 ** int(np.log2(max(1, min(len(draws), _BOUND_DRAWS // len(X)))))]
         first = [self.members_[0].holding(model, draws)]
         size, expected = rows_at_once(first), 0.0
-        for part in (slice(i, i + size) for i in range(0, len(X), size)):
-            predictive = Predictive(first, X[part], self.device_)
-            expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
+        with model.as_trained():
+            for part in (slice(i, i + size) for i in range(0, len(X), size)):
+                predictive = Predictive(first, X[part], self.device_)
+                expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
         per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
         bound = total * per_row - float(divergence)
         self.lower_bound_ = max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

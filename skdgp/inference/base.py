@@ -263,6 +263,10 @@ class Model(nn.Module):
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
 
+    def as_trained(self):
+        """A context in which predictions are those of the posterior itself, as its bound is."""
+        return contextlib.nullcontext()
+
     def averaged(self):
         """A context in which the model is what it is best judged by, before the end of training."""
         return contextlib.nullcontext()

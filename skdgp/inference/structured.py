@@ -1,5 +1,6 @@
 """Structured variational inference: posteriors that couple units within and across layers."""
 
+import contextlib
 import math
 from numbers import Integral, Real
 
@@ -13,9 +14,11 @@ from ..gp.products import bilinear, forms, small_cholesky, substitute, whiten
 from ..linalg import inverse_triangular
 from .base import Scheme
 from .dsvi import DeepSparseGP
+from .widening import Widening
 
 _FLOOR = 1e-12  #: least variance
 _FEW_ROWS = 4000  #: rows up to which a step is cheap, and fewer are enough
+_DRAWS = 64  #: by which functions know where the predictions are centered, and how wide they are
 
 
 class StructuredVI(Scheme):
@@ -50,6 +53,10 @@ class StructuredVI(Scheme):
     natural_step : float, default=0.2
         Their step size, approached over the first five steps, and lowered where a unit would move
         by more than half a standard deviation.
+    n_halves : int, default=0
+        Random halves of the training rows, each beyond a hyperplane, that shallow models predict from the
+        other half before the training. What their error bars lack there is added to those of this model
+        away from the data, see :ref:`the user guide <widening>`; 0 for none.
 
     References
     ----------
@@ -76,6 +83,7 @@ class StructuredVI(Scheme):
         inner_scale=0.5,
         natural_gradient=True,
         natural_step=0.2,
+        n_halves=0,
     ):
         self.coupling = coupling
         self.n_draws = n_draws
@@ -84,6 +92,7 @@ class StructuredVI(Scheme):
         self.inner_scale = inner_scale
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
+        self.n_halves = n_halves
 
     def max_iter(self, n_rows):
         return 1000 if n_rows <= _FEW_ROWS else 1500
@@ -96,6 +105,7 @@ class StructuredVI(Scheme):
             )
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
         self.check("n_warmup", Integral, lambda n: n >= 0, "an int of at least 0")
+        self.check("n_halves", Integral, lambda n: n >= 0, "an int of at least 0")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
@@ -118,6 +128,8 @@ class StructuredGP(DeepSparseGP):
         super().__init__(architecture, likelihood, scheme)
         self.n_warmup = scheme.n_warmup
         self._kept = None
+        self.widening = Widening() if scheme.n_halves else None
+        self._as_trained = False
 
     def _layers(self, architecture, scheme):
         self.q = self._posterior_type(
@@ -174,6 +186,10 @@ class StructuredGP(DeepSparseGP):
         -------
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
+        return self._with_prior(X, eps)[:2]
+
+    def _with_prior(self, X, eps):
+        """What :meth:`propagate` gives, and the prior's variance of the last layer, (S, n)."""
         moments, L_inv = self._solved(X.dtype)
         pattern, last = self.q.patterns[self.q.active], len(self.layers) - 1
         past = [_Past() for _ in pattern.chains]
@@ -208,7 +224,7 @@ class StructuredGP(DeepSparseGP):
                 else:
                     var = var - sum(Y.square().sum(0) for _, Y in told)
                 mean, var = torch.broadcast_tensors(mean, var.clamp_min(_FLOOR))
-                return mean.permute(1, 2, 0), var.permute(1, 2, 0)
+                return mean.permute(1, 2, 0), var.permute(1, 2, 0), k_ff
             e, floor = eps[i].permute(2, 0, 1), _floor(layer)
             parts = []
             for c in tied:
@@ -216,6 +232,56 @@ class StructuredGP(DeepSparseGP):
                 f = past[c].draw(mean[units], squares[places], own, crosses[c], e[units], floor)
                 parts.append(f.flatten(0, 1))  # u w, S, n
             H = torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
+
+    def predictive(self, X, draws):
+        if not self._widens():
+            return super().predictive(X, draws)
+        with torch.no_grad():
+            return self.widening.mixture(*self._with_prior(X, self._split(draws)), self._n_means())
+
+    def shares(self, draws):
+        shares = super().shares(draws)
+        return self.widening.shares(shares) if self._widens() else shares
+
+    def covariance(self, X):
+        covariance = super().covariance(X)
+        if covariance is None or not self._widens():
+            return covariance
+        with torch.no_grad():
+            return self.widening.covariance(
+                covariance, self.layers[0].kernel().diag(X), self._n_means()
+            )
+
+    def functions(self, n, generator, n_features, spread=1.0):
+        function = super().functions(n, generator, n_features, spread)
+        if not self._widens():
+            return function
+        chosen = self.widening.choice(n, generator)
+        draws = torch.as_tensor(self.draws(_DRAWS, 0), device=self.layers[0].Z.device)
+
+        def f(X, noise=None):
+            with torch.no_grad():
+                moments = self._with_prior(X, self._split(draws))
+                center, a = self.widening.stretch(*moments, self._n_means())
+                return center + a[chosen] * (function(X, noise) - center)
+
+        return f
+
+    def _widens(self):
+        return self.widening is not None and self.widening.known() and not self._as_trained
+
+    def _n_means(self):
+        """How many latent functions are means of the target; others are about its noise."""
+        n_latents = self.layers[-1].n_outputs
+        return n_latents // self.likelihood().n_latents(1)
+
+    @contextlib.contextmanager
+    def as_trained(self):
+        before, self._as_trained = self._as_trained, True
+        try:
+            yield
+        finally:
+            self._as_trained = before
 
     def _draw_widths(self):
         """Dimensions of the draws for each layer."""

@@ -39,7 +39,9 @@ def hand_over(members, wanted, model):
             given = _shared_root(given, len(own))
         if given is not None and given.shape == own.shape:
             state[name] = given
-        elif not name.startswith("likelihood.") and not name.endswith(("log_noise", "jitter")):
+        elif not name.startswith(("likelihood.", "widening.")) and not name.endswith(
+            ("log_noise", "jitter")
+        ):
             raise ValueError(
                 "init must be an estimator whose first model of this kind has the same layers, widths, "
                 "kernels, numbers of inducing inputs and, by StructuredVI, coupling; "

@@ -1,0 +1,80 @@
+"""What held-out halves of the training rows tell about error bars away from the data."""
+
+import numpy as np
+import torch
+
+from ..inference import DSVI
+from ..inference.widening import LOG_FACTORS, learned, stretched
+from ..model_selection import ProjectionSplit
+from ..training import init as initialization
+from .data import Data
+from .members import Plan
+
+_ROWS = 20_000  #: of which halves are made
+_SCORED = 1000  #: rows of a half that are predicted
+_FEWEST_ROWS = 40  #: below which halves tell nothing
+
+
+class HalvesMixin:
+    """Models that are told by others how wide to be away from the data."""
+
+    def _widen(self, model, plan, data, rng, rounds):
+        """Train shallow models on halves of the rows, and set the widening by their errors on the others.
+
+        The halves are on two sides of hyperplanes in random directions, as rows to come may be. Shallow
+        models with a point estimate of their kernel err there as deep ones do, and are trained sooner.
+        """
+        seed = int(rng.randint(2**31 - 1))
+        if rounds.skipped or len(data) < _FEWEST_ROWS:
+            return
+        rng = np.random.RandomState(seed)
+        data, scores = _part(data, _sample(len(data), _ROWS, rng)), []
+        kernel = plan.kernel[0] if isinstance(plan.kernel, (list, tuple)) else plan.kernel
+        shallow = Plan(DSVI(), plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
+        with rounds:
+            for near, far in ProjectionSplit(plan.scheme.n_halves, random_state=seed).split(data.X):
+                far = far[_sample(len(far), _SCORED, rng)]
+                score = self._half(shallow, _part(data, near), _part(data, far), rng, rounds)
+                if score is None:  # there is no time left
+                    break
+                scores.append(score)
+        scores = [score for score in scores if np.isfinite(score).all()]
+        if scores:
+            model.widening.numbers.copy_(torch.as_tensor(learned(np.stack(scores))))
+
+    def _half(self, plan, near, far, rng, rounds):
+        """Mean log-density of the far rows given the near ones, factor by factor; None if it takes too long."""
+        near.scale(self.standardize, plan.likelihood.scales_target, rng)
+        far.scale_as(near.x_scaler, near.y_scaler)
+        model = self._new_member(plan, near, rng, None).build()
+        X, _, weights = near.take(slice(None))
+        initialization.start(model, X, weights, "kmeans", rng)
+        trainer = self._trainer([model], near, [plan], int(rng.randint(2**31 - 1)))
+        trainer.max_iter = min(trainer.max_iter, plan.scheme.max_iter(len(near)))
+        n_steps = trainer.max_iter
+        if rounds.train(trainer).n_iter < n_steps and trainer.max_time is not None:
+            return None
+        X, y, weights = (
+            torch.tensor(part, device=self._device()) for part in far.take(slice(None))
+        )
+        with torch.no_grad():
+            mean, var = model.eval().predictive(X, X.new_empty(1, 0))
+            likelihood, n_latents = model.likelihood().for_prediction(1), mean.shape[-1]
+            k_ff, n_means = (
+                model.layers[0].kernel().diag(X)[:, None],
+                n_latents // likelihood.n_latents(1),
+            )
+            scores = []
+            for factor in np.exp(LOG_FACTORS):
+                a = stretched(factor, var, k_ff, n_means)
+                log_density = likelihood.log_partition(y, mean, a.square() * var)[0]
+                scores.append(float(weights @ log_density / weights.sum()))
+        return np.array(scores)
+
+
+def _sample(n, most, rng):
+    return np.arange(n) if n <= most else np.sort(rng.choice(n, most, replace=False))
+
+
+def _part(data, rows):
+    return Data(data.X[rows], data.y[rows], data.weights[rows])

@@ -1,0 +1,128 @@
+"""Error bars that are wider where there are no data, by a factor that held-out halves tell."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+#: standard normal quantiles at which the logarithm of the factor is looked at, all equally probable
+NODES = torch.special.ndtri((torch.arange(5, dtype=torch.float64) + 0.5) / 5.0).numpy()
+LOG_FACTORS = np.arange(-2.0, 6.01, 0.5)  #: those that are tried on held-out halves
+_MEANS = np.arange(0.0, 4.01, 0.25)  #: predictions are not made narrower
+_SPREADS = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
+_PRIOR_MEAN = 1.5  #: how far the mean of the logarithm is expected to be from zero
+_PRIOR_SPREAD = (
+    1.0,
+    0.5,
+)  #: median of its standard deviation, and how far the logarithm of that may be from it
+_ROWS = (
+    30.0  #: independent rows that a half is worth: errors on one side of a hyperplane go together
+)
+
+
+class Widening(nn.Module):
+    r"""How predictions are stretched about their means where the prior comes back.
+
+    A latent function whose predictive variance is `v`, and whose last layer has the prior variance
+    `k`, becomes :math:`m + a (f - m)` with :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the
+    data `v` is far below `k`, and nothing changes. The factor `c` depends on the direction in which one
+    leaves the data, and is not known beforehand: its logarithm is normal, with a mean and a
+    standard deviation that :func:`learned` finds.
+
+    Attributes
+    ----------
+    numbers : tensor of shape (2,)
+        Mean and standard deviation of ``log c``; without anything learned, zeros.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("numbers", torch.zeros(2, dtype=torch.float64))
+
+    def known(self):
+        """Whether anything was learned."""
+        return bool(self.numbers.any())
+
+    def stretch(self, mean, var, k_ff, n_means):
+        """The centers of the predictions, and the numbers `a` at all nodes.
+
+        Parameters
+        ----------
+        mean, var : tensors of shape (S, n, n_latents)
+            Moments of the last layer for each draw.
+        k_ff : tensor of shape (s, n)
+            The prior's variance of the last layer.
+        n_means : int
+            How many latents are means of the target; others stay as they are.
+
+        Returns
+        -------
+        center : tensor of shape (n, n_latents)
+        a : tensor of shape (n_nodes, n, n_latents)
+        """
+        center = mean.mean(0)
+        total = (var + (mean - center).square()).mean(0)
+        return center, self._at_nodes(total, k_ff.mean(0)[:, None], n_means)
+
+    def mixture(self, mean, var, k_ff, n_means):
+        """Moments of the widened predictions, (n_nodes S, n, n_latents), from those of :meth:`stretch`."""
+        center, a = self.stretch(mean, var, k_ff, n_means)
+        a = a[:, None]  # n_nodes, 1, n, n_latents
+        mean, var = center + a * (mean - center), a.square() * var
+        return mean.flatten(0, 1), var.flatten(0, 1)
+
+    def shares(self, shares):
+        """Weights of the components of :meth:`mixture` from those of the draws."""
+        return shares.repeat(len(NODES)) / len(NODES)
+
+    def covariance(self, covariance, k_ff, n_means):
+        """Covariances of rows, (n_latents, n, n), widened; `k_ff` has shape (n,)."""
+        var = torch.diagonal(covariance, dim1=-2, dim2=-1).T
+        a = self._at_nodes(var, k_ff[:, None], n_means)
+        return torch.einsum("qik,qjk->kij", a, a) / len(a) * covariance
+
+    def choice(self, n, generator):
+        """A node for each of `n` functions."""
+        return torch.randint(len(NODES), (n,), generator=generator)
+
+    def _at_nodes(self, var, k_ff, n_means):
+        mean, spread = self.numbers
+        factors = (mean + spread * torch.as_tensor(NODES).to(self.numbers)).exp()
+        return stretched(factors[:, None, None], var, k_ff, n_means)
+
+
+def stretched(factor, var, k_ff, n_means):
+    """The number `a` for a factor, see :class:`Widening`."""
+    back = (var / k_ff).clamp(0.0, 1.0)
+    a = (1.0 + (factor - 1.0) * back).sqrt()
+    a[..., n_means:] = 1.0
+    return a
+
+
+def learned(log_density):
+    """Mean and standard deviation of the logarithm of the factor, by their posterior mode on a grid.
+
+    Each half has a factor of its own, because every direction has. The halves are few and the rows of one
+    depend on each other, hence priors, and no more weight than that of a few independent rows.
+
+    Parameters
+    ----------
+    log_density : ndarray of shape (n_halves, n_factors)
+        Mean log-density of the rows of each half at :data:`LOG_FACTORS`.
+
+    Returns
+    -------
+    numbers : ndarray of shape (2,)
+    """
+    best, numbers = -math.inf, np.zeros(2)
+    for mean in _MEANS:
+        for spread in _SPREADS:
+            at = mean + spread * NODES
+            logs = [_ROWS * np.interp(at, LOG_FACTORS, half) for half in log_density]
+            score = np.logaddexp.reduce(logs, axis=1).sum() - 0.5 * (mean / _PRIOR_MEAN) ** 2
+            middle, width = _PRIOR_SPREAD
+            score -= 0.5 * (math.log(spread / middle) / width) ** 2
+            if score > best:
+                best, numbers = score, np.array([mean, spread])
+    return numbers
