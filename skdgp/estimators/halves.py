@@ -31,8 +31,12 @@ class HalvesMixin:
         data, scores = _part(data, _sample(len(data), _ROWS, rng)), []
         kernel = plan.kernel[0] if isinstance(plan.kernel, (list, tuple)) else plan.kernel
         shallow = Plan(DSVI(), plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
+        try:
+            halves = list(ProjectionSplit(plan.scheme.n_halves, random_state=seed).split(data.X))
+        except ValueError:  # all columns are constant
+            return
         with rounds:
-            for near, far in ProjectionSplit(plan.scheme.n_halves, random_state=seed).split(data.X):
+            for near, far in halves:
                 far = far[_sample(len(far), _SCORED, rng)]
                 score = self._half(shallow, _part(data, near), _part(data, far), rng, rounds)
                 if score is None:  # there is no time left
@@ -51,8 +55,8 @@ class HalvesMixin:
         initialization.start(model, X, weights, "kmeans", rng)
         trainer = self._trainer([model], near, [plan], int(rng.randint(2**31 - 1)))
         trainer.max_iter = min(trainer.max_iter, plan.scheme.max_iter(len(near)))
-        n_steps = trainer.max_iter
-        if rounds.train(trainer).n_iter < n_steps and trainer.max_time is not None:
+        rounds.train(trainer)
+        if trainer.max_time is not None and trainer.elapsed >= trainer.max_time:
             return None
         X, y, weights = (
             torch.tensor(part, device=self._device()) for part in far.take(slice(None))
@@ -60,10 +64,8 @@ class HalvesMixin:
         with torch.no_grad():
             mean, var = model.eval().predictive(X, X.new_empty(1, 0))
             likelihood, n_latents = model.likelihood().for_prediction(1), mean.shape[-1]
-            k_ff, n_means = (
-                model.layers[0].kernel().diag(X)[:, None],
-                n_latents // likelihood.n_latents(1),
-            )
+            n_means = n_latents // likelihood.n_latents(1)
+            k_ff = model.layers[0].kernel().diag(X)[:, None]
             scores = []
             for factor in np.exp(LOG_FACTORS):
                 a = stretched(factor, var, k_ff, n_means)

@@ -1,0 +1,200 @@
+"""Error bars that halves of the training rows have widened."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.inference import StructuredVI
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.inference.structured import StructuredGP
+from skdgp.training import Checkpoint
+
+FEW = {"n_layers": 2, "max_iter": 15, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
+FAR = np.array([[-4.0, 4.0], [3.0, 0.0], [6.0, 6.0]])
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(80, 2))
+    return X, np.sinh(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(80)
+
+
+def regressor(n_halves=2, **settings):
+    scheme = StructuredVI(n_halves=n_halves, n_warmup=3)
+    return DeepGPRegressor(inference=scheme, **{**FEW, **settings})
+
+
+def numbers(model):
+    return model.members_[0].arrays["widening.numbers"]
+
+
+def std(model, X=FAR, **settings):
+    return model.predict(X, return_std=True, **settings)[1]
+
+
+def test_the_model_is_the_same_and_only_its_error_bars_are_wider(rows):
+    plain, wide = regressor(0).fit(*rows), regressor().fit(*rows)
+    np.testing.assert_array_equal(plain.loss_curve_, wide.loss_curve_)
+    assert numbers(wide)[1] > 0.0 and "widening.numbers" not in plain.members_[0].arrays
+    np.testing.assert_allclose(wide.predict(FAR), plain.predict(FAR), rtol=1e-9)
+    assert (std(wide) > std(plain)).all()
+    assert wide.lower_bound_ == plain.lower_bound_
+    X = rows[0]
+    apart = np.concatenate([std(wide, X[:7]), std(wide, X[7:20])])
+    np.testing.assert_allclose(apart, std(wide, X[:20]), rtol=1e-9)
+    lower, upper = wide.predict_interval(FAR, 0.95).T
+    density = np.exp(
+        wide.log_predictive_density(np.tile(FAR[0], (4001, 1)), np.linspace(-60, 60, 4001))
+    )
+    assert density.sum() * 0.03 == pytest.approx(1.0, abs=1e-3)
+    inside = (np.linspace(-60, 60, 4001) > lower[0]) & (np.linspace(-60, 60, 4001) < upper[0])
+    assert density[inside].sum() * 0.03 == pytest.approx(0.95, abs=0.01)
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_the_covariance_has_the_variances_on_its_diagonal(rows, n_layers):
+    model = regressor(n_layers=n_layers, n_predict_draws=64).fit(*rows)
+    for latent in (False, True):
+        cov = model.predict(FAR, return_cov=True, latent=latent)[1]
+        np.testing.assert_allclose(np.sqrt(cov.diagonal()), std(model, latent=latent), rtol=1e-6)
+    f = model.sample_y(FAR, 4000, latent=True)
+    np.testing.assert_allclose(f.std(1), std(model, latent=True), rtol=0.15)
+
+
+def test_a_function_that_grows_needs_wide_error_bars():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2.0, 2.0, (150, 1))
+    y = np.sinh(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(150)
+    T = np.concatenate([np.linspace(-3.0, -2.2, 20), np.linspace(2.2, 3.0, 20)])[:, None]
+    settings = {"n_layers": 1, "max_iter": 200, "n_inducing": 15}
+    density = [
+        regressor(n, **settings).fit(X, y).log_predictive_density(T, np.sinh(2.0 * T[:, 0])).mean()
+        for n in (0, 4)
+    ]
+    assert density[1] > density[0] + 1.0
+
+
+def test_a_weight_of_two_is_the_row_twice(rows):
+    X, y = rows
+    weights = np.where(np.arange(80) < 30, 2.0, 1.0)
+    model = regressor(batch_size=1000).fit(X, y, sample_weight=weights)
+    twice = regressor(batch_size=1000).fit(np.vstack([X, X[:30]]), np.concatenate([y, y[:30]]))
+    np.testing.assert_array_equal(numbers(model), numbers(twice))
+    np.testing.assert_allclose(std(model), std(twice), rtol=1e-6)
+
+
+def test_copies_predict_the_same(rows):
+    model = regressor().fit(*rows)
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        np.testing.assert_array_equal(std(other), std(model))
+        draws = (m.sample_y(FAR, 3, random_state=1, latent=True) for m in (model, other))
+        np.testing.assert_array_equal(*draws)
+
+
+def test_an_interrupted_fit_goes_on_without_new_halves(rows, tmp_path, monkeypatch, kill):
+    expected = regressor(batch_size=20).fit(*rows)
+    model = regressor(batch_size=20, checkpoint=Checkpoint(tmp_path / "x.npz", n_steps=1))
+    step = StructuredGP.step
+    kill(StructuredGP, 7)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(*rows)
+    monkeypatch.setattr(StructuredGP, "step", step)
+    shallow, made = DeepSparseGP.step, []
+
+    def count(self, *args):
+        made.append(type(self))
+        return shallow(self, *args)
+
+    monkeypatch.setattr(DeepSparseGP, "step", count)
+    model.fit(*rows)
+    assert DeepSparseGP not in made
+    np.testing.assert_array_equal(std(model), std(expected))
+
+
+def test_a_warm_start_keeps_what_was_learned(rows):
+    X, y = rows
+    model = regressor(warm_start=True).fit(X, y)
+    before = numbers(model).copy()
+    np.testing.assert_array_equal(numbers(model.fit(X[:50], y[:50])), before)
+
+
+def test_a_start_from_another_estimator_learns_anew(rows):
+    first, wide = regressor(0).fit(*rows), regressor(1).fit(*rows)
+    models = [regressor(init=init).fit(*rows) for init in (first, wide)]
+    assert numbers(models[0]).any()
+    np.testing.assert_array_equal(*map(numbers, models))
+    assert "widening.numbers" not in regressor(0, init=wide).fit(*rows).members_[0].arrays
+
+
+def test_chunks(rows):
+    X, y = rows
+    model = regressor(batch_size=10).partial_fit(X[:50], y[:50])
+    before = numbers(model).copy()
+    assert before.any()
+    np.testing.assert_array_equal(numbers(model.partial_fit(X[50:], y[50:])), before)
+
+
+@pytest.mark.parametrize("n_rows", [2, 39])
+def test_few_rows_tell_nothing(rows, n_rows):
+    X, y = (part[:n_rows] for part in rows)
+    plain, wide = regressor(0).fit(X, y), regressor().fit(X, y)
+    assert not numbers(wide).any()
+    np.testing.assert_array_equal(std(wide), std(plain))
+
+
+def test_constant_inputs(rows):
+    X, y = np.zeros_like(rows[0]), rows[1]
+    np.testing.assert_array_equal(std(regressor().fit(X, y)), std(regressor(0).fit(X, y)))
+
+
+def test_several_targets(rows):
+    X, y = rows
+    model = regressor().fit(X, np.column_stack([y, 5.0 - 2.0 * y]))
+    assert numbers(model).any() and std(model).shape == (3, 2)
+    cov = model.predict(FAR, return_cov=True)[1]
+    np.testing.assert_allclose(np.sqrt(np.einsum("iik->ik", cov)), std(model), rtol=1e-6)
+
+
+@pytest.mark.parametrize("likelihood", ["heteroscedastic", "student_t", "poisson"])
+@pytest.mark.parametrize("kernel", ["matern52", ["squared_exponential", "linear"]])
+def test_likelihoods_and_kernels(rows, likelihood, kernel):
+    X, y = rows
+    y = np.round(np.exp(y / 3.0)) if likelihood == "poisson" else y
+    model = regressor(likelihood=likelihood, kernel=kernel).fit(X, y)
+    assert numbers(model).any() and np.isfinite(model.log_predictive_density(X, y)).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classes(rows, n_classes):
+    X, y = rows
+    labels = np.digitize(y, [-0.4, 0.4] if n_classes == 3 else [0.0])
+    scheme = StructuredVI(n_halves=2, n_warmup=3)
+    model = DeepGPClassifier(inference=scheme, **FEW).fit(X, labels)
+    assert numbers(model).any()
+    np.testing.assert_allclose(model.predict_proba(FAR).sum(1), 1.0)
+
+
+def test_short_of_time(rows):
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model = regressor(max_time=1e-3).fit(*rows)
+    assert not numbers(model).any() and np.isfinite(std(model)).all()
+
+
+def test_an_interrupt_in_a_half(rows, monkeypatch):
+    step, made = DeepSparseGP.step, []
+
+    def interrupted(self, *args):
+        made.append(type(self))
+        if made.count(DeepSparseGP) == 20:
+            raise KeyboardInterrupt
+        return step(self, *args)
+
+    monkeypatch.setattr(DeepSparseGP, "step", interrupted)
+    with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
+        model = regressor().fit(*rows)
+    assert StructuredGP not in made and numbers(model).any()  # of the first half
