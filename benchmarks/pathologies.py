@@ -48,7 +48,13 @@ _SHALLOW = {
 }
 STARTS = ("kmeans", "random", "median", "greedy", "long-short", "short-long", "fixed-z")
 _DEEP = [name for name in ("dsvi", "aep") if name in SCHEMES]
-MODELS = ("oracle", "skdgp", "collapsed", *_SHALLOW, *(f"{name}-{start}" for name in _DEEP for start in STARTS))
+MODELS = (
+    "oracle",
+    "skdgp",
+    "collapsed",
+    *_SHALLOW,
+    *(f"{name}-{start}" for name in _DEEP for start in STARTS),
+)
 MODELS = tuple(name for name in MODELS if name != "aep-fixed-z")  # its inducing inputs move
 
 

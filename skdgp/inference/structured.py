@@ -73,6 +73,7 @@ class StructuredVI(Scheme):
     """
 
     uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
+    n_halves = 0  # for files that were saved before there was a choice
 
     def __init__(
         self,

@@ -12,13 +12,8 @@ LOG_FACTORS = np.arange(-2.0, 6.01, 0.5)  #: those that are tried on held-out ha
 _MEANS = np.arange(0.0, 4.01, 0.25)  #: predictions are not made narrower
 _SPREADS = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
 _PRIOR_MEAN = 1.5  #: how far the mean of the logarithm is expected to be from zero
-_PRIOR_SPREAD = (
-    1.0,
-    0.5,
-)  #: median of its standard deviation, and how far the logarithm of that may be from it
-_ROWS = (
-    30.0  #: independent rows that a half is worth: errors on one side of a hyperplane go together
-)
+_PRIOR_SPREAD = 1.0, 0.5  #: of its standard deviation: the median, and the spread of its logarithm
+_ROWS = 30.0  #: independent rows that a half is worth: errors beyond a hyperplane go together
 
 
 class Widening(nn.Module):
