@@ -27,9 +27,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By
     default the predictions are those of a mixture of models that err differently: one or two deep
-    Gaussian processes with noise that depends on the inputs, and shallow ones that see all rows; a
-    scheme given as `inference` trains a single model. Attributes with fitted numbers are those of the
-    first model.
+    Gaussian processes with noise that depends on the inputs, and others that see all rows, most of them
+    shallow; a scheme given as `inference` trains a single model. Attributes with fitted numbers are those
+    of the first model.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for ``"vecchia"`` the rational
-        quadratic, for ``"exact"`` the ANOVA kernel, and for shallow members of the mixture these two and
-        their sum, most with a linear kernel added.
+        quadratic, for ``"exact"`` the ANOVA kernel, and for members of the mixture that see all rows these
+        two and their sum, most with a linear kernel added.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
