@@ -70,7 +70,6 @@ ESTIMATORS = [
     DeepGPClassifier(likelihood="robustmax", **FEW),
     DeepGPRegressor(1, inference="exact"),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=40),
-    DeepGPRegressor(3, inference=CollapsedVI(n_draws=2), likelihood="heteroscedastic", max_iter=40),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
     DeepGPRegressor(1, inference="vfe"),
     DeepGPRegressor(1, inference="pep"),
