@@ -9,6 +9,8 @@ from scipy.stats import qmc
 def sobol_normal(n, dim, seed):
     """Scrambled Sobol points mapped to standard normal variables.
 
+    In more than 21,201 dimensions, for which there are no such points, independent variables.
+
     Parameters
     ----------
     n : int
@@ -22,6 +24,8 @@ def sobol_normal(n, dim, seed):
     """
     if dim == 0:
         return np.zeros((n, 0))
+    if dim > qmc.Sobol.MAXDIM:
+        return np.random.default_rng(seed).standard_normal((n, dim))
     engine = qmc.Sobol(dim, scramble=True, rng=np.random.default_rng(seed))
     power = int(np.ceil(np.log2(max(n, 1))))
     uniform = engine.random_base2(power)[:n]

@@ -25,7 +25,10 @@ class HalvesMixin:
         models with a point estimate of their kernel err there as deep ones do, and are trained sooner.
         """
         seed = int(rng.randint(2**31 - 1))
-        if rounds.skipped or len(data) < _FEWEST_ROWS:
+        if rounds.skipped:
+            return
+        model.widening.numbers.zero_()  # those of the model that it may have started from
+        if len(data) < _FEWEST_ROWS:
             return
         rng = np.random.RandomState(seed)
         data, scores = _part(data, _sample(len(data), _ROWS, rng)), []
@@ -48,7 +51,7 @@ class HalvesMixin:
 
     def _half(self, plan, near, far, rng, rounds):
         """Mean log-density of the far rows given the near ones, factor by factor; None if it takes too long."""
-        near.scale(self.standardize, plan.likelihood.scales_target, rng)
+        self._scale(near, plan.likelihood, None, rng)
         far.scale_as(near.x_scaler, near.y_scaler)
         model = self._new_member(plan, near, rng, None).build()
         X, _, weights = near.take(slice(None))

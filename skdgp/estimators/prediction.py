@@ -110,7 +110,8 @@ class PredictionMixin:
                 if cov is None:
                     return None
                 draws = torch.tensor(member.draws, device=device)
-                means.append(model.predictive(X, draws)[0][0, :, :k].T)  # the same for all draws
+                mean = model.predictive(X, draws)[0][..., :k]
+                means.append(torch.einsum("s,sik->ki", model.shares(draws), mean))
                 covariances.append(member.spread**2 * cov[:k])
             weights = X.new_tensor([member.weight for member in self.members_])
             weights, means = weights / weights.sum(), torch.stack(means)

@@ -248,7 +248,6 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         for plan in plans:
             if isinstance(plan.scheme, CollapsedVI):
                 plan.n_layers, plan.width = self.n_layers, self.width
-                plan.n_inducing = self.n_inducing
             plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
         return plans
 

@@ -14,14 +14,12 @@ from ..gp.means import linear_map
 from ..lbfgs import LBFGS
 from ..linalg import cholesky
 from ..random import sobol_normal
-from .exact import _AT_ONCE, _SPREAD, ExactGP
+from .base import Scheme
+from .exact import _AT_ONCE, _SPREAD, _TOL, ExactGP
 from .full_batch import QuasiNewton
 from .vecchia import LocalScaleScheme
 
-_TOL = 1e-6  #: of L-BFGS
 _FIRST_STEPS = 30  #: with the numbers of the last layer alone
-_EVIDENCE_ROWS = 1000
-_MOST_ROWS = 2000
 _DRAWS_TIMES_ROWS = 4000  #: of training
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 32
 _STATES = 16  #: draws that predictions are made from
@@ -86,8 +84,7 @@ class CollapsedVI(LocalScaleScheme):
         self.n_draws = n_draws
         self.n_neighbors = n_neighbors
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        return "gaussian" if n_classes is None else super().auto_likelihood(n_classes, n_layers)
+    auto_likelihood = Scheme.auto_likelihood  # the local scale is an option
 
     def max_iter(self, n_rows):
         return 150
@@ -100,12 +97,10 @@ class CollapsedVI(LocalScaleScheme):
         if self.n_draws is not None:
             self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1 or None")
 
-    def build(self, architecture, likelihood):
-        if not self._is_gaussian(likelihood):
-            raise ValueError(
-                f"CollapsedVI is for {self._serves}; {type(likelihood).__name__} needs 'dsvi'."
-            )
-        return DeepExactGP(architecture, likelihood, self)
+    _shallow = False
+
+    def _model_for(self, likelihood):
+        return DeepExactGP if self._is_gaussian(likelihood) else None
 
 
 class _Hidden(nn.Module):
@@ -141,6 +136,10 @@ class DeepExactGP(ExactGP):
     At rest, layers hold the posterior mean of what is uncertain.
     """
 
+    _evidence_rows = 1000
+    _most_rows = 2000
+    _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
@@ -153,20 +152,32 @@ class DeepExactGP(ExactGP):
         self.layers = nn.ModuleList([*hidden, self.rows])
         self._uncertain = [p for p in self.layers.parameters() if p.requires_grad]
         self._medians = [p.detach().clone() for p in self._numbers()]
-        self._medians_of_hidden = [p.detach().clone() for _, p in self._hidden_numbers()]
+        self._hidden_center, self._hidden_width = self._hidden_priors()
         start = torch.cat([p.detach().flatten() for p in (*self._uncertain, torch.zeros(0))])
         self.mean = nn.Parameter(start)
         self.log_sd = nn.Parameter(torch.full_like(start, math.log(_KNOWN)))
         self._be_uncertain(False)
-        self.register_buffer("a", torch.empty((0, *self.a.shape), dtype=torch.float64))
+        self._eps = None
 
     @property
     def hidden(self):
         """The layers before the last one."""
         return self.layers[:-1]
 
-    def _hidden_numbers(self):
-        return [pair for layer in self.hidden for pair in layer.kernel.named_parameters()]
+    def _hidden_priors(self):
+        """Centers and deviations of the normal priors; of what is not hidden, infinite ones."""
+        hidden = dict(self.hidden.named_parameters())
+        centers, widths = [], []
+        for name, number in self.layers.named_parameters():
+            if not number.requires_grad:
+                continue
+            width = math.inf
+            if name in hidden:
+                width = _SPREAD if name.endswith("variance") else _SPREAD_OF_HIDDEN
+                width = 1.0 if name.endswith(".v") else width
+            centers.append(number.detach().flatten())
+            widths.append(torch.full_like(centers[-1], width))
+        return torch.cat([*centers, torch.zeros(0)]), torch.cat([*widths, torch.ones(0)])
 
     def _be_uncertain(self, uncertain):
         """Whether the search is for the posterior, or for numbers of the last layer."""
@@ -208,20 +219,6 @@ class DeepExactGP(ExactGP):
 
     # Training
 
-    def _hold(self, batch):
-        if self._training_rows is not None:
-            return
-        super()._hold(batch)
-        n = len(self.rows.Z)
-        if n > _MOST_ROWS:
-            self._training_rows = None
-            raise ValueError(
-                f"CollapsedVI conditions on all distinct rows again and again, at most {_MOST_ROWS}; got {n}. "
-                "inference='dsvi' is for more."
-            )
-        chosen = np.random.default_rng(0).permutation(len(self._of_evidence))[:_EVIDENCE_ROWS]
-        self._of_evidence = self._of_evidence[np.sort(chosen)]
-
     def step(self, batch, generator, rate=1.0):
         self._hold(batch)
         if self._n_first is None:
@@ -236,6 +233,12 @@ class DeepExactGP(ExactGP):
             if self._uncertain:
                 self._open()
         return QuasiNewton.step(self, batch, generator, rate)
+
+    def _choose_start(self, batch):
+        try:
+            super()._choose_start(batch)
+        finally:
+            self.accept()
 
     def _open(self):
         """Go on with the search for the posterior."""
@@ -255,16 +258,21 @@ class DeepExactGP(ExactGP):
             return super().objective(batch)
         self._hold(batch)
         noise = [p for p in self.likelihood.parameters() if p.requires_grad]
-        sd, total = self.log_sd.detach().exp(), 0.0
+        mean, sd = self.mean.detach(), self.log_sd.detach().exp()
+        center, width = self._hidden_center.to(mean), self._hidden_width.to(mean)
         eps, share = self._draws_of_training(), len(self._of_evidence) / len(self.rows.Z)
+        off, narrow = (mean - center) / width, sd / width
+        total = -0.5 * float(off.square().sum() + narrow.square().sum())
+        self.mean.grad -= off / width
+        self.log_sd.grad -= narrow.square()
         try:
             for p in self._uncertain:
                 p.requires_grad_(True)
             for e in eps:
-                self._put(self.mean.detach() + sd * e)
+                self._put(mean + sd * e)
                 value = (share * self.evidence() - self._surprise(_SPREAD)) / len(eps)
                 gradients = torch.autograd.grad(value, [*self._uncertain, *noise])
-                slope = parameters_to_vector(gradients[: len(self._uncertain)])
+                slope = torch.cat([g.flatten() for g in gradients[: len(self._uncertain)]])
                 self.mean.grad += slope
                 self.log_sd.grad += slope * sd * e
                 for p, g in zip(noise, gradients[len(self._uncertain) :]):
@@ -273,6 +281,7 @@ class DeepExactGP(ExactGP):
         finally:
             for p in self._uncertain:
                 p.requires_grad_(False)
+            self._put(mean)
         self.log_sd.grad += 1.0  # of the entropy
         return total + float(self.log_sd.detach().sum())
 
@@ -281,7 +290,9 @@ class DeepExactGP(ExactGP):
         if n is None:
             n = _DRAWS_TIMES_ROWS // len(self._of_evidence)
             n = min(_MOST_DRAWS, max(_FEWEST_DRAWS, n))
-        return self._draws(n, 0)
+        if self._eps is None or len(self._eps) != n:
+            self._eps = self._draws(n, 0)
+        return self._eps
 
     def _draws(self, n, seed):
         return torch.as_tensor(sobol_normal(n, len(self.mean), seed)).to(self.mean)
@@ -297,16 +308,6 @@ class DeepExactGP(ExactGP):
         elif self._uncertain:
             self.mean.copy_(parameters_to_vector(self._uncertain))
 
-    def _surprise(self, spread):
-        surprise = super()._surprise(spread)
-        for layer in self.hidden:
-            surprise = surprise + 0.5 * layer.v.square().sum()
-        for (name, number), median in zip(self._hidden_numbers(), self._medians_of_hidden):
-            width = _SPREAD if name.endswith("variance") else _SPREAD_OF_HIDDEN
-            excess = (number - median.to(number)) / width
-            surprise = surprise + 0.5 * excess.square().sum()
-        return surprise
-
     def load_training_state(self, arrays):
         super().load_training_state(arrays)
         self._be_uncertain(self._n_first is not None and self._n_first < 0)
@@ -321,7 +322,6 @@ class DeepExactGP(ExactGP):
                 self._given.append(self._conditioned())
         finally:
             self._put(self.mean)
-        self.a = torch.stack([given.a for given in self._given])
 
     def _numbers_of_states(self):
         """Those of the draws of the posterior that predict."""
@@ -347,30 +347,34 @@ class DeepExactGP(ExactGP):
         self._solve()
         size = max(1, _AT_ONCE // len(self.rows.Z))
         moments = [
-            [torch.cat(part, 1).T for part in zip(*(given.moments(X) for X in X.split(size)))]
+            [
+                torch.cat(part, 1).T
+                for part in zip(*(given.moments(piece) for piece in X.split(size)))
+            ]
             for given in self._given
         ]
         return tuple(map(torch.stack, zip(*moments)))
 
     def _paths(self, n, generator, n_features):
-        of_draw = torch.randint(_STATES, (n,), generator=generator, device=generator.device).cpu()
-        paths = {}
+        of_draw, paths = torch.randint(_STATES, (n,), generator=generator), []
         try:
             for j, numbers in enumerate(self._numbers_of_states()):
                 mine = torch.nonzero(of_draw == j)[:, 0]
                 if len(mine):
                     self._put(numbers)
                     given = self._prior_and_seen(len(mine), generator, n_features)
-                    paths[j] = mine, self._given[j].paths(*given)
+                    paths.append((mine, self._given[j].paths(*given)))
         finally:
             self._put(self.mean)
 
         def path(X):
-            mean, _ = self._function(X)
-            values = X.new_empty(n, len(X), len(mean))
-            for mine, of_state in paths.values():
-                values[mine] = sum(of_state(X))
-            return mean.T, values - mean.T
+            mean, deviation = X.new_empty(2, n, len(X), self.rows.y.shape[1])
+            for mine, of_state in paths:
+                mean[mine], deviation[mine] = of_state(X)
+            if not self.has_local_scale:  # the members of a mixture, each around its own mean
+                return mean, deviation
+            center = self._function(X)[0].T
+            return center, mean + deviation - center
 
         return path
 

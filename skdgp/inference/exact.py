@@ -25,12 +25,10 @@ from .neighbors import (
 from .vecchia import LocalScaleScheme
 from .vfe import LogNormal
 
-_EVIDENCE_ROWS = 1500  #: of which the evidence is maximized
 _EVIDENCE_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_EVIDENCE_ROWS = 400  #: all the same
 _FIRST_ROWS = 700  #: that are enough for the first steps, where there are half as many again
 _FIRST_STEPS = 30
-_MOST_ROWS = 20_000  #: whose covariance matrix may be formed
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _TRIAL_ROWS, _TRIAL_STEPS = 300, 3  #: for the choice among them
@@ -170,14 +168,16 @@ class ExactGP(QuasiNewton, NeighborGP):
     """
 
     _deviation = _DEVIATION
+    _evidence_rows = 1500  #: of which the evidence is maximized
+    _most_rows = 20_000  #: whose covariance matrix may be formed
+    _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         self._lbfgs = LBFGS(tol=_TOL)
         n_outputs = self.rows.y.shape[1]
-        for name in ("a", "z"):  # C^{-1} y, and standardized errors of places left out: k, P
-            empty = torch.empty((n_outputs, 0), dtype=torch.float64)
-            self.register_buffer(name, empty)
+        # standardized errors of places left out: k, P
+        self.register_buffer("z", torch.empty((n_outputs, 0), dtype=torch.float64))
         if self.has_local_scale:
             self.log_factor = nn.Parameter(self.log_count.new_zeros(n_outputs))
             for parameter in self._numbers_of_scale():
@@ -198,15 +198,15 @@ class ExactGP(QuasiNewton, NeighborGP):
             return
         super()._hold(batch)
         rows, n = self.rows, len(self.rows.Z)
-        if n > _MOST_ROWS:
+        if n > self._most_rows:
+            self._training_rows, (what, other) = None, self._of_too_many
             raise ValueError(
-                f"Exact forms the covariance matrix of all distinct rows, of at most {_MOST_ROWS}; got {n}. "
-                "inference='vecchia' is for more."
+                f"{what}, of at most {self._most_rows}; got {n}. inference='{other}' is for more."
             )
         _, y, weight, place, _ = self._training_rows
         squares = weight[:, None] * (y - rows.y[place]).square()
         self._scatter = torch.zeros_like(rows.y).index_add(0, place, squares)
-        most = _EVIDENCE_ROWS
+        most = self._evidence_rows
         if any(isinstance(part.component, Anova) for part in rows.kernel.modules()):
             fewer = math.isqrt(_EVIDENCE_FACTORS // rows.Z.shape[1])
             most = min(most, max(_LEAST_EVIDENCE_ROWS, fewer))
@@ -355,7 +355,6 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def _condition(self):
         self._given = self._conditioned()
-        self.a = self._given.a
 
     def _conditioned(self):
         """The process given all rows, for the present numbers."""
@@ -499,8 +498,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         return super().state()
 
     def load_state(self, arrays):
-        for name in ("a", "z"):
-            setattr(self, name, getattr(self, name).new_empty(arrays[name].shape))
+        arrays = {name: array for name, array in arrays.items() if name != "a"}  # of early files
+        self.z = self.z.new_empty(arrays["z"].shape)
         if self.has_local_scale:  # one for all outputs, in early files
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}

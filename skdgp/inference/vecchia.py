@@ -29,7 +29,7 @@ class LocalScaleScheme(Scheme):
 
     def build(self, architecture, likelihood):
         name = type(self).__name__
-        if architecture.widths:
+        if self._shallow and architecture.widths:
             raise ValueError(f"{name} is for shallow models; set n_layers=1.")
         model = self._model_for(likelihood)
         if model is None:
@@ -39,6 +39,7 @@ class LocalScaleScheme(Scheme):
         return model(architecture, likelihood, self)
 
     _serves = "Gaussian noise, of constant or varying size"
+    _shallow = True
 
     def _model_for(self, likelihood):
         """What to build; None if there is nothing for such a likelihood."""

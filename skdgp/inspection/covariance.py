@@ -171,7 +171,7 @@ class CovarianceDisplay:
             ):
                 raise ValueError(
                     f"{cls.__name__} shows the posterior at inducing inputs, and "
-                    f"{type(member.scheme).__name__} has none."
+                    f"{type(member.scheme).__name__} has none in some layer."
                 )
             covariance, labels, first_units = _of_model(shown)
         return cls(covariance, labels, first_units, kind=kind, name=name).plot(ax, **kwargs)

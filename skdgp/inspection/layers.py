@@ -266,7 +266,8 @@ def _panels(member, X, line, n_functions, generator):
     layers = member.model("cpu").layers
     if not all(hasattr(layer, "moments") for layer in layers):
         raise ValueError(
-            f"LayersDisplay shows layers with inducing inputs, and {type(member.scheme).__name__} has none."
+            "LayersDisplay shows the posteriors of layers at inducing inputs, and "
+            f"{type(member.scheme).__name__} has none in some layer."
         )
     for layer in layers:
         panel, Z = Bunch(), layer.Z.flatten(0, -2)  # units may have inducing inputs of their own

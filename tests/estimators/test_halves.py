@@ -56,13 +56,9 @@ def test_the_model_is_the_same_and_only_its_error_bars_are_wider(rows):
     assert density[inside].sum() * 0.03 == pytest.approx(0.95, abs=0.01)
 
 
-@pytest.mark.parametrize("n_layers", [1, 2])
-def test_the_covariance_has_the_variances_on_its_diagonal(rows, n_layers):
-    model = regressor(n_layers=n_layers, n_predict_draws=64).fit(*rows)
-    for latent in (False, True):
-        cov = model.predict(FAR, return_cov=True, latent=latent)[1]
-        np.testing.assert_allclose(np.sqrt(cov.diagonal()), std(model, latent=latent), rtol=1e-6)
-    f = model.sample_y(FAR, 4000, latent=True)
+def test_function_draws_scatter_as_predictions_say(rows):
+    model = regressor(n_layers=1).fit(*rows)
+    f = model.sample_y(FAR, 1000, latent=True)
     np.testing.assert_allclose(f.std(1), std(model, latent=True), rtol=0.15)
 
 
@@ -71,10 +67,10 @@ def test_a_function_that_grows_needs_wide_error_bars():
     X = rng.uniform(-2.0, 2.0, (150, 1))
     y = np.sinh(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(150)
     T = np.concatenate([np.linspace(-3.0, -2.2, 20), np.linspace(2.2, 3.0, 20)])[:, None]
-    settings = {"n_layers": 1, "max_iter": 200, "n_inducing": 15}
+    settings = {"n_layers": 1, "max_iter": 100, "n_inducing": 15}
     density = [
         regressor(n, **settings).fit(X, y).log_predictive_density(T, np.sinh(2.0 * T[:, 0])).mean()
-        for n in (0, 4)
+        for n in (0, 2)
     ]
     assert density[1] > density[0] + 1.0
 
@@ -154,14 +150,19 @@ def test_constant_inputs(rows):
 
 def test_several_targets(rows):
     X, y = rows
-    model = regressor().fit(X, np.column_stack([y, 5.0 - 2.0 * y]))
-    assert numbers(model).any() and std(model).shape == (3, 2)
-    cov = model.predict(FAR, return_cov=True)[1]
-    np.testing.assert_allclose(np.sqrt(np.einsum("iik->ik", cov)), std(model), rtol=1e-6)
+    Y = np.column_stack([y, 5.0 - 2.0 * y])
+    plain, wide = (std(regressor(n_halves).fit(X, Y)) for n_halves in (0, 2))
+    assert wide.shape == (3, 2) and (wide > plain).all()
 
 
-@pytest.mark.parametrize("likelihood", ["heteroscedastic", "student_t", "poisson"])
-@pytest.mark.parametrize("kernel", ["matern52", ["squared_exponential", "linear"]])
+@pytest.mark.parametrize(
+    ("likelihood", "kernel"),
+    [
+        ("heteroscedastic", "matern52"),
+        ("student_t", ["squared_exponential", "linear"]),
+        ("poisson", ["matern52", "linear"]),
+    ],
+)
 def test_likelihoods_and_kernels(rows, likelihood, kernel):
     X, y = rows
     y = np.round(np.exp(y / 3.0)) if likelihood == "poisson" else y
@@ -173,10 +174,14 @@ def test_likelihoods_and_kernels(rows, likelihood, kernel):
 def test_classes(rows, n_classes):
     X, y = rows
     labels = np.digitize(y, [-0.4, 0.4] if n_classes == 3 else [0.0])
-    scheme = StructuredVI(n_halves=2, n_warmup=3)
-    model = DeepGPClassifier(inference=scheme, **FEW).fit(X, labels)
-    assert numbers(model).any()
-    np.testing.assert_allclose(model.predict_proba(FAR).sum(1), 1.0)
+    proba = []
+    for n_halves in (0, 2):
+        scheme = StructuredVI(n_halves=n_halves, n_warmup=3)
+        model = DeepGPClassifier(inference=scheme, **FEW).fit(X, labels)
+        proba.append(model.predict_proba(FAR))
+    assert numbers(model).any() and np.abs(proba[1] - proba[0]).max() > 1e-4
+    if n_classes == 2:
+        assert (proba[1].max(1) < proba[0].max(1)).all()  # less sure
 
 
 def test_short_of_time(rows):

@@ -110,24 +110,26 @@ def covariance(layers, A, B, connected=False):
     return np.exp(last["kernel.log_variance"]) * (1.0 + s) * np.exp(-s)
 
 
-def log_prior(model, layers, start):
-    """Of inducing variables and of numbers, up to a constant; `start` is where numbers begin."""
+def log_prior_of_last(layer, start):
+    """Of the last layer's numbers, up to a constant; `start` is where they begin."""
+    scales = layer["kernel.log_lengthscale"]
+    deviations, level = scales - scales.mean(), (scales - start["kernel.log_lengthscale"]).mean()
+    total = (cauchy.logpdf(deviations, scale=0.5) - cauchy.logpdf(0.0, scale=0.5)).sum()
+    excess = layer["kernel.log_variance"] - start["kernel.log_variance"]
+    return total - 0.5 * (level / 2.0) ** 2 - 0.5 * (excess / 2.0) ** 2
+
+
+def expected_log_prior_of_hidden(means, deviations, start):
+    """Of inducing variables and of numbers, up to a constant."""
     total = 0.0
-    for i, (layer, first) in enumerate(zip(layers, start)):
-        last = i == len(layers) - 1
-        excess = {
-            name: layer[name] - first[name] for name in layer if name.startswith("kernel.log")
-        }
-        if last:
-            scales, own = excess["kernel.log_lengthscale"], layer["kernel.log_lengthscale"]
-            deviations = own - own.mean()
-            total += (cauchy.logpdf(deviations, scale=0.5) - cauchy.logpdf(0.0, scale=0.5)).sum()
-            total -= 0.5 * (scales.mean() / 2.0) ** 2
-            total -= 0.5 * (excess["kernel.log_variance"] / 2.0) ** 2
-        else:
-            total -= 0.5 * np.square(layer["v"]).sum()
-            total -= 0.5 * np.square(excess["kernel.log_lengthscale"] / 0.5).sum()
-            total -= 0.5 * (excess["kernel.log_variance"] / 2.0) ** 2
+    for mean, sd, first in zip(means[:-1], deviations, start):
+        for name, center, width in (
+            ("v", 0.0, 1.0),
+            ("kernel.log_lengthscale", first["kernel.log_lengthscale"], 0.5),
+            ("kernel.log_variance", first["kernel.log_variance"], 2.0),
+        ):
+            second_moment = (mean[name] - center) ** 2 + sd[name] ** 2
+            total -= 0.5 * (second_moment / width**2).sum()
     return total
 
 
@@ -150,18 +152,19 @@ def starts(widths, mean=True):
 @pytest.mark.parametrize("mean", [True, False])
 @pytest.mark.parametrize("k", [1, 2])
 def test_bound_is_that_of_its_draws(widths, mean, k):
-    """By densities of all rows, layer by layer in numpy."""
+    """By densities of all rows, layer by layer in numpy; normal priors have known expectations."""
     X, y = rows(k=k)
     model = make(widths, k, mean=mean)
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    expected = 0.0
+    first = starts(widths, mean)
+    expected = expected_log_prior_of_hidden(put(model, m), put(model, sd), first)
     for e in model._draws(3, 0).numpy():
         layers = put(model, m + sd * e)
         K = covariance(layers, X, X)
         for j in range(k):
             noise = (0.1 * (j + 1) + 1e-10) * np.eye(len(X))
             expected += multivariate_normal(cov=K + noise).logpdf(y[:, j]) / 3.0
-        expected += log_prior(model, layers, starts(widths, mean)) / 3.0
+        expected += log_prior_of_last(layers[-1], first[-1]) / 3.0
     model.mean.grad, model.log_sd.grad = (torch.zeros_like(model.mean) for _ in range(2))
     model.likelihood.log_variance.grad = torch.zeros_like(model.likelihood.log_variance)
     assert_allclose(model.objective(everything(X, y)), expected + np.log(sd).sum(), rtol=1e-8)
@@ -201,14 +204,15 @@ def test_bound_is_below_the_evidence_and_close_where_the_posterior_is_normal():
         likelihood=Gaussian(0.1, trainable=False),
         inference=CollapsedVI(n_draws=64),
         standardize=False,
+        max_iter=40,
         random_state=0,
     ).fit(X, y[:, 0])
     K = kernel.bind(2)(torch.as_tensor(X), torch.as_tensor(X)).numpy() / 0.5
     grid = np.linspace(-6.0, 6.0, 2001) + np.log(0.5)
-    values = [
-        multivariate_normal(cov=np.exp(g) * K + 0.1 * np.eye(60)).logpdf(y[:, 0]) for g in grid
-    ]
-    joint = np.array(values) + norm.logpdf(grid, np.log(0.5), 2.0)
+    eigenvalues, vectors = np.linalg.eigh(K)
+    sd = np.sqrt(np.exp(grid)[:, None] * eigenvalues + 0.1)
+    values = norm.logpdf(vectors.T @ y[:, 0], scale=sd).sum(1)
+    joint = values + norm.logpdf(grid, np.log(0.5), 2.0)
     evidence = logsumexp(joint) + np.log(grid[1] - grid[0])
     posterior = np.exp(joint - logsumexp(joint))
     mean = posterior @ grid
@@ -278,12 +282,25 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     else:
         mean = model._function(new)[0][0].numpy()
     cov = model.covariance(new)[0].numpy()
-    n = 4000
-    f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
+    n = 1500
+    f = model.functions(n, seeded(), 100)(new)[..., 0].numpy()
     assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
     products = (f - mean)[:, :, None] * (f - mean)[:, None]
     error = products.std(0) / np.sqrt(n)
     assert np.abs((products.mean(0) - cov) / error).max() < 4.5
+
+
+def test_spread_of_function_draws_is_around_the_mean_of_each_process():
+    """As that of predictions is; within four and a half standard errors."""
+    X, y = rows()
+    model = solved(X, y)
+    new, n = torch.as_tensor(X[:4] + 0.5), 1500
+    mean, var = (part[..., 0].numpy() for part in model.predictive(new, torch.zeros(16, 0)))
+    f = model.functions(n, seeded(), 100, spread=0.1)(new)[..., 0].numpy()
+    expected = 0.01 * var.mean(0) + mean.var(0)
+    error = np.square(f - mean.mean(0)).std(0) / np.sqrt(n)
+    assert np.abs(np.square(f - mean.mean(0)).mean(0) - expected).max() < 4.5 * error.max()
+    assert (expected > 0.01 * (var + mean.var(0)).mean(0) + 5.0 * error).all()  # around one mean
 
 
 def test_function_draws_are_functions():
@@ -359,7 +376,9 @@ def test_deep_models_know_steps_and_stay_honest():
     shallow = DeepGPRegressor(
         1, inference="exact", kernel="squared_exponential", likelihood="gaussian", random_state=0
     )
-    deep = DeepGPRegressor(2, inference=CollapsedVI(n_draws=16), random_state=0)
+    deep = DeepGPRegressor(
+        2, inference=CollapsedVI(n_draws=4), n_inducing=10, max_iter=60, random_state=0
+    )
     scores = [
         model.fit(X, y).log_predictive_density(X_test, y_test).mean() for model in (shallow, deep)
     ]
@@ -387,7 +406,7 @@ def test_numbers_of_draws(n, expected):
 def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
     """Unlike the evidence of a part, the bound is not multiplied."""
     X, y = rows(20)
-    monkeypatch.setattr(collapsed, "_EVIDENCE_ROWS", 8)
+    monkeypatch.setattr(collapsed.DeepExactGP, "_evidence_rows", 8)
     some = make()
     some._hold(everything(X, y))
     chosen = some._of_evidence.numpy()
@@ -413,20 +432,15 @@ def test_state_and_pickle(likelihood, max_iter):
     again = pickle.loads(pickle.dumps(model))
     for a, b in zip(model.predict(X, return_std=True), again.predict(X, return_std=True)):
         assert_array_equal(a, b)
-    cov = again.predict(X[:3], return_cov=True)[1]
-    for j in range(2):
-        std = model.predict(X[:3], return_std=True)[1][:, j]
-        assert_allclose(np.sqrt(np.diag(cov[..., j])), std, rtol=1e-6)
 
 
-@pytest.mark.parametrize("n_first", [20, 50])
-def test_training_goes_on_where_it_stopped(n_first, tmp_path):
+@pytest.mark.parametrize("n_first", [3, 10])
+def test_training_goes_on_where_it_stopped(n_first, tmp_path, monkeypatch):
+    monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
     X, y = rows()
-    settings = {"inference": CollapsedVI(n_draws=2), "random_state": 0}
-    whole = DeepGPRegressor(**settings, max_iter=60).fit(X, y[:, 0])
-    model = DeepGPRegressor(
-        **settings, max_iter=60, checkpoint=Checkpoint(tmp_path / "c", n_steps=10)
-    )
+    settings = {"inference": CollapsedVI(n_draws=2), "max_iter": 16, "random_state": 0}
+    whole = DeepGPRegressor(**settings).fit(X, y[:, 0])
+    model = DeepGPRegressor(**settings, checkpoint=Checkpoint(tmp_path / "c", n_steps=2))
 
     class Stop(Exception):
         pass
@@ -448,10 +462,11 @@ def test_training_goes_on_where_it_stopped(n_first, tmp_path):
     assert_array_equal(model.predict(X), whole.predict(X))
 
 
-def test_warm_start_goes_on_with_the_posterior():
+def test_warm_start_goes_on_with_the_posterior(monkeypatch):
+    monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
     X, y = rows()
     model = DeepGPRegressor(
-        inference=CollapsedVI(n_draws=2), max_iter=60, warm_start=True, random_state=0
+        inference=CollapsedVI(n_draws=2), max_iter=20, warm_start=True, random_state=0
     ).fit(X, y[:, 0])
     end = model.loss_curve_[-1]
     model.set_params(max_iter=1).fit(X, y[:, 0])
@@ -484,7 +499,7 @@ def test_weights_are_counts():
 
 def test_too_many_rows_are_refused(monkeypatch):
     X, y = rows(30)
-    monkeypatch.setattr(collapsed, "_MOST_ROWS", 20)
+    monkeypatch.setattr(collapsed.DeepExactGP, "_most_rows", 20)
     with pytest.raises(ValueError, match="at most 20; got 30"):
         DeepGPRegressor(inference="collapsed", random_state=0).fit(X, y[:, 0])
 
@@ -513,10 +528,12 @@ def test_classes_and_chunks_are_refused():
     assert not hasattr(DeepGPRegressor(inference="collapsed"), "partial_fit")
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("mean", ["linear", "zero"])
 def test_few_rows(n, mean):
     X, y = rows(n)
-    model = DeepGPRegressor(inference=CollapsedVI(n_draws=2), mean=mean, random_state=0)
+    model = DeepGPRegressor(
+        inference=CollapsedVI(n_draws=2), mean=mean, max_iter=40, random_state=0
+    )
     mean, std = model.fit(X, y[:, 0]).predict(X + 1.0, return_std=True)
     assert np.isfinite(mean).all() and (std > 0.0).all()

@@ -158,7 +158,7 @@ def test_gradients_of_the_evidence(data, likelihood):
 
 
 def test_evidence_of_a_part_of_the_places(monkeypatch):
-    monkeypatch.setattr(exact, "_EVIDENCE_ROWS", 8)
+    monkeypatch.setattr(exact.ExactGP, "_evidence_rows", 8)
     X, y = repeated(k=2)
     weight = weights_of("counts", 30)
     model = make(2)
@@ -175,7 +175,7 @@ def test_evidence_of_a_part_of_the_places(monkeypatch):
 def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
     X, y = rows()
     expected = solved(X, y).predictive(torch.tensor(X), None)
-    monkeypatch.setattr(exact, "_EVIDENCE_ROWS", 8)
+    monkeypatch.setattr(exact.ExactGP, "_evidence_rows", 8)
     for a, b in zip(solved(X, y).predictive(torch.tensor(X), None), expected):
         assert_array_equal(a, b)
 
@@ -826,7 +826,7 @@ def test_composite_kernels():
 
 
 def test_too_many_rows_are_refused(monkeypatch):
-    monkeypatch.setattr(exact, "_MOST_ROWS", 20)
+    monkeypatch.setattr(exact.ExactGP, "_most_rows", 20)
     X, y = rows(42)
     X[:20] = X[20:40]
     model = DeepGPRegressor(1, inference="exact", random_state=0)
