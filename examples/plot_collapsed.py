@@ -5,7 +5,7 @@ Few rows of a function that bends
 
 With some dozens of rows, a deep Gaussian process that is found by its most likely numbers believes too much,
 and one with few inducing points in its last layer sees too little. ``inference="collapsed"`` integrates the
-last layer out over all rows, and keeps a posterior of everything else.
+last layer out over all rows, and keeps a posterior of hidden functions and of the numbers of kernels.
 """
 
 # %%

@@ -85,8 +85,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return_cov : bool, default=False
             Whether to return the covariance of the rows. It is exact for shallow Gaussian processes
             (:class:`SparseGPRegressor`, or one layer without random features or neighbors) with a
-            latent function that is the mean of the target. Otherwise only its diagonal is, and its
-            correlations are those of 512 function draws.
+            latent function that is the mean of the target, and for ``inference="collapsed"``.
+            Otherwise only its diagonal is, and its correlations are those of 512 function draws.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
 

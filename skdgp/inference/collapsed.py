@@ -45,6 +45,10 @@ class CollapsedVI(LocalScaleScheme):
     (Lalchand and Rasmussen, 2020), and hidden functions that many would have to tell, make error bars
     wider instead of being made up.
 
+    A priori, lengthscales and variances are log-normal around their starts, with a standard deviation of 2,
+    of 0.5 for hidden lengthscales; hidden functions around a linear map start with a tenth of the kernel's
+    variance, and lengthscales of the last layer differ from their level as in :class:`Exact`.
+
     The first 30 steps find numbers for the last layer alone, with hidden layers that are linear. A step takes
     about as long as S of ``"exact"``, and grows with the cube of the number of rows, of which at most 1,000
     are used for the bound. All rows, at most 2,000, are then conditioned on for 16 draws of the posterior,
@@ -72,7 +76,7 @@ class CollapsedVI(LocalScaleScheme):
     >>> from skdgp import DeepGPRegressor
     >>> X = np.linspace(0, 1, 30)[:, None]
     >>> y = (X[:, 0] > 0.5).astype(float)
-    >>> model = DeepGPRegressor(inference="collapsed", random_state=0).fit(X, y)
+    >>> model = DeepGPRegressor(inference="collapsed", max_iter=60, random_state=0).fit(X, y)
     >>> model.predict([[0.2], [0.8]]).round(1) + 0.0
     array([0., 1.])
     """

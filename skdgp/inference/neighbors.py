@@ -151,7 +151,8 @@ class NeighborGP(GradientModel):
         """Lengthscales of the kernel, as far as it has any."""
         with torch.no_grad():
             metric = torch.as_tensor(self.rows.kernel().metric)
-            return np.broadcast_to(metric.cpu().numpy(), self._inputs(self.rows.Z).shape[1:]).copy()
+            n_inputs = self._inputs(self.rows.Z[:1]).shape[1:]
+            return np.broadcast_to(metric.cpu().numpy(), n_inputs).copy()
 
     def neighbors(self, X, left_out=None):
         """Indices of the nearest rows, the nearest last.

@@ -9,7 +9,7 @@ from torch import nn
 #: standard normal quantiles at which the logarithm of the factor is looked at, all equally probable
 NODES = torch.special.ndtri((torch.arange(5, dtype=torch.float64) + 0.5) / 5.0).numpy()
 LOG_FACTORS = np.arange(-2.0, 6.01, 0.5)  #: those that are tried on held-out halves
-_MEANS = np.arange(0.0, 4.01, 0.25)  #: predictions are not made narrower
+_MEANS = np.arange(0.0, 4.01, 0.25)  #: predictions are not made narrower on average
 _SPREADS = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
 _PRIOR_MEAN = 1.5  #: how far the mean of the logarithm is expected to be from zero
 _PRIOR_SPREAD = 1.0, 0.5  #: of its standard deviation: the median, and the spread of its logarithm
