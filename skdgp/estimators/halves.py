@@ -1,7 +1,10 @@
 """What held-out halves of the training rows tell about error bars away from the data."""
 
+import warnings
+
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from ..inference import DSVI
 from ..inference.widening import LOG_FACTORS, learned, stretched
@@ -42,7 +45,13 @@ class HalvesMixin:
             for near, far in halves:
                 far = far[_sample(len(far), _SCORED, rng)]
                 score = self._half(shallow, _part(data, near), _part(data, far), rng, rounds)
-                if score is None:  # there is no time left
+                if score is None:
+                    warnings.warn(
+                        f"max_time was enough for {len(scores)} of {len(halves)} halves of the rows; "
+                        "error bars away from the data are only as wide as these ask for.",
+                        ConvergenceWarning,
+                        stacklevel=5,
+                    )
                     break
                 scores.append(score)
         scores = [score for score in scores if np.isfinite(score).all()]

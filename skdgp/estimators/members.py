@@ -8,7 +8,7 @@ from numbers import Integral
 import torch
 from sklearn.base import clone
 
-from ..gp.kernels import Kernel, as_kernel
+from ..gp.kernels import Kernel, _Pair, as_kernel
 from ..gp.likelihoods import Likelihood
 from ..inference import SCHEMES, Scheme
 from ..training.checkpoint import fingerprint
@@ -63,11 +63,19 @@ class Plan:
             )
         return tuple(int(w) for w in widths)
 
+    def _given_kernels(self):
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            return self.scheme.auto_kernel
+        return self.kernel
+
+    def last_kernel(self):
+        """The kernel of the last layer."""
+        kernels = self._given_kernels()
+        return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
+
     def kernels(self, layer_inputs):
         """Kernels of the layers, bound to the numbers of their inputs."""
-        kernels = self.kernel
-        if isinstance(kernels, str) and kernels == "auto":
-            kernels = self.scheme.auto_kernel
+        kernels = self._given_kernels()
         if isinstance(kernels, (str, Kernel)):
             kernels = [kernels] * len(layer_inputs)
         if len(kernels) != len(layer_inputs):
@@ -105,12 +113,23 @@ def takes_chunks(estimator):
     return True
 
 
+def _parts(kernel):
+    """The class of a kernel, with those of the parts of sums and products."""
+    if isinstance(kernel, _Pair):
+        return type(kernel), *(_parts(as_kernel(part)) for part in (kernel.left, kernel.right))
+    return type(kernel)
+
+
 def kin_of(plans, members):
-    """For each plan the member that it goes on with, of the same scheme and in the same order; or None."""
-    left = list(members)
-    kin = []
+    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None."""
+
+    def kind(scheme, kernel):
+        return repr(scheme), _parts(kernel)
+
+    left, kin = list(members), []
     for plan in plans:
-        same = [member for member in left if repr(member.scheme) == repr(plan.scheme)]
+        own = kind(plan.scheme, plan.last_kernel())
+        same = [m for m in left if kind(m.scheme, m.architecture.kernels[-1]) == own]
         kin.append(same[0] if same else None)
         left = [member for member in left if member is not kin[-1]]
     return kin

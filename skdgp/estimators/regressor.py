@@ -122,7 +122,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         With fitted numbers, in units of the target, of the first member; a mixture multiplies its noise
         by the member's `spread`.
     inducing_inputs_ : list of ndarray
-        Inducing inputs of each layer; those of the first in units of the inputs.
+        Inducing inputs of each layer; those of the first in units of the inputs. Of a last layer that sees
+        all rows, their standardized inputs.
     members_ : list of Member
         The models whose mixture predicts, with their `weight`, and the `spread` that the mixture gives
         to them.

@@ -402,6 +402,20 @@ def test_members_that_a_new_recipe_leaves_go_on(model, data, monkeypatch):
         assert_allclose(member.arrays[name], before[i][name], atol=1e-6)
 
 
+def test_members_that_a_new_recipe_adds_start_anew(model, data, monkeypatch):
+    """The others go on with the member of their kernel, whatever the order."""
+    other = copy.deepcopy(model).set_params(warm_start=True, max_iter=1)
+    before = {str(parts(member.kernels[-1])): member.arrays for member in model.members_[5:]}
+    monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 0)
+    exact = other.fit(*data).members_[4:]
+    assert [parts(member.kernels[-1]) for member in exact] == [[RationalQuadratic], *SUMS]
+    for member in exact[1:]:
+        old = before[str(parts(member.kernels[-1]))]
+        for name in old:
+            if name.endswith("log_lengthscale"):
+                assert_allclose(member.arrays[name], old[name], atol=0.02)
+
+
 def test_a_new_likelihood_needs_a_new_start(model, data):
     """A mixture of several kinds of noise used to go on with them, whatever was asked for."""
     other = copy.deepcopy(model).set_params(warm_start=True, likelihood="heteroscedastic")
