@@ -172,9 +172,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     --------
     >>> import numpy as np
     >>> from skdgp import DeepGPRegressor
-    >>> X = np.linspace(0, 1, 100)[:, None]
+    >>> X = np.linspace(0, 1, 50)[:, None]
     >>> y = (X[:, 0] > 0.5).astype(float)
-    >>> model = DeepGPRegressor(max_iter=300, random_state=0).fit(X, y)
+    >>> model = DeepGPRegressor(max_iter=100, random_state=0).fit(X, y)
     >>> mean, std = model.predict([[0.2], [0.8]], return_std=True)
     >>> mean.round(1) + 0.0
     array([0., 1.])

@@ -8,6 +8,7 @@ from torch.autograd.function import once_differentiable
 from ..linalg import current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
+_SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
 _AT_ONCE = 32_768  #: numbers of the matrix that are worked on together, to stay in the cache
 
 
@@ -142,17 +143,21 @@ class RadialCovariances:
         self.Z, self.H = (
             (rows - center.to(rows.dtype)).div_(lengthscale.to(rows.dtype)) for rows in (Z, H)
         )
-        of_Z, of_H = self.Z.square().sum(1), self.H.square().sum(1)
+        of_Z, self.norms = self.Z.square().sum(1), self.H.square().sum(1)
         out = space.take((len(Z), len(Z)), Z)
         self.r2_uu = _squared_distances(self.Z, self.Z, of_Z, of_Z, out)
         self.K_uu = _profile(kernel, self.r2_uu, space).mul_(variance)
         out = space.take((len(Z), len(H)), H)
         self.Z_low, of_Z = self.Z.to(H.dtype), of_Z.to(H.dtype)  # in the precision of rows
-        self.r2_uf = _squared_distances(self.Z_low, self.H, of_Z, of_H, out)
+        self.r2_uf = _squared_distances(self.Z_low, self.H, of_Z, self.norms, out)
         self.K_uf = _profile(kernel, self.r2_uf, space).mul_(variance)
 
-    def backward(self, G_uu, G_uf):
-        """Gradients of Z, H, lengthscale and variance.
+    def _near_center(self):
+        norms = self.norms
+        return norms.device.type == "cpu" and len(norms) > 0 and float(norms.max()) < _SMALL_NORM
+
+    def backward(self, G_uu, G_uf, of_rows=True):
+        """Gradients of Z, H (None unless they are wanted), lengthscale and variance.
 
         Those of the matrices, of which the first is symmetric, are overwritten.
         """
@@ -166,11 +171,16 @@ class RadialCovariances:
         of_Z, of_H = torch.add(G_uf.sum(1), G_uu.sum(1), alpha=2.0), G_uf.sum(0)
         GH = (H @ G_uf.T).to(Z.dtype)
         dZ = torch.addmm(GH, Z, G_uu, beta=-1.0, alpha=-2.0).addcmul_(Z, of_Z)
-        dH = torch.addmm(H * of_H, self.Z_low.T, G_uf, alpha=-1.0)
         factor = 2.0 * kernel.slope_factor / lengthscale
-        d_lengthscale = (Z * dZ).sum(1).add_((H * dH).sum(1)).mul_(-factor)
-        d_lengthscale = d_lengthscale.sum_to_size(lengthscale.shape)
-        dZ, dH = torch.mul(dZ.T, factor, out=torch.empty_like(self.Z)), dH.T.mul_(factor)
+        if not of_rows and self._near_center():
+            # sum_n h_n dh_n needs no other product of the size of the rows
+            dH, d_log = None, torch.mv(H.square(), of_H) - (Z * GH).sum(1)
+        else:
+            dH = torch.addmm(H * of_H, self.Z_low.T, G_uf, alpha=-1.0)
+            d_log = (H * dH).sum(1)
+        d_lengthscale = (Z * dZ).sum(1).add_(d_log).mul_(-factor).sum_to_size(lengthscale.shape)
+        dZ = torch.mul(dZ.T, factor, out=torch.empty_like(self.Z))
+        dH = dH.T.mul_(factor) if of_rows else None
         self.K_uu, self.r2_uu = _give(self.space, self.K_uu, self.r2_uu)
         self.K_uf, self.r2_uf = _give(self.space, self.K_uf, self.r2_uf)
         return dZ, dH, d_lengthscale, d_variance

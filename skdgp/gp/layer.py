@@ -92,7 +92,8 @@ class _RadialMoments(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, g_mean, g_var):
         dK_uu, dK_uf, *of_q = _SparseMoments.of_matrices(ctx, g_mean, g_var)
-        dZ, dH, d_lengthscale, d_variance = ctx.covariances.backward(dK_uu, dK_uf)
+        K, of_rows = ctx.covariances, ctx.needs_input_grad[1]
+        dZ, dH, d_lengthscale, d_variance = K.backward(dK_uu, dK_uf, of_rows)
         return dZ, dH, d_lengthscale, d_variance + g_var.sum(), *of_q, None, None
 
 

@@ -124,6 +124,8 @@ class _Hidden(nn.Module):
 
     def function(self):
         """The function for the present numbers."""
+        if self.W is not None and not self.v.requires_grad and not self.v.any():  # as at first
+            return lambda H: H @ self.W
         kernel = self.kernel()
         weights = torch.linalg.solve_triangular(self.root().T, self.v, upper=True)
 

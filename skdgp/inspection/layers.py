@@ -61,7 +61,7 @@ class LayersDisplay:
     >>> from skdgp.inspection import LayersDisplay
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> y = (X[:, 0] > 0.5).astype(float)
-    >>> model = DeepGPRegressor(n_layers=3, max_iter=50, n_inducing=10, random_state=0).fit(X, y)
+    >>> model = DeepGPRegressor(n_layers=3, inference="dsvi", max_iter=50, random_state=0).fit(X, y)
     >>> display = LayersDisplay.from_estimator(model, X)
     >>> len(display.axes_)
     3

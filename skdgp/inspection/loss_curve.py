@@ -49,7 +49,7 @@ class LossCurveDisplay:
     >>> from skdgp import DeepGPRegressor
     >>> from skdgp.inspection import LossCurveDisplay
     >>> X, y = load_diabetes(return_X_y=True)
-    >>> model = DeepGPRegressor(max_iter=60, n_inducing=10, random_state=0).fit(X, y)
+    >>> model = DeepGPRegressor(inference="dsvi", max_iter=60, random_state=0).fit(X, y)
     >>> display = LossCurveDisplay.from_estimator(model, smooth=10)
     >>> len(display.loss_curve)
     60

@@ -58,7 +58,7 @@ class PredictiveDisplay:
     >>> from skdgp.inspection import PredictiveDisplay
     >>> X = np.linspace(0, 1, 50)[:, None]
     >>> y = (X[:, 0] > 0.5).astype(float)
-    >>> model = DeepGPRegressor(max_iter=50, random_state=0).fit(X, y)
+    >>> model = DeepGPRegressor(inference="dsvi", max_iter=50, random_state=0).fit(X, y)
     >>> display = PredictiveDisplay.from_estimator(model, X, y, n_functions=3)
     >>> display.intervals.shape
     (2, 200, 2)

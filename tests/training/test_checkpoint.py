@@ -561,8 +561,10 @@ WORKER = """
 import os, random, signal, sys, time
 import numpy as np
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.inference import collapsed
 from skdgp.training import Checkpoint
 
+collapsed._MOST_DRAWS = 2
 rng = np.random.default_rng(0)
 X = rng.uniform(-2.0, 2.0, size=(40, 2))
 y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(40)
