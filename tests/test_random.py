@@ -21,6 +21,12 @@ def test_sobol_normal_is_normal_and_even():
     assert np.abs(np.corrcoef(points.T) - np.eye(3)).max() < 0.02
 
 
+def test_dimensions_without_sobol_points_are_independent():
+    points = sobol_normal(2, 30_000, seed=0)  # the mean of squares has a standard error of .006
+    assert points.shape == (2, 30_000)
+    assert abs(np.mean(points**2) - 1.0) < 0.03 and abs(np.mean(points[0] * points[1])) < 0.03
+
+
 def test_sobol_normal_depends_on_the_seed_alone():
     np.testing.assert_array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=3))
     assert not np.array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=4))

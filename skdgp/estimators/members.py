@@ -123,13 +123,13 @@ def _parts(kernel):
 def kin_of(plans, members):
     """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None."""
 
-    def kind(scheme, kernel):
-        return repr(scheme), _parts(kernel)
+    def akin(plan, member):
+        kernels = plan.last_kernel(), member.architecture.kernels[-1]
+        return repr(plan.scheme) == repr(member.scheme) and len({*map(_parts, kernels)}) == 1
 
     left, kin = list(members), []
     for plan in plans:
-        own = kind(plan.scheme, plan.last_kernel())
-        same = [m for m in left if kind(m.scheme, m.architecture.kernels[-1]) == own]
+        same = [member for member in left if akin(plan, member)]
         kin.append(same[0] if same else None)
         left = [member for member in left if member is not kin[-1]]
     return kin

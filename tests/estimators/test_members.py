@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import cumulative_trapezoid
 from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
@@ -177,11 +178,16 @@ def test_moments_by_the_law_of_total_variance(model, data, latent):
 
 
 def test_quantiles_invert_the_mixed_cdf(model, data):
-    X = data[0][:5]
-    quantiles = model.predict_quantiles(X, [0.1, 0.5, 0.9])
+    """The density up to a quantile has its share; draws agree within four and a half standard errors."""
+    X, expected = data[0][:5], np.array([0.1, 0.5, 0.9])
+    quantiles = model.predict_quantiles(X, expected)
+    for x, mean, std, row in zip(X, *model.predict(X, return_std=True), quantiles):
+        grid = mean + std * np.sinh(np.linspace(-6.0, 6.0, 3001))
+        density = np.exp(model.log_predictive_density(np.tile(x, (len(grid), 1)), grid))
+        cdf = cumulative_trapezoid(density, grid, initial=0.0)
+        assert_allclose(np.interp(row, grid, cdf), expected, atol=5e-3)
     draws = model.sample_y(X, 400, random_state=1)
     share = (draws[:, None] < quantiles[..., None]).mean(-1)
-    expected = np.array([0.1, 0.5, 0.9])
     assert np.abs((share - expected) / np.sqrt(expected * (1 - expected) / 400)).max() < 4.5
 
 
@@ -242,6 +248,14 @@ def test_what_the_user_fixes_is_fixed(data):
         assert [type(plan.scheme) for plan in plans] == schemes
     model = DeepGPRegressor(inference="dsvi", **few).fit(*data)
     assert len(model.members_) == 1 and isinstance(model.likelihood_, HeteroscedasticStudentT)
+
+
+@pytest.mark.parametrize("kernel", [[], ["matern52"]])
+def test_kernels_that_are_too_few_for_the_layers(data, kernel):
+    with pytest.raises(
+        ValueError, match="kernel must be one kernel or one for each of the 2 layers"
+    ):
+        DeepGPRegressor(kernel=kernel, **FEW).fit(*data)
 
 
 def test_parameters_of_the_scheme_make_a_single_model(data):

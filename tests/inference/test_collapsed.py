@@ -282,8 +282,8 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     else:
         mean = model._function(new)[0][0].numpy()
     cov = model.covariance(new)[0].numpy()
-    n = 1500
-    f = model.functions(n, seeded(), 100)(new)[..., 0].numpy()
+    n = 4000
+    f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
     assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
     products = (f - mean)[:, :, None] * (f - mean)[:, None]
     error = products.std(0) / np.sqrt(n)
@@ -331,6 +331,21 @@ def test_what_is_said_of_rows_that_are_left_out():
             variances[s, i] = K[i, i] - solution @ K[rest, i]
     sd = np.sqrt(variances.mean(0) + means.var(0))
     assert_allclose(found, norm.logpdf(y[:, 0], means.mean(0), sd), atol=1e-6)
+
+
+def test_covariance_of_a_mixture_that_holds_one_has_the_mean_of_all_its_draws():
+    """By the law of total covariance, with a process of one draw."""
+    X, y = rows(20)
+    settings = {"likelihood": "gaussian", "max_iter": 40, "random_state": 0}
+    model = DeepGPRegressor(inference=CollapsedVI(n_draws=2), **settings).fit(X, y[:, 0])
+    other = DeepGPRegressor(1, inference="exact", **settings).fit(X, y[:, 0])
+    (a, cov_a), (b, cov_b) = (
+        m.predict(X[:4] + 0.3, return_cov=True, latent=True) for m in (model, other)
+    )
+    model.members_ = [*model.members_, *other.members_]
+    _, cov = model.predict(X[:4] + 0.3, return_cov=True, latent=True)
+    expected = 0.5 * (cov_a + cov_b) + 0.25 * np.outer(a - b, a - b)
+    assert_allclose(cov, expected, rtol=1e-6, atol=1e-10)
 
 
 def test_known_numbers_are_the_process_of_scikit_learn():
@@ -528,7 +543,7 @@ def test_classes_and_chunks_are_refused():
     assert not hasattr(DeepGPRegressor(inference="collapsed"), "partial_fit")
 
 
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("mean", ["linear", "zero"])
 def test_few_rows(n, mean):
     X, y = rows(n)

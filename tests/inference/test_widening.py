@@ -156,7 +156,7 @@ def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widt
     mean, var = model.predictive(X, draws)
     center = mean.mean(0)
     total = (var + (mean - center).square()).mean(0)
-    f = model.functions(1500, seeded(1), 128)(X)
+    f = model.functions(4000, seeded(1), 256)(X)
     f_var = (f - center).square().mean(0)
     error = ((f - center).square() - f_var).square().mean(0).sqrt() / math.sqrt(len(f))
     assert ((f_var - total).abs() < 4.0 * error).all()
