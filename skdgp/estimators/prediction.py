@@ -101,24 +101,23 @@ class PredictionMixin:
 
         None if a member has no closed form.
         """
-        device, means, covariances = self._prediction_device(), [], []
+        device, shares, means, within = self._prediction_device(), [], [], 0.0
+        weights = np.array([member.weight for member in self.members_])
         with self._threads(), torch.no_grad():
             X = torch.as_tensor(self._x_scaler.transform(X), device=device)
-            for member in self.members_:
+            for member, weight in zip(self.members_, weights / weights.sum()):
                 model = member.model(device)
                 cov = model.covariance(X)
                 if cov is None:
                     return None
                 draws = torch.tensor(member.draws, device=device)
-                mean = model.predictive(X, draws)[0][..., :k]
-                means.append(torch.einsum("s,sik->ki", model.shares(draws), mean))
-                covariances.append(member.spread**2 * cov[:k])
-            weights = X.new_tensor([member.weight for member in self.members_])
-            weights, means = weights / weights.sum(), torch.stack(means)
-            deviations = means - torch.einsum("m,mki->ki", weights, means)
-            between = torch.einsum("m,mki,mkj->ijk", weights, deviations, deviations)
-            within = sum(w * cov for w, cov in zip(weights, covariances)).permute(1, 2, 0)
-            return (within + between).cpu().numpy()
+                within = within + weight * member.spread**2 * cov[:k]
+                shares.append(weight * model.shares(draws))
+                means.append(model.predictive(X, draws)[0][..., :k])
+            shares, means = torch.cat(shares), torch.cat(means)  # of all components
+            off = means - torch.einsum("s,sik->ik", shares, means)
+            between = torch.einsum("sik,sjk->kij", shares[:, None, None] * off, off)
+            return (within + between).permute(1, 2, 0).cpu().numpy()
 
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
         """Draws of functions, and what follows from them; every draw picks its member first.

@@ -220,7 +220,8 @@ class Model(nn.Module):
     def covariance(self, X):
         """Posterior covariances of rows, (k, n_rows, n_rows), of the first `k` latent functions.
 
-        These are at least those that are means of the target. None without a closed form.
+        These are at least those that are means of the target. Of a mixture it is the mean of the covariances
+        of its components. None without a closed form.
         """
         return None
 

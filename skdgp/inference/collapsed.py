@@ -15,7 +15,7 @@ from ..lbfgs import LBFGS
 from ..linalg import cholesky
 from ..random import sobol_normal
 from .base import Scheme
-from .exact import _AT_ONCE, _SPREAD, _TOL, ExactGP
+from .exact import _SPREAD, _TOL, ExactGP
 from .full_batch import QuasiNewton
 from .vecchia import LocalScaleScheme
 
@@ -142,6 +142,7 @@ class DeepExactGP(ExactGP):
     At rest, layers hold the posterior mean of what is uncertain.
     """
 
+    _n_states = _STATES
     _evidence_rows = 1000
     _most_rows = 2000
     _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
@@ -333,39 +334,11 @@ class DeepExactGP(ExactGP):
         """Those of the draws of the posterior that predict."""
         return (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
 
-    def _leave_out(self):
-        y = self.rows.y.mT
-        self._left_out = mean, var = mixed(*(given.leave_out(y) for given in self._given))
-        self.z = (y - mean) / var.sqrt()
-
-    def _function(self, X, joint=False):
-        return mixed(*(given.moments(X, joint) for given in self._given))
-
-    def draws(self, n, seed):
-        if self.has_local_scale:
-            return super().draws(n, seed)
-        return np.zeros((_STATES, 0))  # which are its own
-
-    @torch.no_grad()
-    def predictive(self, X, draws):
-        if self.has_local_scale:
-            return super().predictive(X, draws)
-        self._solve()
-        size = max(1, _AT_ONCE // len(self.rows.Z))
-        moments = [
-            [
-                torch.cat(part, 1).T
-                for part in zip(*(given.moments(piece) for piece in X.split(size)))
-            ]
-            for given in self._given
-        ]
-        return tuple(map(torch.stack, zip(*moments)))
-
     def _paths(self, n, generator, n_features):
-        of_draw, paths = torch.randint(_STATES, (n,), generator=generator), []
+        states, paths = torch.randint(_STATES, (n,), generator=generator), []
         try:
             for j, numbers in enumerate(self._numbers_of_states()):
-                mine = torch.nonzero(of_draw == j)[:, 0]
+                mine = torch.nonzero(states == j)[:, 0]
                 if len(mine):
                     self._put(numbers)
                     given = self._prior_and_seen(len(mine), generator, n_features)
@@ -377,24 +350,12 @@ class DeepExactGP(ExactGP):
             mean, deviation = X.new_empty(2, n, len(X), self.rows.y.shape[1])
             for mine, of_state in paths:
                 mean[mine], deviation[mine] = of_state(X)
-            if not self.has_local_scale:  # the members of a mixture, each around its own mean
-                return mean, deviation
-            center = self._function(X)[0].T
-            return center, mean + deviation - center
+            return mean, deviation
 
-        return path
+        return path, states
 
     def load_state(self, arrays):
         super().load_state(arrays)
         if self.log_sd.numel() and float(self.log_sd.detach().max()) <= math.log(_KNOWN):
             self._n_first = 0  # the search for the posterior has not begun
         self._be_uncertain(self._n_first < 0)
-
-
-def mixed(*moments):
-    """Mean and variance of a mixture of some in equal shares; or covariance, if that is what they have."""
-    means, variances = map(torch.stack, zip(*moments))
-    mean, off = means.mean(0), means - means.mean(0)
-    if variances.ndim > means.ndim:
-        return mean, variances.mean(0) + (off[..., :, None] * off[..., None, :]).mean(0)
-    return mean, variances.mean(0) + off.square().mean(0)

@@ -164,10 +164,12 @@ class Given(NamedTuple):
 class ExactGP(QuasiNewton, NeighborGP):
     """The model that :class:`Exact` builds.
 
-    Places, as of :class:`NeighborGP`, have the covariance ``C = K + diag(noise / weight)``.
+    Places, as of :class:`NeighborGP`, have the covariance ``C = K + diag(noise / weight)``. Predictions are
+    a mixture, in equal shares, of J processes, one for each state of the numbers: here J is one.
     """
 
     _deviation = _DEVIATION
+    _n_states = 1
     _evidence_rows = 1500  #: of which the evidence is maximized
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
@@ -176,8 +178,8 @@ class ExactGP(QuasiNewton, NeighborGP):
         super().__init__(architecture, likelihood, scheme)
         self._lbfgs = LBFGS(tol=_TOL)
         n_outputs = self.rows.y.shape[1]
-        # standardized errors of places left out: k, P
-        self.register_buffer("z", torch.empty((n_outputs, 0), dtype=torch.float64))
+        # standardized errors of places left out: J, k, P
+        self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
         if self.has_local_scale:
             self.log_factor = nn.Parameter(self.log_count.new_zeros(n_outputs))
             for parameter in self._numbers_of_scale():
@@ -354,7 +356,7 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._unsolved = None  # only now: an interrupt leaves it for the next call
 
     def _condition(self):
-        self._given = self._conditioned()
+        self._given = [self._conditioned()]
 
     def _conditioned(self):
         """The process given all rows, for the present numbers."""
@@ -366,8 +368,9 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def _leave_out(self):
         """Moments of each place given all others, their noise included, and the standardized errors."""
-        self._left_out = mean, var = self._given.leave_out(self.rows.y.mT)
-        self.z = (self.rows.y.mT - mean) / var.sqrt()
+        y = self.rows.y.mT
+        self._left_out = mean, var = self._of_states(given.leave_out(y) for given in self._given)
+        self.z = (y - mean) / var.sqrt()
 
     def _learn_scale(self):
         """Maximize the density of rows that are left out, with weak priors of the numbers."""
@@ -404,7 +407,7 @@ class ExactGP(QuasiNewton, NeighborGP):
     def _without(self, chosen):
         rows = self.rows
         X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
-        mean, var = (moment[:, place].T for moment in self._left_out)  # n, n_outputs
+        mean, var = (moment[..., place].mT for moment in self._left_out)  # J, n, n_outputs
         noise = self._noise(weight.new_ones(1))[:, 0]
         var = (var - noise / rows.weight[place, None]).clamp_min(_LEAST_VARIANCE)  # of the function
         # a place that holds other targets stays, without one count of the row
@@ -421,8 +424,12 @@ class ExactGP(QuasiNewton, NeighborGP):
         return y, mean + gain * error, (var * (1.0 - gain) + noise).sqrt(), z
 
     def _z_of(self, nearest):
-        """Standardized errors of places (n, k), shape (n, n_outputs, k)."""
-        return self.z[:, nearest].transpose(0, 1)
+        """Standardized errors of places (n, k), shape (J, n, n_outputs, k)."""
+        return self.z[..., nearest].transpose(1, 2)
+
+    def _log_density(self, y, mean, sd, z):
+        of_states = super()._log_density(y, mean, sd, z)
+        return torch.logsumexp(of_states, -2) - math.log(len(self.z))
 
     @torch.no_grad()
     def left_out(self, batch, rows, spreads=None):
@@ -436,37 +443,53 @@ class ExactGP(QuasiNewton, NeighborGP):
         self._solve()
         return super().predictive(X, draws)
 
+    def shares(self, draws):
+        of_scales = super().shares(draws) if self.has_local_scale else self.z.new_ones(1)
+        return of_scales.repeat_interleave(len(self.z)) / len(self.z)
+
     def _pieces(self, X):
         size = max(1, _AT_ONCE // len(self.rows.Z))
         for i in range(0, len(X), size):
-            yield slice(i, i + size), self.neighbors(X[i : i + size])
+            nearest = self.neighbors(X[i : i + size]) if self.has_local_scale else None
+            yield slice(i, i + size), nearest
 
-    def _given_neighbors(self, X, nearest, held=None):
-        mean, var = self._function(X)
-        return mean.T, (var + self._noise(var.new_ones(1))).sqrt().T, None, self._z_of(nearest)
+    def _moments(self, X, nearest, mixing):
+        mean, var = (moment.mT for moment in self._function(X))
+        if mixing is None:
+            return mean, var
+        of_states = self._squared_scale(self._z_of(nearest))  # J, n, n_outputs
+        scale = mixing[:, None] * of_states  # n_draws, J, n, n_outputs
+        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
+        var = torch.cat([var * scale, torch.zeros_like(scale)], -1)
+        return mean.flatten(0, 1), var.flatten(0, 1)
 
     def _function(self, X, joint=False):
-        """Mean (k, n) and variance of the function given all rows, for unit scale, see :class:`Given`."""
-        return self._given.moments(X, joint)
+        """Moments (J, k, ...) of the function given all rows, for unit scale, see :class:`Given`."""
+        return self._of_states(given.moments(X, joint) for given in self._given)
+
+    @staticmethod
+    def _of_states(moments):
+        """One tensor for all states of the numbers, which come first, of each moment."""
+        return tuple(map(torch.stack, zip(*moments)))
 
     @torch.no_grad()
     def covariance(self, X):
         self._solve()
-        _, cov = self._function(X, joint=True)
-        if not self.has_local_scale:
-            return cov
-        dof = self._dof()
-        scale = torch.cat(
-            [self._squared_scale(self._z_of(nearest)) for _, nearest in self._pieces(X)]
-        )
-        root = (scale.T * dof / (dof - 2.0)).sqrt()
-        return root[:, :, None] * cov * root[:, None]
+        roots, total = [1.0] * len(self._given), 0.0
+        if self.has_local_scale:
+            dof = self._dof()
+            scales = [self._squared_scale(self._z_of(nearest)) for _, nearest in self._pieces(X)]
+            roots = (torch.cat(scales, 1).mT * dof / (dof - 2.0)).sqrt()[..., None]  # J, k, n, 1
+        for given, root in zip(self._given, roots):
+            _, cov = given.moments(X, joint=True)
+            total = total + (root * cov).mT * root
+        return total / len(self._given)
 
     def functions(self, n, generator, n_features, spread=1.0):
         """Draws by pathwise conditioning (Wilson et al., 2020)."""
         self._solve()
         with torch.no_grad():
-            path = self._paths(n, generator, n_features)
+            path, states = self._paths(n, generator, n_features)
             mixing = self._mixing_of(n, generator)
 
         @torch.no_grad()
@@ -478,15 +501,18 @@ class ExactGP(QuasiNewton, NeighborGP):
                 if mixing is None:
                     values.append(mean + deviation)
                     continue
-                scale = self._squared_scale(self._z_of(nearest)) / mixing
+                scale = self._squared_scale(self._z_of(nearest))[states] / mixing
                 values.append(torch.cat([mean + scale.sqrt() * deviation, scale.log()], -1))
             return torch.cat(values, 1)
 
         return f
 
     def _paths(self, n, generator, n_features):
-        """Rows to means of the function and deviations of draws from them, see :class:`Given`."""
-        return self._given.paths(*self._prior_and_seen(n, generator, n_features))
+        """Rows to means of the function and deviations of draws from them, see :class:`Given`.
+
+        With them, the states that they are of.
+        """
+        return self._given[0].paths(*self._prior_and_seen(n, generator, n_features)), slice(None)
 
     def _prior_and_seen(self, n, generator, n_features):
         prior = self._prior(n, generator, n_features)
@@ -499,7 +525,10 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def load_state(self, arrays):
         arrays = {name: array for name, array in arrays.items() if name != "a"}  # of early files
-        self.z = self.z.new_empty(arrays["z"].shape)
+        # one for all states, in early files
+        shape = (len(self.z), *arrays["z"].shape[-2:])
+        arrays["z"] = np.broadcast_to(arrays["z"], shape).copy()
+        self.z = self.z.new_empty(shape)
         if self.has_local_scale:  # one for all outputs, in early files
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}

@@ -336,12 +336,14 @@ class NeighborGP(GradientModel):
     @torch.no_grad()
     def left_out(self, batch, rows, spreads=None):
         self._hold(batch)
-        factor = 1.0 if spreads is None else torch.as_tensor(spreads)[:, None, None].to(batch.y)
+        spreads = None if spreads is None else torch.as_tensor(spreads).to(batch.y)
         groups, densities = self._alike(rows), []
         for group in groups:
             for piece in np.array_split(rows[group], -(-len(group) // self._at_once())):
                 y, mean, sd, z = self._without(piece)
-                densities.append(self._log_density(y, mean, sd * factor, z))
+                if spreads is not None:
+                    sd = spreads.view(-1, *(1,) * sd.ndim) * sd
+                densities.append(self._log_density(y, mean, sd, z))
         back = np.argsort(np.concatenate(groups))
         return torch.cat(densities, -1).numpy(force=True)[..., back]
 

@@ -8,6 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 from scipy.stats import cauchy, multivariate_normal, norm
+from scipy.stats import t as student
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -261,14 +262,23 @@ def moments(model, X):
     return mean.mean(0).numpy(), (var + mean.square()).mean(0).numpy() - mean.mean(0).numpy() ** 2
 
 
+def mixed(model, X):
+    """Mean (n,) and covariance (n, n) of the first function, of the mixture."""
+    draws = torch.as_tensor(model.draws(64, 0))
+    means, shares = model.predictive(X, draws)[0][..., 0].numpy(), model.shares(draws).numpy()
+    mean = shares @ means
+    between = np.einsum("s,si,sj->ij", shares, means - mean, means - mean)
+    return mean, model.covariance(X)[0].numpy() + between
+
+
 def test_covariance_is_that_of_the_mixture():
     X, y = rows(k=2)
     model = solved(X, y)
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (5, 2)))
-    cov, (_, var) = model.covariance(new), moments(model, new)
-    assert_allclose(torch.diagonal(cov, dim1=1, dim2=2).T, var, atol=1e-8)
+    (_, cov), (_, var) = mixed(model, new), moments(model, new)
+    assert_allclose(np.diag(cov), var[:, 0], atol=1e-8)
     both = torch.cat([new, new])
-    assert_allclose(model.covariance(both)[:, :5, 5:], cov, atol=1e-8)
+    assert_allclose(mixed(model, both)[1][:5, 5:], cov, atol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
@@ -277,11 +287,7 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     X, y = rows()
     model = solved(X, y, likelihood=likelihood())
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (4, 2)))
-    if likelihood is Gaussian:
-        mean = moments(model, new)[0][:, 0]
-    else:
-        mean = model._function(new)[0][0].numpy()
-    cov = model.covariance(new)[0].numpy()
+    mean, cov = mixed(model, new)
     n = 4000
     f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
     assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
@@ -313,24 +319,64 @@ def test_function_draws_are_functions():
     assert_array_equal(parameters_to_vector(model._uncertain).detach(), model.mean.detach())
 
 
-def test_what_is_said_of_rows_that_are_left_out():
-    """Each draw predicts a row from all others; the moments are those of the mixture of draws."""
-    X, y = rows(12)
-    model = solved(X, y)
-    batch = everything(X, y)
-    found = model.left_out(batch, np.arange(12))
+def left_out(model, X, y):
+    """Mean and variance of each row given all others, noise included, (16, n); row by row in numpy."""
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    means, variances = np.zeros((16, 12)), np.zeros((16, 12))
+    means, variances = np.zeros((2, 16, len(X)))
     for s, e in enumerate(model._draws(16, 1).numpy()):
         layers = put(model, m + sd * e)
-        K = covariance(layers, X, X) + 0.1 * np.eye(12)
-        for i in range(12):
-            rest = np.delete(np.arange(12), i)
+        K = covariance(layers, X, X) + 0.1 * np.eye(len(X))
+        for i in range(len(X)):
+            rest = np.delete(np.arange(len(X)), i)
             solution = np.linalg.solve(K[np.ix_(rest, rest)], K[rest, i])
-            means[s, i] = solution @ y[rest, 0]
+            means[s, i] = solution @ y[rest]
             variances[s, i] = K[i, i] - solution @ K[rest, i]
-    sd = np.sqrt(variances.mean(0) + means.var(0))
-    assert_allclose(found, norm.logpdf(y[:, 0], means.mean(0), sd), atol=1e-6)
+    return means, variances
+
+
+def test_what_is_said_of_rows_that_are_left_out():
+    """Each draw predicts a row from all others; together they are a mixture."""
+    X, y = rows(12)
+    model, batch = solved(X, y), everything(X, y)
+    means, variances = left_out(model, X, y[:, 0])
+    for spread in (1.0, 0.7):
+        of_draws = norm.logpdf(y[:, 0], means, spread * np.sqrt(variances))
+        expected = logsumexp(of_draws, 0) - np.log(16)
+        found = model.left_out(batch, np.arange(12), np.array([spread]))[0]
+        assert_allclose(found, expected, atol=1e-6)
+    assert_allclose(
+        model.left_out(batch, np.arange(12)), model.left_out(batch, np.arange(12), [1.0])[0]
+    )
+
+
+def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
+    """Of new rows, and of rows that are left out; each draw has errors of its own near by."""
+    X, y = rows(20)
+    model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
+    means, variances = left_out(model, X, y[:, 0])
+    z = (y[:, 0] - means) / np.sqrt(variances)
+    a, odds = np.exp(float(model.log_count)), 1.0 / (1.0 + np.exp(-float(model.log_odds)))
+    rho = 2.1 / 5 + (1.0 - 2.1 / 5) * odds
+    dof = a + 5 * rho
+
+    def mixture(y, means, variances, nearest):
+        squares = np.square(z[:, nearest]).sum(-1)  # 16, n
+        scale = np.exp(float(model.log_factor)) * (a + rho * squares) / dof
+        logs = student.logpdf(y, dof, means, np.sqrt(scale * variances))
+        return logsumexp(logs, 0) - np.log(16)
+
+    nearest = model.neighbors(torch.as_tensor(X), np.arange(20))
+    expected = mixture(y[:, 0], means, variances, nearest)
+    assert_allclose(model.left_out(batch, np.arange(20)), expected, atol=1e-6)
+    # new rows, some of them far from what is expected
+    new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2)))
+    y_new, draws = np.linspace(-3.0, 3.0, 6), torch.as_tensor(model.draws(64, 0))
+    m, v = model._function(new)
+    expected = mixture(y_new, m[:, 0].numpy(), v[:, 0].numpy() + 0.1, model.neighbors(new))
+    mean, var = model.predictive(new, draws)
+    density = model.likelihood().log_partition(torch.as_tensor(y_new)[:, None], mean, var)
+    found = torch.logsumexp(density + model.shares(draws).log()[:, None], 0)
+    assert_allclose(found.detach().numpy(), expected, atol=1e-6)
 
 
 def test_covariance_of_a_mixture_that_holds_one_has_the_mean_of_all_its_draws():
@@ -342,7 +388,10 @@ def test_covariance_of_a_mixture_that_holds_one_has_the_mean_of_all_its_draws():
     (a, cov_a), (b, cov_b) = (
         m.predict(X[:4] + 0.3, return_cov=True, latent=True) for m in (model, other)
     )
-    model.members_ = [*model.members_, *other.members_]
+    (member,) = model.members_
+    own = mixed(member.model("cpu"), torch.as_tensor(model._x_scaler.transform(X[:4] + 0.3)))[1]
+    assert_allclose(cov_a, own * model._y_scaler.scale**2, rtol=1e-6, atol=1e-10)
+    model.members_ = [member, *other.members_]
     _, cov = model.predict(X[:4] + 0.3, return_cov=True, latent=True)
     expected = 0.5 * (cov_a + cov_b) + 0.25 * np.outer(a - b, a - b)
     assert_allclose(cov, expected, rtol=1e-6, atol=1e-10)

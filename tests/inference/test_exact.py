@@ -453,7 +453,7 @@ def test_standardized_errors(data):
         places, z = errors_of_places(X, y[:, [j]], weight, 0.1 * (j + 1))
         order = np.lexsort(Z.T[::-1])
         assert_array_equal(Z[order], places)
-        assert_allclose(model.z[j].numpy()[order], z, rtol=1e-6, atol=1e-9)
+        assert_allclose(model.z[0, j].numpy()[order], z, rtol=1e-6, atol=1e-9)
 
 
 # Local scale
