@@ -32,7 +32,7 @@ X_train, X_test, y_train, y_test = train_test_split(
     X, y, train_size=500, stratify=y, random_state=0
 )
 models = {
-    "deep Gaussian process": DeepGPClassifier(max_iter=300, random_state=0),
+    "deep Gaussian process": DeepGPClassifier(max_iter=100, random_state=0),
     "calibrated SVC": CalibratedClassifierCV(SVC(C=10, gamma=0.001)),
     "random forest": RandomForestClassifier(300, random_state=0),
     "neural network": make_pipeline(StandardScaler(), MLPClassifier(max_iter=500, random_state=0)),
@@ -55,7 +55,7 @@ for name, proba in probabilities.items():
 # %%
 # The support vector machine is the most accurate, and far too modest: it is right 98 times out of 100,
 # and claims 69. So is the random forest. Confidence and accuracy of the deep Gaussian process and of the
-# neural network are within two points. The deep Gaussian process has the best probabilities by both
+# neural network are within three points. The deep Gaussian process has the best probabilities by both
 # scores, and the neural network is not far behind: on digits with labels that are all correct there is
 # little to be in doubt about.
 #

@@ -45,12 +45,12 @@ def fit(model, X, y):
 # ------
 # The mean negative log-probability of the right class, the log-loss, tells how honest the
 # probabilities are. The support vector machine gets more digits right; the deep Gaussian process
-# knows better when it does not know. Three fifths of the default number of steps are enough here.
+# knows better when it does not know. A fifth of the default number of steps is enough here.
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 for name, model in [
-    ("DeepGPClassifier", DeepGPClassifier(max_iter=300, random_state=0)),
+    ("DeepGPClassifier", DeepGPClassifier(max_iter=100, random_state=0)),
     ("calibrated SVC", CalibratedClassifierCV(SVC(C=10, gamma=0.001))),
 ]:
     model, seconds = fit(model, X_train, y_train)
