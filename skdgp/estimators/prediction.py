@@ -110,7 +110,7 @@ class PredictionMixin:
                 cov = model.covariance(X)
                 if cov is None:
                     return None
-                draws = torch.tensor(member.draws, device=device)
+                draws = torch.tensor(member.draws[:1], device=device)  # means are equal for all
                 within = within + weight * member.spread**2 * cov[:k]
                 shares.append(weight * model.shares(draws))
                 means.append(model.predictive(X, draws)[0][..., :k])

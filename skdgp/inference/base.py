@@ -175,7 +175,7 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def predictive(self, X, draws):
-        """The latent mixture, one Gaussian for each draw.
+        """The latent mixture, one Gaussian for each draw, or for each state and draw of models with states.
 
         Given the draws, rows do not see each other.
 

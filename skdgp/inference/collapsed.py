@@ -60,7 +60,8 @@ class CollapsedVI(LocalScaleScheme):
         Number of draws S in training. None stands for 4,000 over the number of rows, but at least 4 and
         at most 32.
     n_neighbors : int, default=8
-        With the heteroscedastic likelihood, number of rows that tell the local scale, see :class:`Exact`.
+        With the heteroscedastic likelihood, number of rows that tell the local scale, see :class:`Exact`. Each
+        draw has errors, and so scales, of its own; the numbers that say what to make of them are common.
 
     References
     ----------
@@ -322,13 +323,14 @@ class DeepExactGP(ExactGP):
     # Prediction
 
     def _condition(self):
-        self._given = []
+        given = []
         try:
             for numbers in self._numbers_of_states():
                 self._put(numbers)
-                self._given.append(self._conditioned())
+                given.append(self._conditioned())
         finally:
             self._put(self.mean)
+        self._given = given  # only now: an interrupt leaves it for the next call
 
     def _numbers_of_states(self):
         """Those of the draws of the posterior that predict."""

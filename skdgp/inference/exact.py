@@ -186,6 +186,7 @@ class ExactGP(QuasiNewton, NeighborGP):
                 parameter.requires_grad_(False)  # the evidence does not know them
         self._medians = [p.detach().clone() for p in self._numbers()]
         self._given = self._left_out = self._unsolved = None
+        self._leaves_out = False  # whether errors of states have to be made anew
         self._n_first = None  # steps on a part of the rows that are left; below zero they are over
 
     def _numbers(self):
@@ -348,6 +349,9 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._given = self._left_out = None
         if self._given is None:
             self._condition()
+        if self._leaves_out and not changed:
+            self._leave_out()
+            self._leaves_out = False
         if changed:
             self._leave_out()
             self._search(self._metric_now())
@@ -525,13 +529,14 @@ class ExactGP(QuasiNewton, NeighborGP):
 
     def load_state(self, arrays):
         arrays = {name: array for name, array in arrays.items() if name != "a"}  # of early files
-        # one for all states, in early files
-        shape = (len(self.z), *arrays["z"].shape[-2:])
-        arrays["z"] = np.broadcast_to(arrays["z"], shape).copy()
-        self.z = self.z.new_empty(shape)
+        early = arrays["z"].ndim == 2  # with errors of all states together
+        if early:
+            arrays["z"] = np.repeat(arrays["z"][None], len(self.z), 0)
+        self.z = self.z.new_empty(arrays["z"].shape)
         if self.has_local_scale:  # one for all outputs, in early files
             factors = np.broadcast_to(arrays["log_factor"], self.log_factor.shape).copy()
             arrays = {**arrays, "log_factor": factors}
         super().load_state(arrays)
         self._given = self._left_out = self._unsolved = None
+        self._leaves_out = early and len(self.z) > 1
         self._n_first = -1  # numbers that were learned need no better start

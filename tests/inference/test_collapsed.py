@@ -243,9 +243,9 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
     model = solved(X, y, weight, widths=(2, 3), connected=connected)
     new = np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2))
-    mean, var = model.predictive(torch.as_tensor(new), torch.zeros(16, 0))
+    mean, var = model.predictive(torch.as_tensor(new), torch.zeros(1, 0))
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    assert mean.shape == (16, 6, k) and len(model.shares(torch.zeros(16, 0))) == 16
+    assert mean.shape == (16, 6, k) and len(model.shares(torch.zeros(1, 0))) == 16
     for s, e in enumerate(model._draws(16, 1).numpy()):
         layers = put(model, m + sd * e)
         cross, own = (covariance(layers, A, new, connected) for A in (X, new))
@@ -258,7 +258,7 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
 
 def moments(model, X):
     """Mean and variance of the function, of the mixture."""
-    mean, var = model.predictive(torch.as_tensor(X), torch.zeros(16, 0))
+    mean, var = model.predictive(torch.as_tensor(X), torch.zeros(1, 0))
     return mean.mean(0).numpy(), (var + mean.square()).mean(0).numpy() - mean.mean(0).numpy() ** 2
 
 
@@ -301,12 +301,44 @@ def test_spread_of_function_draws_is_around_the_mean_of_each_process():
     X, y = rows()
     model = solved(X, y)
     new, n = torch.as_tensor(X[:4] + 0.5), 1500
-    mean, var = (part[..., 0].numpy() for part in model.predictive(new, torch.zeros(16, 0)))
+    mean, var = (part[..., 0].numpy() for part in model.predictive(new, torch.zeros(1, 0)))
     f = model.functions(n, seeded(), 100, spread=0.1)(new)[..., 0].numpy()
     expected = 0.01 * var.mean(0) + mean.var(0)
     error = np.square(f - mean.mean(0)).std(0) / np.sqrt(n)
     assert np.abs(np.square(f - mean.mean(0)).mean(0) - expected).max() < 4.5 * error.max()
     assert (expected > 0.01 * (var + mean.var(0)).mean(0) + 5.0 * error).all()  # around one mean
+
+
+def test_interrupt_while_it_conditions(monkeypatch):
+    """What was made of some states is forgotten."""
+    X, y = rows()
+    model, new = solved(X, y), torch.as_tensor(X[:4] + 0.1)
+    expected = moments(model, new)
+    model.load_state(model.state())
+    conditioned, calls = model._conditioned, []
+
+    def stop():
+        calls.append(None)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return conditioned()
+
+    monkeypatch.setattr(model, "_conditioned", stop)
+    with pytest.raises(KeyboardInterrupt):
+        moments(model, new)
+    for found, wanted in zip(moments(model, new), expected):
+        assert_allclose(found, wanted, rtol=1e-10)
+
+
+def test_early_files_learn_the_errors_of_states():
+    """They have errors of all states together, which are none of any."""
+    X, y = rows()
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    new, draws = torch.as_tensor(X[:4] + 0.1), torch.as_tensor(model.draws(64, 0))
+    expected = model.predictive(new, draws)
+    model.load_state({**model.state(), "z": model.state()["z"].mean(0)})
+    for found, wanted in zip(model.predictive(new, draws), expected):
+        assert_allclose(found, wanted, rtol=1e-8)
 
 
 def test_function_draws_are_functions():
