@@ -349,11 +349,10 @@ class ExactGP(QuasiNewton, NeighborGP):
             self._given = self._left_out = None
         if self._given is None:
             self._condition()
-        if self._leaves_out and not changed:
+        if changed or self._leaves_out:
             self._leave_out()
             self._leaves_out = False
         if changed:
-            self._leave_out()
             self._search(self._metric_now())
             if self.has_local_scale:
                 self._learn_scale()
@@ -467,9 +466,9 @@ class ExactGP(QuasiNewton, NeighborGP):
         var = torch.cat([var * scale, torch.zeros_like(scale)], -1)
         return mean.flatten(0, 1), var.flatten(0, 1)
 
-    def _function(self, X, joint=False):
-        """Moments (J, k, ...) of the function given all rows, for unit scale, see :class:`Given`."""
-        return self._of_states(given.moments(X, joint) for given in self._given)
+    def _function(self, X):
+        """Mean and variance (J, k, n) of the function given all rows, for unit scale."""
+        return self._of_states(given.moments(X) for given in self._given)
 
     @staticmethod
     def _of_states(moments):

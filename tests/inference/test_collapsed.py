@@ -263,12 +263,12 @@ def moments(model, X):
 
 
 def mixed(model, X):
-    """Mean (n,) and covariance (n, n) of the first function, of the mixture."""
-    draws = torch.as_tensor(model.draws(64, 0))
-    means, shares = model.predictive(X, draws)[0][..., 0].numpy(), model.shares(draws).numpy()
-    mean = shares @ means
-    between = np.einsum("s,si,sj->ij", shares, means - mean, means - mean)
-    return mean, model.covariance(X)[0].numpy() + between
+    """Mean (k, n) and covariance (k, n, n) of the functions, of the mixture."""
+    draws, k = torch.as_tensor(model.draws(64, 0)), model.rows.y.shape[1]
+    means, shares = model.predictive(X, draws)[0][..., :k].mT.numpy(), model.shares(draws).numpy()
+    mean = np.einsum("s,skn->kn", shares, means)
+    between = np.einsum("s,ski,skj->kij", shares, means - mean, means - mean)
+    return mean, model.covariance(X).numpy() + between
 
 
 def test_covariance_is_that_of_the_mixture():
@@ -276,9 +276,9 @@ def test_covariance_is_that_of_the_mixture():
     model = solved(X, y)
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (5, 2)))
     (_, cov), (_, var) = mixed(model, new), moments(model, new)
-    assert_allclose(np.diag(cov), var[:, 0], atol=1e-8)
+    assert_allclose(np.diagonal(cov, axis1=1, axis2=2).T, var, atol=1e-8)
     both = torch.cat([new, new])
-    assert_allclose(mixed(model, both)[1][:5, 5:], cov, atol=1e-8)
+    assert_allclose(mixed(model, both)[1][:, :5, 5:], cov, atol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
@@ -287,13 +287,33 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     X, y = rows()
     model = solved(X, y, likelihood=likelihood())
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (4, 2)))
-    mean, cov = mixed(model, new)
+    (mean,), (cov,) = mixed(model, new)
     n = 4000
     f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
     assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
     products = (f - mean)[:, :, None] * (f - mean)[:, None]
     error = products.std(0) / np.sqrt(n)
     assert np.abs((products.mean(0) - cov) / error).max() < 4.5
+
+
+def test_local_scales_of_several_outputs():
+    """With the spread of a mixture: moments of components, functions and rows that are left out."""
+    X, y = rows(20, k=2)
+    X, y = np.vstack([X, X[:4]]), np.vstack([y, y[:4] + 0.2])  # places of two rows
+    model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
+    new, draws, n = torch.as_tensor(X[3:6] + 0.2), torch.as_tensor(model.draws(64, 0)), 2000
+    (mean, var), shares = model.predictive(new, draws), model.shares(draws)[:, None, None]
+    center = (shares * mean[..., :2]).sum(0)
+    variance = (shares * (0.25 * var[..., :2] + (mean[..., :2] - center).square())).sum(0)
+    f = model.functions(n, seeded(), 100, spread=0.5)(new)[..., :2]
+    off = f - center
+    assert (off.mean(0).abs() < 4.5 * (variance / n).sqrt()).all()
+    error = off.square().std(0) / np.sqrt(n)
+    # the grid of scales cuts tails of t off, where some of its variance is
+    assert ((off.square().mean(0) - variance).abs() < 4.5 * error + 0.01 * variance).all()
+    density = model.left_out(batch, np.arange(24), np.array([1.0, 0.5]))
+    assert density.shape == (2, 24) and np.isfinite(density).all()
+    assert_allclose(density[0], model.left_out(batch, np.arange(24)))
 
 
 def test_spread_of_function_draws_is_around_the_mean_of_each_process():
@@ -421,7 +441,8 @@ def test_covariance_of_a_mixture_that_holds_one_has_the_mean_of_all_its_draws():
         m.predict(X[:4] + 0.3, return_cov=True, latent=True) for m in (model, other)
     )
     (member,) = model.members_
-    own = mixed(member.model("cpu"), torch.as_tensor(model._x_scaler.transform(X[:4] + 0.3)))[1]
+    new = torch.as_tensor(model._x_scaler.transform(X[:4] + 0.3))
+    (own,) = mixed(member.model("cpu"), new)[1]
     assert_allclose(cov_a, own * model._y_scaler.scale**2, rtol=1e-6, atol=1e-10)
     model.members_ = [member, *other.members_]
     _, cov = model.predict(X[:4] + 0.3, return_cov=True, latent=True)
