@@ -510,7 +510,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
         device, n, known, rows = self._device(), len(data), {}, []
         for model, plan in zip(models, plans):
             scheme = plan.scheme
-            rate = scheme.learning_rate if self.learning_rate is None else self.learning_rate
+            rate = scheme.learning_rate(n) if self.learning_rate is None else self.learning_rate
             dtype, batch_size = torch.float64, scheme.batch_size(n)
             if "dtype" in scheme.uses:
                 dtype = _DTYPES[self.dtype]

@@ -83,7 +83,11 @@ class Plan:
                 f"kernel must be one kernel or one for each of the {len(layer_inputs)} layers; got "
                 f"{len(kernels)}."
             )
-        return [clone(as_kernel(kernel)).bind(n) for kernel, n in zip(kernels, layer_inputs)]
+        made = [clone(as_kernel(kernel)) for kernel in kernels]
+        for given, kernel in zip(kernels[:-1], made):
+            if isinstance(given, str) and hasattr(kernel, "variance"):
+                kernel.variance = self.scheme.inner_variance
+        return [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from ..gp.kernels import (
     SquaredExponential,
 )
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, CollapsedVI, Exact, Vecchia, as_scheme
+from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
 from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
@@ -97,8 +97,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         The scaling of inputs is safe against outliers. Everything that comes out is in the units
         that went in. With ``"warp"``, columns that matter by something like their logarithm are bent
         as well (input warping; Snoek et al., 2014): those for which the evidence of an exact Gaussian
-        process of 400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"`` or
-        ``"dsvi"`` and a kernel that is a name, and True otherwise.
+        process of 400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``,
+        ``"dsvi"`` or ``"structured"`` and a kernel that is a name, and True otherwise.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -193,7 +193,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         return tags
 
     def _warps(self):
-        deep = self.inference == "auto" or isinstance(as_scheme(self.inference), DSVI)
+        deep = self.inference == "auto" or isinstance(as_scheme(self.inference), (DSVI, StructuredVI))
         return deep and isinstance(self.kernel, str)
 
     def _recipe(self, data):

@@ -88,12 +88,16 @@ class Scheme(BaseEstimator):
 
     #: name of the kernel that ``"auto"`` stands for
     auto_kernel = "squared_exponential"
-    #: step size of the optimizer
-    learning_rate = 0.01
+    #: start of the variances of hidden layers' kernels, where these are given by name
+    inner_variance = 1.0
 
     def max_iter(self, n_rows):
         """Number of steps unless the user gives one."""
         return 1500
+
+    def learning_rate(self, n_rows):
+        """Step size of the optimizer unless the user gives one."""
+        return 0.01
 
     def batch_size(self, n_rows):
         """Rows of a minibatch unless the user gives them."""

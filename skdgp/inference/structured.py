@@ -47,6 +47,9 @@ class StructuredVI(Scheme):
     inner_scale : float, default=0.5
         Start of the posterior standard deviations of hidden layers, relative to the prior's. With
         very small ones the gradient of the coupling all but vanishes.
+    inner_variance : float, default=0.05
+        Start of the variances of the kernels of hidden layers, where kernels are given by name; objects come
+        with their own. Small ones start near a shallow model, whose fit the layers then improve.
     natural_gradient : bool, default=True
         Whether the posterior takes natural-gradient steps, in the group of factors of the pattern,
         instead of Adam's.
@@ -73,7 +76,7 @@ class StructuredVI(Scheme):
     """
 
     uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
-    n_halves = 0  # for files that were saved before there was a choice
+    n_halves, inner_variance = 0, 1.0  # for files that were saved before there was a choice
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class StructuredVI(Scheme):
         n_warmup=50,
         inner_noise=1e-5,
         inner_scale=0.5,
+        inner_variance=0.05,
         natural_gradient=True,
         natural_step=0.2,
         n_halves=0,
@@ -91,12 +95,16 @@ class StructuredVI(Scheme):
         self.n_warmup = n_warmup
         self.inner_noise = inner_noise
         self.inner_scale = inner_scale
+        self.inner_variance = inner_variance
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
         self.n_halves = n_halves
 
     def max_iter(self, n_rows):
         return 1000 if n_rows <= _FEW_ROWS else 1500
+
+    def learning_rate(self, n_rows):
+        return 0.01 if n_rows <= _FEW_ROWS else 0.03
 
     def validate(self):
         if self.coupling not in COUPLINGS:
@@ -109,6 +117,7 @@ class StructuredVI(Scheme):
         self.check("n_halves", Integral, lambda n: n >= 0, "an int of at least 0")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
+        self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
         if not isinstance(self.natural_gradient, (bool, np.bool_)):
             raise ValueError(

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import StructuredVI
 from skdgp.inference.structured import StructuredGP
 from skdgp.inspection import LayersDisplay
@@ -164,3 +165,25 @@ def test_layers_can_be_shown(rows):
     X, y = rows
     display = LayersDisplay.from_estimator(regressor().fit(X, y), X)
     assert len(display.axes_) == 3
+
+
+@pytest.mark.parametrize(
+    ("kernel", "variances"),
+    [
+        ("auto", [0.3, 0.3, 1.0]),
+        ("matern32", [0.3, 0.3, 1.0]),
+        (["matern32", SquaredExponential(variance=0.7), "matern32"], [0.3, 0.7, 1.0]),
+        (SquaredExponential(variance=0.7), [0.7, 0.7, 0.7]),
+    ],
+)
+def test_hidden_kernels_that_are_names_start_small(rows, kernel, variances):
+    X, y = rows
+    settings = {**FEW, "n_layers": 3, "max_iter": 1, "learning_rate": 1e-9}
+    scheme = StructuredVI(inner_variance=0.3)
+    model = DeepGPRegressor(inference=scheme, kernel=kernel, **settings).fit(X, y)
+    np.testing.assert_allclose([k.variance for k in model.kernels_], variances, rtol=1e-6)
+
+
+def test_steps_are_larger_with_many_rows():
+    assert StructuredVI().learning_rate(4000) == 0.01
+    assert StructuredVI().learning_rate(4001) == 0.03

@@ -222,7 +222,7 @@ def test_the_default_bends_and_says_so(logarithmic):
         {"standardize": True},
         {"standardize": False},
         {"inference": "exact", "n_layers": 1},
-        {"inference": "structured"},
+        {"inference": "aep"},
         {"kernel": ["squared_exponential", "matern32"]},
     ],
 )
@@ -231,7 +231,7 @@ def test_nothing_is_bent_unless_kernel_and_scheme_are_left_open(logarithmic, set
     np.testing.assert_array_equal(model.warp_, np.zeros(3))
 
 
-@pytest.mark.parametrize("inference", ["dsvi", DSVI(n_draws=2)])
+@pytest.mark.parametrize("inference", ["dsvi", DSVI(n_draws=2), "structured"])
 def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic, inference):
     settings = {"max_iter": 2, "random_state": 0}
     single = DeepGPRegressor(inference=inference, **settings).fit(*logarithmic)

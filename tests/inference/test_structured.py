@@ -59,6 +59,7 @@ def test_scheme_is_a_parameter_object():
         ({"n_warmup": -1}, "n_warmup of StructuredVI must be an int of at least 0; got -1"),
         ({"inner_noise": -1.0}, "inner_noise of StructuredVI must be a number of at least 0"),
         ({"inner_scale": 0.0}, "inner_scale of StructuredVI must be a positive number"),
+        ({"inner_variance": 0.0}, "inner_variance of StructuredVI must be a positive number"),
         ({"natural_gradient": "all"}, "natural_gradient of StructuredVI must be True or False"),
         ({"natural_step": 2.0}, r"natural_step of StructuredVI must be a number in \(0, 1\]"),
     ],
