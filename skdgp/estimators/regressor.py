@@ -193,7 +193,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         return tags
 
     def _warps(self):
-        deep = self.inference == "auto" or isinstance(as_scheme(self.inference), (DSVI, StructuredVI))
+        deep = self.inference == "auto" or isinstance(
+            as_scheme(self.inference), (DSVI, StructuredVI)
+        )
         return deep and isinstance(self.kernel, str)
 
     def _recipe(self, data):

@@ -1,6 +1,8 @@
 """Deep Gaussian processes whose last layer is integrated out over all rows."""
 
 import math
+import os
+import threading
 from numbers import Integral
 
 import numpy as np
@@ -28,6 +30,7 @@ _KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
 _AMPLITUDE = 0.1  #: variance of hidden functions around their linear means, a priori
 _SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other numbers of hidden kernels, a priori
 _JITTER = 1e-6
+_ALONE = threading.RLock()  #: while a model holds the numbers of one of its states
 
 
 class CollapsedVI(LocalScaleScheme):
@@ -320,7 +323,23 @@ class DeepExactGP(ExactGP):
         super().load_training_state(arrays)
         self._be_uncertain(self._n_first is not None and self._n_first < 0)
 
-    # Prediction
+    # Prediction, one thread at a time: states take turns in the same layers
+
+    def predictive(self, X, draws):
+        with _ALONE:
+            return super().predictive(X, draws)
+
+    def covariance(self, X):
+        with _ALONE:
+            return super().covariance(X)
+
+    def functions(self, n, generator, n_features, spread=1.0):
+        with _ALONE:
+            return super().functions(n, generator, n_features, spread)
+
+    def left_out(self, batch, rows, spreads=None):
+        with _ALONE:
+            return super().left_out(batch, rows, spreads)
 
     def _condition(self):
         given = []
@@ -361,3 +380,12 @@ class DeepExactGP(ExactGP):
         if self.log_sd.numel() and float(self.log_sd.detach().max()) <= math.log(_KNOWN):
             self._n_first = 0  # the search for the posterior has not begun
         self._be_uncertain(self._n_first < 0)
+
+
+def _after_fork():
+    global _ALONE
+    _ALONE = threading.RLock()  # a thread that is no longer there may have had the old one
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

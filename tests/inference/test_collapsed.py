@@ -1,6 +1,7 @@
 """Deep Gaussian processes whose last layer is integrated out."""
 
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -348,6 +349,38 @@ def test_interrupt_while_it_conditions(monkeypatch):
         moments(model, new)
     for found, wanted in zip(moments(model, new), expected):
         assert_allclose(found, wanted, rtol=1e-10)
+
+
+def test_threads_take_turns(monkeypatch):
+    """One predicts for the first time; another one comes in between its states."""
+    X, y = rows()
+    model, new = solved(X, y), torch.as_tensor(X[:4] + 0.1)
+    expected = moments(model, new)
+    model.load_state(model.state())
+    conditioned, halfway, gone = model._conditioned, threading.Event(), threading.Event()
+    calls = []
+
+    def wait():
+        calls.append(None)
+        if len(calls) == 3:
+            halfway.set()
+            gone.wait(0.3)  # in vain: the other one waits
+        return conditioned()
+
+    def other():
+        halfway.wait()
+        found.append(moments(model, new))
+        gone.set()
+
+    monkeypatch.setattr(model, "_conditioned", wait)
+    found, thread = [], threading.Thread(target=other)
+    thread.start()
+    found.append(moments(model, new))
+    thread.join()
+    assert len(calls) == len(model.z)
+    for moments_ in found:
+        for part, wanted in zip(moments_, expected):
+            assert_allclose(part, wanted, rtol=1e-10)
 
 
 def test_early_files_learn_the_errors_of_states():
