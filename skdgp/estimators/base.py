@@ -496,7 +496,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
             bool(self.input_connected),
         )
         if old is None:
-            architecture.kernels = plan.kernels(architecture.layer_inputs())
+            architecture.kernels = plan.kernels(architecture)
             return Member(scheme, architecture, bound, plan.weight)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):

@@ -73,9 +73,9 @@ class Plan:
         kernels = self._given_kernels()
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
-    def kernels(self, layer_inputs):
+    def kernels(self, architecture):
         """Kernels of the layers, bound to the numbers of their inputs."""
-        kernels = self._given_kernels()
+        kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
             kernels = [kernels] * len(layer_inputs)
         if len(kernels) != len(layer_inputs):
@@ -84,9 +84,10 @@ class Plan:
                 f"{len(kernels)}."
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
-        for given, kernel in zip(kernels[:-1], made):
-            if isinstance(given, str) and hasattr(kernel, "variance"):
-                kernel.variance = self.scheme.inner_variance
+        if architecture.linear_mean:  # without it, kernels are all that hidden layers have
+            for given, kernel in zip(kernels[:-1], made):
+                if isinstance(given, str) and hasattr(kernel, "variance"):
+                    kernel.variance = self.scheme.inner_variance
         return [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
 
 

@@ -88,7 +88,7 @@ class Scheme(BaseEstimator):
 
     #: name of the kernel that ``"auto"`` stands for
     auto_kernel = "squared_exponential"
-    #: start of the variances of hidden layers' kernels, where these are given by name
+    #: start of the variances of hidden layers' kernels that are given by name, around a linear mean
     inner_variance = 1.0
 
     def max_iter(self, n_rows):

@@ -48,8 +48,8 @@ class StructuredVI(Scheme):
         Start of the posterior standard deviations of hidden layers, relative to the prior's. With
         very small ones the gradient of the coupling all but vanishes.
     inner_variance : float, default=0.05
-        Start of the variances of the kernels of hidden layers, where kernels are given by name; objects come
-        with their own. Small ones start near a shallow model, whose fit the layers then improve.
+        Start of the variances of the kernels of hidden layers with a linear mean, where kernels are given by
+        name; objects come with their own. Small ones start near a shallow model, whose fit the layers improve.
     natural_gradient : bool, default=True
         Whether the posterior takes natural-gradient steps, in the group of factors of the pattern,
         instead of Adam's.

@@ -168,19 +168,23 @@ def test_layers_can_be_shown(rows):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "variances"),
+    ("settings", "variances"),
     [
-        ("auto", [0.3, 0.3, 1.0]),
-        ("matern32", [0.3, 0.3, 1.0]),
-        (["matern32", SquaredExponential(variance=0.7), "matern32"], [0.3, 0.7, 1.0]),
-        (SquaredExponential(variance=0.7), [0.7, 0.7, 0.7]),
+        ({}, [0.3, 0.3, 1.0]),
+        ({"kernel": "matern32"}, [0.3, 0.3, 1.0]),
+        (
+            {"kernel": ["matern32", SquaredExponential(variance=0.7), "matern32"]},
+            [0.3, 0.7, 1.0],
+        ),
+        ({"kernel": SquaredExponential(variance=0.7)}, [0.7, 0.7, 0.7]),
+        ({"mean": "zero"}, [1.0, 1.0, 1.0]),  # nothing but the kernels makes outputs differ
     ],
 )
-def test_hidden_kernels_that_are_names_start_small(rows, kernel, variances):
+def test_hidden_kernels_that_are_names_start_small(rows, settings, variances):
     X, y = rows
-    settings = {**FEW, "n_layers": 3, "max_iter": 1, "learning_rate": 1e-9}
     scheme = StructuredVI(inner_variance=0.3)
-    model = DeepGPRegressor(inference=scheme, kernel=kernel, **settings).fit(X, y)
+    settings = {**FEW, "max_iter": 1, "learning_rate": 1e-9, **settings}
+    model = DeepGPRegressor(inference=scheme, **settings).fit(X, y)
     np.testing.assert_allclose([k.variance for k in model.kernels_], variances, rtol=1e-6)
 
 
