@@ -55,9 +55,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     likelihood : str or Likelihood, default="auto"
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"heteroscedastic_student_t"``,
         ``"poisson"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose:
-        heteroscedastic Student-t noise for ``"dsvi"`` with two layers or more, ``"rff"`` and the deep models
-        of the mixture, noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian noise for the
-        others.
+        heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or more, ``"rff"``
+        and the deep models of the mixture, noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian
+        noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"collapsed"``,
         ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single

@@ -13,7 +13,7 @@ from ..gp.pattern import COUPLINGS
 from ..gp.products import bilinear, forms, small_cholesky, substitute, whiten
 from ..linalg import inverse_triangular
 from .base import Scheme
-from .dsvi import DeepSparseGP
+from .dsvi import DSVI, DeepSparseGP
 from .widening import Widening
 
 _FLOOR = 1e-12  #: least variance
@@ -99,6 +99,9 @@ class StructuredVI(Scheme):
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
         self.n_halves = n_halves
+
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        return DSVI().auto_likelihood(n_classes, n_layers)  # for the same reasons
 
     def max_iter(self, n_rows):
         return 1000 if n_rows <= _FEW_ROWS else 1500

@@ -25,8 +25,9 @@ def rows():
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
 
 
-def regressor(coupling="full", **settings):
-    return DeepGPRegressor(inference=StructuredVI(coupling, n_warmup=3), **{**FEW, **settings})
+def regressor(coupling="full", likelihood="gaussian", **settings):
+    scheme = StructuredVI(coupling, n_warmup=3)
+    return DeepGPRegressor(inference=scheme, likelihood=likelihood, **{**FEW, **settings})
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
@@ -128,7 +129,7 @@ def test_classes(rows, coupling, n_classes):
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1.0)
 
 
-@pytest.mark.parametrize("likelihood", ["heteroscedastic", "student_t", "poisson"])
+@pytest.mark.parametrize("likelihood", ["auto", "heteroscedastic", "student_t", "poisson"])
 def test_likelihoods(rows, likelihood):
     X, y = rows
     y = np.round(np.exp(y)) if likelihood == "poisson" else y

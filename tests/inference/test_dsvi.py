@@ -11,7 +11,7 @@ from sklearn.base import clone
 from toys import seeded, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
-from skdgp.inference import DSVI, SCHEMES, Scheme, as_scheme
+from skdgp.inference import DSVI, SCHEMES, Scheme, StructuredVI, as_scheme
 from skdgp.inference.base import Architecture
 from skdgp.linalg import workspace
 from skdgp.random import normal
@@ -96,10 +96,11 @@ def test_defaults_are_valid():
     ("n_classes", "name"),
     [(None, "heteroscedastic_student_t"), (2, "probit"), (3, "softmax"), (10, "softmax")],
 )
-def test_automatic_likelihood(n_classes, name):
-    assert DSVI().auto_likelihood(n_classes) == name
+@pytest.mark.parametrize("scheme", [DSVI(), StructuredVI()])
+def test_automatic_likelihood(n_classes, name, scheme):
+    assert scheme.auto_likelihood(n_classes) == name
     shallow = "gaussian" if n_classes is None else name
-    assert DSVI().auto_likelihood(n_classes, n_layers=1) == shallow
+    assert scheme.auto_likelihood(n_classes, n_layers=1) == shallow
 
 
 def test_inputs_of_layers():
