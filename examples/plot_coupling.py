@@ -33,6 +33,7 @@ for coupling in ("mean-field", "stripes-and-arrow", "full"):
         n_layers=3,
         n_inducing=20,
         inference=StructuredVI(coupling),
+        likelihood="gaussian",
         max_iter=500,
         random_state=0,
     )

@@ -40,7 +40,8 @@ class StructuredVI(Scheme):
         Draws for each row and step in training.
     n_warmup : int, default=50
         Steps with each simpler coupling before the next one: the mean field first, then stripes and
-        arrow. The richer posterior starts from the simpler one.
+        arrow. The richer posterior starts from the simpler one. In the first steps, as many, noise has the same
+        size everywhere, lest noise that may vary explains what kernels have not found yet.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
@@ -143,6 +144,7 @@ class StructuredGP(DeepSparseGP):
         self._kept = None
         self.widening = Widening() if scheme.n_halves else None
         self._as_trained = False
+        self._is_noise_even = False
 
     def _layers(self, architecture, scheme):
         self.q = self._posterior_type(
@@ -176,7 +178,12 @@ class StructuredGP(DeepSparseGP):
         simpler = COUPLINGS[: COUPLINGS.index(self.q.coupling)]
         stage = self._n_steps // self.n_warmup if self.n_warmup else len(simpler)
         self.q.activate(simpler[stage] if stage < len(simpler) else self.q.coupling)
-        return super().step(batch, generator, rate)
+        unknown = not self.q.mean[-self.layers[-1].n_outputs :][self._n_means() :].any()
+        self._is_noise_even = self._n_steps < self.n_warmup and unknown
+        try:
+            return super().step(batch, generator, rate)
+        finally:
+            self._is_noise_even = False
 
     def propagate(self, X, eps):
         r"""Moments of the last layer given the draws of the hidden ones (theorem 1).
@@ -199,7 +206,12 @@ class StructuredGP(DeepSparseGP):
         -------
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
-        return self._with_prior(X, eps)[:2]
+        mean, var, _ = self._with_prior(X, eps)
+        if self._is_noise_even:
+            n = self._n_means()
+            mean = torch.cat([mean[..., :n], torch.zeros_like(mean[..., n:])], -1)
+            var = torch.cat([var[..., :n], torch.full_like(var[..., n:], _FLOOR)], -1)
+        return mean, var
 
     def _with_prior(self, X, eps):
         """What :meth:`propagate` gives, and the prior's variance of the last layer, (S, n)."""

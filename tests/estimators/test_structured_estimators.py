@@ -138,6 +138,26 @@ def test_likelihoods(rows, likelihood):
     assert model.log_predictive_density(X, y).mean() > -2.0
 
 
+def test_noise_is_even_in_the_first_steps(rows):
+    X, y = rows
+    first, later = (regressor(likelihood="auto", max_iter=n).fit(X, y) for n in (3, 4))
+    sizes = [model.members_[0].arrays["q.mean"][-1] for model in (first, later)]
+    assert not sizes[0].any() and sizes[1].all()
+    later.set_params(warm_start=True, max_iter=1, learning_rate=1e-6).fit(X, y)  # goes on
+    assert np.linalg.norm(later.members_[0].arrays["q.mean"][-1] - sizes[1]) > 0.0
+
+
+def test_noise_does_not_explain_what_is_found_later():
+    x = np.random.default_rng(0).uniform(-3.0, 3.0, size=(30, 1))
+    settings = {"n_layers": 2, "max_iter": 500, "random_state": 0}
+    scores = []
+    for n_warmup in (0, 50):
+        scheme = StructuredVI(n_warmup=n_warmup)
+        model = DeepGPRegressor(inference=scheme, **settings).fit(x, np.sin(5.0 * x[:, 0]))
+        scores.append(model.score(x, np.sin(5.0 * x[:, 0])))
+    assert scores[0] < 0.3 and scores[1] > 0.7
+
+
 def test_single_precision(rows):
     X, y = rows
     model = regressor(dtype="float32", max_iter=100).fit(X, y)
