@@ -61,7 +61,9 @@ class CovarianceDisplay:
     >>> model = DeepGPRegressor(inference="structured", max_iter=100, n_inducing=10, random_state=0)
     >>> display = CovarianceDisplay.from_estimator(model.fit(X, y))
     >>> display.strength.shape
-    (2, 2)
+    (3, 3)
+
+    These are the hidden unit, the function, and the size of the noise.
     """
 
     def __init__(self, covariance, labels, first_units, *, kind="correlation", name=None):

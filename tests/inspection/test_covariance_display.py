@@ -22,9 +22,10 @@ def rows():
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(40)
 
 
-def fitted(rows, coupling, **settings):
+def fitted(rows, coupling, likelihood="gaussian", **settings):
     scheme = StructuredVI(coupling, n_warmup=3)
-    return DeepGPRegressor(3, inference=scheme, **FEW, **settings).fit(*rows)
+    model = DeepGPRegressor(3, inference=scheme, likelihood=likelihood, **FEW, **settings)
+    return model.fit(*rows)
 
 
 @pytest.fixture(scope="module")
