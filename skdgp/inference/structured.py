@@ -178,8 +178,9 @@ class StructuredGP(DeepSparseGP):
         simpler = COUPLINGS[: COUPLINGS.index(self.q.coupling)]
         stage = self._n_steps // self.n_warmup if self.n_warmup else len(simpler)
         self.q.activate(simpler[stage] if stage < len(simpler) else self.q.coupling)
-        unknown = not self.q.mean[-self.layers[-1].n_outputs :][self._n_means() :].any()
-        self._is_noise_even = self._n_steps < self.n_warmup and unknown
+        if self._n_steps < self.n_warmup:  # unless an earlier fit knows of it
+            sizes = self.q.mean[-self.layers[-1].n_outputs :][self._n_means() :]
+            self._is_noise_even = not sizes.any()
         try:
             return super().step(batch, generator, rate)
         finally:
