@@ -22,7 +22,7 @@ from .table import nadeau_bengio
 SETS = {"boston": 30, "concrete": 30, "energy": 30, "wine_red": 30, "power": 5, "protein": 5}
 KINDS = ("projection", "random")
 MOST_ROWS = 10_000  #: of a set; more are left out at random
-MOST_SCORED = 1000  #: test rows of a split; results are kept row by row
+MOST_SCORED = 1000  #: test rows of a split; their log-densities are kept, from near to far
 MOST_EXACT = 1500  #: training rows of the exact GP
 MAX_TIME = 180.0  #: seconds of a fit
 PUBLISHED = {
@@ -139,11 +139,11 @@ def evaluate(root, cell):
     seconds = time.perf_counter() - start
     mean, std = model.predict(X[test], return_std=True)
     lower, upper = model.predict_interval(X[test], coverage=scores.COVERAGE).T
+    order = np.argsort(distances(X[train], X[test]), kind="stable")
     return {
-        "log_densities": _short(model.log_predictive_density(X[test], y[test]), 5),
-        "errors": _short(y[test] - mean),
-        "variances": _short(std**2),
-        "distances": _short(distances(X[train], X[test])),
+        "log_densities": _short(model.log_predictive_density(X[test], y[test])[order]),
+        "squared_errors": by_bin(np.square(y[test] - mean)[order]),
+        "variances": by_bin(np.square(std)[order]),
         "coverage": float(((lower <= y[test]) & (y[test] <= upper)).mean()),
         "lower_bound": model.lower_bound_ / len(train),
         "fit_seconds": seconds,
@@ -153,7 +153,12 @@ def evaluate(root, cell):
     }
 
 
-def _short(values, n_digits=3):
+def by_bin(values):
+    """Means of parts of equal size; of test rows in their order, from near to far."""
+    return _short([part.mean() for part in np.array_split(values, N_BINS)])
+
+
+def _short(values, n_digits=5):
     return [float(f"{value:.{n_digits}g}") for value in values]
 
 
@@ -193,6 +198,12 @@ def standard_error(values, kind, n_train, n_test):
     return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
+def root_mean_square(cell):
+    """Of the errors of all rows."""
+    sizes = [len(part) for part in np.array_split(np.arange(cell["n_test"]), N_BINS)]
+    return math.sqrt(np.average(cell["squared_errors"], weights=sizes))
+
+
 def scores_table(of_models, kind):
     """Scores of the models, and differences to the mean field."""
     head = [
@@ -224,7 +235,7 @@ def scores_table(of_models, kind):
             error = standard_error(values, kind, *sizes) if values else math.nan
             spread = "" if math.isnan(error) else f" ± {error:.3f}"
             row.append(f"{np.mean(values):+.3f}{spread}" if values else rst.NOTHING)
-        rmse = np.mean([math.sqrt(np.mean(np.square(c["errors"]))) for c in splits.values()])
+        rmse = np.mean([root_mean_square(c) for c in splits.values()])
         row += [f"{rmse:.3g}", f"{100 * np.mean([c['coverage'] for c in splits.values()]):.1f}"]
         row += [
             f"{np.mean([c[n] for c in splits.values()]):.3g}"
@@ -234,7 +245,7 @@ def scores_table(of_models, kind):
     return rst.table(head, rows)
 
 
-def calibration(splits, n_bins=N_BINS):
+def calibration(splits):
     """Mean variance over mean squared error by distance, with 95 % intervals over splits.
 
     Parameters
@@ -248,13 +259,7 @@ def calibration(splits, n_bins=N_BINS):
         Geometric mean over splits, and the ends of its interval; bins are quantiles of the
         distance within a split.
     """
-    logs = []
-    for cell in splits:
-        order = np.argsort(cell["distances"], kind="stable")
-        parts = np.array_split(order, n_bins)
-        variances, squares = np.array(cell["variances"]), np.square(cell["errors"])
-        logs.append([math.log(variances[p].mean() / squares[p].mean()) for p in parts])
-    logs = np.array(logs)
+    logs = np.log([np.divide(cell["variances"], cell["squared_errors"]) for cell in splits])
     n, center = len(logs), logs.mean(0)
     half = (
         student.ppf(0.975, n - 1) * logs.std(0, ddof=1) / math.sqrt(n) if n > 1 else np.nan * center

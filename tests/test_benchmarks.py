@@ -340,9 +340,8 @@ def test_extrapolation_runs_and_goes_on(root, tmp_path, capsys):
     assert len(found) == 2 * 2 * 9
     cell = found["boston/projection-0/0/full"]
     assert (cell["n_train"], cell["n_test"]) == (25, 25) and cell["n_iter"] == 3
-    assert all(
-        len(cell[name]) == 25 for name in ("log_densities", "errors", "variances", "distances")
-    )
+    assert len(cell["log_densities"]) == 25
+    assert len(cell["squared_errors"]) == len(cell["variances"]) == extrapolation.N_BINS
     assert found["boston/random-0/0/exact-gp"]["n_train"] == 45
     command_line.main(["extrapolation", *options, "--table"])
     table = capsys.readouterr().out
@@ -353,7 +352,7 @@ def test_extrapolation_runs_and_goes_on(root, tmp_path, capsys):
 def test_extrapolation_pairs_rows_within_splits():
     def split(number, log_densities):
         return {
-            "log_densities": log_densities, "errors": [1.0, 1.0], "coverage": 1.0, "lower_bound": 0.0,
+            "log_densities": log_densities, "squared_errors": [1.0] * 5, "coverage": 1.0, "lower_bound": 0.0,
             "fit_seconds": 1.0, "n_train": 2, "n_test": 2, "split": f"projection-{number}",
         }  # fmt: skip
 
@@ -368,18 +367,38 @@ def test_extrapolation_pairs_rows_within_splits():
 
 
 def test_calibration_by_distance():
-    cell = {
-        "distances": [4.0, 1.0, 3.0, 2.0],
-        "errors": [2.0, 1.0, -2.0, 1.0],
-        "variances": [2.0, 1.0, 2.0, 1.0],
-    }
-    np.testing.assert_allclose(extrapolation.calibration([cell], 2)[:, 0], [1.0, 0.5])
-    other = {**cell, "variances": [8.0, 4.0, 8.0, 4.0]}
-    ratios = extrapolation.calibration([cell, other], 2)
+    cell = {"squared_errors": [1.0, 4.0], "variances": [1.0, 2.0], "n_test": 3}
+    np.testing.assert_allclose(extrapolation.calibration([cell])[:, 0], [1.0, 0.5])
+    other = {**cell, "variances": [4.0, 8.0]}
+    ratios = extrapolation.calibration([cell, other])
     np.testing.assert_allclose(ratios[:, 0], [2.0, 1.0])
     # the logarithms differ by log 4: a standard error of log(4) / 2, and t = 12.7 at one degree
     np.testing.assert_allclose(
         np.log(ratios[0, 2] / ratios[0, 0]), 12.7062 * math.log(2.0), rtol=1e-5
+    )
+
+
+def test_rows_are_kept_from_near_to_far(root):
+    X, y = extrapolation.rows_of(root, "boston")
+    train, test = extrapolation.split_of(X, y, "boston", "projection-0")
+    settings = {"max_iter": 3, "n_inducing": 5}
+    cell = {"set": "boston", "split": "projection-0", "seed": 0, "model": "sparse-gp"}
+    cell = extrapolation.evaluate(root, {**cell, "settings": settings})
+    arguments = {**extrapolation.MODELS["sparse-gp"], **settings, "random_state": 0}
+    model = extrapolation.DeepGPRegressor(**arguments).fit(X[train], y[train])
+    order = np.argsort(extrapolation.distances(X[train], X[test]))
+    X, y = X[test[order]], y[test[order]]
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(
+        cell["log_densities"], model.log_predictive_density(X, y), rtol=1e-4
+    )
+    far = slice(20, 25)  # the last of five bins
+    np.testing.assert_allclose(cell["variances"][-1], np.square(std[far]).mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        cell["squared_errors"][-1], np.square(y - mean)[far].mean(), rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        extrapolation.root_mean_square(cell), math.sqrt(np.square(y - mean).mean()), rtol=1e-4
     )
 
 
