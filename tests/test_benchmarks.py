@@ -389,9 +389,7 @@ def test_rows_are_kept_from_near_to_far(root):
     order = np.argsort(extrapolation.distances(X[train], X[test]))
     X, y = X[test[order]], y[test[order]]
     mean, std = model.predict(X, return_std=True)
-    np.testing.assert_allclose(
-        cell["log_densities"], model.log_predictive_density(X, y), rtol=1e-4
-    )
+    np.testing.assert_allclose(cell["log_densities"], model.log_predictive_density(X, y), rtol=1e-4)
     far = slice(20, 25)  # the last of five bins
     np.testing.assert_allclose(cell["variances"][-1], np.square(std[far]).mean(), rtol=1e-4)
     np.testing.assert_allclose(

@@ -8,7 +8,8 @@ from numbers import Integral
 import torch
 from sklearn.base import clone
 
-from ..gp.kernels import Kernel, _Pair, as_kernel
+from ..gp.kernels import Kernel, as_kernel
+from ..gp.kernels.base import Pair
 from ..gp.likelihoods import Likelihood
 from ..inference import SCHEMES, Scheme
 from ..training.checkpoint import fingerprint
@@ -120,7 +121,7 @@ def takes_chunks(estimator):
 
 def _parts(kernel):
     """The class of a kernel, with those of the parts of sums and products."""
-    if isinstance(kernel, _Pair):
+    if isinstance(kernel, Pair):
         return type(kernel), *(_parts(as_kernel(part)) for part in (kernel.left, kernel.right))
     return type(kernel)
 

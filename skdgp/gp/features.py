@@ -12,7 +12,8 @@ from ..linalg import current_workspace, gram
 from ..random import normal, sobol_normal
 from .component import Trainable
 from .gaussian import DiagonalBlock, GaussianBlock
-from .kernels import ArcCosine, Matern, SquaredExponential, _like
+from .kernels import ArcCosine, Matern, SquaredExponential
+from .kernels.base import tensor_like
 
 SAMPLINGS = ("auto", "sobol", "orthogonal", "independent")
 
@@ -289,17 +290,17 @@ class FeatureLayer(nn.Module):
 
     def _projection(self, xi, like):
         """What the features are functions of, and the square of their common factor."""
-        kernel, z = self.kernel(), _like(self.z, like)
+        kernel, z = self.kernel(), tensor_like(self.z, like)
         if self.q_omega is not None:
             mean, var = self.q_omega.moments(like.dtype)
             z = mean + var.sqrt() * (xi if self.resampled else z)
         if self.mix is not None:
-            z = z * _like(self.mix, like)
-        c2 = _like(kernel.variance, like) / z.shape[-1]
-        Omega = z[..., : self.n_inputs, :] / _like(kernel.lengthscale, like)[..., None]
+            z = z * tensor_like(self.mix, like)
+        c2 = tensor_like(kernel.variance, like) / z.shape[-1]
+        Omega = z[..., : self.n_inputs, :] / tensor_like(kernel.lengthscale, like)[..., None]
         if self.trigonometric:
             return lambda H: H @ Omega, c2
-        shift = _like(kernel.bias, like) * z[..., self.n_inputs :, :]
+        shift = tensor_like(kernel.bias, like) * z[..., self.n_inputs :, :]
         return lambda H: H @ Omega + shift, 2.0 * c2
 
     def mean_function(self, H):

@@ -19,7 +19,8 @@ from ..random import normal
 from .component import Trainable
 from .covariances import RadialCovariances
 from .gaussian import GaussianBlock
-from .kernels import Stationary, _like
+from .kernels import Stationary
+from .kernels.base import tensor_like
 from .matching import matched_moments, moments_by_quadrature
 
 TAIL = 0.5  #: fraction of the features of a function that are at high frequencies
@@ -100,7 +101,7 @@ class _RadialMoments(torch.autograd.Function):
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
     if type(kernel).__call__ is Stationary.__call__:  # as Radial has it, with no other numbers
-        numbers = _like(kernel.lengthscale, Z), _like(kernel.variance, Z)
+        numbers = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
         return _RadialMoments.apply(Z, H, *numbers, q_mean, Q, kernel, jitter)
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)

@@ -9,7 +9,7 @@ from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 from ..gp.component import Trainable
-from ..gp.kernels import _like
+from ..gp.kernels.base import tensor_like
 from ..gp.layer import TAIL
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import of_deviations
@@ -191,7 +191,7 @@ class NeighborGP(GradientModel):
     def _noise(self, weight):
         """Variances, shape (n, n_outputs, P), of rows that count `weight` times."""
         rows = self.rows
-        variance = _like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
+        variance = tensor_like(self.likelihood().variance, rows.Z).expand(rows.y.shape[1])
         return variance[:, None] / weight[:, None]
 
     def _seen(self, y, weight):

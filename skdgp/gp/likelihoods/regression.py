@@ -7,7 +7,7 @@ import torch
 
 from ...quadrature import gauss_hermite
 from ...random import gamma, normal
-from ..kernels import _like
+from ..kernels.base import tensor_like
 from .base import Likelihood, OneLatent, split
 from .sizes import sizes_of_t
 
@@ -101,14 +101,14 @@ class Gaussian(GaussianMixture, OneLatent):
         self.trainable = trainable
 
     def log_density(self, y, f):
-        return _log_normal(y, f, _like(self.variance, f))
+        return _log_normal(y, f, tensor_like(self.variance, f))
 
     def expected_log_prob(self, y, m, v):
-        variance = _like(self.variance, m)
+        variance = tensor_like(self.variance, m)
         return (-0.5 * (_LOG_2PI + variance.log() + ((y - m).square() + v) / variance)).sum(-1)
 
     def log_partition(self, y, m, v, alpha=1.0):
-        variance = _like(self.variance, m)
+        variance = tensor_like(self.variance, m)
         spread = alpha * v / variance
         log_z = -0.5 * (
             alpha * (_LOG_2PI + variance.log())
@@ -118,10 +118,10 @@ class Gaussian(GaussianMixture, OneLatent):
         return log_z.sum(-1)
 
     def components(self, m, v):
-        return m.new_zeros(()), m[None], (v + _like(self.variance, m))[None]
+        return m.new_zeros(()), m[None], (v + tensor_like(self.variance, m))[None]
 
     def sample(self, f, generator):
-        return f + _like(self.variance, f).sqrt() * normal(f.shape, generator, f)
+        return f + tensor_like(self.variance, f).sqrt() * normal(f.shape, generator, f)
 
 
 class HeteroscedasticGaussian(GaussianMixture):
@@ -153,11 +153,11 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     def log_prob(self, y, f):
         f, g = split(f)
-        return _log_normal(y, f, _like(self.variance, f) * g.exp()).sum(-1)
+        return _log_normal(y, f, tensor_like(self.variance, f) * g.exp()).sum(-1)
 
     def expected_log_prob(self, y, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        variance = _like(self.variance, m)
+        variance = tensor_like(self.variance, m)
         precision = torch.exp(-m_g + 0.5 * v_g) / variance
         return (
             -0.5 * (_LOG_2PI + variance.log() + m_g + precision * ((y - m_f).square() + v_f))
@@ -170,7 +170,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         z = z.view((-1,) + (1,) * m_g.ndim)
         g = (m_g + v_g.sqrt() * z).clamp(-_LARGEST, _LARGEST)
         log_weights = torch.log_softmax(-0.5 * z.square(), 0)
-        return log_weights, _like(self.variance, m_g) * g.exp()
+        return log_weights, tensor_like(self.variance, m_g) * g.exp()
 
     def components(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
@@ -188,7 +188,7 @@ class HeteroscedasticGaussian(GaussianMixture):
             g = (m_g + v_g.sqrt() * z).clamp(-_LARGEST, _LARGEST)
         else:
             g, log_weights = m_g.clamp(-_LARGEST, _LARGEST)[None], 0.0
-        noise = _like(self.variance, m_g) * g.exp()
+        noise = tensor_like(self.variance, m_g) * g.exp()
         # N(y; f, s)^alpha is N(y; f, s / alpha) up to a factor
         total = v_f + noise / alpha
         log_z = log_weights - 0.5 * (total.log() + square / total)
@@ -206,7 +206,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         error, noise is too small for it.
         """
         square, v_g = square.clamp_min(1e-30), v_g.clamp_min(1e-12)
-        sd, scale = v_g.sqrt(), _like(self.variance, m_g)
+        sd, scale = v_g.sqrt(), tensor_like(self.variance, m_g)
         log_ratio = square.log() - scale.log() - m_g + math.log(alpha)
         a = (log_ratio + (0.5 * v_g).log() + 0.5 * alpha * v_g).clamp_min(-60.0)
         w = torch.nn.functional.softplus(a)
@@ -234,7 +234,7 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     def sample(self, f, generator):
         f, g = split(f)
-        return f + (_like(self.variance, f) * g.exp()).sqrt() * normal(f.shape, generator, f)
+        return f + (tensor_like(self.variance, f) * g.exp()).sqrt() * normal(f.shape, generator, f)
 
 
 def _log_t(square, df, scale):
@@ -322,30 +322,30 @@ class StudentT(GaussianMixture, OneLatent):
         self.trainable = trainable
 
     def log_density(self, y, f):
-        return _log_t((y - f).square(), _like(self.df, f), _like(self.scale, f))
+        return _log_t((y - f).square(), tensor_like(self.df, f), tensor_like(self.scale, f))
 
     def expected_log_prob(self, y, m, v):
-        df, scale = _like(self.df, m), _like(self.scale, m)
+        df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         spread = _expected_log1p(y - m, v, df * scale.square())
         return (_log_t(torch.zeros_like(m), df, scale) - 0.5 * (df + 1.0) * spread).sum(-1)
 
     def components(self, m, v):
-        log_l, log_weights = _mixing(_like(self.df, m), m.ndim)
-        variances = v + _like(self.scale, m).square() * torch.exp(-log_l)
+        log_l, log_weights = _mixing(tensor_like(self.df, m), m.ndim)
+        variances = v + tensor_like(self.scale, m).square() * torch.exp(-log_l)
         return log_weights, m.expand_as(variances), variances
 
     def log_partition(self, y, m, v, alpha=1.0):
         if alpha == 1.0:
             return super().log_partition(y, m, v)
-        df, scale = _like(self.df, m), _like(self.scale, m)
+        df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         return _log_t_partition(y, m, v, df, scale, alpha).sum(-1)
 
     def moments(self, m, v):
-        df, scale = _like(self.df, m), _like(self.scale, m)
+        df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         return m, v + scale.square() * df / (df - 2.0)
 
     def sample(self, f, generator):
-        return _sample_t(f, _like(self.df, f), _like(self.scale, f), generator)
+        return _sample_t(f, tensor_like(self.df, f), tensor_like(self.scale, f), generator)
 
 
 def _sample_t(f, df, scale, generator):
@@ -393,13 +393,13 @@ class HeteroscedasticStudentT(GaussianMixture):
 
     def log_prob(self, y, f):
         f, g = split(f)
-        scale = _like(self.scale, f) * torch.exp(0.5 * g)
-        return _log_t((y - f).square(), _like(self.df, f), scale).sum(-1)
+        scale = tensor_like(self.scale, f) * torch.exp(0.5 * g)
+        return _log_t((y - f).square(), tensor_like(self.df, f), scale).sum(-1)
 
     def expected_log_prob(self, y, m, v):
         """A lower bound of ``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        df, scale = _like(self.df, m), _like(self.scale, m)
+        df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         # -log(1 + x / df) is convex in x: the mean of x may go inside
         square = ((y - m_f).square() + v_f) * torch.exp(0.5 * v_g - m_g)
         return (_log_t(square, df, scale) - 0.5 * m_g).sum(-1)
@@ -414,22 +414,22 @@ class HeteroscedasticStudentT(GaussianMixture):
 
         Distribution functions are good to 1e-5 up to `v_g` = 6, sizes of noise known to a factor of 130.
         """
-        df, scale2 = _like(self.df, m_g), _like(self.scale, m_g).square()
+        df, scale2 = tensor_like(self.df, m_g), tensor_like(self.scale, m_g).square()
         u, log_weights = sizes_of_t(df, v_g)
         return log_weights, scale2 * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         g, log_weights = _size_nodes(m_g, v_g, self.n_nodes)
-        scales = _like(self.scale, m_g) * torch.exp(0.5 * g)
-        df = _like(self.df, m_g)
+        scales = tensor_like(self.scale, m_g) * torch.exp(0.5 * g)
+        df = tensor_like(self.df, m_g)
         if alpha == 1.0:
             smallest = float(df.detach().min())
             lowest = 2.0 * math.log(1e-16) / smallest - 1.0
             spread = min(1.0, math.sqrt(8.0 / smallest))
             # the largest error tells of a small l; more nodes of the same grid go as far
             with torch.no_grad():
-                typical = _like(self.scale, m_g).square() * m_g.exp()
+                typical = tensor_like(self.scale, m_g).square() * m_g.exp()
                 far = ((y - m_f).square() / (v_f + typical)).amax().clamp_max(1e30)
             mode = math.log((smallest + 1.0) / (smallest + max(1.0, float(far))))
             beyond = mode + 2.0 * math.log(1e-8) / (smallest + 1.0) - 1.0 - lowest
@@ -442,20 +442,20 @@ class HeteroscedasticStudentT(GaussianMixture):
                 log_z.append(torch.logsumexp(more + _log_normal(y, m_f, variances), 0))
             log_z = torch.stack(log_z)
         else:
-            df = _like(self.df, scales)
+            df = tensor_like(self.df, scales)
             log_z = _log_t_partition(y, m_f.expand_as(scales), v_f, df, scales, alpha)
         return torch.logsumexp(log_weights + log_z, 0).sum(-1)
 
     def moments(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        df, scale = _like(self.df, m), _like(self.scale, m)
+        df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         size = torch.exp((m_g + 0.5 * v_g).clamp_max(_LARGEST))
         return m_f, v_f + scale.square() * size * df / (df - 2.0)
 
     def sample(self, f, generator):
         f, g = split(f)
-        scale = _like(self.scale, f) * torch.exp(0.5 * g)
-        return _sample_t(f, _like(self.df, f), scale, generator)
+        scale = tensor_like(self.scale, f) * torch.exp(0.5 * g)
+        return _sample_t(f, tensor_like(self.df, f), scale, generator)
 
 
 def _over_rates(shape, log_rate, sd):
@@ -517,18 +517,18 @@ class Poisson(OneLatent):
         return np.maximum(np.average(y, axis=0, weights=weights), 1e-3)
 
     def log_density(self, y, f):
-        rate = _like(self.rate, f)
+        rate = tensor_like(self.rate, f)
         return y * (f + rate.log()) - rate * f.exp() - torch.lgamma(y + 1.0)
 
     def expected_log_prob(self, y, m, v):
-        rate = _like(self.rate, m)
+        rate = tensor_like(self.rate, m)
         return (y * (m + rate.log()) - rate * torch.exp(m + 0.5 * v) - torch.lgamma(y + 1.0)).sum(
             -1
         )
 
     def log_partition(self, y, m, v, alpha=1.0):
         # adaptive Gauss-Hermite: nodes around the mode of p(y | f)^alpha N(f; m, v), as wide as it is
-        rate = _like(self.rate, m)
+        rate = tensor_like(self.rate, m)
         with torch.no_grad():
             f = torch.minimum(m + alpha * v * y, torch.maximum(m, torch.log(y / rate)))
             # at a mode above 0, rate e^f = y + (m - f) / (alpha v): no start is further off
@@ -547,7 +547,7 @@ class Poisson(OneLatent):
         return (log_z + sd.log() - 0.5 * v.log()).sum(-1)
 
     def moments(self, m, v):
-        log_rate = m + _like(self.rate, m).log()
+        log_rate = m + tensor_like(self.rate, m).log()
         mean = (log_rate + 0.5 * v).clamp_max(_LARGEST).exp()
         # of the rate: mean^2 (e^v - 1), where neither factor may overflow alone
         log_var = 2.0 * log_rate + v + torch.log(-torch.expm1(-v)) + v
@@ -557,7 +557,7 @@ class Poisson(OneLatent):
         # a count exceeds y where a gamma variable of shape y + 1 is below the rate; the difference
         # of their logarithms is integrated over that of the two which is narrower
         shape = torch.floor(y.clamp_min(0.0)) + 1.0
-        log_rate = m + _like(self.rate, m).log()
+        log_rate = m + tensor_like(self.rate, m).log()
         shape, log_rate, sd = torch.broadcast_tensors(shape, log_rate, v.sqrt())
         known = shape.sqrt() * sd < 0.5
         inside = torch.empty_like(log_rate, memory_format=torch.contiguous_format)
@@ -566,7 +566,7 @@ class Poisson(OneLatent):
         return torch.where(y >= 0.0, inside, 0.0)
 
     def sample(self, f, generator):
-        rate = (f + _like(self.rate, f).log()).clamp_max(_LARGEST).exp()
+        rate = (f + tensor_like(self.rate, f).log()).clamp_max(_LARGEST).exp()
         rate = rate.to(generator.device)
         counts = torch.poisson(rate.clamp_max(_LONG), generator=generator)
         # what no integer holds differs from its rate by parts in a billion

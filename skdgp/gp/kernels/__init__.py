@@ -1,0 +1,36 @@
+"""Covariance functions.
+
+A kernel object holds plain numbers. ``kernel(X, Z)`` is the matrix of covariances,
+``kernel.diag(X)`` its diagonal, ``kernel.features(n, ...)`` a random feature map whose inner
+products estimate it.
+"""
+
+from .anova import Anova
+from .base import BY_NAME, Kernel, Product, Sum, as_kernel
+from .inner import ArcCosine, Linear
+from .stationary import Matern, RationalQuadratic, SquaredExponential, Stationary
+
+BY_NAME.update(
+    anova=Anova,
+    squared_exponential=SquaredExponential,
+    rbf=SquaredExponential,
+    matern32=lambda: Matern(nu=1.5),
+    matern52=lambda: Matern(nu=2.5),
+    rational_quadratic=RationalQuadratic,
+    arc_cosine=ArcCosine,
+    linear=Linear,
+)
+
+__all__ = [
+    "Anova",
+    "ArcCosine",
+    "Kernel",
+    "Linear",
+    "Matern",
+    "Product",
+    "RationalQuadratic",
+    "SquaredExponential",
+    "Stationary",
+    "Sum",
+    "as_kernel",
+]

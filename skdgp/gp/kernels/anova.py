@@ -1,0 +1,127 @@
+"""The ANOVA kernel."""
+
+import torch
+
+from ...random import gamma, normal, uniform
+from ..covariances import FactorProduct
+from ..tail import into_tail
+from .base import Kernel, tensor_like
+from .stationary import cos_sin
+
+
+class Anova(Kernel):
+    r"""Sums of functions of one input, of two, and so on: a product with one factor for each input.
+
+    .. math:: k(x, x') = \sigma^2 \prod_q \frac{1 + a_q k_q(x_q, x_q')}{1 + a_q}
+
+    with Matern kernels :math:`k_q` of one input (Duvenaud et al., 2011, with all orders; Durrande et al.,
+    2013). The product has a term for every subset of the inputs. Where a target is made of parts that
+    depend on few inputs each, rows that agree in these inputs speak for each other, however far they are
+    in the others, which no kernel of one distance can see.
+
+    Parameters
+    ----------
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness.
+    lengthscale : float or array of shape (n_features,), default=1.0
+        One number stands for equal starting values.
+    strength : float, array of shape (n_features,) or None, default=None
+        :math:`a_q`. Small values leave little but sums, large ones little but the full interaction. None
+        stands for one over the number of inputs.
+    variance : float, default=1.0
+    trainable : bool, default=True
+        Whether training changes the numbers.
+
+    References
+    ----------
+    D. Duvenaud, H. Nickisch and C. Rasmussen (2011). Additive Gaussian processes. Advances in Neural
+    Information Processing Systems 24.
+
+    N. Durrande, D. Ginsbourger, O. Roustant and L. Carraro (2013). ANOVA kernels and RKHS of zero mean
+    functions for model-based sensitivity analysis. Journal of Multivariate Analysis 115.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.kernels import Anova
+    >>> kernel = Anova().bind(2)
+    >>> X = torch.tensor([[0.0, 0.0], [0.0, 9.0]])  # far in one input, equal in the other
+    >>> kernel(X, X).numpy().round(3)
+    array([[1.   , 0.667],
+           [0.667, 1.   ]], dtype=float32)
+    """
+
+    _positive = {"lengthscale": 0.0, "strength": 0.0, "variance": 0.0}
+    ard = True
+
+    def __init__(self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True):
+        self.nu = nu
+        self.lengthscale = lengthscale
+        self.strength = strength
+        self.variance = variance
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu of Anova must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
+        values = {"lengthscale": 1.0, "strength": 1.0 / n_features}
+        return self.with_values(
+            **{
+                name: self._per_feature(getattr(self, name), default, n_features, name)
+                for name, default in values.items()
+            }
+        )
+
+    def _numbers(self, like):
+        return (
+            tensor_like(value, like) for value in (self.lengthscale, self.strength, self.variance)
+        )
+
+    def __call__(self, X, Z):
+        return FactorProduct.apply(X, Z, *self._numbers(X), self)
+
+    def within(self, X):
+        *groups, P, n_features = X.shape
+        i, j = torch.tril_indices(P, P, device=X.device)
+        left, right = (X[..., rows, :].reshape(-1, n_features) for rows in (i, j))
+        K = FactorProduct.apply(left, right, *self._numbers(X), self, True)
+        place = torch.empty((P, P), dtype=torch.long, device=X.device)
+        place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
+        return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)
+
+    def profile(self, s):
+        """The kernel of one input, at ``s = sqrt(2 nu) r``."""
+        return self._polynomials(s)[0] * torch.exp(-s)
+
+    def profile_and_slope(self, s):
+        """:meth:`profile`, and minus its derivative."""
+        e = torch.exp(-s)
+        value, slope = self._polynomials(s)
+        return value * e, slope * e
+
+    def _polynomials(self, s):
+        if self.nu == 0.5:
+            return 1.0, 1.0
+        if self.nu == 1.5:
+            return 1.0 + s, s
+        return 1.0 + s + s * s / 3.0, (s + s * s) / 3.0
+
+    @property
+    def slopes(self):
+        """Close by, ``-log k`` is a sum over inputs of ``a / (1 + a)`` times that of `k_q`."""
+        return super().slopes * self.strength / (1.0 + self.strength)
+
+    def diag(self, X):
+        return tensor_like(self.variance, X).expand(X.shape[:-1])
+
+    def features(self, n, n_features, generator, like, tail=0.0):
+        lengthscale, strength, variance = self._numbers(like)
+        shape = (*n[:-1], n_features, n[-1])
+        half = gamma(self.nu, shape, generator, like)
+        omega = normal(shape, generator, like)
+        # with probability 1 / (1 + a_q) a feature does not depend on the input
+        share = (strength / (1.0 + strength))[:, None]
+        present = uniform(shape, generator, like) < share
+        half, present, weight = into_tail(half, present, share, self.nu, tail, generator)
+        omega = omega * (self.nu / half).sqrt() * present / lengthscale[:, None]
+        return cos_sin(omega, variance * weight)

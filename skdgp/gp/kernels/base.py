@@ -1,0 +1,162 @@
+"""What all kernels share, and their sums and products."""
+
+import numpy as np
+import torch
+
+from ..component import Component
+
+BY_NAME = {}  #: classes, or functions without arguments that make kernels
+
+
+class Kernel(Component):
+    """Base class of the kernels; ``+`` and ``*`` combine them.
+
+    Attributes
+    ----------
+    psi : callable or None
+        ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
+    metric : float, or array or tensor of shape (n_features,)
+        Units of the inputs in which near rows are alike. Only of kernels whose numbers are all given.
+    slopes : float, or array or tensor of shape (n_features,)
+        Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
+    """
+
+    psi = None
+
+    @property
+    def metric(self):
+        return 1.0 / self.slopes**0.5
+
+    @property
+    def slopes(self):
+        return getattr(self, "variance", 1.0) / getattr(self, "lengthscale", 1.0) ** 2
+
+    def __add__(self, other):
+        return Sum(self, _other_kernel(other))
+
+    def __mul__(self, other):
+        return Product(self, _other_kernel(other))
+
+    __radd__, __rmul__ = __add__, __mul__  # for what is no kernel, and is refused
+
+    def bind(self, n_features):
+        """This kernel with one number for each input where numbers differ between inputs."""
+        raise NotImplementedError
+
+    def within(self, X):
+        """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
+        return self(X, X)
+
+    def _per_feature(self, value, default, n_features, name):
+        if value is None:
+            value = default
+        value = np.asarray(value, dtype=np.float64)
+        if value.ndim == 0 and self.ard:
+            value = np.full(n_features, float(value))
+        if value.shape not in ((), (n_features,)):
+            raise ValueError(
+                f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
+                f"{n_features} inputs; give one number or one for each input."
+            )
+        return value
+
+
+def _other_kernel(other):
+    if not isinstance(other, Kernel):
+        raise TypeError(
+            f"Kernels can be added to and multiplied by kernels only; got {other!r}. Constants and factors "
+            "are numbers of kernels, as bias and variance."
+        )
+    return other
+
+
+class Pair(Kernel):
+    """Base class of the kernels that are made of two."""
+
+    _parts = ("left", "right")
+    trainable = True
+
+    def __init__(self, left, right):
+        self.left = left
+        self.right = right
+
+    def bind(self, n_features):
+        left, right = (as_kernel(part).bind(n_features) for part in (self.left, self.right))
+        return self.with_values(left=left, right=right)
+
+    def _slopes_of_parts(self):
+        return [torch.as_tensor(p.slopes, dtype=torch.float64) for p in (self.left, self.right)]
+
+
+class Sum(Pair):
+    """Sum of two kernels; written ``left + right``."""
+
+    def __call__(self, X, Z):
+        return self.left(X, Z) + self.right(X, Z)
+
+    @property
+    def slopes(self):
+        left, right = self._slopes_of_parts()
+        return left + right
+
+    def within(self, X):
+        return self.left.within(X) + self.right.within(X)
+
+    def diag(self, X):
+        return self.left.diag(X) + self.right.diag(X)
+
+    def features(self, n, n_features, generator, like, tail=0.0):
+        left, right = (
+            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
+        )
+        return lambda X: torch.cat([left(X), right(X)], -1)
+
+
+class Product(Pair):
+    """Product of two kernels; written ``left * right``."""
+
+    def __call__(self, X, Z):
+        return self.left(X, Z) * self.right(X, Z)
+
+    @property
+    def slopes(self):
+        """At the origin plus one standard deviation of each standardized input."""
+        left, right = self._slopes_of_parts()
+        X = torch.ones_like(left + right).reshape(1, -1)
+        return left * self.right.diag(X) + right * self.left.diag(X)
+
+    def within(self, X):
+        return self.left.within(X) * self.right.within(X)
+
+    def diag(self, X):
+        return self.left.diag(X) * self.right.diag(X)
+
+    def features(self, n, n_features, generator, like, tail=0.0):
+        left, right = (
+            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
+        )
+        return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
+
+
+def tensor_like(value, tensor):
+    """A number or an array in the dtype and on the device of a tensor."""
+    return torch.as_tensor(value, dtype=tensor.dtype, device=tensor.device)
+
+
+def as_kernel(kernel):
+    """A kernel object from its name; objects pass through.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    TypeError
+        If `kernel` is neither a string nor a kernel.
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if isinstance(kernel, str):
+        if kernel not in BY_NAME:
+            raise ValueError(f"Unknown kernel {kernel!r}; the names are {sorted(BY_NAME)}.")
+        return BY_NAME[kernel]()
+    raise TypeError(f"kernel must be a string or an object of skdgp.gp.kernels; got {kernel!r}.")

@@ -1,0 +1,229 @@
+"""Kernels of the scaled distance."""
+
+import math
+
+import torch
+
+from ...random import gamma, normal
+from ..covariances import Radial, SquaredDistance
+from ..psi import SquaredExponentialPsi
+from ..tail import into_tail
+from .base import Kernel, tensor_like
+
+_LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
+
+
+class Stationary(Kernel):
+    """Kernels of ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
+
+    slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where numbers are few
+    distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
+    _positive = {"lengthscale": 0.0, "variance": 0.0}
+
+    def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        self.lengthscale = lengthscale
+        self.variance = variance
+        self.ard = ard
+        self.trainable = trainable
+
+    def bind(self, n_features):
+        lengthscale = self._per_feature(
+            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale"
+        )
+        return self.with_values(lengthscale=lengthscale)
+
+    def __call__(self, X, Z):
+        return Radial.apply(
+            X, Z, tensor_like(self.lengthscale, X), tensor_like(self.variance, X), self
+        )
+
+    def within(self, X):
+        # around the mean of all but the last row, which alone may be far from the others
+        center = X[..., :-1, :].mean(-2, keepdim=True) if X.shape[-2] > 1 else X
+        X = (X - center) / tensor_like(self.lengthscale, X)
+        norms = X.square().sum(-1)
+        r2 = norms[..., :, None] + norms[..., None, :] - 2.0 * X @ X.mT
+        itself = torch.eye(X.shape[-2], dtype=torch.bool, device=X.device)
+        r2 = r2.masked_fill(itself, 0.0)  # exactly, however far the last row is
+        # at zero the slope of a root is infinite, and that of no profile matters
+        return tensor_like(self.variance, X) * self.profile(r2.clamp_min(_LEAST_DISTANCE))
+
+    def profile(self, r2):
+        """The kernel for unit variance as a function of the squared distance."""
+        raise NotImplementedError
+
+    def write_profile(self, r2, out):
+        """:meth:`profile`, written over `out`."""
+        return out.copy_(self.profile(r2))
+
+    def scale_by_slope(self, G, r2):
+        """Multiply `G` in place by the derivative of the profile's logarithm, over :attr:`slope_factor`."""
+        raise NotImplementedError
+
+    def diag(self, X):
+        return tensor_like(self.variance, X).expand(X.shape[:-1])
+
+    def features(self, n, n_features, generator, like, tail=0.0):
+        """Random sine and cosine features (Rahimi and Recht, 2008).
+
+        Parameters
+        ----------
+        n : tuple of int
+            ``(..., R)``: numbers of independent maps and of draws in each.
+        n_features : int
+            Number of inputs.
+        generator : torch.Generator
+        like : tensor
+            Gives dtype and device.
+        tail : float in [0, 1)
+            Fraction of the features that are drawn where rough kernels have few, at high frequencies,
+            and count for as much less. Functions that are known at many rows differ in these alone.
+
+        Returns
+        -------
+        phi : callable
+            Maps (..., P, n_features) to (..., P, R, c); the covariance of two rows is the mean over
+            R of the inner products over c.
+        """
+        omega = normal((*n[:-1], n_features, n[-1]), generator, like)
+        scale, weight = self._frequency_scale(n, generator, like, tail)
+        omega = omega * scale / tensor_like(self.lengthscale, like)[..., None]
+        return cos_sin(omega, tensor_like(self.variance, like) * weight)
+
+    def _frequency_scale(self, n, generator, like, tail):
+        """What multiplies Gaussian frequencies, and the weights of the features."""
+        return 1.0, 1.0
+
+
+class SquaredExponential(Stationary):
+    r"""Squared exponential kernel, :math:`\sigma^2 \exp(-r^2 / 2)`.
+
+    Parameters
+    ----------
+    lengthscale : float, array of shape (n_features,) or None, default=None
+        None stands for the square root of the number of inputs.
+    variance : float, default=1.0
+    ard : bool, default=True
+        One lengthscale for each input (automatic relevance determination) or a common one.
+    trainable : bool, default=True
+        Whether training changes the numbers.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.kernels import SquaredExponential
+    >>> kernel = SquaredExponential(lengthscale=0.5, variance=2.0)
+    >>> X = torch.tensor([[0.0], [0.5]])
+    >>> kernel(X, X).numpy().round(3)
+    array([[2.   , 1.213],
+           [1.213, 2.   ]], dtype=float32)
+    """
+
+    slope_factor = -0.5
+    distances_count = False
+
+    def profile(self, r2):
+        return torch.exp(-0.5 * r2)
+
+    def write_profile(self, r2, out):
+        return torch.mul(r2, -0.5 / math.log(2.0), out=out).exp2_()  # sooner than powers of e
+
+    def scale_by_slope(self, G, r2):
+        return G
+
+    def psi(self, Z, m, v):
+        """Psi statistics for inputs ``N(m, diag(v))``, see :class:`~skdgp.gp.psi.SquaredExponentialPsi`.
+
+        Parameters
+        ----------
+        Z : tensor of shape (M, n_features)
+        m, v : tensors of shape (P, n_features)
+        """
+        return SquaredExponentialPsi(
+            Z, m, v, tensor_like(self.lengthscale, Z), tensor_like(self.variance, Z)
+        )
+
+
+class Matern(Stationary):
+    r"""Matern kernel with smoothness 3/2 or 5/2.
+
+    :math:`\sigma^2 (1 + s) e^{-s}` with :math:`s = \sqrt 3 r`, or
+    :math:`\sigma^2 (1 + s + s^2/3) e^{-s}` with :math:`s = \sqrt 5 r`.
+
+    Parameters
+    ----------
+    nu : {1.5, 2.5}, default=1.5
+    lengthscale, variance, ard, trainable
+        As for :class:`SquaredExponential`.
+    """
+
+    def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        super().__init__(lengthscale, variance, ard, trainable)
+        self.nu = nu
+
+    def bind(self, n_features):
+        if self.nu not in (1.5, 2.5):
+            raise ValueError(f"nu of Matern must be 1.5 or 2.5; got {self.nu!r}.")
+        return super().bind(n_features)
+
+    def profile(self, r2):
+        s = (2.0 * self.nu * r2).sqrt()
+        return (1.0 + s if self.nu == 1.5 else 1.0 + s + s * s / 3.0) * torch.exp(-s)
+
+    def scale_by_slope(self, G, r2):
+        s = (2.0 * self.nu * r2).sqrt()
+        if self.nu == 1.5:
+            return G.div_(1.0 + s)
+        return G.mul_((1.0 + s) / (1.0 + s + s * s / 3.0))
+
+    @property
+    def slope_factor(self):
+        return -1.5 if self.nu == 1.5 else -5.0 / 6.0
+
+    def _frequency_scale(self, n, generator, like, tail):
+        # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
+        half = gamma(self.nu, (*n[:-1], 1, n[-1]), generator, like)
+        always = torch.ones_like(half)
+        half, _, weight = into_tail(half, always > 0.0, always, self.nu, tail, generator)
+        return (self.nu / half).sqrt(), weight
+
+
+class RationalQuadratic(Stationary):
+    r"""Rational quadratic kernel, :math:`\sigma^2 (1 + r^2 / (2 \alpha))^{-\alpha}`.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Small values mix many lengthscales; the limit of large ones is the squared exponential.
+    lengthscale, variance, ard, trainable
+        As for :class:`SquaredExponential`.
+    """
+
+    _positive = {**Stationary._positive, "alpha": 0.0}
+
+    def __init__(self, alpha=1.0, lengthscale=None, variance=1.0, ard=True, trainable=True):
+        super().__init__(lengthscale, variance, ard, trainable)
+        self.alpha = alpha
+
+    def __call__(self, X, Z):
+        r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
+        return tensor_like(self.variance, X) * self.profile(r2)
+
+    def profile(self, r2):
+        alpha = tensor_like(self.alpha, r2)
+        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+
+    def _frequency_scale(self, n, generator, like, tail):
+        alpha = tensor_like(self.alpha, like)
+        return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt(), 1.0
+
+
+def cos_sin(omega, variance):
+    """Features ``sqrt(variance) (cos, sin)`` of frequencies (..., n_features, R)."""
+    root = variance.sqrt()[..., None]
+
+    def phi(X):
+        angle = X @ omega
+        return root * torch.stack([angle.cos(), angle.sin()], -1)
+
+    return phi
