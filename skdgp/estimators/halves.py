@@ -75,8 +75,8 @@ class HalvesMixin:
         )
         with torch.no_grad():
             mean, var = model.eval().predictive(X, X.new_empty(1, 0))
-            likelihood, n_latents = model.likelihood().for_prediction(1), mean.shape[-1]
-            n_means = n_latents // likelihood.n_latents(1)
+            likelihood = model.likelihood().for_prediction(1)
+            n_means = likelihood.n_means(mean.shape[-1])
             k_ff = model.layers[0].kernel().diag(X)[:, None]
             scores = []
             for factor in np.exp(LOG_FACTORS):

@@ -13,6 +13,7 @@ from ..random import RowNoise
 from .fork import mark_work
 from .narrowed import narrowed
 from .predictive import Predictive, rows_at_once
+from .unseen import Unseen
 
 _FUNCTIONS_AT_ONCE = 64
 _NUMBERS_AT_ONCE = 8_000_000
@@ -53,7 +54,8 @@ class PredictionMixin:
             results, size = None, rows_at_once(self.members_)
             for first in range(0, len(X), size):
                 x, *rest = (array[first : first + size] for array in (X, *others))
-                predictive = Predictive(self.members_, scale(x), device)
+                unseen = Unseen(x, self._x_scaler)
+                predictive = Predictive(self.members_, scale(x), device, unseen)
                 parts = getattr(predictive, method)(*rest, **settings)
                 several = isinstance(parts, tuple)
                 parts = parts if several else (parts,)
@@ -103,6 +105,7 @@ class PredictionMixin:
         """
         device, shares, means, within = self._prediction_device(), [], [], 0.0
         weights = np.array([member.weight for member in self.members_])
+        unseen = Unseen(X, self._x_scaler)
         with self._threads(), torch.no_grad():
             X = torch.as_tensor(self._x_scaler.transform(X), device=device)
             for member, weight in zip(self.members_, weights / weights.sum()):
@@ -111,8 +114,11 @@ class PredictionMixin:
                 if cov is None:
                     return None
                 draws = torch.tensor(member.draws[:1], device=device)  # means are equal for all
-                within = within + weight * member.spread**2 * cov[:k]
                 shares.append(weight * model.shares(draws))
+                if unseen:
+                    doubt = model.shares(draws) @ model.doubt(draws)
+                    cov = cov[:k] + doubt * torch.as_tensor(unseen.covariance()).to(cov)
+                within = within + weight * member.spread**2 * cov[:k]
                 means.append(model.predictive(X, draws)[0][..., :k])
             shares, means = torch.cat(shares), torch.cat(means)  # of all components
             off = means - torch.einsum("s,sik->ik", shares, means)
@@ -142,7 +148,7 @@ class PredictionMixin:
             In the units of the standardized target.
         """
         check_scalar(n, "n_samples", Integral, min_val=1)
-        X = self._x_scaler.transform(X)
+        unseen, X = Unseen(X, self._x_scaler), self._x_scaler.transform(X)
         functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
         weights = np.array([member.weight for member in self.members_])
         chosen = np.sort(
@@ -159,14 +165,32 @@ class PredictionMixin:
                     own = {} if spread == 1.0 else {"spread": spread}
                     f = model.functions(int((group == i).sum()), functions, n_features, **own)
                     size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
-                    likelihood, parts = narrowed(model.likelihood(), spread), []
-                    for x in X.split(size):
+                    likelihood, parts = model.likelihood(), []
+                    add = _adding(unseen, likelihood, group == i, seed + first, spread)
+                    likelihood = narrowed(likelihood, spread)
+                    for start, x in zip(range(0, len(X), size), X.split(size)):
                         if what == "latent":
-                            parts.append(f(x)[..., :k])
+                            parts.append(add(f, f(x), start)[..., :k])
                         elif what == "mean":  # the same for a row, whatever the others
-                            values = f(x, RowNoise(x.cpu().numpy(), seed + first))
+                            values = add(f, f(x, RowNoise(x.cpu().numpy(), seed + first)), start)
                             parts.append(likelihood.moments(values, torch.zeros_like(values))[0])
                         else:
-                            parts.append(likelihood.sample(f(x, noise), noise))
+                            parts.append(likelihood.sample(add(f, f(x, noise), start), noise))
                     draws.append(torch.cat(parts, 1))
         return torch.cat(draws).cpu().numpy()
+
+
+def _adding(unseen, likelihood, chosen, seed, spread):
+    """A function that adds to those of a member what no training row tells of."""
+    if not unseen:
+        return lambda f, values, start: values
+
+    def add(f, values, start):
+        k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + values.shape[1])
+        effects = unseen.draws(len(chosen), k, seed, rows)[chosen]
+        effects = spread * torch.as_tensor(effects).to(values)
+        if hasattr(f, "doubt"):
+            effects = effects * f.doubt.to(values).sqrt()[:, None, None]
+        return torch.cat([values[..., :k] + effects, values[..., k:]], -1)
+
+    return add

@@ -23,9 +23,11 @@ class Predictive:
     X : ndarray of shape (n_rows, n_features)
         Scaled.
     device : str
+    unseen : Unseen, optional
+        What makes rows differ from all training rows, and members do not see.
     """
 
-    def __init__(self, members, X, device):
+    def __init__(self, members, X, device, unseen=None):
         self._parts = []
         X = torch.as_tensor(X, device=device)
         total = sum(member.weight for member in members)
@@ -36,6 +38,11 @@ class Predictive:
             weights = member.weight / total * model.shares(draws)[:, None, None]
             with torch.no_grad():
                 likelihood = model.likelihood().for_prediction(len(mean))
+                if unseen:
+                    more = torch.as_tensor(unseen.variances()).to(var)
+                    var = var.clone()  # which the model may have kept
+                    of_means = var[..., : likelihood.n_means(var.shape[-1])]
+                    of_means += model.doubt(draws).to(var)[:, None, None] * more[:, None]
                 likelihood = narrowed(likelihood, member.spread)
             self._parts.append((weights, likelihood, mean, var))
 

@@ -72,6 +72,11 @@ class InputScaler:
         self.scale = np.where(constant, 1.0, std)[self.columns]
         return self
 
+    @property
+    def dropped(self):
+        """Columns that are constant, and that models do not see."""
+        return np.setdiff1d(np.arange(len(self.constants)), self.columns)
+
     def transform(self, X):
         """Scaled rows, in float64."""
         X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale

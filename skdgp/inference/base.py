@@ -199,6 +199,10 @@ class Model(nn.Module):
         """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
         return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
 
+    def doubt(self, draws):
+        """What variances that no training row tells of are multiplied by, for each of the :meth:`shares`."""
+        return torch.ones_like(self.shares(draws))
+
     def functions(self, n, generator, n_features, spread=1.0):
         """`n` draws of the latent functions, each consistent over all rows ever asked for.
 
@@ -217,7 +221,7 @@ class Model(nn.Module):
         f : callable
             ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
             generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every
-            row; without it, there is none.
+            row; without it, there is none. Where :meth:`doubt` is not one, ``f.doubt`` has shape (n,).
         """
         raise NotImplementedError
 

@@ -270,7 +270,7 @@ class DeepSparseGP(GradientModel):
             layer.inducing_root().T, layer.q.moments()[0], upper=True
         )
         factor = torch.ones_like(weights[0])
-        factor[: n_latents // self.likelihood().n_latents(1)] = spread
+        factor[: self.likelihood().n_means(n_latents)] = spread
 
         def f(H):
             expected = kernel(H.flatten(0, 1), layer.Z) @ weights

@@ -269,6 +269,12 @@ class StructuredGP(DeepSparseGP):
         shares = super().shares(draws)
         return self.widening.shares(shares) if self._widens() else shares
 
+    def doubt(self, draws):
+        n_draws = len(super().shares(draws))
+        if not self._widens():
+            return super().doubt(draws)
+        return self.widening.factors().repeat_interleave(n_draws)
+
     def covariance(self, X):
         covariance = super().covariance(X)
         if covariance is None or not self._widens():
@@ -291,6 +297,7 @@ class StructuredGP(DeepSparseGP):
                 center, a = self.widening.stretch(*moments, self._n_means())
                 return center + a[chosen] * (function(X, noise) - center)
 
+        f.doubt = self.widening.factors()[chosen]
         return f
 
     def _widens(self):
@@ -298,8 +305,7 @@ class StructuredGP(DeepSparseGP):
 
     def _n_means(self):
         """How many latent functions are means of the target; others are about its noise."""
-        n_latents = self.layers[-1].n_outputs
-        return n_latents // self.likelihood().n_latents(1)
+        return self.likelihood().n_means(self.layers[-1].n_outputs)
 
     @contextlib.contextmanager
     def as_trained(self):

@@ -81,10 +81,13 @@ class Widening(nn.Module):
         """A node for each of `n` functions."""
         return torch.randint(len(NODES), (n,), generator=generator)
 
-    def _at_nodes(self, var, k_ff, n_means):
+    def factors(self):
+        """The factor `c` at all nodes."""
         mean, spread = self.numbers
-        factors = (mean + spread * torch.as_tensor(NODES).to(self.numbers)).exp()
-        return stretched(factors[:, None, None], var, k_ff, n_means)
+        return (mean + spread * torch.as_tensor(NODES).to(self.numbers)).exp()
+
+    def _at_nodes(self, var, k_ff, n_means):
+        return stretched(self.factors()[:, None, None], var, k_ff, n_means)
 
 
 def stretched(factor, var, k_ff, n_means):

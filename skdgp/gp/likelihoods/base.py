@@ -28,6 +28,10 @@ class Likelihood(Component):
         """Number of latent functions for `n_outputs` targets."""
         return n_outputs
 
+    def n_means(self, n_latents):
+        """How many latent functions are means of targets, or of classes; others are about the noise."""
+        return n_latents // self.n_latents(1)
+
     def check_target(self, y):
         """Raise ValueError if some values of `y` have no probability."""
 
