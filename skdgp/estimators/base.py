@@ -322,6 +322,8 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
         self.__dict__.pop("lower_bound_", None)  # of an earlier fit
         try:
             conclude()
+            for reason in filter(None, (model.unfinished() for model in models)):
+                warnings.warn(reason, ConvergenceWarning, stacklevel=4)
             self._set_lower_bound(data, rng)
             warn_if_sick(self, data, trainer.n_iter)
             progress.end(attributes)
@@ -423,7 +425,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
         model = member.build()
         init = self.init if "init" in plan.scheme.uses else "kmeans"
         if kin is not None:
-            model.load_state(kin.arrays)
+            self._go_on(model, kin, plan)
         elif not isinstance(init, str):
             initialization.hand_over(self._donor().members_, member, model)
         else:
@@ -437,10 +439,21 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
                 initialization.start(model, X, weights, init, rng, y, rounds.train)
             if init == "greedy":  # no traces of the first rounds
                 state, model = model.state(), member.build()
+                state.pop("progress", None)
                 model.load_state(state)
         if kin is None and getattr(model, "widening", None) is not None:
             self._widen(model, plan, data, rng, rounds)
         return member, model
+
+    def _go_on(self, model, kin, plan):
+        """Give a model the state of the last fit, which may have had other settings of the scheme."""
+        try:
+            model.load_state(model.translated(kin.arrays, kin.scheme))
+        except RuntimeError:  # torch's, of names and shapes
+            raise ValueError(
+                "warm_start=True goes on with the model of the last fit, which was trained by "
+                f"{kin.scheme!r} and does not fit {plan.scheme!r}; set warm_start=False to start anew."
+            ) from None
 
     def _donor(self):
         """The fitted estimator whose state is the start; None if there is none."""

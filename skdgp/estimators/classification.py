@@ -137,5 +137,5 @@ class ClassificationMixin(ClassifierMixin):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "latent" if latent else "y")
+        y = self._draw(X, n_samples, seed, "function" if latent else "y")
         return np.moveaxis(y, 0, -1) if latent else self.classes_[y[..., 0].T.astype(int)]

@@ -80,7 +80,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Smallest progress that counts: of the validation score or, without validation, of the loss
         averaged over a block. With 0 and without validation, training makes `max_iter` steps.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit, with its scaling and shape.
+        Whether ``fit`` goes on from the last fit, with its scaling and shape. Settings of the scheme may
+        change where they leave the shape as it was.
     standardize : bool, "auto" or "warp", default="auto"
         Whether inputs, and the target where the likelihood allows, are centered and scaled inside.
         The scaling of inputs is safe against outliers. Everything that comes out is in the units

@@ -127,7 +127,15 @@ def _parts(kernel):
 
 
 def kin_of(plans, members):
-    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None."""
+    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None.
+
+    A single plan may have other settings of the scheme than the member.
+
+    Raises
+    ------
+    ValueError
+        If there is none for a single plan.
+    """
 
     def akin(plan, member):
         kernels = plan.last_kernel(), member.architecture.kernels[-1]
@@ -138,6 +146,13 @@ def kin_of(plans, members):
         same = [member for member in left if akin(plan, member)]
         kin.append(same[0] if same else None)
         left = [member for member in left if member is not kin[-1]]
+    if members and len(plans) == 1 and kin[0] is None:
+        kin = [member for member in members if type(member.scheme) is type(plans[0].scheme)][:1]
+        if not kin:
+            raise ValueError(
+                f"warm_start=True goes on with the model of the last fit, and none was trained by "
+                f"{type(plans[0].scheme).__name__}; set warm_start=False to start anew."
+            )
     return kin
 
 

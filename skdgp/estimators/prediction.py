@@ -134,9 +134,9 @@ class PredictionMixin:
             In the user's units.
         n : int
         seed : int
-        what : {"latent", "mean", "y"}
-            Latent values, the mean of the target given them, or targets with fresh noise for every
-            row.
+        what : {"function", "latent", "mean", "y"}
+            Latent functions without the noise of hidden layers, or with it, the mean of the target given
+            these, or targets; hidden noise is that of the row, except for targets, where all noise is fresh.
         n_features : int
             Random features of a function.
         k : int, optional
@@ -169,11 +169,13 @@ class PredictionMixin:
                     add = _adding(unseen, likelihood, group == i, seed + first, spread)
                     likelihood = narrowed(likelihood, spread)
                     for start, x in zip(range(0, len(X), size), X.split(size)):
-                        if what == "latent":
+                        if what == "function":
                             parts.append(add(f, f(x), start)[..., :k])
-                        elif what == "mean":  # the same for a row, whatever the others
+                        elif what in {"latent", "mean"}:  # the same for a row, whatever the others
                             values = add(f, f(x, RowNoise(x.cpu().numpy(), seed + first)), start)
-                            parts.append(likelihood.moments(values, torch.zeros_like(values))[0])
+                            if what == "mean":
+                                values = likelihood.moments(values, torch.zeros_like(values))[0]
+                            parts.append(values[..., :k])
                         else:
                             parts.append(likelihood.sample(add(f, f(x, noise), start), noise))
                     draws.append(torch.cat(parts, 1))

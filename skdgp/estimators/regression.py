@@ -190,7 +190,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             An integer, as by default, gives the same draws in each call; None gives others.
         latent : bool, default=False
             Return the latent functions: the same function for the same `random_state`, whatever the
-            rows. Otherwise fresh noise is added to every row.
+            rows, and without the noise of hidden layers, which is tiny unless it was asked for. Otherwise fresh
+            noise is added to every row.
 
         Returns
         -------
@@ -198,7 +199,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "latent" if latent else "y", k=self._n_outputs)
+        y = self._draw(X, n_samples, seed, "function" if latent else "y", k=self._n_outputs)
         y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 

@@ -84,6 +84,31 @@ class CoupledGaussian(nn.Module):
             if not self.root[outside].any():
                 return
 
+    def with_blocks_of(self, root, coupling):
+        """What :attr:`root` is with the blocks of a simpler posterior, as an array.
+
+        Parameters
+        ----------
+        root : ndarray of shape (n_blocks, M, M)
+            Of a posterior of the same layers.
+        coupling : str
+            Its coupling. Blocks of a richer one than here are left out if they are zero.
+
+        Returns
+        -------
+        root : ndarray
+            As given if the shapes do not fit, or if blocks that are not zero would be left out.
+        """
+        final = self.patterns[self.coupling]
+        rows, columns = Pattern(final.widths, final.n_outputs, coupling).blocks()
+        T, slots = len(self.mean), self.slots[rows, columns]
+        kept = slots >= 0
+        if root.shape != (T + len(rows), *self.root.shape[1:]) or root[T:][~kept].any():
+            return root
+        new = np.zeros(self.root.shape, root.dtype)
+        new[:T], new[slots[kept]] = root[:T], root[T:][kept]
+        return new
+
     # Blocks and matrices
 
     def _gather(self, blocks, pattern):
@@ -387,7 +412,11 @@ class Marginal:
     def moments(self):
         """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
         squares = self._q[0].moments().squares[self._layer]
-        return self.mean, squares[: self._gps.stop - self._gps.start]
+        n, pattern = self._gps.stop - self._gps.start, self._q[0].patterns[self._q[0].active]
+        own = squares[:n]
+        if self._layer == len(pattern.widths) and pattern.shares:
+            own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
+        return self.mean, own
 
     def sample(self, n, generator):
         """`n` draws of the variables, shape (n, M, D)."""

@@ -265,6 +265,14 @@ class Model(nn.Module):
         """The inverse of :meth:`state`."""
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
+    def translated(self, arrays, scheme):
+        """The state of a model that another scheme of the same class has built, as one of this model."""
+        return arrays
+
+    def unfinished(self):
+        """A sentence for the user if training has ended before the model was what it is to be, or None."""
+        return None
+
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
         return {}

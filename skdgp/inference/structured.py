@@ -111,7 +111,7 @@ class StructuredVI(Scheme):
         return 0.01 if n_rows <= _FEW_ROWS else 0.03
 
     def validate(self):
-        if self.coupling not in COUPLINGS:
+        if not isinstance(self.coupling, str) or self.coupling not in COUPLINGS:
             raise ValueError(
                 f"coupling of StructuredVI must be one of {', '.join(map(repr, COUPLINGS))}; got "
                 f"{self.coupling!r}."
@@ -144,6 +144,7 @@ class StructuredGP(DeepSparseGP):
         self._kept = None
         self.widening = Widening() if scheme.n_halves else None
         self._as_trained = False
+        self._n_made = 0  # steps, also those of earlier fits
         self._is_noise_even = False
 
     def _layers(self, architecture, scheme):
@@ -176,15 +177,44 @@ class StructuredGP(DeepSparseGP):
 
     def step(self, batch, generator, rate=1.0):
         simpler = COUPLINGS[: COUPLINGS.index(self.q.coupling)]
-        stage = self._n_steps // self.n_warmup if self.n_warmup else len(simpler)
+        stage = self._n_made // self.n_warmup if self.n_warmup else len(simpler)
         self.q.activate(simpler[stage] if stage < len(simpler) else self.q.coupling)
-        if self._n_steps < self.n_warmup:  # unless an earlier fit knows of it
+        self._is_noise_even = False
+        if self._n_made < self.n_warmup:  # unless another model has told of it
             sizes = self.q.mean[-self.layers[-1].n_outputs :][self._n_means() :]
-            self._is_noise_even = not sizes.any()
-        try:
-            return super().step(batch, generator, rate)
-        finally:
-            self._is_noise_even = False
+            self._is_noise_even = len(sizes) > 0 and not sizes.any()
+        before = self._n_steps
+        loss = super().step(batch, generator, rate)
+        self._n_made += self._n_steps - before
+        return loss
+
+    def unfinished(self):
+        q, what = self.q, []
+        if len(q.patterns[q.active].blocks()[0]) < len(q.patterns[q.coupling].blocks()[0]):
+            what.append(f"the coupling is still {q.active!r}")
+        if self._is_noise_even:
+            what.append("noise has the same size everywhere")
+        if not what:
+            return None
+        return (
+            f"Training ended after {self._n_made} steps, the first ones of StructuredVI, and "
+            f"{' and '.join(what)}; make max_iter or max_time larger, or n_warmup smaller than {self.n_warmup}."
+        )
+
+    def state(self):
+        return {**super().state(), "progress": np.array([self._n_made, self._is_noise_even])}
+
+    def load_state(self, arrays):
+        self._kept, arrays = None, dict(arrays)
+        self._n_made, is_noise_even = map(int, arrays.pop("progress", (0, 0)))
+        self._is_noise_even = bool(is_noise_even)
+        super().load_state(arrays)
+
+    def translated(self, arrays, scheme):
+        if "q.root" not in arrays or not isinstance(scheme, StructuredVI):
+            return arrays
+        root = self.q.with_blocks_of(arrays["q.root"], scheme.coupling)
+        return {**arrays, "q.root": root}
 
     def propagate(self, X, eps):
         r"""Moments of the last layer given the draws of the hidden ones (theorem 1).
@@ -201,7 +231,7 @@ class StructuredGP(DeepSparseGP):
         eps : list of tensors of shape (S, n, width) or (S, 1, width)
             Standard normal draws for the hidden layers and, if there are several outputs that are
             coupled to these, for what outputs share beyond them. They are independent given all
-            draws.
+            draws. Without those for the outputs, moments are of each output by itself.
 
         Returns
         -------
@@ -245,8 +275,11 @@ class StructuredGP(DeepSparseGP):
                 if pattern.shares:
                     E = squares[K:][pattern.shared_forms()]
                     E = E - sum((Y[:, :, None] * Y[:, None]).sum(0) for _, Y in told)
-                    R = small_cholesky(E, _rounding(E))  # K, K, S, n
-                    mean = mean + (R * eps[i].permute(2, 0, 1)).sum(1)
+                    if len(eps) > i:
+                        R = small_cholesky(E, _rounding(E))  # K, K, S, n
+                        mean = mean + (R * eps[i].permute(2, 0, 1)).sum(1)
+                    else:
+                        var = var + torch.diagonal(E).permute(2, 0, 1)
                 else:
                     var = var - sum(Y.square().sum(0) for _, Y in told)
                 mean, var = torch.broadcast_tensors(mean, var.clamp_min(_FLOOR))

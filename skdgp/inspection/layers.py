@@ -13,6 +13,7 @@ from ._slices import slice_along
 
 _ROWS = 1000  #: rows that are pushed through the layers
 _FEATURES = 1024  #: random features of a function draw
+_AT_ONCE = 64  #: functions; more take much memory
 
 
 class LayersDisplay:
@@ -279,9 +280,9 @@ def _panels(member, X, line, n_functions, generator):
                 panel.x_label = f"h0 of layer {len(panels)}"
         mean, var = layer.moments(line)
         draws = torch.zeros(0, *mean.shape)
-        if n_functions:
-            f = layer.function(n_functions, _FEATURES, generator)
-            draws = f(line.expand(n_functions, *line.shape))
+        for n in np.diff(np.append(np.arange(0, n_functions, _AT_ONCE), n_functions)):
+            f = layer.function(n, _FEATURES, generator)
+            draws = torch.cat([draws, f(line.expand(n, *line.shape))])
         panel.update(
             mean=mean.numpy(),
             std=var.clamp_min(0.0).sqrt().numpy(),

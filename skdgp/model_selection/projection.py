@@ -117,6 +117,8 @@ class ProjectionSplit(BaseCrossValidator):
                 max_val=1,
                 include_boundaries="neither",
             )
+            if math.isnan(size):
+                raise ValueError("test_size is NaN; give an int, or a share between 0 and 1.")
             n_test = math.ceil(size * n)
         if not 0 < n_test < n:
             raise ValueError(

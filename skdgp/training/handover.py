@@ -23,7 +23,7 @@ def hand_over(members, wanted, model):
         If the shapes do not fit, or only one of the two posteriors couples layers.
     """
     donor = min(members, key=lambda member: _distance(member, wanted))
-    arrays = donor.arrays
+    arrays = model.translated(donor.arrays, donor.scheme)
     if ("q.root" in arrays) != ("q.root" in model.state()):  # of all layers together
         raise ValueError(
             "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "
@@ -39,7 +39,7 @@ def hand_over(members, wanted, model):
             given = _shared_root(given, len(own))
         if given is not None and given.shape == own.shape:
             state[name] = given
-        elif not name.startswith(("likelihood.", "widening.")) and not name.endswith(
+        elif not name.startswith(("likelihood.", "widening.", "progress")) and not name.endswith(
             ("log_noise", "jitter")
         ):
             raise ValueError(

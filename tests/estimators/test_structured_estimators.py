@@ -2,13 +2,16 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
+from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import StructuredVI
 from skdgp.inference.structured import StructuredGP
 from skdgp.inspection import LayersDisplay
@@ -49,6 +52,9 @@ def test_by_name_and_by_parameter(rows):
     model = DeepGPRegressor(inference="structured", **FEW)
     assert model.set_params(inference__coupling="full").inference.coupling == "full"
     model.set_params(inference__coupling="nothing")
+    with pytest.raises(ValueError, match="coupling of StructuredVI must be one of"):
+        model.fit(*rows)
+    model.set_params(inference__coupling=np.array(["full", "full"]))
     with pytest.raises(ValueError, match="coupling of StructuredVI must be one of"):
         model.fit(*rows)
 
@@ -154,6 +160,98 @@ def test_a_warm_start_keeps_the_sizes_of_the_noise(rows):
     model.set_params(warm_start=True, max_iter=30).fit(X, y)
     after = model.members_[0].arrays["q.mean"][-1]
     assert np.linalg.norm(after - before) < 0.5 * np.linalg.norm(before)  # else all but forgotten
+
+
+def largest_coupling(model):
+    arrays = model.members_[0].arrays
+    return np.abs(arrays["q.root"][len(arrays["q.mean"]) :]).max(initial=0.0)
+
+
+def test_short_fits_and_chunks_add_up(rows):
+    """The first steps are those of all fits, also if models are saved in between."""
+    X, y = rows
+    settings = {"likelihood": "heteroscedastic", "n_layers": 2, "width": 2}
+    model = regressor(warm_start=True, max_iter=2, **settings)
+    for n in range(5):
+        if n < 3:  # six steps until the last coupling
+            with pytest.warns(
+                ConvergenceWarning, match=rf"Training ended after {2 * (n + 1)} steps"
+            ):
+                model.fit(X, y)
+        else:
+            model.fit(X, y)
+    chunks = regressor(batch_size=30, **settings)
+    for _ in range(4):
+        chunks = pickle.loads(pickle.dumps(chunks.partial_fit(X, y)))
+    for each in (model, chunks):
+        assert largest_coupling(each) > 0.0
+        assert each.members_[0].arrays["q.mean"][-1].any()
+    coupled = regressor("stripes-and-arrow", n_layers=1, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        coupled.fit(X, y)  # one layer has nothing to couple
+
+
+def test_what_ends_in_the_first_steps_predicts_even_noise(rows):
+    """As it was trained: sizes that were never learned would add the prior's, a factor of exp(1/2)."""
+    X, y = rows
+    noise = HeteroscedasticGaussian(variance=0.05**2, trainable=False)
+    with pytest.warns(ConvergenceWarning, match="noise has the same size everywhere"):
+        model = regressor(likelihood=noise, max_iter=3).fit(X, y)
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        std, latent = (
+            each.predict(X, return_std=True, latent=latent)[1] for latent in (False, True)
+        )
+        np.testing.assert_allclose(std**2 - latent**2, 0.05**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("poorer", ["mean-field", "stripes-and-arrow"])
+@pytest.mark.parametrize("way", ["warm start", "init"])
+def test_a_richer_coupling_goes_on_with_a_simpler_one(rows, poorer, way):
+    X, y = rows
+    model = regressor(poorer, max_iter=100).fit(X, y)
+    bound, before = model.lower_bound_, largest_coupling(model)
+    if way == "init":
+        richer = regressor("full", init=model, max_iter=1, learning_rate=1e-6)
+    else:
+        richer = model.set_params(
+            warm_start=True, max_iter=1, learning_rate=1e-6, inference__coupling="full"
+        )
+    richer.fit(X, y)
+    assert len(richer.members_[0].arrays["q.root"]) == 5 + 10  # blocks of all pairs of five units
+    assert largest_coupling(richer) == pytest.approx(before, abs=2e-3)
+    assert richer.lower_bound_ == pytest.approx(bound, abs=0.5)
+    richer.set_params(max_iter=60, learning_rate=None).fit(X, y)
+    assert richer.lower_bound_ > bound and largest_coupling(richer) > 0.0
+
+
+def test_warm_starts_with_another_scheme(rows):
+    X, y = rows
+    model = regressor(warm_start=True, max_iter=100).fit(X, y)
+    bound = model.lower_bound_
+    model.set_params(max_iter=1, inference__n_draws=3, inference__natural_step=0.01).fit(X, y)
+    assert model.lower_bound_ == pytest.approx(bound, abs=1.0)
+    assert model.members_[0].scheme.n_draws == 3
+    before = model.predict(X)
+    for change in ({"inference__coupling": "mean-field"}, {"inference": "dsvi"}):
+        with pytest.raises(ValueError, match="warm_start=True goes on with the model of the last"):
+            copy.deepcopy(model).set_params(**change).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_covariances_have_no_part_in_the_noise_of_hidden_layers(rows):
+    """It is another one for every row, and adds to variances alone."""
+    X, y = rows
+    scheme = StructuredVI("full", n_warmup=3, inner_noise=0.1)
+    settings = {**FEW, "n_layers": 2, "learning_rate": 1e-5, "n_predict_draws": 256}
+    model = DeepGPRegressor(inference=scheme, likelihood="gaussian", **settings).fit(X, y)
+    of_latents, of_targets = (
+        model.predict(X[:4], return_cov=True, latent=latent)[1] for latent in (True, False)
+    )
+    apart = ~np.eye(4, dtype=bool)
+    np.testing.assert_allclose(of_latents[apart], of_targets[apart], atol=0.03 * of_latents.max())
+    functions = np.cov(model.sample_y(X[:4], 1000, latent=True))
+    assert np.all(functions.diagonal() < 0.9 * of_latents.diagonal())
 
 
 def test_noise_does_not_explain_what_is_found_later():

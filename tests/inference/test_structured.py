@@ -365,10 +365,12 @@ def test_inputs_in_single_precision(make_structured, make_batch, coupling, n_lat
     assert all(p.dtype == torch.float64 for p in model.parameters())
 
 
-def test_the_posterior_of_a_single_layer(make_structured):
-    model = make_structured((2, 3), "full")
+@pytest.mark.parametrize("n_latents", [1, 2, 3])
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_the_posterior_of_a_single_layer(make_structured, coupling, n_latents):
+    model = make_structured((2, 3), coupling, n_latents=n_latents)
     C, M = model.q.dense_root(), 4
-    S = (C @ C.T).detach().view(6, M, 6, M)
+    S = (C @ C.T).detach().view(5 + n_latents, M, 5 + n_latents, M)
     for layer, first in zip(model.layers, (0, 2, 5)):
         with torch.no_grad():
             mean, excess = layer.q.moments()

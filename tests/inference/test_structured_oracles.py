@@ -85,9 +85,12 @@ def test_several_outputs_are_independent_given_the_draws(make_structured, coupli
     eps.append(normal((n, 2, 3), seeded(8), X))
     with torch.no_grad():
         mean, var = model.propagate(X, eps)
+        each_mean, each_var = model.propagate(X, hidden)
     shared = 0.0
     for row in range(2):
         expected, cov = filtered(model, X[row], [e[0, row] for e in hidden])
+        close(each_mean[0, row], expected)
+        close(each_var[0, row], cov.diagonal())
         off = mean[:, row] - expected
         z = off.mean(0) / off.std(0) * math.sqrt(n)
         assert z.abs().max() < 4

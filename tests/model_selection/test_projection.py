@@ -63,7 +63,7 @@ def test_sizes(X, test_size, n_test):
     ("settings", "error"),
     [({"n_splits": 0}, ValueError), ({"n_splits": 1.5}, TypeError), ({"test_size": "half"}, TypeError),
      ({"test_size": 1.0}, ValueError), ({"test_size": 0}, ValueError), ({"test_size": -0.1}, ValueError),
-     ({"test_size": True}, ValueError)],
+     ({"test_size": True}, ValueError), ({"test_size": float("nan")}, ValueError)],
 )  # fmt: skip
 def test_settings_that_make_no_sense(X, settings, error):
     with pytest.raises(error, match=next(iter(settings))):
