@@ -137,9 +137,10 @@ def kin_of(plans, members):
         If there is none for a single plan.
     """
 
-    def akin(plan, member):
+    def akin(plan, member, of_scheme=repr):
         kernels = plan.last_kernel(), member.architecture.kernels[-1]
-        return repr(plan.scheme) == repr(member.scheme) and len({*map(_parts, kernels)}) == 1
+        schemes = plan.scheme, member.scheme
+        return len({*map(of_scheme, schemes)}) == 1 and len({*map(_parts, kernels)}) == 1
 
     left, kin = list(members), []
     for plan in plans:
@@ -147,7 +148,7 @@ def kin_of(plans, members):
         kin.append(same[0] if same else None)
         left = [member for member in left if member is not kin[-1]]
     if members and len(plans) == 1 and kin[0] is None:
-        kin = [member for member in members if type(member.scheme) is type(plans[0].scheme)][:1]
+        kin = [member for member in members if akin(plans[0], member, of_scheme=type)][:1]
         if not kin:
             raise ValueError(
                 f"warm_start=True goes on with the model of the last fit, and none was trained by "

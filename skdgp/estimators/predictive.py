@@ -39,10 +39,10 @@ class Predictive:
             with torch.no_grad():
                 likelihood = model.likelihood().for_prediction(len(mean))
                 if unseen:
-                    more = torch.as_tensor(unseen.variances()).to(var)
-                    var = var.clone()  # which the model may have kept
-                    of_means = var[..., : likelihood.n_means(var.shape[-1])]
-                    of_means += model.doubt(draws).to(var)[:, None, None] * more[:, None]
+                    latents = torch.arange(var.shape[-1], device=device)
+                    of_means = (latents < likelihood.n_means(len(latents))).to(var)
+                    more = torch.as_tensor(unseen.variances()).to(var)[:, None] * of_means
+                    var = var + model.doubt(draws).to(var)[:, None, None] * more
                 likelihood = narrowed(likelihood, member.spread)
             self._parts.append((weights, likelihood, mean, var))
 
