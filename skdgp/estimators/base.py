@@ -43,6 +43,7 @@ from .stacking import StackingMixin
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
+_FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -53,6 +54,20 @@ _MAY_MEAN_NOTHING = {
     "batch_size": None,
     "dtype": "auto",
 }
+
+
+def _warn_if_far(data):
+    """Of a warm start that goes on with the scaling of the last fit."""
+    if not data.y_scaler.standardize:
+        return
+    y = data.y_scaler.transform(data.y)
+    if np.abs(np.average(y, axis=0, weights=data.weights)).max() > _FAR:
+        warnings.warn(
+            "The targets lie far from those of the last fit, in whose units a warm start goes on, and may never "
+            "be reached; set warm_start=False to start anew.",
+            UserWarning,
+            stacklevel=5,
+        )
 
 
 class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMixin, BaseEstimator):
@@ -278,6 +293,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
             self._scale(data, plans[0].likelihood, donor, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
+            _warn_if_far(data)
         rounds = FirstRounds(self.max_time, started)
         checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
         rounds.skipped = checkpoint is not None and checkpoint.exists()

@@ -1,6 +1,7 @@
 """Prediction with the members of a fitted estimator."""
 
 import contextlib
+import warnings
 from numbers import Integral
 
 import numpy as np
@@ -37,7 +38,17 @@ class PredictionMixin:
 
     def _check_X(self, X):
         check_is_fitted(self)
-        return validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
+        X = validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
+        unseen = Unseen(X, self._x_scaler)
+        if unseen:
+            columns = ", ".join(map(str, unseen.columns[:5])) + ", ..." * (len(unseen.columns) > 5)
+            warnings.warn(
+                f"Columns {columns} of X were constant in fit, and have other values now. Means do not depend "
+                "on them, and error bars are wider; leave out columns that do not matter.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return X
 
     def _check_X_y(self, X, y):
         X = self._check_X(X)

@@ -11,6 +11,7 @@ from .crps import crps_of_counts, crps_of_mixture
 from .narrowed import narrowed, spread_of
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
+_ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
@@ -199,7 +200,7 @@ def rows_at_once(members):
     for member in members:
         a = member.architecture
         largest = max(largest, len(member.draws) * max(3 * a.n_inducing, 40 * a.n_latents))
-    return max(1, _BUDGET // largest)
+    return max(1, _ROWS_BUDGET // largest)
 
 
 def invert(g, a, b, n_iter=80):

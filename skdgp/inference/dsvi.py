@@ -39,8 +39,8 @@ class DSVI(Scheme):
         In units of the standardized inputs.
     inner_scale : float, default=1e-5
         Start of the posterior standard deviations of hidden layers, relative to the prior's. With
-        0.1, the classifier's own choice up to 4,000 rows, few rows with noisy labels or targets are
-        not learned by heart.
+        few rows, a thousand and less, take 0.1: from the default, noisy labels and targets may be
+        learned by heart, and error bars be too narrow. The default mixtures have such a member.
     natural_gradient : {"last", "all", "none"}, default="last"
         The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
         Adam's.

@@ -854,6 +854,19 @@ def test_warm_start_keeps_scaling(data):
     assert_allclose(model.inducing_inputs_[0], Z, rtol=1e-9)
 
 
+def test_warm_start_with_targets_in_other_units(data):
+    X, y = data
+    model = make(warm_start=True).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        model.fit(X, y + 10.0 * y.std())
+    with pytest.warns(
+        UserWarning, match="The targets lie far from those of the last fit"
+    ) as record:
+        model.fit(X, 1e6 + 1000.0 * y)
+    assert record[0].filename == __file__
+
+
 @pytest.mark.parametrize(
     "change", [{"n_layers": 3}, {"width": 2}, {"mean": "zero"}, {"input_connected": True}]
 )

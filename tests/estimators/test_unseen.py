@@ -1,5 +1,7 @@
 """Columns that were constant in training, and are not afterwards."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -84,6 +86,17 @@ def test_covariances_are_those_of_draws(settings):
         np.testing.assert_allclose(cov, np.cov(draws), atol=error)
 
 
+def test_there_is_a_warning():
+    model, X, _ = fitted()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X)
+    with pytest.warns(UserWarning, match="Columns 1, 4 of X were constant in fit") as record:
+        model.predict(changed(changed(X), 4, 1.0))
+    assert record[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_functions_are_functions():
     model, X, _ = fitted(n_layers=2)
     rows = np.concatenate([changed(X), changed(X, 1, 9.0)])
@@ -128,6 +141,7 @@ def test_mixtures_have_it_in_every_member():
     assert np.all(density < without)  # of rows that are near the curve
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "settings", [{}, {"likelihood": "poisson"}, {"likelihood": "heteroscedastic"}]
 )
@@ -146,6 +160,7 @@ def test_outputs_and_likelihoods(settings):
     assert not np.allclose(effects[0, 0], effects[0, 1])  # outputs have effects of their own
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_classes_are_less_certain(n_classes):
     X, y = problem()
