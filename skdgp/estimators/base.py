@@ -63,8 +63,8 @@ def _warn_if_far(data):
     y = data.y_scaler.transform(data.y)
     if np.abs(np.average(y, axis=0, weights=data.weights)).max() > _FAR:
         warnings.warn(
-            "The targets lie far from those of the last fit, in whose units a warm start goes on, and may never "
-            "be reached; set warm_start=False to start anew.",
+            "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "
+            "never be reached; set warm_start=False to start anew.",
             UserWarning,
             stacklevel=5,
         )
