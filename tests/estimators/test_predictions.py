@@ -117,7 +117,8 @@ def test_rows_do_not_see_each_other(case):
 def test_chunks_do_not_matter(case, monkeypatch):
     model, X, y = case
     together = everything(model, X, y)
-    monkeypatch.setattr(predictive, "_BUDGET", 3 * len(model.members_[0].draws) * 40)
+    for budget in ("_BUDGET", "_ROWS_BUDGET"):
+        monkeypatch.setattr(predictive, budget, 3 * len(model.members_[0].draws) * 40)
     monkeypatch.setattr(prediction, "_NUMBERS_AT_ONCE", 7 * 3 * 1024)  # seven rows of three draws
     assert predictive.rows_at_once(model.members_) < 10
     for name, values in everything(model, X, y).items():
