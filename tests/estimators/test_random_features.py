@@ -82,7 +82,7 @@ def test_rows_chunks_and_copies_do_not_matter(data, frequencies, monkeypatch):
     assert_allclose(model.predict(X[7:8]), mean[7:8], rtol=1e-9)
     assert_allclose(model.sample_y(X[[5, 2]], 3, latent=True), draws[[5, 2]], rtol=1e-9)
     with monkeypatch.context() as patch:
-        patch.setattr(predictive, "_BUDGET", 1)
+        patch.setattr(predictive, "_ROWS_BUDGET", 1)
         for other in (model, pickle.loads(pickle.dumps(model))):
             assert_allclose(other.predict(X, return_std=True), (mean, std), rtol=1e-9)
             assert_allclose(other.log_predictive_density(X, y), density, rtol=1e-9)
