@@ -158,8 +158,8 @@ def by_bin(values):
     return _short([part.mean() for part in np.array_split(values, N_BINS)])
 
 
-def _short(values, n_digits=5):
-    return [float(f"{value:.{n_digits}g}") for value in values]
+def _short(values):
+    return [float(f"{value:.5g}") for value in values]
 
 
 def distances(X_train, X_test):

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
@@ -17,7 +17,6 @@ from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
-from ..inference.base import Architecture
 from ..inference.full_batch import QuasiNewton
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
@@ -35,15 +34,14 @@ from ._sklearn import (
 from .data import Data, Minibatches
 from .halves import HalvesMixin
 from .health import warn_if_light, warn_if_sick
-from .members import Member, Plan, all_or_nothing, check_chunk, check_lasting, kin_of, lasting
+from .members import Plan, all_or_nothing, check_chunk, check_lasting, kin_of, lasting
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
+from .starts import StartsMixin, warn_if_far
 
-_SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
-_FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -56,21 +54,9 @@ _MAY_MEAN_NOTHING = {
 }
 
 
-def _warn_if_far(data):
-    """Of a warm start that goes on with the scaling of the last fit."""
-    if not data.y_scaler.standardize:
-        return
-    y = data.y_scaler.transform(data.y)
-    if np.abs(np.average(y, axis=0, weights=data.weights)).max() > _FAR:
-        warnings.warn(
-            "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "
-            "never be reached; set warm_start=False to start anew.",
-            UserWarning,
-            stacklevel=5,
-        )
-
-
-class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMixin, BaseEstimator):
+class BaseDeepGP(
+    CallbackSupportMixin, StartsMixin, StackingMixin, HalvesMixin, PredictionMixin, BaseEstimator
+):
     """Base class of the deep Gaussian process estimators."""
 
     _parameter_constraints = {
@@ -293,7 +279,7 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
             self._scale(data, plans[0].likelihood, donor, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
-            _warn_if_far(data)
+            warn_if_far(data)
         rounds = FirstRounds(self.max_time, started)
         checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
         rounds.skipped = checkpoint is not None and checkpoint.exists()
@@ -434,106 +420,6 @@ class BaseDeepGP(CallbackSupportMixin, StackingMixin, HalvesMixin, PredictionMix
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
-
-    def _start(self, plan, data, rng, rounds, kin=None):
-        """A member of the shape that the parameters ask for, and its model before training."""
-        member = self._new_member(plan, data, rng, kin)
-        model = member.build()
-        init = self.init if "init" in plan.scheme.uses else "kmeans"
-        if kin is not None:
-            self._go_on(model, kin, plan)
-        elif not isinstance(init, str):
-            initialization.hand_over(self._donor().members_, member, model)
-        else:
-            X, y, weights = data.sample(_SAMPLE_ROWS, rng)
-            if init == "greedy":  # which takes as many random numbers as it needs
-                seed = int(rng.randint(2**31 - 1))
-                rng = np.random.RandomState(seed)
-                rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
-                rounds.most = self.max_iter or rounds.most
-            with rounds:
-                initialization.start(model, X, weights, init, rng, y, rounds.train)
-            if init == "greedy":  # no traces of the first rounds
-                state, model = model.state(), member.build()
-                state.pop("progress", None)
-                model.load_state(state)
-        if kin is None and getattr(model, "widening", None) is not None:
-            self._widen(model, plan, data, rng, rounds)
-        return member, model
-
-    def _go_on(self, model, kin, plan):
-        """Give a model the state of the last fit, which may have had other settings of the scheme."""
-        try:
-            model.load_state(model.translated(kin.arrays, kin.scheme))
-        except RuntimeError:  # torch's, of names and shapes
-            raise ValueError(
-                "warm_start=True goes on with the model of the last fit, which was trained by "
-                f"{kin.scheme!r} and does not fit {plan.scheme!r}; set warm_start=False to start anew."
-            ) from None
-
-    def _donor(self):
-        """The fitted estimator whose state is the start; None if there is none."""
-        if isinstance(self.init, str):
-            return None
-        donor = getattr(self.init, "estimator", self.init)  # of a FrozenEstimator
-        if not isinstance(donor, BaseDeepGP):
-            raise ValueError(f"init must be an estimator of skdgp; got {type(donor).__name__}.")
-        if not hasattr(donor, "members_"):
-            raise NotFittedError(
-                "The estimator given as init is not fitted. Copies made by clone, as in a search, forget "
-                "the fit unless it is wrapped in sklearn.frozen.FrozenEstimator."
-            )
-        if donor.n_features_in_ != self.n_features_in_:
-            raise ValueError(
-                f"The estimator given as init was fitted with {donor.n_features_in_} features, X has "
-                f"{self.n_features_in_}."
-            )
-        return donor
-
-    def _scale(self, data, likelihood, donor, rng):
-        data.scale(self.standardize, likelihood.scales_target, rng)
-        if donor is not None:
-            donor._hand_scaling_to(data)
-        elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
-            data.warp(likelihood)
-
-    def _warps(self):
-        """Whether columns may be bent if the user leaves it open."""
-        return False
-
-    def _hand_scaling_to(self, data):
-        both = data.y_scaler.standardize and self._y_scaler.standardize
-        data.scale_as(self._x_scaler, self._y_scaler if both else data.y_scaler)
-
-    def _new_member(self, plan, data, rng, old):
-        scheme, likelihood = plan.scheme, plan.likelihood
-        _, y, weights = data.sample(_SAMPLE_ROWS, rng)
-        self._check_likelihood(likelihood, data.y)
-        bound = likelihood.bind(y, weights, data.y_scaler.scale)
-        n_features = len(data.x_scaler.columns)
-        n_classes = self._n_classes()
-        n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
-        n_inducing = min(n_inducing, len(data))
-        n_latents = likelihood.n_latents(n_classes or data.y.shape[1])
-        architecture = Architecture(
-            n_features,
-            plan.widths(n_features),
-            n_latents,
-            n_inducing,
-            [],
-            self.mean == "linear",
-            bool(self.input_connected),
-        )
-        if old is None:
-            architecture.kernels = plan.kernels(architecture)
-            return Member(scheme, architecture, bound, plan.weight)
-        for name in ("widths", "n_latents", "linear_mean", "input_connected"):
-            if getattr(architecture, name) != getattr(old.architecture, name):
-                raise ValueError(
-                    "warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
-                    "input_connected, likelihood and the classes must stay as they were."
-                )
-        return Member(scheme, old.architecture, old.likelihood, plan.weight)
 
     def _trainer(self, models, data, plans, seed, total=None):
         device, n, known, rows = self._device(), len(data), {}, []

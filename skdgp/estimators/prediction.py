@@ -14,7 +14,7 @@ from ..random import RowNoise
 from .fork import mark_work
 from .narrowed import narrowed
 from .predictive import Predictive, rows_at_once
-from .unseen import Unseen
+from .unseen import Unseen, changed_columns
 
 _FUNCTIONS_AT_ONCE = 64
 _NUMBERS_AT_ONCE = 8_000_000
@@ -39,9 +39,9 @@ class PredictionMixin:
     def _check_X(self, X):
         check_is_fitted(self)
         X = validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
-        unseen = Unseen(X, self._x_scaler)
-        if unseen:
-            columns = ", ".join(map(str, unseen.columns[:5])) + ", ..." * (len(unseen.columns) > 5)
+        changed = changed_columns(X, self._x_scaler)
+        if changed:
+            columns = ", ".join(map(str, changed[:5])) + ", ..." * (len(changed) > 5)
             warnings.warn(
                 f"Columns {columns} of X were constant in fit, and have other values now. Means do not depend "
                 "on them, and error bars are wider; leave out columns that do not matter.",

@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..random import RowNoise
+from .scaling import pieces
 
 _ROUNDING = 1e-6  #: relative difference from the constant that counts as none
 
@@ -62,3 +63,10 @@ class Unseen:
             keys = np.column_stack([np.full(len(value), float(j)), value])[differs]
             effects[:, differs] += RowNoise(keys, seed).draw((n, len(keys), n_means))
         return np.sqrt(self.variance) * effects
+
+
+def changed_columns(X, scaler):
+    """Columns that were constant in training and are not in some row; looks at the rows in pieces."""
+    if len(scaler.dropped) == 0:
+        return []
+    return sorted({int(j) for rows in pieces(len(X)) for j in Unseen(X[rows], scaler).columns})

@@ -266,7 +266,7 @@ class Model(nn.Module):
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def translated(self, arrays, scheme):
-        """The state of a model that another scheme of the same class has built, as one of this model."""
+        """The state of a model that another scheme has built, as one of this model if it can be made one."""
         return arrays
 
     def unfinished(self):

@@ -303,10 +303,9 @@ class StructuredGP(DeepSparseGP):
         return self.widening.shares(shares) if self._widens() else shares
 
     def doubt(self, draws):
-        n_draws = len(super().shares(draws))
         if not self._widens():
             return super().doubt(draws)
-        return self.widening.factors().repeat_interleave(n_draws)
+        return self.widening.factors().repeat_interleave(len(super().shares(draws)))
 
     def covariance(self, X):
         covariance = super().covariance(X)

@@ -279,14 +279,15 @@ def _panels(member, X, line, n_functions, generator):
             if panel.one_input:
                 panel.x_label = f"h0 of layer {len(panels)}"
         mean, var = layer.moments(line)
-        draws = torch.zeros(0, *mean.shape)
-        for n in np.diff(np.append(np.arange(0, n_functions, _AT_ONCE), n_functions)):
+        draws = [torch.zeros(0, *mean.shape)]
+        for first in range(0, n_functions, _AT_ONCE):
+            n = min(_AT_ONCE, n_functions - first)
             f = layer.function(n, _FEATURES, generator)
-            draws = torch.cat([draws, f(line.expand(n, *line.shape))])
+            draws.append(f(line.expand(n, *line.shape)))
         panel.update(
             mean=mean.numpy(),
             std=var.clamp_min(0.0).sqrt().numpy(),
-            functions=draws.numpy(),
+            functions=torch.cat(draws).numpy(),
             inducing_mean=layer.moments(Z)[0].numpy(),
             y_label="output",
             unit_labels=[f"h{i}" for i in range(layer.n_outputs)],

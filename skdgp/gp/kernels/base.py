@@ -1,5 +1,7 @@
 """What all kernels share, and their sums and products."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -46,6 +48,12 @@ class Kernel(Component):
     def within(self, X):
         """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
         return self(X, X)
+
+    def _with_lengthscales(self, n_features):
+        """This kernel with a lengthscale for each input, by default the root of their number."""
+        default = math.sqrt(n_features)
+        lengthscale = self._per_feature(self.lengthscale, default, n_features, "lengthscale")
+        return self.with_values(lengthscale=lengthscale)
 
     def _per_feature(self, value, default, n_features, name):
         if value is None:

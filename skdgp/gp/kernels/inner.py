@@ -34,10 +34,7 @@ class ArcCosine(Kernel):
         self.trainable = trainable
 
     def bind(self, n_features):
-        lengthscale = self._per_feature(
-            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale"
-        )
-        return self.with_values(lengthscale=lengthscale)
+        return self._with_lengthscales(n_features)
 
     def _scaled(self, X):
         X = X / tensor_like(self.lengthscale, X)
@@ -96,9 +93,8 @@ class Linear(Kernel):
         return self.variance
 
     def diag(self, X):
-        return (X.square() * tensor_like(self.variance, X)).sum(-1) + tensor_like(
-            self.bias, X
-        ).square()
+        bias2 = tensor_like(self.bias, X).square()
+        return (X.square() * tensor_like(self.variance, X)).sum(-1) + bias2
 
     def features(self, n, n_features, generator, like, tail=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)

@@ -27,10 +27,7 @@ class Stationary(Kernel):
         self.trainable = trainable
 
     def bind(self, n_features):
-        lengthscale = self._per_feature(
-            self.lengthscale, math.sqrt(n_features), n_features, "lengthscale"
-        )
-        return self.with_values(lengthscale=lengthscale)
+        return self._with_lengthscales(n_features)
 
     def __call__(self, X, Z):
         return Radial.apply(
