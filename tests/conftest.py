@@ -20,6 +20,12 @@ def few_draws_of_hidden_functions(request):
         yield
 
 
+@pytest.fixture(autouse=True)
+def first_interrupt(monkeypatch):
+    """No test is the second one to be interrupted."""
+    monkeypatch.setattr("skdgp.training.patience._last", -np.inf)
+
+
 @pytest.fixture
 def generator():
     return torch.Generator().manual_seed(0)

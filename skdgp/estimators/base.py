@@ -3,7 +3,6 @@
 import math
 import os
 import time
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -14,12 +13,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 
 from .._version import __version__
+from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
 from ..inference.full_batch import QuasiNewton
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
+from ..training.patience import heed
 from ..training.rounds import FirstRounds
 from ..training.together import RowsTogether, Together
 from ..training.trainer import BLOCK, Trainer
@@ -325,19 +326,20 @@ class BaseDeepGP(
         try:
             conclude()
             for reason in filter(None, (model.unfinished() for model in models)):
-                warnings.warn(reason, ConvergenceWarning, stacklevel=4)
+                warn(reason, ConvergenceWarning)
             self._set_lower_bound(data, rng)
             warn_if_sick(self, data, trainer.n_iter)
             progress.end(attributes)
         except KeyboardInterrupt:
             if trainer.n_iter == 0:
                 raise
+            if not trainer.interrupted:
+                heed()
             conclude(stacked=False)
-            warnings.warn(
+            warn(
                 "fit was interrupted after training; the model is trained, but shares of members may be those "
                 "planned, and lower_bound_ and the diagnosis may be missing.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
 
     def _partial_fit(self, X, y, sample_weight, classes=None):

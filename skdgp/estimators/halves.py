@@ -1,11 +1,10 @@
 """What held-out halves of the training rows tell about error bars away from the data."""
 
-import warnings
-
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from .._warnings import warn
 from ..inference import DSVI
 from ..inference.widening import LOG_FACTORS, learned, stretched
 from ..model_selection import ProjectionSplit
@@ -46,11 +45,10 @@ class HalvesMixin:
                 far = far[_sample(len(far), _SCORED, rng)]
                 score = self._half(shallow, _part(data, near), _part(data, far), rng, rounds)
                 if score is None:
-                    warnings.warn(
+                    warn(
                         f"max_time was enough for {len(scores)} of {len(halves)} halves of the rows; "
                         "error bars away from the data are only as wide as these ask for.",
                         ConvergenceWarning,
-                        stacklevel=5,
                     )
                     break
                 scores.append(score)

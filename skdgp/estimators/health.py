@@ -1,12 +1,12 @@
 """Whether a fitted model is worse than it should be, and why."""
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import torch
 
+from .._warnings import warn
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
 from .predictive import Predictive
@@ -151,12 +151,11 @@ def warn_if_sick(estimator, data, n_iter):
         return
     causes = {cause.name: cause for report in reports for cause in report.causes}
     named = "; ".join(f"{name} ({cause.advice})" for name, cause in causes.items())
-    warnings.warn(
+    warn(
         f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "
         f"Signs: {named or 'none inside the model; more steps or another init may help'}. "
         "skdgp.inspection.diagnose(model, X, y) tells more.",
         PathologyWarning,
-        stacklevel=5,
     )
 
 
@@ -167,10 +166,9 @@ def warn_if_light(weights):
     """
     typical = weights @ (weights / weights.sum())
     if typical < _LIGHT:
-        warnings.warn(
+        warn(
             f"Weights count rows, and those that matter count as {typical:.2g} of a row each, so that little "
             "more than the prior is left. Where only the ratios of weights mean something, scale them to a "
             "mean of one: sample_weight / sample_weight.mean().",
             UserWarning,
-            stacklevel=4,
         )

@@ -1,13 +1,13 @@
 """The members of a fitted estimator: models as numpy, with their torch modules made when needed."""
 
 import contextlib
-import warnings
 from dataclasses import dataclass
 from numbers import Integral
 
 import torch
 from sklearn.base import clone
 
+from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.kernels.base import Pair
 from ..gp.likelihoods import Likelihood
@@ -190,11 +190,10 @@ def check_chunk(estimator):
             "sklearn.base.clone to start anew."
         )
     if len(estimator.members_) > 1:
-        warnings.warn(
+        warn(
             "partial_fit goes on with the first model of the mixture alone, and the others are dropped; set "
             "inference='dsvi' before fit to train one model from the start.",
             UserWarning,
-            stacklevel=4,
         )
 
 

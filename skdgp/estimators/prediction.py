@@ -1,7 +1,6 @@
 """Prediction with the members of a fitted estimator."""
 
 import contextlib
-import warnings
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +9,7 @@ from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
+from .._warnings import warn
 from ..random import RowNoise
 from .fork import mark_work
 from .narrowed import narrowed
@@ -42,11 +42,10 @@ class PredictionMixin:
         changed = changed_columns(X, self._x_scaler)
         if changed:
             columns = ", ".join(map(str, changed[:5])) + ", ..." * (len(changed) > 5)
-            warnings.warn(
+            warn(
                 f"Columns {columns} of X were constant in fit, and have other values now. Means do not depend "
                 "on them, and error bars are wider; leave out columns that do not matter.",
                 UserWarning,
-                stacklevel=3,
             )
         return X
 

@@ -1,12 +1,11 @@
 """What regressors share: targets, and what is said of them in their units."""
 
-import warnings
-
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
+from .._warnings import warn
 
 _COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
@@ -18,11 +17,10 @@ _NO_NUMBERS = (
 def _warn_if_some_are_constant(y):
     constant = (y == y[0]).all(0)
     if constant.any() and not constant.all():
-        warnings.warn(
+        warn(
             f"Outputs {np.flatnonzero(constant).tolist()} of y are constant. Outputs share kernels, and a "
             "constant one can spoil them for the others: leave it out.",
             UserWarning,
-            stacklevel=6,
         )
 
 

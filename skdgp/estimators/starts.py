@@ -1,10 +1,9 @@
 """Where training starts: new members, those of the last fit, those of another estimator."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
+from .._warnings import warn
 from ..inference.base import Architecture
 from ..training import init as initialization
 from .members import Member
@@ -20,11 +19,10 @@ def warn_if_far(data):
         return
     mean = np.average(data.y, axis=0, weights=data.weights)
     if (np.abs(mean - scaler.center) > _FAR * scaler.scale).any():
-        warnings.warn(
+        warn(
             "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "
             "never be reached; set warm_start=False to start anew.",
             UserWarning,
-            stacklevel=5,
         )
 
 

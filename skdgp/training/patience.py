@@ -1,7 +1,23 @@
-"""Ctrl-C that waits for the end of a step."""
+"""Ctrl-C that waits for the end of a step, and that ends more than one fit."""
 
+import math
 import signal
 import threading
+import time
+
+SOON = 10.0  #: seconds after a Ctrl-C in which another one, in another fit, is to end the program
+_last = -math.inf  #: when it was pressed last
+
+
+def heed():
+    """Note a Ctrl-C that is to end one fit, or raise it if it follows one that ended another.
+
+    So a search can be left by pressing it twice.
+    """
+    global _last
+    before, _last = _last, time.monotonic()
+    if _last - before < SOON:
+        raise KeyboardInterrupt
 
 
 class Patience:

@@ -2,14 +2,14 @@
 
 import math
 import time
-import warnings
 
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 
+from .._warnings import warn
 from ..linalg import workspace
-from .patience import Patience
+from .patience import Patience, heed
 
 BLOCK = 50  #: steps between two looks at the progress
 _MAX_FAILURES = 10
@@ -150,10 +150,12 @@ class Trainer:
         return self
 
     def _note_interrupt(self):
+        if not self.interrupted:  # in a round before, or a moment ago
+            heed()
         begun = self.n_iter > 0 or self.interrupted
         what = "the model is the one of that moment" if begun else "nothing has been learned"
         self.interrupted = True
-        self._warn(f"Training was interrupted after {self.n_iter} steps; {what}.", stacklevel=4)
+        self._warn(f"Training was interrupted after {self.n_iter} steps; {what}.")
 
     def _settle(self):
         """Take the best state, and no broken one."""
@@ -167,19 +169,17 @@ class Trainer:
             self.model.settle()
             self._warn(
                 "The last step left numbers that are not finite; the model is the last good state.",
-                stacklevel=4,
             )
 
-    def _warn(self, message, stacklevel):
+    def _warn(self, message):
         if not self.quiet:
-            warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+            warn(message, ConvergenceWarning)
 
     def _spent(self, elapsed):
         if self.max_time is not None and elapsed >= self.max_time and self.n_iter > 0:
             self._warn(
                 f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
                 f"{self.max_time} seconds have passed.",
-                stacklevel=4,
             )
             return True
         if self.tol > 0.0 and self.n_iter > 0 and self.model.finished:
@@ -211,12 +211,10 @@ class Trainer:
             self._warn(
                 "The loss was not finite; training stepped back to the last good state and goes on with half "
                 "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
-                stacklevel=5,
             )
         if self._failures == _MAX_FAILURES:
             self._warn(
                 "The loss was not finite again and again; training ended early, with the last good state.",
-                stacklevel=5,
             )
 
     def _look(self, stop):
@@ -267,7 +265,6 @@ class Trainer:
                 self._warn(
                     f"The checkpoint {self.checkpoint.path!r} could not be written ({error}); training goes "
                     "on, and tries again later.",
-                    stacklevel=4,
                 )
             self._unsaved = True
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import cross_val_score
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.estimators import base
@@ -12,6 +13,7 @@ from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.full_batch import FullBatchGP, QuasiNewton
 from skdgp.inference.neighbors import NeighborGP
+from skdgp.training import patience
 
 FEW = {"max_iter": 5, "random_state": 0}
 
@@ -168,3 +170,48 @@ def test_interrupt_of_the_last_callback(data, monkeypatch):
         model = DeepGPRegressor(**FEW).fit(X, y)
     assert_array_equal(model.predict(X), expected)
     assert hasattr(model, "lower_bound_")
+
+
+# One fit after the other
+
+
+def press_at(monkeypatch, *steps):
+    """Press Ctrl-C in these of all steps of the deep model."""
+    original, calls = DeepSparseGP.step, []
+
+    def step(self, *args):
+        calls.append(0)
+        if len(calls) in steps:
+            raise KeyboardInterrupt
+        return original(self, *args)
+
+    monkeypatch.setattr(DeepSparseGP, "step", step)
+    return calls
+
+
+def test_second_ctrl_c_ends_a_search(data, monkeypatch):
+    calls = press_at(monkeypatch, 3, 7)  # in the first fit and in the second
+    model = DeepGPRegressor(inference="dsvi", **FEW)
+    with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted after 2 steps") as caught:
+        cross_val_score(model, *data, cv=5)
+    assert len(calls) == 7
+    assert sum("interrupted" in str(warning.message) for warning in caught) == 1
+
+
+def test_second_ctrl_c_long_after(data, monkeypatch):
+    press_at(monkeypatch, 3, 7)
+    monkeypatch.setattr(patience, "SOON", 0.0)
+    model = DeepGPRegressor(inference="dsvi", **FEW)
+    with pytest.warns(match="interrupted after 3 steps"):
+        assert np.isfinite(cross_val_score(model, *data, cv=2)).all()
+
+
+def test_second_ctrl_c_leaves_the_last_fit(data, monkeypatch):
+    X, y = data
+    press_at(monkeypatch, 3, 7)
+    model = DeepGPRegressor(inference="dsvi", **FEW)
+    with pytest.warns(match="interrupted after 2 steps"):
+        expected = model.fit(X, y).predict(X)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y + 1.0)
+    assert_array_equal(model.predict(X), expected)

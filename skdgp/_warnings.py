@@ -1,0 +1,24 @@
+"""Warnings that point to the caller's own line."""
+
+import sys
+import warnings
+
+_PACKAGES = frozenset({"contextlib", "joblib", "skdgp", "sklearn"})  #: between the caller and us
+
+
+def warn(message, category=UserWarning):
+    """Warn as if at the line that called into the library, by way of a search or pipeline or not.
+
+    Parameters
+    ----------
+    message : str
+    category : type, default=UserWarning
+    """
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _package(frame) in _PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _package(frame):
+    return frame.f_globals.get("__name__", "").partition(".")[0]
