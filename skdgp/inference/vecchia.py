@@ -34,7 +34,7 @@ class LocalScaleScheme(Scheme):
         model = self._model_for(likelihood)
         if model is None:
             raise ValueError(
-                f"{name} is for {self._serves}; {type(likelihood).__name__} needs 'dsvi'."
+                f"{name} is for {self._serves}; for {type(likelihood).__name__} use inference='dsvi'."
             )
         return model(architecture, likelihood, self)
 

@@ -96,7 +96,7 @@ class VFE(Scheme):
             return ConcaveGP(architecture, likelihood, self)
         raise ValueError(
             f"{name} is for Gaussian noise{', probit, logit and softmax' * (self._alpha == 0.0)}; "
-            f"{type(likelihood).__name__} needs 'dsvi'."
+            f"for {type(likelihood).__name__} use inference='dsvi'."
         )
 
 

@@ -324,7 +324,7 @@ def test_epsilon_is_the_least_probability(iris):
 @pytest.mark.parametrize(
     ("likelihood", "message"),
     [
-        ("gaussian", "Unknown likelihood 'gaussian'; the names are"),
+        ("gaussian", "Unknown likelihood 'gaussian' for this estimator; the names are"),
         (Gaussian(), "is not a likelihood for this estimator"),
         (Bernoulli("cauchit"), "link of Bernoulli must be 'probit' or 'logit'"),
         (RobustMax(epsilon=0.0), "epsilon of RobustMax must lie between 0 and 1"),

@@ -839,8 +839,8 @@ def test_too_many_rows_are_refused(monkeypatch):
     ("settings", "match"),
     [
         ({"n_layers": 2}, "Exact is for shallow models; set n_layers=1"),
-        ({"likelihood": "student_t"}, "StudentT needs 'dsvi'"),
-        ({"likelihood": "poisson"}, "Poisson needs 'dsvi'"),
+        ({"likelihood": "student_t"}, "for StudentT use inference='dsvi'"),
+        ({"likelihood": "poisson"}, "for Poisson use inference='dsvi'"),
         ({"inference": Exact(0)}, "n_neighbors of Exact must be an int of at least 1; got 0"),
         ({"inference": Exact(1.5)}, "n_neighbors of Exact must be an int of at least 1; got 1.5"),
         ({"inference": Exact(True)}, "n_neighbors of Exact must be an int of at least 1; got True"),
@@ -858,7 +858,7 @@ def test_settings_that_make_no_sense(settings, match):
 
 def test_classes_and_chunks_are_refused():
     X, y = rows()
-    with pytest.raises(ValueError, match="Bernoulli needs 'dsvi'"):
+    with pytest.raises(ValueError, match="for Bernoulli use inference='dsvi'"):
         DeepGPClassifier(n_layers=1, inference="exact", random_state=0).fit(X, y[:, 0] > 0)
     with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
         DeepGPRegressor(n_layers=1, inference="exact", random_state=0).partial_fit(X, y[:, 0])

@@ -654,7 +654,7 @@ def test_brute_force_of_one_neighbor():
     ("settings", "match"),
     [
         ({"n_layers": 2}, "n_layers=1"),
-        ({"likelihood": "student_t"}, "StudentT needs 'dsvi'"),
+        ({"likelihood": "student_t"}, "for StudentT use inference='dsvi'"),
         ({"inference": Vecchia(0)}, "n_neighbors of Vecchia must be an int of at least 1; got 0"),
         ({"n_inducing": 7}, "n_inducing means nothing to Vecchia"),
         ({"init": "random"}, "init means nothing to Vecchia"),

@@ -53,7 +53,8 @@ def as_likelihood(likelihood, by_name):
     if isinstance(likelihood, str):
         if likelihood not in by_name:
             raise ValueError(
-                f"Unknown likelihood {likelihood!r}; the names are {sorted(by_name)} and 'auto'."
+                f"Unknown likelihood {likelihood!r} for this estimator; the names are {sorted(by_name)} "
+                "and 'auto'."
             )
         return by_name[likelihood]()
     kinds = tuple(kind for kind in by_name.values() if isinstance(kind, type))
