@@ -192,7 +192,10 @@ def press_at(monkeypatch, *steps):
 def test_second_ctrl_c_ends_a_search(data, monkeypatch):
     calls = press_at(monkeypatch, 3, 7)  # in the first fit and in the second
     model = DeepGPRegressor(inference="dsvi", **FEW)
-    with pytest.raises(KeyboardInterrupt), pytest.warns(match="interrupted after 2 steps") as caught:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        pytest.warns(match="interrupted after 2 steps") as caught,
+    ):
         cross_val_score(model, *data, cv=5)
     assert len(calls) == 7
     assert sum("interrupted" in str(warning.message) for warning in caught) == 1

@@ -437,7 +437,10 @@ def test_kernel_for_each_layer(data):
         ({"kernel": SquaredExponential(variance=-1.0)}, "variance of SquaredExponential must be"),
         ({"mean": "quadratic"}, "'mean' parameter"),
         ({"input_connected": "yes"}, "'input_connected' parameter"),
-        ({"likelihood": "softmax"}, "Unknown likelihood 'softmax' for this estimator; the names are"),
+        (
+            {"likelihood": "softmax"},
+            "Unknown likelihood 'softmax' for this estimator; the names are",
+        ),
         ({"likelihood": "cauchy"}, "Unknown likelihood 'cauchy' for this estimator; the names are"),
         ({"likelihood": Softmax()}, "is not a likelihood for this estimator"),
         ({"likelihood": Gaussian(variance=[1.0, 2.0])}, "there are 1 outputs"),

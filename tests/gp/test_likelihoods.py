@@ -1064,7 +1064,8 @@ def test_objects_pass_through_and_those_for_other_targets_are_refused():
     likelihood = StudentT()
     assert as_likelihood(likelihood, REGRESSION) is likelihood
     with pytest.raises(
-        ValueError, match=r"Unknown likelihood 'probit' for this estimator; the names are .*'gaussian'"
+        ValueError,
+        match=r"Unknown likelihood 'probit' for this estimator; the names are .*'gaussian'",
     ):
         as_likelihood("probit", REGRESSION)
     for wrong in (Softmax(), 3.0):

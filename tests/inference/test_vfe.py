@@ -335,9 +335,13 @@ def test_what_it_is_not_for():
     y = y[:, 0]
     with pytest.raises(ValueError, match="VFE is for shallow models; set n_layers=1"):
         DeepGPRegressor(2, inference="vfe", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="probit, logit and softmax; for StudentT use inference='dsvi'"):
+    with pytest.raises(
+        ValueError, match="probit, logit and softmax; for StudentT use inference='dsvi'"
+    ):
         DeepGPRegressor(1, inference="vfe", likelihood="student_t", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="PowerEP is for Gaussian noise; for Bernoulli use inference='dsvi'"):
+    with pytest.raises(
+        ValueError, match="PowerEP is for Gaussian noise; for Bernoulli use inference='dsvi'"
+    ):
         DeepGPClassifier(1, inference="pep", random_state=0).fit(X, y > 0.0)
     with pytest.raises(ValueError, match="alpha of PowerEP must be a number in"):
         DeepGPRegressor(1, inference=PowerEP(0.0), random_state=0).fit(X, y)
