@@ -273,6 +273,8 @@ class BaseDeepGP(
         if old is not None:
             check_lasting(self)
         plans = self._plans(data)
+        for plan in plans:
+            plan.scheme = plan.scheme.for_data(len(data), self._n_classes(), self.max_iter)
         if held_out is not None:
             self._check_likelihood(plans[0].likelihood, held_out.y)
         donor = self._donor() if old is None else None
@@ -359,6 +361,7 @@ class BaseDeepGP(
                         "inputs come from it; got 1 sample."
                     )
                 plan = self._plans(data)[0]
+                plan.scheme = plan.scheme.for_data(math.inf)
                 self._scale(data, plan.likelihood, self._donor(), rng)
                 member, model = self._start(plan, data, rng, FirstRounds(None, 0.0))
                 self._stream = {

@@ -13,7 +13,15 @@ from ..gp.kernels import (
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
 from .base import BaseDeepGP
-from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
+from .members import (
+    _FEW_ROWS,
+    _LOOSE,
+    _MOST_COLUMNS,
+    _MOST_ROWS,
+    _NARROW,
+    Plan,
+    takes_chunks,
+)
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
@@ -204,9 +212,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         n_rows = len(data)
         few = n_rows <= _FEW_ROWS
-        deep = [self._plan(DSVI(), data)]
+        deep = [self._plan(DSVI(**_NARROW), data)]
         if self.n_layers > 1 and few:  # more rows speak for themselves
-            deep.append(self._plan(DSVI(inner_scale=_LOOSE), data))
+            deep.append(self._plan(DSVI(**_LOOSE), data))
         noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
         for plan in deep:
             plan.weight = _DEEP_SHARE / len(deep)

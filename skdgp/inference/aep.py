@@ -168,6 +168,7 @@ class DeepPowerEP(DeepSparseGP):
             shared_covariance=False,
             inner_noise=scheme.inner_noise,
             inner_scale=scheme.inner_scale,
+            n_warmup=0,
             natural_gradient="none",  # its steps can leave the region where an energy makes sense
         )
         super().__init__(architecture, likelihood, settings)

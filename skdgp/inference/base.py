@@ -90,6 +90,22 @@ class Scheme(BaseEstimator):
     auto_kernel = "squared_exponential"
     #: start of the variances of hidden layers' kernels that are given by name, around a linear mean
     inner_variance = 1.0
+    #: first steps in which noise has the same size everywhere
+    n_warmup = 0
+
+    def for_data(self, n_rows, n_classes=None, max_iter=None):
+        """The scheme with numbers in the place of all None that stand for what depends on the data.
+
+        Parameters
+        ----------
+        n_rows : int or float
+            Infinite if nobody knows how many will come.
+        n_classes : int or None
+            None for regression.
+        max_iter : int, optional
+            Number of steps, if the user gives it.
+        """
+        return self
 
     def max_iter(self, n_rows):
         """Number of steps unless the user gives one."""

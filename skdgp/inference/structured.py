@@ -144,8 +144,6 @@ class StructuredGP(DeepSparseGP):
         self._kept = None
         self.widening = Widening() if scheme.n_halves else None
         self._as_trained = False
-        self._n_made = 0  # steps, also those of earlier fits
-        self._is_noise_even = False
 
     def _layers(self, architecture, scheme):
         self.q = self._posterior_type(
@@ -179,35 +177,15 @@ class StructuredGP(DeepSparseGP):
         simpler = COUPLINGS[: COUPLINGS.index(self.q.coupling)]
         stage = self._n_made // self.n_warmup if self.n_warmup else len(simpler)
         self.q.activate(simpler[stage] if stage < len(simpler) else self.q.coupling)
-        self._is_noise_even = False
-        if self._n_made < self.n_warmup:  # unless another model has told of it
-            sizes = self.q.mean[-self.layers[-1].n_outputs :][self._n_means() :]
-            self._is_noise_even = len(sizes) > 0 and not sizes.any()
-        before = self._n_steps
-        loss = super().step(batch, generator, rate)
-        self._n_made += self._n_steps - before
-        return loss
+        return super().step(batch, generator, rate)
 
-    def unfinished(self):
-        q, what = self.q, []
-        if len(q.patterns[q.active].blocks()[0]) < len(q.patterns[q.coupling].blocks()[0]):
-            what.append(f"the coupling is still {q.active!r}")
-        if self._is_noise_even:
-            what.append("noise has the same size everywhere")
-        if not what:
-            return None
-        return (
-            f"Training ended after {self._n_made} steps, the first ones of StructuredVI, and "
-            f"{' and '.join(what)}; make max_iter or max_time larger, or n_warmup smaller than {self.n_warmup}."
-        )
-
-    def state(self):
-        return {**super().state(), "progress": np.array([self._n_made, self._is_noise_even])}
+    def _lacks(self):
+        q = self.q
+        simpler = len(q.patterns[q.active].blocks()[0]) < len(q.patterns[q.coupling].blocks()[0])
+        return [f"the coupling is still {q.active!r}"] * simpler + super()._lacks()
 
     def load_state(self, arrays):
-        self._kept, arrays = None, dict(arrays)
-        self._n_made, is_noise_even = map(int, arrays.pop("progress", (0, 0)))
-        self._is_noise_even = bool(is_noise_even)
+        self._kept = None
         super().load_state(arrays)
 
     def translated(self, arrays, scheme):
@@ -238,11 +216,7 @@ class StructuredGP(DeepSparseGP):
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
         mean, var, _ = self._with_prior(X, eps)
-        if self._is_noise_even:
-            n = self._n_means()
-            mean = torch.cat([mean[..., :n], torch.zeros_like(mean[..., n:])], -1)
-            var = torch.cat([var[..., :n], torch.full_like(var[..., n:], _FLOOR)], -1)
-        return mean, var
+        return self._even(mean, var)
 
     def _with_prior(self, X, eps):
         """What :meth:`propagate` gives, and the prior's variance of the last layer, (S, n)."""
@@ -334,10 +308,6 @@ class StructuredGP(DeepSparseGP):
 
     def _widens(self):
         return self.widening is not None and self.widening.known() and not self._as_trained
-
-    def _n_means(self):
-        """How many latent functions are means of the target; others are about its noise."""
-        return self.likelihood().n_means(self.layers[-1].n_outputs)
 
     @contextlib.contextmanager
     def as_trained(self):

@@ -48,7 +48,8 @@ def test_scheme_is_a_parameter_object():
     scheme = DSVI(n_draws=3, natural_gradient="all")
     assert repr(clone(scheme)) == repr(scheme) == "DSVI(n_draws=3, natural_gradient='all')"
     assert set(scheme.get_params()) == {
-        "n_draws", "inner_noise", "inner_scale", "shared_covariance", "natural_gradient", "natural_step",
+        "n_draws", "inner_noise", "inner_scale", "inner_variance", "n_warmup", "shared_covariance",
+        "natural_gradient", "natural_step",
     }  # fmt: skip
     assert scheme.set_params(natural_step=0.5).natural_step == 0.5
 
@@ -56,6 +57,28 @@ def test_scheme_is_a_parameter_object():
 def test_steps_by_rows():
     rows = [1, 400, 401, 1000, 1001, 4000, 4001]
     assert [DSVI().max_iter(n) for n in rows] == [500, 500, 350, 350, 500, 500, 1500]
+    assert [DSVI(n_warmup=1).max_iter(n) for n in rows] == [1000] * 6 + [1500]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((1,), (0.1, 0.001, 250)),
+        ((400,), (0.1, 0.001, 250)),
+        ((400, None, 10), (0.1, 0.001, 2)),
+        ((401,), (1e-5, 1.0, 0)),
+        ((400, 2), (0.1, 1.0, 0)),
+        ((401, 2), (1e-5, 1.0, 0)),
+        ((np.inf,), (1e-5, 1.0, 0)),
+    ],
+)
+def test_what_none_stands_for(arguments, expected):
+    scheme = DSVI()
+    found = scheme.for_data(*arguments)
+    assert (found.inner_scale, found.inner_variance, found.n_warmup) == expected
+    assert scheme.inner_scale is None
+    given = DSVI(inner_scale=0.3, inner_variance=0.5, n_warmup=7)
+    assert repr(given.for_data(*arguments)) == repr(given)
 
 
 def test_schemes_by_name():
@@ -77,7 +100,12 @@ def test_schemes_by_name():
     [
         ({"n_draws": 0}, "n_draws of DSVI must be an int of at least 1; got 0"),
         ({"inner_noise": -1.0}, r"inner_noise of DSVI must be a number of at least 0; got -1\.0"),
-        ({"inner_scale": 0.0}, r"inner_scale of DSVI must be a positive number; got 0\.0"),
+        ({"inner_scale": 0.0}, r"inner_scale of DSVI must be a positive number or None; got 0\.0"),
+        (
+            {"inner_variance": "1"},
+            "inner_variance of DSVI must be a positive number or None; got '1'",
+        ),
+        ({"n_warmup": -1}, "n_warmup of DSVI must be an int of at least 0 or None; got -1"),
         ({"natural_gradient": "first"}, "natural_gradient of DSVI must be .* got 'first'"),
         ({"natural_step": 0.0}, r"natural_step of DSVI must be a number in \(0, 1\]; got 0\.0"),
         ({"natural_step": 1.5}, r"natural_step of DSVI must be a number in \(0, 1\]; got 1\.5"),
@@ -518,15 +546,18 @@ def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
     for n, rate in enumerate([1.0] * 310 + [0.5] * 10 + [0.01] * 10, 1):
         model.step(make_batch(X, y), seeded(n), rate)
         state = model.state()
+        state.pop("progress")
         reach = min(0.1 * n, 30.0 * rate)
         expected = expected or state
         expected = {k: v + (state[k] - v) / (1.0 + reach) for k, v in expected.items()}
         if n in (1, 2, 100, 310, 320, 330):
             with model.averaged():
                 average = model.state()
-            for name, array in average.items():
-                np.testing.assert_allclose(array, expected[name], rtol=1e-9, atol=1e-12)
-            same(model.state(), state)
+            for name, array in expected.items():
+                np.testing.assert_allclose(average[name], array, rtol=1e-9, atol=1e-12)
+            now = model.state()
+            now.pop("progress")
+            same(now, state)
     model.settle()
     same(model.state(), average)
 

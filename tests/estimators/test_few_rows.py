@@ -1,0 +1,132 @@
+"""What a single deep model makes of few rows."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.likelihoods import HeteroscedasticGaussian
+from skdgp.inference import DSVI
+from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.training.checkpoint import Checkpoint
+
+FEW = {"n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
+
+
+def noisy(n, seed):
+    """A sine of the first of two columns; the noise has half its amplitude."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.5 * rng.standard_normal(n)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return noisy(40, seed=0)
+
+
+def settings_of(model):
+    scheme = model.members_[0].scheme
+    return scheme.inner_scale, scheme.inner_variance, scheme.n_warmup
+
+
+def sizes(model):
+    """Posterior means of the size of the noise."""
+    return model.members_[0].arrays["layers.1.q.mean"][:, -1]
+
+
+def test_what_none_stands_for(rows, monkeypatch):
+    X, y = rows
+    model = DeepGPRegressor(inference="dsvi", max_iter=8, **FEW).fit(X, y)
+    assert settings_of(model) == (0.1, 0.001, 2) and model.n_iter_ == 8
+    assert model.inference == "dsvi"
+    classes = DeepGPClassifier(inference=DSVI(), max_iter=2, **FEW).fit(X, y > 0.0)
+    assert settings_of(classes) == (0.1, 1.0, 0)
+    # who knows how many rows will come
+    assert settings_of(DeepGPRegressor(inference="dsvi", **FEW).partial_fit(X, y)) == (1e-5, 1.0, 0)
+    monkeypatch.setattr("skdgp.inference.dsvi._CAREFUL_ROWS", 39)
+    model = DeepGPRegressor(inference="dsvi", max_iter=2, **FEW).fit(X, y)
+    assert settings_of(model) == (1e-5, 1.0, 0)
+
+
+def test_steps(rows, monkeypatch):
+    taken = []
+    monkeypatch.setattr(DeepSparseGP, "step", lambda self, *args: taken.append(0) or 0.0)
+    model = DeepGPRegressor(inference="dsvi", **FEW).fit(*rows)
+    assert settings_of(model) == (0.1, 0.001, 250) and len(taken) == model.n_iter_ == 1000
+
+
+def test_intervals_cover_what_they_say():
+    """Intervals of 90 % after 100 rows; those from narrow posteriors cover three quarters."""
+    X, y = noisy(100, seed=1)
+    X_test, y_test = noisy(2000, seed=2)
+
+    def coverage(**settings):
+        model = DeepGPRegressor(inference=DSVI(**settings), random_state=0).fit(X, y)
+        low, high = model.predict_interval(X_test, coverage=0.9).T
+        return np.mean((low <= y_test) & (y_test <= high))
+
+    # a standard error of .007 from the test rows, and the 100 rows are one draw of many
+    assert 0.83 < coverage() < 0.97
+    assert coverage(inner_scale=1e-5, inner_variance=1.0, n_warmup=0) < 0.8
+
+
+def test_probabilities_of_noisy_classes():
+    """They know more than a coin, whose log-loss is log 2."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(1150, 2))
+    logits = 2.0 * np.sin(2.0 * X[:, 0]) + X[:, 1]
+    y = rng.random(len(X)) < 1.0 / (1.0 + np.exp(-logits))
+    model = DeepGPClassifier(inference="dsvi", random_state=0).fit(X[:150], y[:150])
+    assert model.log_predictive_density(X[150:], y[150:]).mean() > -np.log(2.0)
+
+
+def test_noise_is_even_in_the_first_steps(rows):
+    first, later = (DeepGPRegressor(inference=DSVI(n_warmup=3), max_iter=n, **FEW) for n in (3, 4))
+    with pytest.warns(ConvergenceWarning, match="noise has the same size everywhere"):
+        first.fit(*rows)
+    later.fit(*rows)
+    assert not sizes(first).any() and sizes(later).all()
+    first.set_params(warm_start=True, max_iter=2).fit(*rows)  # five steps altogether
+    assert sizes(first).all()
+
+
+def test_what_ends_in_the_first_steps_predicts_even_noise(rows):
+    """Densities, deviations and draws: sizes that were never learned would add the prior's."""
+    X, y = rows
+    noise = HeteroscedasticGaussian(variance=0.05**2, trainable=False)
+    model = DeepGPRegressor(
+        inference=DSVI(n_warmup=9, inner_noise=0.0), likelihood=noise, max_iter=3, **FEW
+    )
+    with pytest.warns(ConvergenceWarning, match="first ones"):
+        model.fit(X, y)
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        std, latent = (each.predict(X, return_std=True, latent=which)[1] for which in (False, True))
+        np.testing.assert_allclose(std**2 - latent**2, 0.05**2, rtol=1e-6)
+    draws = model.sample_y(X[:1], 20_000)
+    functions = model.sample_y(X[:1], 20_000, latent=True)
+    added = draws.var() - functions.var()
+    # the standard error of a variance of normal draws, twice
+    error = np.hypot(draws.var(), functions.var()) * np.sqrt(2.0 / 20_000)
+    assert abs(added - 0.05**2) < 4.0 * error
+
+
+def test_a_warm_start_keeps_the_sizes_of_the_noise(rows):
+    settings = {**FEW, "likelihood": "heteroscedastic", "max_iter": 120}
+    model = DeepGPRegressor(inference=DSVI(n_warmup=0), **settings).fit(*rows)
+    before = sizes(model).copy()
+    model.set_params(warm_start=True, max_iter=30, inference__n_warmup=200).fit(*rows)
+    assert np.linalg.norm(sizes(model) - before) < 0.5 * np.linalg.norm(before)
+
+
+def test_a_checkpoint_goes_on_in_the_first_steps(rows, tmp_path, kill):
+    settings = {"inference": DSVI(n_warmup=8), "max_iter": 12, **FEW}
+    expected = DeepGPRegressor(**settings).fit(*rows).predict(rows[0], return_std=True)
+    checkpoint = Checkpoint(tmp_path / "state.npz", n_steps=1)
+    kill(DeepSparseGP, 5)
+    with pytest.raises(RuntimeError, match="killed"):
+        DeepGPRegressor(checkpoint=checkpoint, **settings).fit(*rows)
+    found = DeepGPRegressor(checkpoint=checkpoint, **settings).fit(*rows)
+    np.testing.assert_array_equal(found.predict(rows[0], return_std=True), expected)
