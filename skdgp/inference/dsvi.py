@@ -21,6 +21,7 @@ _SOON_ROWS = 1000
 #: Rows up to which it takes another start to prevent that, and more steps.
 _CAREFUL_ROWS = 400
 _CAREFUL_STEPS = 1000
+_ENOUGH_STEPS = 300  #: fewer do not come far from there, and learn nothing by heart
 _WARMUP = 0.25  #: share of these steps in which noise has one size
 
 
@@ -44,16 +45,16 @@ class DSVI(Scheme):
         In units of the standardized inputs.
     inner_scale : float or None, default=None
         Start of the posterior standard deviations of hidden layers, relative to the prior's. None for
-        0.1 with at most 400 rows, and 1e-5 with more. From the latter, few noisy targets are learned
-        by heart, and error bars are too narrow.
+        0.1 with at most 400 rows and at least 300 steps, and 1e-5 else. From the latter, few noisy
+        targets are learned by heart, and error bars are too narrow.
     inner_variance : float or None, default=None
         Start of the variances of the kernels of hidden layers with a linear mean, where kernels are
         given by name; objects come with their own. Small ones start near a shallow model, whose fit the
-        layers improve. None for 0.001 in regression with at most 400 rows, and 1 else.
+        layers improve. None for 0.001 in regression where `inner_scale` is 0.1 by default, and 1 else.
     n_warmup : int or None, default=None
         First steps in which noise has the same size everywhere, lest noise that may vary explains what
-        kernels have not found yet. None for a quarter of the steps in regression with at most 400
-        rows, and 0 else.
+        kernels have not found yet. None for a quarter of the steps in regression where `inner_scale` is
+        0.1 by default, and 0 else.
     natural_gradient : {"last", "all", "none"}, default="last"
         The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
         Adam's.
@@ -106,12 +107,13 @@ class DSVI(Scheme):
         return super().auto_likelihood(n_classes, n_layers)
 
     def for_data(self, n_rows, n_classes=None, max_iter=None):
-        few = n_rows <= _CAREFUL_ROWS
-        careful = few and n_classes is None
+        n_steps = max_iter or _CAREFUL_STEPS
+        careful = n_rows <= _CAREFUL_ROWS and n_steps >= _ENOUGH_STEPS
+        real = careful and n_classes is None
         usual = {
-            "inner_scale": 0.1 if few else 1e-5,
-            "inner_variance": 0.001 if careful else 1.0,
-            "n_warmup": int(_WARMUP * (max_iter or _CAREFUL_STEPS)) if careful else 0,
+            "inner_scale": 0.1 if careful else 1e-5,
+            "inner_variance": 0.001 if real else 1.0,
+            "n_warmup": int(_WARMUP * n_steps) if real else 0,
         }
         missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
         return clone(self).set_params(**missing)

@@ -39,15 +39,16 @@ def sizes(model):
 
 def test_what_none_stands_for(rows, monkeypatch):
     X, y = rows
+    monkeypatch.setattr("skdgp.inference.dsvi._ENOUGH_STEPS", 8)
     model = DeepGPRegressor(inference="dsvi", max_iter=8, **FEW).fit(X, y)
     assert settings_of(model) == (0.1, 0.001, 2) and model.n_iter_ == 8
     assert model.inference == "dsvi"
-    classes = DeepGPClassifier(inference=DSVI(), max_iter=2, **FEW).fit(X, y > 0.0)
+    classes = DeepGPClassifier(inference=DSVI(), max_iter=8, **FEW).fit(X, y > 0.0)
     assert settings_of(classes) == (0.1, 1.0, 0)
     # who knows how many rows will come
     assert settings_of(DeepGPRegressor(inference="dsvi", **FEW).partial_fit(X, y)) == (1e-5, 1.0, 0)
     monkeypatch.setattr("skdgp.inference.dsvi._CAREFUL_ROWS", 39)
-    model = DeepGPRegressor(inference="dsvi", max_iter=2, **FEW).fit(X, y)
+    model = DeepGPRegressor(inference="dsvi", max_iter=8, **FEW).fit(X, y)
     assert settings_of(model) == (1e-5, 1.0, 0)
 
 

@@ -130,7 +130,9 @@ def test_held_layers_stay(natural):
     with greedy.held(model.layers[:1]):
         for _ in range(5):
             model.step(torch_data(), torch.Generator().manual_seed(0))
-    for name, array in model.state().items():
+    state = model.state()
+    assert state.pop("progress")[0] == 5
+    for name, array in state.items():
         same = np.array_equal(array, before[name])
         assert same == name.startswith("layers.0") or name.endswith("trainable"), name
     model = build(natural_gradient=natural)
