@@ -39,8 +39,8 @@ pipeline = Pipeline([("columns", columns), ("model", model)])
 # Search
 # ------
 # ``inner_scale`` is the standard deviation of hidden layers at the start, relative to their prior. A
-# tiny one, the default with many rows or few steps, suits data with little noise; these are full of it. With one layer there is
-# none that is hidden, so that the grid has two parts.
+# tiny one, the default with many rows or few steps, suits data with little noise; these are full of it.
+# With one layer there is none that is hidden, so that the grid has two parts.
 #
 # The score is the logarithm of the predictive density. It is a proper score: none is better, on
 # average, than that of the true distribution, so that it rewards right means and honest intervals. With

@@ -63,10 +63,10 @@ for name, model in models.items():
     print(f"{name:16s}  {rmse:5.3f}  {density:12.2f}  {coverage_score(y_test, lower, upper):26.3f}")
 
 # %%
-# The Gaussian process is nearest to the 95 percent that it promises; two layers cover 4 points less, three
-# layers 4 more. Coverage alone is therefore no praise: intervals that are too wide on the flat parts and miss
-# the step are right on average. RMSE and log-density tell the models apart. Most of the error that is left to
-# the deep ones is made inside the gap that holds the step.
+# All three cover what they promise, give or take two points. That alone is no praise: intervals of the
+# Gaussian process are too wide on the flat parts, miss the step, and are right on average. RMSE and
+# log-density tell the models apart. Most of the error that is left to the deep ones is made inside the gap
+# that holds the step.
 #
 # How do smooth layers make a jump? By turns. The ticks at the bottom of each panel are the rows as
 # they reach the layer: evenly spaced at first, then pulled apart in the middle, then in two clumps,
