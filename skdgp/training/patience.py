@@ -17,7 +17,7 @@ def heed():
     global _last
     before, _last = _last, time.monotonic()
     if _last - before < SOON:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt from None
 
 
 class Patience:
