@@ -1,5 +1,7 @@
 """Deep Gaussian process classification."""
 
+import math
+
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
@@ -8,15 +10,7 @@ from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE, Vecchia
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import (
-    _FEW_ROWS,
-    _LOOSE,
-    _MOST_COLUMNS,
-    _MOST_ROWS,
-    _NARROW,
-    Plan,
-    takes_chunks,
-)
+from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 
 _TOL = 1e-5  #: of the bound of a shallow member, per row
 _DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori
@@ -175,7 +169,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         few = len(data) <= _FEW_ROWS
-        deep = self._plan(DSVI(**(_LOOSE if few else _NARROW)), data)
+        deep = DSVI(inner_scale=_LOOSE if few else None).for_data(math.inf)
+        deep = self._plan(deep, data)
         one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
         fresh = isinstance(self.init, str) and self.init in ("kmeans", "random")
         if not (one_kernel and fresh and isinstance(deep.likelihood, (Bernoulli, Softmax))):

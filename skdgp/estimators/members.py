@@ -17,9 +17,7 @@ from ..training.checkpoint import fingerprint
 _FEW_ROWS = 4000  #: rows up to which a deep model may learn noise by heart
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _MOST_COLUMNS = 30  #: with an ANOVA kernel, beyond which it takes too long
-#: Starts of deep members of mixtures, from hidden posteriors that are narrow or keep more of the prior.
-_NARROW = {"inner_scale": 1e-5, "inner_variance": 1.0, "n_warmup": 0}
-_LOOSE = {**_NARROW, "inner_scale": 0.1}
+_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
 _SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
 _NUMBERS = ("kernel", "n_inducing", "standardize", "likelihood")

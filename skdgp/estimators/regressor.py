@@ -1,5 +1,7 @@
 """Deep Gaussian process regression."""
 
+import math
+
 from sklearn.utils.metaestimators import available_if
 
 from ..gp.kernels import (
@@ -13,15 +15,7 @@ from ..gp.kernels import (
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
 from .base import BaseDeepGP
-from .members import (
-    _FEW_ROWS,
-    _LOOSE,
-    _MOST_COLUMNS,
-    _MOST_ROWS,
-    _NARROW,
-    Plan,
-    takes_chunks,
-)
+from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
 _DEEP_SHARE = 0.4  #: of the deep models in the mixture
@@ -212,9 +206,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         n_rows = len(data)
         few = n_rows <= _FEW_ROWS
-        deep = [self._plan(DSVI(**_NARROW), data)]
+        # mixtures have both starts, whatever a single model does with so few rows
+        deep = [self._plan(DSVI().for_data(math.inf), data)]
         if self.n_layers > 1 and few:  # more rows speak for themselves
-            deep.append(self._plan(DSVI(**_LOOSE), data))
+            deep.append(self._plan(DSVI(inner_scale=_LOOSE).for_data(math.inf), data))
         noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
         for plan in deep:
             plan.weight = _DEEP_SHARE / len(deep)
