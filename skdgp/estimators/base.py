@@ -35,7 +35,16 @@ from ._sklearn import (
 from .data import Data, Minibatches
 from .halves import HalvesMixin
 from .health import warn_if_light, warn_if_sick
-from .members import Plan, all_or_nothing, check_chunk, check_lasting, kin_of, lasting
+from .members import (
+    Plan,
+    all_or_nothing,
+    at_rest,
+    check_chunk,
+    check_lasting,
+    kin_of,
+    lasting,
+    with_needed_draws,
+)
 from .prediction import PredictionMixin, as_numpy
 from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
@@ -301,16 +310,20 @@ class BaseDeepGP(
             held_out.scale_as(data.x_scaler, data.y_scaler)
 
             def validate():
-                self._stack(plans, members, models, draws, data, seed)
-                live = [member.holding(*parts) for member, *parts in zip(members, models, draws)]
-                return self._log_density_of(live, held_out)
+                with at_rest(models):
+                    self._stack(plans, members, models, draws, data, seed)
+                    parts = with_needed_draws(members, models, draws)
+                    live = [member.holding(*own) for member, *own in parts]
+                    return self._log_density_of(live, held_out)
 
             trainer.validate = validate
 
         def attributes(stacked=True):
             if stacked:
-                self._stack(plans, members, models, draws, data, seed)
-            fitted = [member.fitted(*parts) for member, *parts in zip(members, models, draws)]
+                with at_rest(models):
+                    self._stack(plans, members, models, draws, data, seed)
+            parts = with_needed_draws(members, models, draws)
+            fitted = [member.fitted(*own) for member, *own in parts]
             return self._fitted_attributes(fitted, data, trainer)
 
         progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
@@ -329,7 +342,7 @@ class BaseDeepGP(
             conclude()
             for reason in filter(None, (model.unfinished() for model in models)):
                 warn(reason, ConvergenceWarning)
-            self._set_lower_bound(data, rng)
+            self._set_lower_bound(data, draws[0], rng)
             warn_if_sick(self, data, trainer.n_iter)
             progress.end(attributes)
         except KeyboardInterrupt:
@@ -491,7 +504,7 @@ class BaseDeepGP(
         first, *others = member.inducing_inputs
         self.inducing_inputs_ = [data.x_scaler.inverse_transform(first), *others]
 
-    def _set_lower_bound(self, data, rng):
+    def _set_lower_bound(self, data, draws, rng):
         model = self.members_[0].model(self.device_)
         divergence = model.divergence()
         if divergence is None:
@@ -500,7 +513,6 @@ class BaseDeepGP(
         most = len(data) if isinstance(model, QuasiNewton) else _BOUND_ROWS
         X, y, weights = rows.sample(most, rng)
         total = float(data.weights.sum())
-        draws = self.members_[0].draws
         draws = draws[: 2 ** int(np.log2(max(1, min(len(draws), _BOUND_DRAWS // len(X)))))]
         first = [self.members_[0].holding(model, draws)]
         size, expected = rows_at_once(first), 0.0

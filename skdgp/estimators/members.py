@@ -197,6 +197,25 @@ def check_chunk(estimator):
         )
 
 
+@contextlib.contextmanager
+def at_rest(models):
+    """Between steps: what predictions need and rows do not change is kept."""
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for model in models:
+            model.train()
+
+
+def with_needed_draws(members, models, draws):
+    """Members, their models, and of their draws those that predictions need with the members' shares."""
+    total = sum(member.weight for member in members)
+    for member, model, own in zip(members, models, draws):
+        yield member, model, model.needed(own, member.weight / total)
+
+
 class Member:
     """One model of the mixture that an estimator predicts with.
 

@@ -80,7 +80,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Step size of the optimizer; None leaves the choice to the scheme.
     n_predict_draws : int, default=64
         Draws through the hidden layers in prediction, best a power of two. They are made once, in
-        ``fit``, and shared by all rows.
+        ``fit``, and shared by all rows. A member with a small share of the mixture has fewer, but eight at
+        least: none counts for more than half of what it would in a model alone.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their log-density no longer improves, and keep the best
         state. The held-out rows are lost to training.

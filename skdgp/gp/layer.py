@@ -1,6 +1,7 @@
 """One layer of sparse Gaussian processes that share a kernel and inducing inputs."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -114,6 +115,26 @@ def sparse_covariance(kernel, Z, H, Q, jitter):
     return kernel(H, H) + A.T @ Q @ A
 
 
+class _Form(NamedTuple):
+    """The quadratic form ``diag(K^T (P^T P - N^T N) K)`` of the columns of `K`: one large product."""
+
+    rows: torch.Tensor  #: N above P
+    n_negative: int
+
+    @classmethod
+    def of(cls, Q, L_inv):
+        """That of ``L_inv^T Q L_inv``."""
+        values, vectors = torch.linalg.eigh(Q)  # ascending
+        return cls((vectors * values.abs().sqrt()).T @ L_inv, int((values < 0.0).sum()))
+
+    def to(self, dtype):
+        return _Form(self.rows.to(dtype), self.n_negative)
+
+    def __call__(self, K):
+        squares = (self.rows @ K).square_()
+        return squares[self.n_negative :].sum(0) - squares[: self.n_negative].sum(0)
+
+
 class SparseLayer(nn.Module):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
@@ -211,10 +232,9 @@ class SparseLayer(nn.Module):
             mean, var = sparse_moments(kernel, Z, H, *q, self.jitter)
         else:
             K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
-            L_inv, q_mean, Q = (part.to(H.dtype) for part in self._solved())
-            A = L_inv @ K_uf  # M, P
-            mean = (q_mean.T @ A).T
-            var = torch.stack([((Q_d @ A).mul_(A)).sum(0) for Q_d in Q], 1) + k_ff[:, None]
+            weights, forms = self._solved()
+            mean = (weights.to(H.dtype).T @ K_uf).T
+            var = torch.stack([form.to(H.dtype)(K_uf) for form in forms], 1).add_(k_ff[:, None])
         return self._outputs(H, mean, var)
 
     def covariance(self, H):
@@ -252,7 +272,9 @@ class SparseLayer(nn.Module):
         return solved
 
     def _solve(self):
-        return inverse_triangular(self.inducing_root()), *self.q.moments()
+        """Weights of K_uf in the mean, and its quadratic forms in the variances."""
+        L_inv, (q_mean, Q) = inverse_triangular(self.inducing_root()), self.q.moments()
+        return L_inv.T @ q_mean, [_Form.of(Q_d, L_inv) for Q_d in Q]
 
     def train(self, mode=True):
         self._kept = None

@@ -1,6 +1,7 @@
 """The contract between inference schemes and everything above them."""
 
 import contextlib
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,8 @@ from ..adam import Adam
 #: larger steps of Adam than inducing inputs and posteriors.
 _NUMBERS = 6.0
 _AVERAGED = 0.1, 30  #: share of the steps made that averages reach back over, and the most steps
+
+_FEWEST_DRAWS = 8  #: of a model with a small share in a mixture
 
 
 @dataclass
@@ -193,6 +196,14 @@ class Model(nn.Module):
     def draws(self, n, seed):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
         raise NotImplementedError
+
+    def needed(self, draws, share):
+        """Those of the draws that predictions need where the model has this share in a mixture.
+
+        The first ones, of which no single one counts for more than half of what it would in a model alone.
+        """
+        n = max(_FEWEST_DRAWS, 2.0 * share * len(draws))
+        return draws[: 2 ** math.ceil(math.log2(n))]
 
     def predictive(self, X, draws):
         """The latent mixture, one Gaussian for each draw, or for each state and draw of models with states.

@@ -353,6 +353,9 @@ class NeighborGP(GradientModel):
             return np.zeros((1, 0))
         return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
 
+    def needed(self, draws, share):
+        return draws
+
     def _mixing(self, draws):
         """The squared scale over its estimate at the grid, and its logarithmic weights.
 

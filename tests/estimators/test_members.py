@@ -81,6 +81,34 @@ def test_shares(model):
     assert np.ptp(shares[2:]) > 0.01
 
 
+@pytest.mark.parametrize(("share", "n"), [(1.0, 64), (0.4, 64), (0.2, 32), (0.07, 16), (1e-3, 8)])
+def test_members_have_draws_by_their_shares(share, n):
+    """No draw counts for more than half of what one of a model alone does, or there are eight."""
+    draws = np.random.default_rng(0).standard_normal((64, 3))
+    assert_array_equal(DeepSparseGP.needed(None, draws, share), draws[:n])
+    assert_array_equal(DeepSparseGP.needed(None, draws[:4], share), draws[:4])
+    assert_array_equal(NeighborGP.needed(None, draws, share), draws)  # a rule, not a sample
+
+
+def test_predictions_with_fewer_draws(data):
+    """They are those with all, up to the error by which draws differ, and the bound is from all."""
+    X, y = data
+    model = DeepGPRegressor(**{**FEW, "n_predict_draws": 64}).fit(X, y)
+    few = [len(member.draws) for member in model.members_[:2]]
+    assert max(few) <= 16
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    whole = copy.deepcopy(model)
+    for member in whole.members_[:2]:
+        draws = member.model("cpu").draws(64, seed)
+        assert_array_equal(draws[: len(member.draws)], member.draws)
+        member.draws = draws
+    difference = model.log_predictive_density(X, y) - whole.log_predictive_density(X, y)
+    assert 0.0 < np.abs(difference).max() < 0.02
+    rows = Data(X, y[:, None], np.ones(len(X))).scale_as(model._x_scaler, model._y_scaler)
+    whole._set_lower_bound(rows, whole.members_[0].draws, None)
+    assert_allclose(model.lower_bound_, whole.lower_bound_, rtol=1e-12)
+
+
 def test_deep_models_have_at_most_one_and_two_fifths(monkeypatch):
     """Though they know a slanted step better than shallow ones."""
     monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 100)

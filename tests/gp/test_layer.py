@@ -73,6 +73,19 @@ def test_moments_are_those_of_dense_conditioning(kernel, n_outputs, settings):
     torch.testing.assert_close(var, dense_var.expand_as(mean), rtol=1e-9, atol=1e-9)
 
 
+def test_predictions_where_posteriors_are_narrower_and_wider_than_the_prior():
+    """They go by one product of quadratic forms, which have eigenvalues of both signs."""
+    layer, X = make_layer(n_outputs=2), rows(9, 2, seed=1)
+    with torch.no_grad():
+        layer.q.root[0] = 0.1 * torch.eye(5)
+        layer.q.root[1] = torch.diag(torch.tensor([0.1, 1.0, 3.0, 0.5, 2.0]))
+        mean, var = layer.eval().moments(X)
+    assert [form.n_negative for form in layer._solved()[1]] == [5, 2]
+    dense_mean, cov = dense_posterior(layer, X)
+    torch.testing.assert_close(mean, dense_mean, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(var, torch.diagonal(cov, dim1=1, dim2=2).T, rtol=1e-9, atol=1e-9)
+
+
 def test_moments_agree_with_draws_of_the_inducing_outputs(generator):
     layer, X = make_layer(n_outputs=1), rows(4, 2, seed=1)
     with torch.no_grad():
