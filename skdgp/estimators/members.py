@@ -74,8 +74,17 @@ class Plan:
         kernels = self._given_kernels()
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
-    def kernels(self, architecture):
-        """Kernels of the layers, bound to the numbers of their inputs."""
+    def kernels(self, architecture, columns, n_columns):
+        """Kernels of the layers, bound to the numbers of their inputs.
+
+        Parameters
+        ----------
+        architecture : Architecture
+        columns : ndarray of int
+            Columns of X that the model sees.
+        n_columns : int
+            All of them, for which the user may have given numbers.
+        """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
             kernels = [kernels] * len(layer_inputs)
@@ -85,6 +94,10 @@ class Plan:
                 f"{len(kernels)}."
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
+        made = [
+            kernel.of_columns(columns, n_columns) if n == len(columns) else kernel
+            for kernel, n in zip(made, layer_inputs)
+        ]
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and hasattr(kernel, "variance"):
@@ -288,7 +301,9 @@ class Member:
 
     def model(self, device):
         """The fitted torch module on a device."""
-        device = torch.device(device)
+        device = torch.empty(
+            0, device=device
+        ).device  # with the index of the one that "cuda" stands for
         if self._model is None or self._model[0] != device:
             with torch.inference_mode(False):  # it may be trained later
                 model = self.build()

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
 
+from .._threads import at_most
 from .._warnings import warn
 from ..random import RowNoise
 from .fork import mark_work
@@ -31,7 +31,7 @@ class PredictionMixin:
     @contextlib.contextmanager
     def _threads(self):
         """All that torch computes happens in here, whatever the caller has done to gradients."""
-        limited = threadpool_limits(self.n_threads) if self.n_threads else contextlib.nullcontext()
+        limited = at_most(self.n_threads) if self.n_threads else contextlib.nullcontext()
         with torch.inference_mode(False), torch.enable_grad(), limited:
             mark_work()
             yield
@@ -157,7 +157,7 @@ class PredictionMixin:
         draws : ndarray of shape (n, n_rows, k)
             In the units of the standardized target.
         """
-        check_scalar(n, "n_samples", Integral, min_val=1)
+        n = int(check_scalar(n, "n_samples", Integral, min_val=1))
         unseen, X = Unseen(X, self._x_scaler), self._x_scaler.transform(X)
         functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
         weights = np.array([member.weight for member in self.members_])

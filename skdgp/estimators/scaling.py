@@ -40,6 +40,7 @@ class InputScaler:
     """
 
     warp = None
+    blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
     def __init__(self, standardize=True):
         self.standardize = standardize
@@ -67,7 +68,8 @@ class InputScaler:
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         eps = 10.0 * eps + n * np.finfo(np.float64).eps
         constant = std <= eps * np.abs(mean)
-        self.columns = np.flatnonzero(~constant) if not constant.all() else np.arange(1)
+        self.blank = bool(constant.all())
+        self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, std)[self.columns]
         return self
@@ -75,10 +77,13 @@ class InputScaler:
     @property
     def dropped(self):
         """Columns that are constant, and that models do not see."""
-        return np.setdiff1d(np.arange(len(self.constants)), self.columns)
+        every = np.arange(len(self.constants))
+        return every if self.blank else np.setdiff1d(every, self.columns)
 
     def transform(self, X):
         """Scaled rows, in float64."""
+        if self.blank:
+            return np.zeros((len(X), 1))
         X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
         if not self.standardize:
             return X
@@ -123,8 +128,12 @@ class TargetScaler:
         k = y.shape[1]
         self.center, self.scale = np.zeros(k), np.ones(k)
         if self.standardize:
-            self.center, scale = weighted_moments(y, weights)
-            self.scale = np.where(scale > 1e-14 * np.abs(self.center), scale, 1.0)
+            mean, std = weighted_moments(y, weights)
+            constant = (y == y[0]).all(0)  # whose mean may be rounded by more than its unit
+            self.center = np.where(constant, y[0], mean)
+            rounding = 1e-14 * np.abs(mean)
+            varies = ~constant & (std > rounding)
+            self.scale = np.where(varies, std, np.maximum(1.0, rounding))
         return self
 
     def transform(self, y):

@@ -107,7 +107,7 @@ class StartsMixin:
         n_features = len(data.x_scaler.columns)
         n_classes = self._n_classes()
         n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
-        n_inducing = min(n_inducing, len(data))
+        n_inducing = min(int(n_inducing), len(data))
         n_latents = likelihood.n_latents(n_classes or data.y.shape[1])
         architecture = Architecture(
             n_features,
@@ -119,7 +119,9 @@ class StartsMixin:
             bool(self.input_connected),
         )
         if old is None:
-            architecture.kernels = plan.kernels(architecture)
+            architecture.kernels = plan.kernels(
+                architecture, data.x_scaler.columns, self.n_features_in_
+            )
             return Member(scheme, architecture, bound, plan.weight)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):

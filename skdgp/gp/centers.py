@@ -2,7 +2,8 @@
 
 import numpy as np
 from sklearn.cluster import KMeans
-from threadpoolctl import threadpool_limits
+
+from .._threads import at_most
 
 METHODS = ("kmeans", "random")
 
@@ -19,6 +20,6 @@ def centers(X, weights, n_centers, method, rng):
         )
     if method == "random":
         return X[rng.choice(len(X), n_centers, replace=False, p=weights / weights.sum())]
-    with threadpool_limits(1):  # the order of sums over threads would change the result
+    with at_most(1):  # the order of sums over threads would change the result
         kmeans = KMeans(n_centers, n_init=1, max_iter=30, random_state=rng)
         return kmeans.fit(X, sample_weight=weights).cluster_centers_

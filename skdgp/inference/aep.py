@@ -93,8 +93,7 @@ class AEP(Scheme):
                 "prediction of AEP must be 'moment-matching' or 'sampling'; got "
                 f"{self.prediction!r}."
             )
-        if self.separate not in (True, False):
-            raise ValueError(f"separate of AEP must be True or False; got {self.separate!r}.")
+        self.check_boolean("separate")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
 

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import nn
@@ -135,6 +136,14 @@ class Scheme(BaseEstimator):
         if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
             raise ValueError(
                 f"{name} of {type(self).__name__} must be {description}; got {value!r}."
+            )
+
+    def check_boolean(self, name):
+        """Raise ValueError unless the parameter is True or False."""
+        value = getattr(self, name)
+        if not isinstance(value, (bool, np.bool_)):
+            raise ValueError(
+                f"{name} of {type(self).__name__} must be True or False; got {value!r}."
             )
 
     def build(self, architecture, likelihood):

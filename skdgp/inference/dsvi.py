@@ -130,6 +130,7 @@ class DSVI(Scheme):
 
     def validate(self):
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
+        self.check_boolean("shared_covariance")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         for name in ("inner_scale", "inner_variance"):
             if getattr(self, name) is not None:

@@ -4,7 +4,6 @@ import contextlib
 import math
 from numbers import Integral, Real
 
-import numpy as np
 import torch
 
 from ..gp.coupled import CoupledGaussian, Marginal
@@ -123,11 +122,7 @@ class StructuredVI(Scheme):
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
         self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        if not isinstance(self.natural_gradient, (bool, np.bool_)):
-            raise ValueError(
-                "natural_gradient of StructuredVI must be True or False; got "
-                f"{self.natural_gradient!r}."
-            )
+        self.check_boolean("natural_gradient")
 
     def build(self, architecture, likelihood):
         return StructuredGP(architecture, likelihood, self)

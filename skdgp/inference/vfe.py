@@ -82,6 +82,7 @@ class VFE(Scheme):
         return 500 if n_rows <= 10_000 else 300
 
     def validate(self):
+        self.check_boolean("train_inducing")
         self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         if self.deviation is not None:
             self.check("deviation", Real, lambda x: 0.0 < x < math.inf, "a positive number or None")

@@ -52,13 +52,23 @@ class Checkpoint:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, kind) and value > 0):
                 raise ValueError(f"{name} of Checkpoint must be positive or None; got {value!r}.")
-        path = os.fspath(self.path)
-        directory = path if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
-        if not (os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK)):
+        path = os.fspath(self.path) if isinstance(self.path, os.PathLike) else self.path
+        if not isinstance(path, str) or not path:
+            raise ValueError(
+                f"path of Checkpoint must name a file or a directory; got {self.path!r}."
+            )
+        trial = (
+            f"{os.path.join(path, fingerprint) if os.path.isdir(path) else path}.{os.getpid()}.part"
+        )
+        try:
+            with open(trial, "wb"):
+                pass
+            os.remove(trial)
+        except (OSError, ValueError) as error:
             raise ValueError(
                 f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
                 "read-only; create the directory, or choose another path."
-            )
+            ) from error
         return CheckpointFile(path, self.n_steps, self.n_seconds, fingerprint)
 
 

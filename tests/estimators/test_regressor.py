@@ -16,7 +16,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.adam import Adam
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
-from skdgp.inference import DSVI
+from skdgp.inference import DSVI, SCHEMES
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.training.trainer import Trainer
 
@@ -482,6 +482,25 @@ def test_arguments_that_make_no_sense(data, params, message):
     with pytest.raises(ValueError, match=message):
         model.fit(*data)
     assert not hasattr(model, "members_")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["auto", *SCHEMES])
+@pytest.mark.parametrize("early_stopping", [False, True])
+def test_devices_with_another_name(data, name, early_stopping):
+    """Tensors on "cpu:0" say that they are on "cpu", as those on "cuda" say that they are on "cuda:0"."""
+    models = [
+        DeepGPRegressor(
+            1,
+            inference=name,
+            device=device,
+            max_iter=3,
+            early_stopping=early_stopping,
+            random_state=0,
+        ).fit(*data)
+        for device in ("cpu:0", "cpu")
+    ]
+    assert_array_equal(*(model.predict(data[0]) for model in models))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -8,6 +8,7 @@ import pytest
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators.scaling import InputScaler
 from skdgp.estimators.unseen import Unseen
+from skdgp.gp.kernels import Anova, Linear, SquaredExponential
 from skdgp.inference import SCHEMES, StructuredVI
 
 FEW = {"max_iter": 15, "random_state": 0}
@@ -54,6 +55,20 @@ def test_each_changed_column_adds_its_share_of_the_variance(name):
         np.testing.assert_allclose(two[1] ** 2 - std**2, 2.0 * share, rtol=1e-6)
     lower, upper = model.predict_interval(changed(near)).T
     assert np.all(upper - lower > np.diff(model.predict_interval(near))[:, 0])
+
+
+@pytest.mark.parametrize("name", ["dsvi", "exact"])
+@pytest.mark.parametrize("n_features", [1, 2])
+def test_no_column_varies(name, n_features):
+    y = problem()[1]
+    X = np.full((len(y), n_features), CONSTANT)
+    model = DeepGPRegressor(inference=name, n_layers=1, **FEW).fit(X, y)
+    mean, std = model.predict(X[:1], return_std=True)
+    for value in (CONSTANT - 1e-3, 1e6):
+        with pytest.warns(UserWarning, match=rf"Columns {', '.join('01'[:n_features])} of X were"):
+            far = model.predict(np.full((1, n_features), value), return_std=True)
+        np.testing.assert_allclose(far[0], mean, rtol=1e-12)
+        np.testing.assert_allclose(far[1] ** 2 - std**2, 2.0 * y.var(), rtol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -181,10 +196,8 @@ def test_what_is_no_change():
     model = DeepGPRegressor(inference="dsvi", n_layers=1, standardize=False, **FEW).fit(X, y)
     assert not Unseen(changed(X), model._x_scaler)
     scaler = InputScaler().fit(np.ones((10, 3)), np.ones(10), np.random.RandomState(0))
-    unseen = Unseen(
-        np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]]), scaler
-    )  # of no column that varies, one is kept
-    np.testing.assert_allclose(unseen.variances(), [0.0, 4.0 / 3.0])
+    unseen = Unseen(np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]]), scaler)
+    np.testing.assert_allclose(unseen.variances(), [2.0 / 3.0, 4.0 / 3.0])
 
 
 def test_draws_add_up():
@@ -200,3 +213,29 @@ def test_draws_add_up():
     error = 4.0 * unseen.covariance().max() * (2.0 / 20_000) ** 0.5
     np.testing.assert_allclose(np.cov(draws.T), unseen.covariance(), atol=error)
     np.testing.assert_allclose(unseen.covariance().diagonal(), unseen.variances())
+
+
+@pytest.mark.parametrize(
+    ("kernel", "left"),
+    [
+        (SquaredExponential([1.0, 9.0, 2.0, 0.5, 9.0]), SquaredExponential([1.0, 2.0, 0.5])),
+        (
+            Anova(1.5, [1.0, 9.0, 2.0, 0.5, 9.0], (0.3, 9.0, 0.2, 0.1, 9.0))
+            + Linear(np.arange(1.0, 6.0)),
+            Anova(1.5, [1.0, 2.0, 0.5], [0.3, 0.2, 0.1]) + Linear([1.0, 3.0, 4.0]),
+        ),
+    ],
+    ids=["one", "sum"],
+)
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_kernels_with_numbers_for_all_columns(kernel, left, n_layers):
+    """Columns may be constant in a fold only; those for the columns that are left do as well."""
+    X, y = problem()
+    predictions = []
+    for given, rows in ((kernel, X), (left, X), (left, X[:, [0, 2, 3]])):
+        model = DeepGPRegressor(n_layers, kernel=given, inference="dsvi", **FEW).fit(rows, y)
+        predictions.append(model.predict(rows))
+    np.testing.assert_array_equal(predictions[0], predictions[1])
+    np.testing.assert_allclose(predictions[0], predictions[2], rtol=1e-3)  # rounding grows
+    with pytest.raises(ValueError, match=r"has shape \(4,\), but the layer has 3 inputs"):
+        DeepGPRegressor(kernel=SquaredExponential([1.0] * 4), inference="dsvi", **FEW).fit(X, y)

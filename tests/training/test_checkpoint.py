@@ -477,7 +477,11 @@ def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, t
     """Else all training would be lost when it is saved."""
     if where == "read-only":
         (tmp_path / where).mkdir()
-        monkeypatch.setattr(module.os, "access", lambda path, mode: not path.endswith(where))
+
+        def refuse(path, mode):  # the tests may be root's, who can write anywhere
+            raise PermissionError(path)
+
+        monkeypatch.setattr(module, "open", refuse, raising=False)
     elif where == "a file":
         (tmp_path / where).write_text("")
     kill_at(0)
@@ -488,6 +492,25 @@ def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, t
     if where == "read-only":
         with pytest.raises(ValueError, match="read-only' cannot be written"):
             make(checkpoint=tmp_path / where).fit(*data)
+
+
+@pytest.mark.parametrize("path", ["", 3, b"fit.npz"])
+def test_path_that_names_nothing(data, kill_at, path):
+    kill_at(0)
+    with pytest.raises(ValueError, match="path of Checkpoint must name a file or a directory; got"):
+        make(checkpoint=Checkpoint(path)).fit(*data)
+
+
+def test_path_that_cannot_be(data, kill_at):
+    kill_at(0)
+    with pytest.raises(ValueError, match="cannot be written"):
+        make(checkpoint="fit\0.npz").fit(*data)
+
+
+def test_nothing_is_left_of_the_trial(data, tmp_path):
+    Checkpoint(tmp_path).open("0123")
+    Checkpoint(tmp_path / "fit.npz").open("0123")
+    assert not list(tmp_path.iterdir())
 
 
 def test_training_survives_a_full_disk(data, monkeypatch, tmp_path):

@@ -45,6 +45,14 @@ class Kernel(Component):
         """This kernel with one number for each input where numbers differ between inputs."""
         raise NotImplementedError
 
+    def of_columns(self, columns, n_features):
+        """This kernel with the numbers of some columns, where it was given one for each of all."""
+        given = self.get_params(deep=False).items()
+        each = {
+            name: np.asarray(value) for name, value in given if np.shape(value) == (n_features,)
+        }
+        return self.with_values(**{name: value[columns] for name, value in each.items()})
+
     def within(self, X):
         """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
         return self(X, X)
@@ -90,6 +98,12 @@ class Pair(Kernel):
 
     def bind(self, n_features):
         left, right = (as_kernel(part).bind(n_features) for part in (self.left, self.right))
+        return self.with_values(left=left, right=right)
+
+    def of_columns(self, columns, n_features):
+        left, right = (
+            as_kernel(part).of_columns(columns, n_features) for part in (self.left, self.right)
+        )
         return self.with_values(left=left, right=right)
 
     def _slopes_of_parts(self):
