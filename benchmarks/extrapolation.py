@@ -32,6 +32,7 @@ PUBLISHED = {
     "batch_size": 512,
     "n_inducing": 128,
 }
+VARIES = {"n_inducing": 128, "likelihood": "heteroscedastic"}
 MODELS = {
     "mean-field": {**PUBLISHED, "inference": StructuredVI("mean-field")},
     "stripes-and-arrow": {**PUBLISHED, "inference": StructuredVI("stripes-and-arrow")},
@@ -39,6 +40,8 @@ MODELS = {
     "structured-mean-field": {"inference": StructuredVI("mean-field"), "n_inducing": 128},
     "structured": {"inference": StructuredVI(), "n_inducing": 128},
     "structured-widened": {"inference": StructuredVI(n_halves=4), "n_inducing": 128},
+    "heteroscedastic": {**VARIES, "inference": StructuredVI()},
+    "heteroscedastic-widened": {**VARIES, "inference": StructuredVI(n_halves=4)},
     "sparse-gp": {"n_layers": 1, "inference": "dsvi", "likelihood": "gaussian", "n_inducing": 128},
     "exact-gp": {"n_layers": 1, "inference": "vfe"},
     "skdgp": {},
