@@ -301,9 +301,7 @@ class Member:
 
     def model(self, device):
         """The fitted torch module on a device."""
-        device = torch.empty(
-            0, device=device
-        ).device  # with the index of the one that "cuda" stands for
+        device = torch.empty(0, device=device).device  # "cuda" with its index, as tensors have it
         if self._model is None or self._model[0] != device:
             with torch.inference_mode(False):  # it may be trained later
                 model = self.build()

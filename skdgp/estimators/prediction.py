@@ -91,7 +91,10 @@ class PredictionMixin:
         return self.device
 
     def _prediction_device(self):
-        return self.device_ if self.device_ == "cpu" or torch.cuda.is_available() else "cpu"
+        """Where to predict: where the fit was, unless this machine has no such GPU."""
+        device = torch.device(self.device_)
+        there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
+        return self.device_ if there else "cpu"
 
     def _log_density_of(self, members, held_out):
         """Weighted mean of the log-density over held-out rows."""
