@@ -1,0 +1,166 @@
+"""Fits on the emulated GPU and on the CPU, whose predictions must agree: ``python scenarios.py GROUP``."""
+
+import pickle
+import sys
+import warnings
+
+import emulated
+import numpy as np
+import torch
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
+from skdgp.gp.kernels import Anova, ArcCosine, Linear, RationalQuadratic
+from skdgp.inference import AEP, SCHEMES, RandomFeatures, StructuredVI
+from skdgp.inspection import diagnose
+
+FEW = {"max_iter": 3, "n_predict_draws": 8, "random_state": 0}
+SHALLOW = ("vecchia", "exact", "vfe", "pep")
+rng = np.random.default_rng(0)
+X = np.column_stack([rng.uniform(-2.0, 2.0, (50, 3)), np.ones(50)])
+X_TEST = np.column_stack([rng.uniform(-2.0, 2.0, (6, 3)), [1.0, 1.0, 1.0, 1.0, 2.0, 2.0]])
+y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] ** 2 + 0.1 * rng.standard_normal(50)
+CLASSES = np.digitize(y, np.quantile(y, [0.3, 0.7]))
+COUNTS = rng.poisson(np.exp(y))
+
+
+def of_regressor(model):
+    """What a regressor predicts."""
+    mean, cov = model.predict(X_TEST, return_cov=True)
+    target = np.abs(np.round(X_TEST[:, 0]))
+    return [
+        mean,
+        cov,
+        *model.predict(X_TEST, return_std=True, latent=True),
+        model.predict_quantiles(X_TEST, [0.1, 0.5]),
+        model.log_predictive_density(X_TEST, target),
+        model.sample_y(X_TEST, 2),
+        model.sample_y(X_TEST, 2, latent=True),
+        model.score(X_TEST, target),
+    ]
+
+
+def of_classifier(model):
+    """What a classifier predicts."""
+    return [model.predict_log_proba(X_TEST), model.sample_y(X_TEST, 2)]
+
+
+def regressor(device, target=y, inference="dsvi", n_layers=None, **settings):
+    if n_layers is None:
+        n_layers = 1 if inference in SHALLOW else 2
+    model = DeepGPRegressor(
+        n_layers, inference=inference, device=device, **{**FEW, **settings}
+    ).fit(X, target)
+    diagnose(model, X, target)
+    return model
+
+
+def classifier(device, target=CLASSES, **settings):
+    return DeepGPClassifier(device=device, **{**FEW, **settings}).fit(X, target)
+
+
+def schemes(device):
+    """Every scheme, and some likelihoods and kernels."""
+    for name in SCHEMES:
+        few = {} if name in ("rff", "vecchia", "exact") else {"n_inducing": 6}
+        scheme = RandomFeatures(n_features=8) if name == "rff" else name
+        yield of_regressor(regressor(device, inference=scheme, **few))
+    kernels = [Anova() + Linear(), ArcCosine(), RationalQuadratic() * Linear()]
+    for kernel in kernels:
+        yield of_regressor(regressor(device, inference="vfe", kernel=kernel, n_inducing=6))
+    for likelihood in ("gaussian", "student_t", "poisson"):
+        yield of_regressor(regressor(device, COUNTS, likelihood=likelihood, n_inducing=6))
+    for scheme in (
+        StructuredVI("full", n_warmup=1, n_halves=2),
+        AEP(separate=True, prediction="sampling"),
+        RandomFeatures(n_features=8, frequencies="resampled"),
+    ):
+        few = {} if isinstance(scheme, RandomFeatures) else {"n_inducing": 6}
+        yield of_regressor(regressor(device, inference=scheme, **few))
+    several = regressor(device, np.column_stack([y, X[:, 2]]), n_inducing=6)
+    yield list(several.predict(X_TEST, return_std=True))
+
+
+def mixtures(device):
+    """What the defaults stand for."""
+    yield of_regressor(regressor(device, inference="auto"))
+    yield of_regressor(regressor(device, inference="auto", early_stopping=True))
+    yield of_classifier(classifier(device))
+    yield of_classifier(classifier(device, CLASSES > 0, early_stopping=True))
+    yield of_regressor(SparseGPRegressor(6, max_iter=5, random_state=0, device=device).fit(X, y))
+    yield of_classifier(
+        SparseGPClassifier(6, max_iter=5, random_state=0, device=device).fit(X, CLASSES)
+    )
+
+
+def states(device):
+    """Models that go on, and models that move."""
+    for init in ("greedy", "median"):
+        yield of_regressor(regressor(device, init=init, n_inducing=6))
+    model = regressor(device, n_inducing=6, warm_start=True)
+    yield of_regressor(model.fit(X, y))
+    model = DeepGPRegressor(inference="dsvi", n_inducing=6, device=device, **FEW)
+    for rows in (slice(25), slice(25, 50)):
+        model.partial_fit(X[rows], y[rows])
+    yield of_regressor(model)
+    model = DeepGPRegressor(inference="dsvi", n_inducing=6, device=device, **FEW)
+    model.fit(*(torch.as_tensor(part, device=device) for part in (X, y)))
+    test = torch.as_tensor(X_TEST, device=device)
+    yield [model.predict(test), model.score(test, test[:, 0])]
+    for inference in ("auto", "dsvi"):
+        model = pickle.dumps(regressor(device, inference=inference))
+        emulated.present = device == "cpu"  # a machine without a GPU
+        try:
+            model = pickle.loads(model)
+            yield of_regressor(model)
+        finally:
+            emulated.present = True
+        yield of_regressor(pickle.loads(pickle.dumps(model)))
+
+
+def numerics(device):
+    """Kernel matrices that take more jitter, and distances that norms do not tell."""
+    for inference, factor in (("vfe", 1e5), ("pep", 1e4)):
+        settings = {"kernel": "linear", "standardize": False, "n_inducing": 10, "max_iter": 10}
+        model = DeepGPRegressor(1, inference=inference, device=device, random_state=0, **settings)
+        model.fit(factor * X, y)
+        yield [model.score(factor * X, y)]
+    far = X.copy()
+    far[0, 0] = 1e9
+    model = DeepGPRegressor(
+        1, inference="vfe", standardize=False, n_inducing=20, device=device, random_state=0
+    )
+    yield [model.fit(far, y).score(far, y)]
+
+
+def what_raises():
+    """The emulation refuses what a GPU would."""
+    here, there = torch.ones(2), torch.ones(2, device="cuda")
+    for wrong in (
+        lambda: here + there,
+        lambda: there.numpy(),
+        lambda: np.asarray(there),
+        lambda: torch.randn(2, device="cuda", generator=torch.Generator()),
+    ):
+        try:
+            wrong()
+        except (RuntimeError, TypeError):
+            continue
+        raise AssertionError("The emulation bears what a GPU would not.")
+
+
+def main(group):
+    """Compare all predictions of a group."""
+    warnings.simplefilter("ignore")
+    emulated.install()
+    what_raises()
+    scenario = globals()[group]
+    emulated.seen.clear()
+    for i, (own, expected) in enumerate(zip(scenario("cuda"), list(scenario("cpu")), strict=True)):
+        for a, b in zip(own, expected, strict=True):
+            assert np.isfinite(b).all()
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"{group}, model {i}")
+    assert len(emulated.seen) > 30, emulated.seen
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
