@@ -45,26 +45,35 @@ _limits = _Limits()
 
 
 @functools.cache
-def _libraries(api):
-    return ThreadpoolController().select(user_api=api)
+def _libraries():
+    """Those whose number of threads belongs to the thread that asks, and those where it belongs to all."""
+    own, common = [], []
+    for library in ThreadpoolController().lib_controllers:
+        kinds = library.user_api, getattr(library, "threading_layer", None)
+        (own if "openmp" in kinds else common).append(library)
+    return own, common
 
 
 @contextlib.contextmanager
 def at_most(n):
     """At most `n` threads of BLAS and OpenMP, and hence of torch, inside.
 
-    The number of OpenMP's threads belongs to the thread that asks for them, that of BLAS to the whole
-    process: threads that come and go in any order leave it as the first one found it.
+    Where the number belongs to the whole process, threads that come and go in any order leave it as the
+    first one found it.
     """
-    blas, limits = _libraries("blas").lib_controllers, _limits
+    (own, common), limits = _libraries(), _limits
+    before = [library.num_threads for library in own]
     with limits.lock:
-        found = limits.enter(blas, n)
+        found = limits.enter(common, n)
     try:
-        with _libraries("openmp").limit(limits=n):
-            yield
+        for library in own:
+            library.set_num_threads(n)
+        yield
     finally:
+        for library, number in zip(own, before):
+            library.set_num_threads(number)
         with limits.lock:
-            limits.leave(blas, found)
+            limits.leave(common, found)
 
 
 def _after_fork():

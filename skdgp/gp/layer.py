@@ -124,6 +124,8 @@ class _Form(NamedTuple):
     @classmethod
     def of(cls, Q, L_inv):
         """That of ``L_inv^T Q L_inv``."""
+        if not torch.isfinite(Q).all():  # of which there are no eigenvalues; who predicts sees NaN
+            return cls(torch.full_like(Q, torch.nan), 0)
         values, vectors = torch.linalg.eigh(Q)  # ascending
         return cls((vectors * values.abs().sqrt()).T @ L_inv, int((values < 0.0).sum()))
 

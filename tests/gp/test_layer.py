@@ -86,6 +86,14 @@ def test_predictions_where_posteriors_are_narrower_and_wider_than_the_prior():
     torch.testing.assert_close(var, torch.diagonal(cov, dim1=1, dim2=2).T, rtol=1e-9, atol=1e-9)
 
 
+def test_a_posterior_that_is_not_finite_predicts_nan():
+    layer = make_layer(n_outputs=2)
+    with torch.no_grad():
+        layer.q.root[1, 0, 0] = torch.inf
+        var = layer.eval().moments(rows(3, 2))[1]
+    assert torch.isfinite(var[:, 0]).all() and var[:, 1].isnan().all()
+
+
 def test_moments_agree_with_draws_of_the_inducing_outputs(generator):
     layer, X = make_layer(n_outputs=1), rows(4, 2, seed=1)
     with torch.no_grad():
