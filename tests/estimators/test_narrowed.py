@@ -103,10 +103,11 @@ def model(data):
 
 
 def only(model, i, spread):
-    """The estimator with one of its members, of another spread."""
+    """The estimator with one of its members, of another spread, and as many draws as a single model has."""
     other = copy.deepcopy(model)
-    other.members_ = [other.members_[i]]
-    other.members_[0].spread = spread
+    member = other.members_[i]
+    member.spread, member.draws = spread, member.model("cpu").draws(32, seed=0)
+    other.members_ = [member]
     return other
 
 
