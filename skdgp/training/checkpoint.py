@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tempfile
 import time
 from numbers import Integral, Real
 
@@ -57,13 +58,10 @@ class Checkpoint:
             raise ValueError(
                 f"path of Checkpoint must name a file or a directory; got {self.path!r}."
             )
-        trial = (
-            f"{os.path.join(path, fingerprint) if os.path.isdir(path) else path}.{os.getpid()}.part"
-        )
+        place, name = (path, fingerprint) if os.path.isdir(path) else os.path.split(path)
         try:
-            with open(trial, "wb"):
+            with tempfile.NamedTemporaryFile(prefix=name, dir=place or os.curdir):
                 pass
-            os.remove(trial)
         except (OSError, ValueError) as error:
             raise ValueError(
                 f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
