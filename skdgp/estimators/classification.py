@@ -6,33 +6,15 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..gp.likelihoods import Bernoulli
-from .prediction import as_numpy
+from .prediction import ScoreMixin
 
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
 
-class ClassificationMixin(ClassifierMixin):
+class ClassificationMixin(ScoreMixin, ClassifierMixin):
     """Predictions of classes."""
 
     _y_checks = {}
-
-    def score(self, X, y, sample_weight=None):
-        """Accuracy, of tensors on any device as well.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,)
-            Labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
-
-        Returns
-        -------
-        score : float
-        """
-        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def _n_classes(self):
         return len(self.classes_)

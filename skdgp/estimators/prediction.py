@@ -25,6 +25,27 @@ def as_numpy(array):
     return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
 
 
+class ScoreMixin:
+    """Scores of scikit-learn, which knows no tensors on other devices."""
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination of a regressor, accuracy of a classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets or labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(X, as_numpy(y), as_numpy(sample_weight))
+
+
 class PredictionMixin:
     """What predictions of all kinds share; everything is defined on the mixture of the members."""
 

@@ -6,7 +6,7 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
-from .prediction import as_numpy
+from .prediction import ScoreMixin
 
 _COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
@@ -41,28 +41,10 @@ def _as_numbers(y):
     return y
 
 
-class RegressionMixin(MultiOutputMixin, RegressorMixin):
+class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
     _y_checks = {"multi_output": True}  # whether they are numbers is seen later
-
-    def score(self, X, y, sample_weight=None):
-        """R^2, the coefficient of determination, of tensors on any device as well.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets.
-        sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
-
-        Returns
-        -------
-        score : float
-        """
-        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def _n_classes(self):
         return None

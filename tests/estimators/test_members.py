@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPRegressor
 from skdgp.estimators.data import Data
+from skdgp.estimators.members import at_rest
 from skdgp.estimators.stacking import stack
 from skdgp.gp.kernels import (
     Anova,
@@ -23,6 +24,7 @@ from skdgp.gp.kernels import (
     Sum,
     as_kernel,
 )
+from skdgp.gp.layer import SparseLayer
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
@@ -88,6 +90,22 @@ def test_members_have_draws_by_their_shares(share, n):
     assert_array_equal(DeepSparseGP.needed(None, draws, share), draws[:n])
     assert_array_equal(DeepSparseGP.needed(None, draws[:4], share), draws[:4])
     assert_array_equal(NeighborGP.needed(None, draws, share), draws)  # a rule, not a sample
+
+
+def test_models_at_rest_keep_what_rows_do_not_change(data, monkeypatch):
+    """Eigenvectors are found once, however many pieces rows come in; training goes on after an error, too."""
+    solved, solve = [], SparseLayer._solve
+    monkeypatch.setattr(SparseLayer, "_solve", lambda self: solved.append(self) or solve(self))
+    monkeypatch.setattr("skdgp.estimators.prediction.rows_at_once", lambda members: 5)
+    X, y = data
+    settings = {**FEW, "inference": "dsvi", "max_iter": 5, "batch_size": 20}
+    fitted = DeepGPRegressor(**settings).fit(X, y, X_val=X[:20], y_val=y[:20])
+    assert len(fitted.validation_scores_) == 1
+    assert solved and all(solved.count(layer) == 1 for layer in solved)
+    model = fitted.members_[0].build()
+    with pytest.raises(KeyError), at_rest([model]):
+        raise KeyError(model.layers[0].training)
+    assert model.training and model.layers[0].training
 
 
 def test_predictions_with_fewer_draws(data):

@@ -236,6 +236,7 @@ def test_kernels_with_numbers_for_all_columns(kernel, left, n_layers):
         model = DeepGPRegressor(n_layers, kernel=given, inference="dsvi", **FEW).fit(rows, y)
         predictions.append(model.predict(rows))
     np.testing.assert_array_equal(predictions[0], predictions[1])
-    np.testing.assert_allclose(predictions[0], predictions[2], rtol=1e-3)  # rounding grows
+    rounding = 1e-7 if n_layers == 1 else 1e-3  # which fifteen steps of two layers amplify
+    np.testing.assert_allclose(predictions[0], predictions[2], rtol=rounding)
     with pytest.raises(ValueError, match=r"has shape \(4,\), but the layer has 3 inputs"):
         DeepGPRegressor(kernel=SquaredExponential([1.0] * 4), inference="dsvi", **FEW).fit(X, y)

@@ -482,7 +482,8 @@ def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, t
     if where == "read-only":
         (tmp_path / where).mkdir()
 
-        def refuse(**_):  # the tests may be root's, who can write anywhere
+        def refuse(prefix, dir):  # the tests may be root's, who can write anywhere
+            assert dir == str(tmp_path / where)
             raise PermissionError
 
         monkeypatch.setattr(module.tempfile, "NamedTemporaryFile", refuse)
