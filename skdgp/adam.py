@@ -49,6 +49,6 @@ class Adam:
                 )  # fmt: skip
 
     def remember(self, i, name, value):
-        """Set one of the numbers of the `i`-th slot, as it was once found there."""
+        """Set one of the tensors of the `i`-th slot, as it was once found there."""
         p = self._parameters[i]
         self.slots[i][name] = value.to(p.device) if name == "step" else value.to(p)

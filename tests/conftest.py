@@ -23,7 +23,7 @@ def few_draws_of_hidden_functions(request):
 @pytest.fixture(autouse=True)
 def first_interrupt(monkeypatch):
     """No test is the second one to be interrupted."""
-    monkeypatch.setattr("skdgp.training.patience._last", -np.inf)
+    monkeypatch.setattr("skdgp.training.interrupts._last", -np.inf)
 
 
 @pytest.fixture

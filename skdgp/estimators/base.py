@@ -20,8 +20,8 @@ from ..inference import Scheme, as_scheme
 from ..inference.full_batch import QuasiNewton
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
-from ..training.patience import heed
-from ..training.rounds import FirstRounds
+from ..training.interrupts import note_interrupt
+from ..training.pretraining import PreTraining
 from ..training.together import RowsTogether, Together
 from ..training.trainer import BLOCK, Trainer
 from ._sklearn import (
@@ -33,16 +33,16 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .data import Data, Minibatches
-from .halves import HalvesMixin
-from .health import warn_if_light, warn_if_sick
+from .diagnostics import warn_if_light, warn_of_pathologies
+from .inflation import InflationMixin
 from .members import (
     Plan,
     all_or_nothing,
     at_rest,
     check_chunk,
     check_lasting,
-    kin_of,
     lasting,
+    warm_start_sources,
     with_needed_draws,
 )
 from .prediction import PredictionMixin, as_numpy
@@ -50,7 +50,7 @@ from .predictive import Predictive, rows_at_once
 from .stacking import StackingMixin
 from .starts import StartsMixin, warn_if_far
 
-_BOUND_ROWS = 10_000  #: rows on which the final bound is evaluated if training sees batches
+_BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
 _DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
@@ -65,7 +65,7 @@ _MAY_MEAN_NOTHING = {
 
 
 class BaseDeepGP(
-    CallbackSupportMixin, StartsMixin, StackingMixin, HalvesMixin, PredictionMixin, BaseEstimator
+    CallbackSupportMixin, StartsMixin, StackingMixin, InflationMixin, PredictionMixin, BaseEstimator
 ):
     """Base class of the deep Gaussian process estimators."""
 
@@ -286,25 +286,25 @@ class BaseDeepGP(
             plan.scheme = plan.scheme.for_data(len(data), self._n_classes(), self.max_iter)
         if held_out is not None:
             self._check_likelihood(plans[0].likelihood, held_out.y)
-        donor = self._donor() if old is None else None
+        init_source = self._init_source() if old is None else None
         if old is None:
-            self._scale(data, plans[0].likelihood, donor, rng)
+            self._scale(data, plans[0].likelihood, init_source, rng)
         else:
             data.scale_as(self._x_scaler, self._y_scaler)
             warn_if_far(data)
-        rounds = FirstRounds(self.max_time, started)
-        checkpoint = self._checkpoint_file(seed, data, held_out, old, donor)
-        rounds.skipped = checkpoint is not None and checkpoint.exists()
+        pretraining = PreTraining(self.max_time, started)
+        checkpoint = self._checkpoint_file(seed, data, held_out, old, init_source)
+        pretraining.skipped = checkpoint is not None and checkpoint.exists()
         members, models = zip(
             *(
-                self._start(plan, data, rng, rounds, kin)
-                for plan, kin in zip(plans, kin_of(plans, old or ()))
+                self._start(plan, data, rng, pretraining, source)
+                for plan, source in zip(plans, warm_start_sources(plans, old or ()))
             )
         )
         draws = [model.draws(self.n_predict_draws, seed) for model in models]
         trainer = self._trainer(models, data, plans, seed)
         trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
-        trainer.interrupted = rounds.interrupted
+        trainer.interrupted = pretraining.interrupted
         trainer.checkpoint = checkpoint
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)
@@ -343,16 +343,16 @@ class BaseDeepGP(
             for reason in filter(None, (model.unfinished() for model in models)):
                 warn(reason, ConvergenceWarning)
             self._set_lower_bound(data, draws[0], rng)
-            warn_if_sick(self, data, trainer.n_iter)
+            warn_of_pathologies(self, data, trainer.n_iter)
             progress.end(attributes)
         except KeyboardInterrupt:
             if trainer.n_iter == 0:
                 raise
             if not trainer.interrupted:
-                heed()
+                note_interrupt()
             conclude(stacked=False)
             warn(
-                "fit was interrupted after training; the model is trained, but shares of members may be those "
+                "fit was interrupted after training; the model is trained, but mixture weights may be those "
                 "planned, and lower_bound_ and the diagnosis may be missing.",
                 ConvergenceWarning,
             )
@@ -375,8 +375,8 @@ class BaseDeepGP(
                     )
                 plan = self._plans(data)[0]
                 plan.scheme = plan.scheme.for_data(math.inf)
-                self._scale(data, plan.likelihood, self._donor(), rng)
-                member, model = self._start(plan, data, rng, FirstRounds(None, 0.0))
+                self._scale(data, plan.likelihood, self._init_source(), rng)
+                member, model = self._start(plan, data, rng, PreTraining(None, 0.0))
                 self._stream = {
                     "seed": int(rng.randint(2**31 - 1)),
                     "n_rows": 0.0,
@@ -407,7 +407,7 @@ class BaseDeepGP(
             trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
             stream.update(n_iter=trainer.n_iter, loss_curve=trainer.loss_curve)
             member = member.fitted(model, draws)
-            member.spread = 1.0  # that of a mixture, before the first chunk
+            member.dispersion = 1.0  # that of a mixture, before the first chunk
             member.hold(model.eval())
             self._stream, self._lasting = stream, lasting(self)
             self.__dict__.update(self._fitted_attributes([member], data, trainer))
@@ -467,7 +467,7 @@ class BaseDeepGP(
             verbose=self.verbose,
         )
 
-    def _checkpoint_file(self, seed, data, held_out, old, donor):
+    def _checkpoint_file(self, seed, data, held_out, old, init_source):
         checkpoint = self.checkpoint
         if checkpoint is None:
             return None
@@ -476,11 +476,11 @@ class BaseDeepGP(
         unimportant = ("checkpoint", "verbose", "n_threads", "random_state")
         params = self.get_params(deep=False)
         settings = {name: value for name, value in params.items() if name not in unimportant}
-        settings["init"] = self.init if donor is None else "estimator"
+        settings["init"] = self.init if init_source is None else "estimator"
         rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if self.random_state is None else seed
-        states = [member.arrays for member in old or getattr(donor, "members_", ())]
+        states = [member.arrays for member in old or getattr(init_source, "members_", ())]
         return checkpoint.open(fingerprint(settings, seed, rows, states))
 
     def _fitted_attributes(self, members, data, trainer):
@@ -497,7 +497,7 @@ class BaseDeepGP(
         }
 
     def _describe(self, data):
-        """The fitted numbers, as attributes."""
+        """The fitted hyperparameters, as attributes."""
         member = self.members_[0]
         self.kernels_ = member.kernels
         self.likelihood_ = member.fitted_likelihood.in_units(data.y_scaler.scale)

@@ -12,7 +12,7 @@ from .base import BaseDeepGP
 from .classification import ClassificationMixin
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 
-_TOL = 1e-5  #: of the bound of a shallow member, per row
+_TOL = 1e-5  #: of the lower bound of a shallow member, per row
 _DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori
 _N_INDUCING = 300  #: of such a member; less if there are several latent functions
 _FEWEST_INDUCING = 50
@@ -61,15 +61,15 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning. The step size is lowered in time. Shares of members,
-        the bound and the diagnosis follow, for some seconds.
+        Seconds after which training stops, with a warning. The step size is lowered in time. Mixture weights
+        of members, the lower bound and the diagnosis follow, for some seconds.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
         Step size of the optimizer; None leaves the choice to the scheme.
     n_predict_draws : int, default=64
         Draws through the hidden layers in prediction, best a power of two. They are made once, in
-        ``fit``, and shared by all rows. A member with a small share of the mixture has fewer, but eight at
+        ``fit``, and shared by all rows. A member with a small mixture weight has fewer, but eight at
         least: none counts for more than half of what it would in a model alone.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their log-density no longer improves, and keep the best
@@ -86,11 +86,11 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Whether ``fit`` goes on from the last fit, with its scaling and shape. Settings of the scheme may
         change where they leave the shape as it was.
     standardize : bool, "auto" or "warp", default="auto"
-        Whether inputs, and the target where the likelihood allows, are centered and scaled inside.
-        The scaling of inputs is safe against outliers. Everything that comes out is in the units
-        that went in. With ``"warp"``, columns that matter by something like their logarithm are bent
-        as well (input warping; Snoek et al., 2014): those for which the evidence of an exact Gaussian
-        process of 400 rows and indicators of the classes speaks, few or none. ``"auto"`` is True.
+        Whether inputs, and the target where the likelihood allows, are centered and scaled inside. The
+        scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
+        With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
+        warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
+        400 rows and indicators of the classes speaks, few or none. ``"auto"`` is True.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -111,29 +111,29 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     classes_ : ndarray of shape (n_classes,)
         The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
-        Kernel of each layer with fitted numbers, in units of the standardized inputs.
+        Kernel of each layer with fitted hyperparameters, in units of the standardized inputs.
     likelihood_ : Likelihood
-        With fitted numbers, in units of the target.
+        With fitted hyperparameters, in units of the target.
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs.
     members_ : list of Member
-        The models whose mixture predicts, with their shares as `weight`.
+        The models whose mixture predicts, with their `mixture_weight`.
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
         Loss of the first model in each step, per row: an estimate of the negative lower bound. For
         ``"aep"`` it is the negative energy, for ``"vecchia"`` the negative mean log-probability of rows
-        that are left out.
+        under leave-one-out.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
-        Lower bound on the log evidence of the training rows; beyond 10,000 rows an estimate from so
+        Lower bound on the log marginal likelihood of the training rows; beyond 10,000 rows an estimate from so
         many of them, unless ``inference`` is that of a sparse Gaussian process. Not set for ``"aep"`` and
         ``"vecchia"``, which have none.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)
-        How much each column is bent: the logarithm of the ratio of the slopes at its smallest and at its
+        How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     n_features_in_ : int
         Number of features seen during ``fit``.
@@ -182,9 +182,9 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         if len(plans) == 1:
             return plans
         for plan in plans:
-            plan.weight, plan.most = 1.0 / len(plans), 1.0
+            plan.mixture_weight, plan.most = 1.0 / len(plans), 1.0
         if few:  # densities of the few rows that it has seen flatter it
-            deep.most = deep.weight
+            deep.most = deep.mixture_weight
         return plans
 
     def _neighbors(self, deep, n_rows, n_features):
@@ -206,7 +206,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
         kernels = [self.kernel]
         if self.kernel == "auto":
-            kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot learn by heart
+            kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot overfit
             if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
                 kernels.append("anova")
         scheme = VFE(tol=_TOL, deviation=_DEVIATION)
@@ -219,7 +219,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Make one pass over a chunk of rows.
 
-        Scaling, inducing inputs and starting values come from the first call; the bound counts all
+        Scaling, inducing inputs and starting values come from the first call; the lower bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
         present chunk is looked at. One model learns; of a mixture, the first, and what ``fit`` trained
         beside it is dropped with a warning.

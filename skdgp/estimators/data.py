@@ -12,7 +12,7 @@ _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
 )
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
-_WARP_ROWS = 10_000  #: whose ranges bent columns know
+_WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
 
@@ -41,7 +41,7 @@ class Data:
         return self
 
     def warp(self, likelihood):
-        """Bend those of the scaled columns for which the targets speak, see :class:`Warp`."""
+        """Warp those of the scaled columns for which the targets speak, see :class:`Warp`."""
         X, y, weights = self.sample(_WARP_ROWS, np.random.RandomState(0))
         targets, _ = stand_in(likelihood, y, weights)
         self.x_scaler.warp = Warp.learn(X, targets, weights)
@@ -136,7 +136,7 @@ class Minibatches:
         Of the inputs; targets and weights are float64.
     device : torch.device
     total : float, optional
-        Number of rows that the bound counts, if not the sum of their weights.
+        Number of rows that the lower bound counts, if not the sum of their weights.
     """
 
     def __init__(self, data, batch_size, seed, dtype, device, total=None):

@@ -14,13 +14,13 @@ from ..gp.likelihoods import Likelihood
 from ..inference import SCHEMES, Scheme
 from ..training.checkpoint import fingerprint
 
-_FEW_ROWS = 4000  #: rows up to which a deep model may learn noise by heart
+_FEW_ROWS = 4000  #: rows up to which a deep model may overfit
 _MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
 _MOST_COLUMNS = 30  #: with an ANOVA kernel, beyond which it takes too long
 _LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
 _WIDEST = 30  #: outputs of a hidden layer unless the user gives them
 _SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
-_NUMBERS = ("kernel", "n_inducing", "standardize", "likelihood")
+_PRESET = ("kernel", "n_inducing", "standardize", "likelihood")
 
 
 @dataclass
@@ -36,10 +36,10 @@ class Plan:
     kernel : str, Kernel or sequence of these
     n_inducing : int or None
         Inducing points of each layer, before there are too few rows; None for the scheme's choice.
-    weight : float
-        Share in the mixture, relative to others.
+    mixture_weight : float
+        Weight in the mixture, relative to others.
     most : float or None
-        The largest share that stacking can give it; None if it keeps its share.
+        The largest mixture weight that stacking can give it; None if it keeps its own.
     """
 
     scheme: Scheme
@@ -48,7 +48,7 @@ class Plan:
     width: object = None
     kernel: object = "auto"
     n_inducing: int = None
-    weight: float = 1.0
+    mixture_weight: float = 1.0
     most: float = None
 
     def widths(self, n_features):
@@ -75,7 +75,7 @@ class Plan:
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
     def kernels(self, architecture, columns, n_columns):
-        """Kernels of the layers, bound to the numbers of their inputs.
+        """Kernels of the layers, bound to their number of inputs.
 
         Parameters
         ----------
@@ -83,7 +83,7 @@ class Plan:
         columns : ndarray of int
             Columns of X that the model sees.
         n_columns : int
-            All of them, for which the user may have given numbers.
+            All of them, for which the user may have given hyperparameters.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -139,7 +139,7 @@ def _parts(kernel):
     return type(kernel)
 
 
-def kin_of(plans, members):
+def warm_start_sources(plans, members):
     """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None.
 
     A single plan may have other settings of the scheme than the member.
@@ -155,24 +155,24 @@ def kin_of(plans, members):
         schemes = plan.scheme, member.scheme
         return len({*map(of_scheme, schemes)}) == 1 and len({*map(_parts, kernels)}) == 1
 
-    left, kin = list(members), []
+    left, sources = list(members), []
     for plan in plans:
         same = [member for member in left if akin(plan, member)]
-        kin.append(same[0] if same else None)
-        left = [member for member in left if member is not kin[-1]]
-    if members and len(plans) == 1 and kin[0] is None:
-        kin = [member for member in members if akin(plans[0], member, of_scheme=type)][:1]
-        if not kin:
+        sources.append(same[0] if same else None)
+        left = [member for member in left if member is not sources[-1]]
+    if members and len(plans) == 1 and sources[0] is None:
+        sources = [member for member in members if akin(plans[0], member, of_scheme=type)][:1]
+        if not sources:
             raise ValueError(
                 f"warm_start=True goes on with the model of the last fit, and none was trained by "
                 f"{type(plans[0].scheme).__name__}; set warm_start=False to start anew."
             )
-    return kin
+    return sources
 
 
 def lasting(estimator):
     """Digests of the parameters that cannot change while the same model learns on."""
-    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_NUMBERS)}
+    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_PRESET)}
 
 
 def _changed(estimator, names):
@@ -182,7 +182,7 @@ def _changed(estimator, names):
 
 def check_lasting(estimator):
     """Raise ValueError if what a warm start cannot change is not as in the last fit."""
-    changed = _changed(estimator, _NUMBERS)  # shapes are compared member by member
+    changed = _changed(estimator, _PRESET)  # shapes are compared member by member
     if changed:
         raise ValueError(
             f"warm_start=True goes on with the model of the last fit, so {changed} must stay "
@@ -196,7 +196,7 @@ def check_chunk(estimator):
         raise ValueError("partial_fit does not support early_stopping=True")
     if not hasattr(estimator, "members_"):
         return
-    changed = _changed(estimator, (*_SHAPE, *_NUMBERS))
+    changed = _changed(estimator, (*_SHAPE, *_PRESET))
     if changed:
         raise ValueError(
             f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
@@ -223,10 +223,10 @@ def at_rest(models):
 
 
 def with_needed_draws(members, models, draws):
-    """Members, their models, and of their draws those that predictions need with the members' shares."""
-    total = sum(member.weight for member in members)
+    """Members, their models, and of their draws those that predictions need with the members' weights."""
+    total = sum(member.mixture_weight for member in members)
     for member, model, own in zip(members, models, draws):
-        yield member, model, model.needed(own, member.weight / total)
+        yield member, model, model.needed(own, member.mixture_weight / total)
 
 
 class Member:
@@ -237,13 +237,13 @@ class Member:
     scheme : Scheme
     architecture : Architecture
     likelihood : Likelihood
-        Bound, with the numbers at the start.
-    weight : float
-        Share in the mixture.
+        Bound, with the hyperparameters at the start.
+    mixture_weight : float
+        Weight in the mixture.
 
     Attributes
     ----------
-    spread : float
+    dispersion : float
         What the standard deviation of each component is multiplied by: below one where the mixture
         would be too wide otherwise.
     arrays : dict of ndarray
@@ -252,22 +252,20 @@ class Member:
         The base randomness that all predictions share.
     """
 
-    def __init__(self, scheme, architecture, likelihood, weight=1.0):
+    def __init__(self, scheme, architecture, likelihood, mixture_weight=1.0):
         self.scheme = scheme
         self.architecture = architecture
         self.likelihood = likelihood
-        self.weight = weight
-        self.spread = 1.0
+        self.mixture_weight = mixture_weight
+        self.dispersion = 1.0
         self._model = None
 
     def __getstate__(self):
         return {**self.__dict__, "_model": None}
 
-    def __setstate__(self, state):
-        self.__dict__.update({"spread": 1.0, **state})
-
     def __repr__(self):
-        return f"Member({self.scheme!r}, weight={self.weight:.3g}, spread={self.spread:.3g})"
+        weights = f"mixture_weight={self.mixture_weight:.3g}, dispersion={self.dispersion:.3g}"
+        return f"Member({self.scheme!r}, {weights})"
 
     def build(self):
         """A new torch module of this member's shape."""
@@ -287,8 +285,8 @@ class Member:
         return new
 
     def _like(self):
-        new = Member(self.scheme, self.architecture, self.likelihood, self.weight)
-        new.spread = self.spread
+        new = Member(self.scheme, self.architecture, self.likelihood, self.mixture_weight)
+        new.dispersion = self.dispersion
         return new
 
     def hold(self, model):
@@ -314,13 +312,13 @@ class Member:
 
     @property
     def kernels(self):
-        """Kernels of the layers with fitted numbers, in units of the standardized inputs."""
-        return [layer.kernel.numbers() for layer in self._at_hand().layers]
+        """Kernels of the layers with fitted hyperparameters, in units of the standardized inputs."""
+        return [layer.kernel.fitted() for layer in self._at_hand().layers]
 
     @property
     def fitted_likelihood(self):
-        """The likelihood with fitted numbers, in units of the standardized target."""
-        return self._at_hand().likelihood.numbers()
+        """The likelihood with fitted hyperparameters, in units of the standardized target."""
+        return self._at_hand().likelihood.fitted()
 
     @property
     def inducing_inputs(self):

@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from .._threads import at_most
 from .._warnings import warn
 from ..random import RowNoise
+from .constant_columns import ConstantColumns, changed_constant_columns
+from .dispersion import dispersed
 from .fork import mark_work
-from .narrowed import narrowed
 from .predictive import Predictive, rows_at_once
-from .unseen import Unseen, changed_columns
 
 _FUNCTIONS_AT_ONCE = 64
-_NUMBERS_AT_ONCE = 8_000_000
+_ELEMENTS_AT_ONCE = 8_000_000
 
 
 def as_numpy(array):
@@ -60,7 +60,7 @@ class PredictionMixin:
     def _check_X(self, X):
         check_is_fitted(self)
         X = validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
-        changed = changed_columns(X, self._x_scaler)
+        changed = changed_constant_columns(X, self._x_scaler)
         if changed:
             columns = ", ".join(map(str, changed[:5])) + ", ..." * (len(changed) > 5)
             warn(
@@ -85,8 +85,8 @@ class PredictionMixin:
             results, size = None, rows_at_once(self.members_)
             for first in range(0, len(X), size):
                 x, *rest = (array[first : first + size] for array in (X, *others))
-                unseen = Unseen(x, self._x_scaler)
-                predictive = Predictive(self.members_, scale(x), device, unseen)
+                constant_columns = ConstantColumns(x, self._x_scaler)
+                predictive = Predictive(self.members_, scale(x), device, constant_columns)
                 parts = getattr(predictive, method)(*rest, **settings)
                 several = isinstance(parts, tuple)
                 parts = parts if several else (parts,)
@@ -137,26 +137,31 @@ class PredictionMixin:
 
         None if a member has no closed form.
         """
-        device, shares, means, within = self._prediction_device(), [], [], 0.0
-        weights = np.array([member.weight for member in self.members_])
-        unseen = Unseen(X, self._x_scaler)
+        device, mixture_weights, means, within = self._prediction_device(), [], [], 0.0
+        weights = np.array([member.mixture_weight for member in self.members_])
+        constant_columns = ConstantColumns(X, self._x_scaler)
         with self._threads(), torch.no_grad():
             X = torch.as_tensor(self._x_scaler.transform(X), device=device)
-            for member, weight in zip(self.members_, weights / weights.sum()):
+            for member, mixture_weight in zip(self.members_, weights / weights.sum()):
                 model = member.model(device)
                 cov = model.covariance(X)
                 if cov is None:
                     return None
                 draws = torch.tensor(member.draws[:1], device=device)  # means are equal for all
-                shares.append(weight * model.shares(draws))
-                if unseen:
-                    doubt = model.shares(draws) @ model.doubt(draws)
-                    cov = cov[:k] + doubt * torch.as_tensor(unseen.covariance()).to(cov)
-                within = within + weight * member.spread**2 * cov[:k]
+                mixture_weights.append(mixture_weight * model.mixture_weights(draws))
+                if constant_columns:
+                    inflation = model.mixture_weights(draws) @ model.inflation(draws)
+                    cov = cov[:k] + inflation * torch.as_tensor(constant_columns.covariance()).to(
+                        cov
+                    )
+                within = within + mixture_weight * member.dispersion**2 * cov[:k]
                 means.append(model.predictive(X, draws)[0][..., :k])
-            shares, means = torch.cat(shares), torch.cat(means)  # of all components
-            off = means - torch.einsum("s,sik->ik", shares, means)
-            between = torch.einsum("sik,sjk->kij", shares[:, None, None] * off, off)
+            mixture_weights, means = (
+                torch.cat(mixture_weights),
+                torch.cat(means),
+            )  # of all components
+            off = means - torch.einsum("s,sik->ik", mixture_weights, means)
+            between = torch.einsum("sik,sjk->kij", mixture_weights[:, None, None] * off, off)
             return (within + between).permute(1, 2, 0).cpu().numpy()
 
     def _draw(self, X, n, seed, what, n_features=1024, k=None):
@@ -182,9 +187,9 @@ class PredictionMixin:
             In the units of the standardized target.
         """
         n = int(check_scalar(n, "n_samples", Integral, min_val=1))
-        unseen, X = Unseen(X, self._x_scaler), self._x_scaler.transform(X)
+        constant_columns, X = ConstantColumns(X, self._x_scaler), self._x_scaler.transform(X)
         functions, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
-        weights = np.array([member.weight for member in self.members_])
+        weights = np.array([member.mixture_weight for member in self.members_])
         chosen = np.sort(
             np.random.default_rng(seed).choice(len(weights), n, p=weights / weights.sum())
         )
@@ -195,13 +200,15 @@ class PredictionMixin:
                 group = chosen[first : first + _FUNCTIONS_AT_ONCE]
                 for i in np.unique(group):
                     model = self.members_[i].model(self._prediction_device())
-                    spread = self.members_[i].spread
-                    own = {} if spread == 1.0 else {"spread": spread}
+                    dispersion = self.members_[i].dispersion
+                    own = {} if dispersion == 1.0 else {"dispersion": dispersion}
                     f = model.functions(int((group == i).sum()), functions, n_features, **own)
-                    size = max(1, _NUMBERS_AT_ONCE // (len(group) * n_features))
+                    size = max(1, _ELEMENTS_AT_ONCE // (len(group) * n_features))
                     likelihood, parts = model.likelihood(), []
-                    add = _adding(unseen, likelihood, group == i, seed + first, spread)
-                    likelihood = narrowed(likelihood, spread)
+                    add = _adding(
+                        constant_columns, likelihood, group == i, seed + first, dispersion
+                    )
+                    likelihood = dispersed(likelihood, dispersion)
                     for start, x in zip(range(0, len(X), size), X.split(size)):
                         if what == "function":
                             parts.append(add(f, f(x), start)[..., :k])
@@ -216,17 +223,17 @@ class PredictionMixin:
         return torch.cat(draws).cpu().numpy()
 
 
-def _adding(unseen, likelihood, chosen, seed, spread):
+def _adding(constant_columns, likelihood, chosen, seed, dispersion):
     """A function that adds to those of a member what no training row tells of."""
-    if not unseen:
+    if not constant_columns:
         return lambda f, values, start: values
 
     def add(f, values, start):
         k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + values.shape[1])
-        effects = unseen.draws(len(chosen), k, seed, rows)[chosen]
-        effects = spread * torch.as_tensor(effects).to(values)
-        if hasattr(f, "doubt"):
-            effects = effects * f.doubt.to(values).sqrt()[:, None, None]
+        effects = constant_columns.draws(len(chosen), k, seed, rows)[chosen]
+        effects = dispersion * torch.as_tensor(effects).to(values)
+        if hasattr(f, "inflation"):
+            effects = effects * f.inflation.to(values).sqrt()[:, None, None]
         return torch.cat([values[..., :k] + effects, values[..., k:]], -1)
 
     return add

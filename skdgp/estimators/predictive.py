@@ -8,7 +8,7 @@ import torch
 
 from ..metrics import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
-from .narrowed import narrowed, spread_of
+from .dispersion import dispersed, dispersion_of
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
@@ -24,27 +24,27 @@ class Predictive:
     X : ndarray of shape (n_rows, n_features)
         Scaled.
     device : str
-    unseen : Unseen, optional
+    constant_columns : ConstantColumns, optional
         What makes rows differ from all training rows, and members do not see.
     """
 
-    def __init__(self, members, X, device, unseen=None):
+    def __init__(self, members, X, device, constant_columns=None):
         self._parts = []
         X = torch.as_tensor(X, device=device)
-        total = sum(member.weight for member in members)
+        total = sum(member.mixture_weight for member in members)
         for member in members:
             model = member.model(device)
             draws = torch.tensor(member.draws, device=device)
             mean, var = model.predictive(X, draws)
-            weights = member.weight / total * model.shares(draws)[:, None, None]
+            weights = member.mixture_weight / total * model.mixture_weights(draws)[:, None, None]
             with torch.no_grad():
                 likelihood = model.likelihood().for_prediction(len(mean))
-                if unseen:
+                if constant_columns:
                     latents = torch.arange(var.shape[-1], device=device)
                     of_means = (latents < likelihood.n_means(len(latents))).to(var)
-                    more = torch.as_tensor(unseen.variances()).to(var)[:, None] * of_means
-                    var = var + model.doubt(draws).to(var)[:, None, None] * more
-                likelihood = narrowed(likelihood, member.spread)
+                    more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
+                    var = var + model.inflation(draws).to(var)[:, None, None] * more
+                likelihood = dispersed(likelihood, member.dispersion)
             self._parts.append((weights, likelihood, mean, var))
 
     def _mix_moments(self, moments):
@@ -63,7 +63,7 @@ class Predictive:
     def latent_moments(self, k):
         """Mean and variance of the first `k` latent functions."""
         moments = [
-            (m[..., :k], spread_of(likelihood) ** 2 * v[..., :k])
+            (m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
             for _, likelihood, m, v in self._parts
         ]
         return self._mix_moments(moments)
@@ -139,9 +139,9 @@ class Predictive:
         if not all(hasattr(likelihood, "components") for _, likelihood, _, _ in self._parts):
             return None
         columns = [], [], []
-        for shares, likelihood, m, v in self._parts:
+        for mixture_weights, likelihood, m, v in self._parts:
             log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
-            for column, values in zip(columns, (log_w.exp() * shares, means, variances)):
+            for column, values in zip(columns, (log_w.exp() * mixture_weights, means, variances)):
                 column.append(values.expand_as(means).flatten(0, 1))
         return tuple(torch.cat(column).cpu().numpy() for column in columns)
 
@@ -179,12 +179,14 @@ class Predictive:
         return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
 
 
-def _cdf_of_part(shares, likelihood, m, v):
+def _cdf_of_part(mixture_weights, likelihood, m, v):
     """A function that adds up the distribution functions of all draws of a member."""
     if not hasattr(likelihood, "components"):
-        return lambda y: (shares * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)).sum(0)
+        return lambda y: (
+            mixture_weights * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)
+        ).sum(0)
     log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
-    weights, factors = 0.5 * log_w.exp() * shares, (2.0 * variances).rsqrt()
+    weights, factors = 0.5 * log_w.exp() * mixture_weights, (2.0 * variances).rsqrt()
     half = weights.expand_as(means).sum((0, 1))
 
     def cdf(y):

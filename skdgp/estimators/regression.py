@@ -53,7 +53,7 @@ class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
-    def _has_spread(self, plans):
+    def _has_dispersion(self, plans):
         """Unless the size of the noise is given, or outputs would share what one of them needs."""
         return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
 

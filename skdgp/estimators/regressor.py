@@ -18,20 +18,19 @@ from .base import BaseDeepGP
 from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
-_DEEP_SHARE = 0.4  #: of the deep models in the mixture
+_DEEP_WEIGHT = 0.4  #: of the deep models in the mixture
 _CHEAP_ROWS = 1000  #: rows up to which one more exact model costs little
-_BEND_ROWS = 500  #: rows up to which it may have hidden layers
+_WARP_ROWS = 500  #: rows up to which it may have hidden layers
 _MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
-    A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By
-    default the predictions are those of a mixture of models that err differently: one or two deep
-    Gaussian processes with noise that depends on the inputs, and others that see all rows, most of them
-    shallow; a scheme given as `inference` trains a single model. Attributes with fitted numbers are those
-    of the first model.
+    A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By default
+    the predictions are those of a mixture of models that err differently: one or two deep Gaussian processes
+    with noise that depends on the inputs, and others that see all rows, most of them shallow; a scheme given
+    as `inference` trains a single model. Attributes with fitted hyperparameters are those of the first model.
 
     Parameters
     ----------
@@ -72,15 +71,15 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning. The step size is lowered in time. Shares of members,
-        the bound and the diagnosis follow, for some seconds.
+        Seconds after which training stops, with a warning. The step size is lowered in time. Mixture weights
+        of members, the lower bound and the diagnosis follow, for some seconds.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
         Step size of the optimizer; None leaves the choice to the scheme.
     n_predict_draws : int, default=64
         Draws through the hidden layers in prediction, best a power of two. They are made once, in
-        ``fit``, and shared by all rows. A member with a small share of the mixture has fewer, but eight at
+        ``fit``, and shared by all rows. A member with a small mixture weight has fewer, but eight at
         least: none counts for more than half of what it would in a model alone.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their log-density no longer improves, and keep the best
@@ -97,12 +96,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Whether ``fit`` goes on from the last fit, with its scaling and shape. Settings of the scheme may
         change where they leave the shape as it was.
     standardize : bool, "auto" or "warp", default="auto"
-        Whether inputs, and the target where the likelihood allows, are centered and scaled inside.
-        The scaling of inputs is safe against outliers. Everything that comes out is in the units
-        that went in. With ``"warp"``, columns that matter by something like their logarithm are bent
-        as well (input warping; Snoek et al., 2014): those for which the evidence of an exact Gaussian
-        process of 400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``,
-        ``"dsvi"`` or ``"structured"`` and a kernel that is a name, and True otherwise.
+        Whether inputs, and the target where the likelihood allows, are centered and scaled inside. The
+        scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
+        With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
+        warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
+        400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
+        ``"structured"`` and a kernel that is a name, and True otherwise.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -121,36 +120,36 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     Attributes
     ----------
     kernels_ : list of Kernel
-        Kernel of each layer with fitted numbers, in units of the standardized inputs.
+        Kernel of each layer with fitted hyperparameters, in units of the standardized inputs.
     likelihood_ : Likelihood
-        With fitted numbers, in units of the target, of the first member; a mixture multiplies its noise
-        by the member's `spread`.
+        With fitted hyperparameters, in units of the target, of the first member; a mixture multiplies its noise
+        by the member's `dispersion`.
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs. Of a last layer that sees
         all rows, their standardized inputs.
     members_ : list of Member
-        The models whose mixture predicts, with their `weight`, and the `spread` that the mixture gives
-        to them.
+        The models whose mixture predicts, with their `mixture_weight`, and the `dispersion` that the mixture
+        gives to them.
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
-        Loss of the first model in each step, per row, in units of the standardized target: an
-        estimate of the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for
-        ``"vecchia"`` the negative mean log-density of rows that are left out, for ``"exact"`` the
-        negative log evidence with the priors of its numbers, of a part of the rows in the first steps
-        if they are many. For ``"collapsed"`` it is such an evidence in the first steps, too, and then the
-        negative bound; both lack constants.
+        Loss of the first model in each step, per row, in units of the standardized target: an estimate of the
+        negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for ``"vecchia"`` the
+        negative mean leave-one-out log-density, for ``"exact"`` the negative log marginal likelihood with the
+        priors of its hyperparameters, of a part of the rows in the first steps if they are many. For
+        ``"collapsed"`` it is such a marginal likelihood in the first steps, too, and then the negative lower
+        bound; both lack constants.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
         units of the standardized target.
     lower_bound_ : float
-        Lower bound on the log evidence of the training rows for the first model, in units of the
+        Lower bound on the log marginal likelihood of the training rows for the first model, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
         sparse Gaussian process. Not set for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)
-        How much each column is bent: the logarithm of the ratio of the slopes at its smallest and at its
+        How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     n_features_in_ : int
         Number of features seen during ``fit``.
@@ -213,7 +212,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             deep.append(self._plan(DSVI(inner_scale=_LOOSE).for_data(math.inf), data))
         noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
         for plan in deep:
-            plan.weight = _DEEP_SHARE / len(deep)
+            plan.mixture_weight = _DEEP_WEIGHT / len(deep)
             if free:
                 plan.likelihood = noise()
         if self.n_inducing is None:
@@ -225,7 +224,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
             return deep
         # densities of the few rows that they have seen flatter them, the first one more
-        for plan, most in zip(deep, (_DEEP_SHARE / len(deep), _DEEP_SHARE)):
+        for plan, most in zip(deep, (_DEEP_WEIGHT / len(deep), _DEEP_WEIGHT)):
             plan.most = most if few else 1.0
         return deep + self._shallow(data, likelihood)
 
@@ -244,7 +243,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
                 of_all = [Anova() + plane, smooth + Anova() + plane]
                 if n_rows <= _CHEAP_ROWS:
                     of_all = [smooth, *of_all]
-            if n_rows <= _BEND_ROWS:
+            if n_rows <= _WARP_ROWS:
                 hidden = [SquaredExponential()] * (self.n_layers - 1)
                 kernels.append((CollapsedVI(), [[*hidden, of_all.pop(0)]]))
             kernels.append((Exact(), of_all))
@@ -256,14 +255,14 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         for plan in plans:
             if isinstance(plan.scheme, CollapsedVI):
                 plan.n_layers, plan.width = self.n_layers, self.width
-            plan.weight, plan.most = (1.0 - _DEEP_SHARE) / len(plans), 1.0
+            plan.mixture_weight, plan.most = (1.0 - _DEEP_WEIGHT) / len(plans), 1.0
         return plans
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, sample_weight=None):
         """Make one pass over a chunk of rows.
 
-        Scaling, inducing inputs and starting values come from the first call; the bound counts all
+        Scaling, inducing inputs and starting values come from the first call; the lower bound counts all
         rows seen so far. What earlier chunks taught fades as later ones come, because only the
         present chunk is looked at. One model learns; of a mixture, the first, and what ``fit`` trained
         beside it is dropped with a warning.

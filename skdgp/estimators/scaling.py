@@ -21,7 +21,7 @@ class InputScaler:
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. A value that many rows share and that is far from all others, such as a code for what is
     missing, counts as the next one. Values farther than five standard deviations from the mean grow
-    only logarithmically. Constant columns are dropped. What is scaled may then be bent.
+    only logarithmically. Constant columns are dropped. What is scaled may then be warped.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class InputScaler:
     constants : ndarray of shape (n_features,)
         Means of all columns.
     warp : Warp or None
-        How scaled columns are bent.
+        How scaled columns are warped.
     """
 
     warp = None
@@ -94,7 +94,7 @@ class InputScaler:
         return X if self.warp is None else self.warp.transform(X)
 
     def curvature(self, n_features):
-        """How much each column is bent; 0 stands for not at all."""
+        """How much each column is warped; 0 stands for not at all."""
         curve = np.zeros(n_features)
         if self.warp is not None:
             curve[self.columns[self.warp.columns]] = self.warp.curve

@@ -69,7 +69,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     """Sparse Gaussian process regression on collapsed bounds.
 
     One layer and Gaussian noise: the posterior at the inducing inputs is known in closed form, and
-    L-BFGS finds the numbers of kernel and noise on all rows at once. The result is deterministic,
+    L-BFGS finds the hyperparameters of kernel and noise on all rows at once. The result is deterministic,
     needs no step size, and is the baseline that deep models have to beat. With as many inducing
     points as rows it is the exact Gaussian process. Time grows linearly with the rows, and with the
     square of the inducing points; memory beyond the data's does not grow with the rows.
@@ -88,9 +88,9 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
 
         * ``"vfe"``, the variational free energy ``log N(y; 0, Q + s I) - sum(d) / (2 s)``, a lower
-          bound on the log evidence [1]_;
+          bound on the log marginal likelihood [1]_;
         * ``"fitc"``, the fully independent training conditional ``log N(y; 0, Q + diag(d) + s I)``
-          [2]_: noise that depends on the input, an evidence of another model, and no bound;
+          [2]_: noise that depends on the input, a marginal likelihood of another model, and no lower bound;
         * ``"pep"``, power expectation propagation with the power `alpha`, which lies between [3]_.
 
         The first is the one to trust. The others may call noise what inducing points could explain,
@@ -109,7 +109,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     max_iter : int or None, default=None
         Largest number of iterations of L-BFGS; None stands for 200.
     max_time : float or None, default=None
-        Seconds after which the search stops, with a warning. The bound and the diagnosis follow.
+        Seconds after which the search stops, with a warning. The lower bound and the diagnosis follow.
     tol : float, default=1e-7
         The search ends when an iteration improves the objective per row by less, relative to the
         larger of 1 and its size. With 0, `max_iter` iterations are made.
@@ -133,7 +133,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     Attributes
     ----------
     kernels_ : list of Kernel
-        The kernel with fitted numbers, in units of the standardized inputs.
+        The kernel with fitted hyperparameters, in units of the standardized inputs.
     likelihood_ : Gaussian
         With the fitted variance, in squared units of the target.
     inducing_inputs_ : list of ndarray
@@ -148,7 +148,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Mean log-density of the rows given to ``fit`` as `X_val` and `y_val`, after each block of 50
         iterations and after the last one, in units of the standardized target; empty without them.
     lower_bound_ : float
-        Lower bound on the log evidence that the posterior gives, in units of the target; for
+        Lower bound on the log marginal likelihood that the posterior gives, in units of the target; for
         ``method="vfe"`` the objective itself.
     device_ : str
         Where the model was trained.
@@ -246,12 +246,12 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
 class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     """Sparse Gaussian process classification on a bound of all rows.
 
-    One layer; for every trial of the kernel's numbers that L-BFGS makes, the Gaussian posterior at
-    the inducing inputs is the one with the highest variational bound on the log evidence [1]_,
-    found by natural-gradient steps [2]_. With the likelihoods offered here the bound is concave in
+    One layer; for every trial of the kernel's hyperparameters that L-BFGS makes, the Gaussian posterior at
+    the inducing inputs is the one with the highest variational bound on the log marginal likelihood [1]_,
+    found by natural-gradient steps [2]_. With the likelihoods offered here the lower bound is concave in
     the posterior [3]_: there is one optimum, and it is reached whatever the start. This is why it
     was chosen over power expectation propagation with a factor for each row [4]_, whose fixed point
-    need not exist or be unique, whose energy is no bound, and whose factors for several classes are
+    need not exist or be unique, whose energy is no lower bound, and whose factors for several classes are
     not Gaussians of one variable. For two classes the two differ little.
 
     Parameters
@@ -274,9 +274,9 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     max_iter : int or None, default=None
         Largest number of iterations of L-BFGS; None stands for 200.
     max_time : float or None, default=None
-        Seconds after which the search stops, with a warning. The bound and the diagnosis follow.
+        Seconds after which the search stops, with a warning. The lower bound and the diagnosis follow.
     tol : float, default=1e-6
-        The search ends when an iteration improves the bound per row by less, relative to the larger
+        The search ends when an iteration improves the lower bound per row by less, relative to the larger
         of 1 and its size. With 0, `max_iter` iterations are made.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit, with its scaling and shape.
@@ -299,7 +299,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     classes_ : ndarray of shape (n_classes,)
         The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
-        The kernel with fitted numbers, in units of the standardized inputs.
+        The kernel with fitted hyperparameters, in units of the standardized inputs.
     likelihood_ : Likelihood
     inducing_inputs_ : list of ndarray
         The array of inducing inputs, in units of the inputs.
@@ -313,7 +313,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         Mean log-probability of the rows given to ``fit`` as `X_val` and `y_val`, after each block of 50
         iterations and after the last one; empty without them.
     lower_bound_ : float
-        Lower bound on the log evidence of the training rows.
+        Lower bound on the log marginal likelihood of the training rows.
     device_ : str
         Where the model was trained.
     n_features_in_ : int

@@ -29,70 +29,72 @@ def warn_if_far(data):
 class StartsMixin:
     """Members and their models before training."""
 
-    def _start(self, plan, data, rng, rounds, kin=None):
+    def _start(self, plan, data, rng, pretraining, source=None):
         """A member of the shape that the parameters ask for, and its model before training."""
-        member = self._new_member(plan, data, rng, kin)
+        member = self._new_member(plan, data, rng, source)
         model = member.build()
         init = self.init if "init" in plan.scheme.uses else "kmeans"
-        if kin is not None:
-            self._go_on(model, kin, plan)
+        if source is not None:
+            self._go_on(model, source, plan)
         elif not isinstance(init, str):
-            initialization.hand_over(self._donor().members_, member, model)
+            initialization.hand_over(self._init_source().members_, member, model)
         else:
             X, y, weights = data.sample(_SAMPLE_ROWS, rng)
             if init == "greedy":  # which takes as many random numbers as it needs
                 seed = int(rng.randint(2**31 - 1))
                 rng = np.random.RandomState(seed)
-                rounds.trainer = lambda: self._trainer([model], data, [plan], seed)
-                rounds.most = self.max_iter or rounds.most
-            with rounds:
-                initialization.start(model, X, weights, init, rng, y, rounds.train)
-            if init == "greedy":  # no traces of the first rounds
+                pretraining.trainer = lambda: self._trainer([model], data, [plan], seed)
+                pretraining.most = self.max_iter or pretraining.most
+            with pretraining:
+                initialization.start(model, X, weights, init, rng, y, pretraining.train)
+            if init == "greedy":  # no traces of the pre-training
                 state, model = model.state(), member.build()
                 state.pop("progress", None)
                 model.load_state(state)
-        if kin is None and getattr(model, "widening", None) is not None:
-            self._widen(model, plan, data, rng, rounds)
+        if source is None and getattr(model, "variance_inflation", None) is not None:
+            self._learn_inflation(model, plan, data, rng, pretraining)
         return member, model
 
-    def _go_on(self, model, kin, plan):
+    def _go_on(self, model, source, plan):
         """Give a model the state of the last fit, which may have had other settings of the scheme."""
         try:
-            model.load_state(model.translated(kin.arrays, kin.scheme))
+            model.load_state(model.translated(source.arrays, source.scheme))
         except RuntimeError:  # torch's, of names and shapes
             raise ValueError(
                 "warm_start=True goes on with the model of the last fit, which was trained by "
-                f"{kin.scheme!r} and does not fit {plan.scheme!r}; set warm_start=False to start anew."
+                f"{source.scheme!r} and does not fit {plan.scheme!r}; set warm_start=False to start anew."
             ) from None
 
-    def _donor(self):
+    def _init_source(self):
         """The fitted estimator whose state is the start; None if there is none."""
         if isinstance(self.init, str):
             return None
-        donor = getattr(self.init, "estimator", self.init)  # of a FrozenEstimator
-        if not isinstance(donor, StartsMixin):
-            raise ValueError(f"init must be an estimator of skdgp; got {type(donor).__name__}.")
-        if not hasattr(donor, "members_"):
+        init_source = getattr(self.init, "estimator", self.init)  # of a FrozenEstimator
+        if not isinstance(init_source, StartsMixin):
+            raise ValueError(
+                f"init must be an estimator of skdgp; got {type(init_source).__name__}."
+            )
+        if not hasattr(init_source, "members_"):
             raise NotFittedError(
                 "The estimator given as init is not fitted. Copies made by clone, as in a search, forget "
                 "the fit unless it is wrapped in sklearn.frozen.FrozenEstimator."
             )
-        if donor.n_features_in_ != self.n_features_in_:
+        if init_source.n_features_in_ != self.n_features_in_:
             raise ValueError(
-                f"The estimator given as init was fitted with {donor.n_features_in_} features, X has "
+                f"The estimator given as init was fitted with {init_source.n_features_in_} features, X has "
                 f"{self.n_features_in_}."
             )
-        return donor
+        return init_source
 
-    def _scale(self, data, likelihood, donor, rng):
+    def _scale(self, data, likelihood, init_source, rng):
         data.scale(self.standardize, likelihood.scales_target, rng)
-        if donor is not None:
-            donor._hand_scaling_to(data)
+        if init_source is not None:
+            init_source._hand_scaling_to(data)
         elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
             data.warp(likelihood)
 
     def _warps(self):
-        """Whether columns may be bent if the user leaves it open."""
+        """Whether columns may be warped if the user leaves it open."""
         return False
 
     def _hand_scaling_to(self, data):
@@ -122,11 +124,11 @@ class StartsMixin:
             architecture.kernels = plan.kernels(
                 architecture, data.x_scaler.columns, self.n_features_in_
             )
-            return Member(scheme, architecture, bound, plan.weight)
+            return Member(scheme, architecture, bound, plan.mixture_weight)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(old.architecture, name):
                 raise ValueError(
                     "warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
                     "input_connected, likelihood and the classes must stay as they were."
                 )
-        return Member(scheme, old.architecture, old.likelihood, plan.weight)
+        return Member(scheme, old.architecture, old.likelihood, plan.mixture_weight)

@@ -1,4 +1,4 @@
-"""Columns of the inputs, bent as the target asks for."""
+"""Columns of the inputs, warped as the target asks for."""
 
 import math
 
@@ -13,26 +13,26 @@ from ..inference.full_batch import rounding
 from ..lbfgs import LBFGS
 from ..linalg import cholesky
 
-_ROWS = 400  #: that the evidence knows
-_FEWEST = 20  #: rows below which nothing is bent
+_ROWS = 400  #: that the marginal likelihood knows
+_FEWEST = 20  #: rows below which nothing is warped
 _STEPS = 40
 _COST = 3.0  #: of one unit of curvature, in nats
 _ROUND = 0.1  #: curvature below which it costs next to nothing
 _LEAST = 1.0  #: curvature that is worth it
 _MOST = 1.5  #: curvature, relative to the one that puts the median in the middle
 _END = 0.01  #: of the range, where medians are at an end
-_SPREAD = 2.0  #: of the logarithms of the numbers of kernel and noise, a priori
+_SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
 _NOISE = 0.1  #: start, relative to the target's variance
 _STRAIGHT = 1e-4  #: curvature up to which a series is as good
 
 
-def bent(u, curve):
+def warped(u, curve):
     r"""A logarithm that leaves 0 and 1 where they are.
 
     .. math:: w(u) = \log(1 + (e^s - 1) u) / s
 
     between 0 and 1, with the tangents at both ends beyond; ``s = 0`` is a straight line, and ``-s``
-    bends the other way.
+    warps the other way.
 
     Parameters
     ----------
@@ -47,16 +47,16 @@ def bent(u, curve):
     return torch.where(straight, u + 0.5 * curve * v * (1.0 - v), w)
 
 
-def straightened(w, curve):
-    """The inverse of :func:`bent` for curves that are not 0."""
+def unwarped(w, curve):
+    """The inverse of :func:`warped` for curves that are not 0."""
     growth = torch.expm1(curve)
     x = w.clamp(0.0, 1.0)
     v = torch.expm1(curve * x) / growth
     return v + (w - x) * (1.0 + growth * v) * curve / growth
 
 
-class _Evidence(nn.Module):
-    """Of the targets under an exact Gaussian process of the bent columns, and what bends cost.
+class _MarginalLikelihood(nn.Module):
+    """Of the targets under an exact Gaussian process of the warped columns, and what warps cost.
 
     Several targets share kernel and noise, and count as one.
     """
@@ -67,9 +67,9 @@ class _Evidence(nn.Module):
         self.curve = nn.Parameter(u.new_zeros(len(columns)))
         self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
         self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
-        self._start = self._numbers().detach().clone()
+        self._start = self._hyperparameters().detach().clone()
 
-    def _numbers(self):
+    def _hyperparameters(self):
         return torch.cat([self.log_noise[None], parameters_to_vector(self.kernel.parameters())])
 
     def evaluate(self, x):
@@ -78,17 +78,23 @@ class _Evidence(nn.Module):
         vector_to_parameters(x, parameters)
         with torch.enable_grad():
             X = self.u.clone()
-            X[:, self.columns] = bent(self.u[:, self.columns], self.curve)
+            X[:, self.columns] = warped(self.u[:, self.columns], self.curve)
             X = X * self.size
             K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
-            surprise = 0.5 * ((self._numbers() - self._start) / _SPREAD).square().sum()
+            negative_log_prior = (
+                0.5 * ((self._hyperparameters() - self._start) / _SPREAD).square().sum()
+            )
             cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
         L = cholesky(K.detach(), rounding(K))
         a = torch.cholesky_solve(self.y, L)
-        value = 0.5 * (self.y * a).sum() / k + torch.diagonal(L).log().sum() + surprise + cost
+        value = (
+            0.5 * (self.y * a).sum() / k + torch.diagonal(L).log().sum() + negative_log_prior + cost
+        )
         slope = 0.5 * (torch.cholesky_inverse(L) - a @ a.T / k)
         with torch.enable_grad():
-            gradients = torch.autograd.grad((slope * K).sum() + surprise + cost, parameters)
+            gradients = torch.autograd.grad(
+                (slope * K).sum() + negative_log_prior + cost, parameters
+            )
         return float(value.detach()), torch.cat([g.flatten() for g in gradients])
 
 
@@ -96,15 +102,15 @@ class Warp:
     """Maps of single columns that grow everywhere, most of which do nothing.
 
     A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
-    an exact Gaussian process of a few hundred rows, whose evidence is maximized over its kernel, its
+    an exact Gaussian process of a few hundred rows, whose marginal likelihood is maximized over its kernel, its
     noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
-    price, so that only columns for which the target speaks are bent; and they must be skewed, because
-    noise that grows along a column asks for bends, too.
+    price, so that only columns for which the target speaks are warped; and they must be skewed, because
+    noise that grows along a column asks for warps, too.
 
     Parameters
     ----------
     columns : ndarray of int
-        Those that are bent.
+        Those that are warped.
     curve : ndarray of shape (n_columns,)
         Logarithm of the ratio of the slopes at the smallest and at the largest value of training.
     X : ndarray of shape (n, D)
@@ -113,7 +119,7 @@ class Warp:
     Attributes
     ----------
     low, high, center, scale : ndarray of shape (n_columns,)
-        Range of the values of training, mean and standard deviation of their bent values.
+        Range of the values of training, mean and standard deviation of their warped values.
     """
 
     def __init__(self, columns, curve, X):
@@ -121,17 +127,18 @@ class Warp:
         X = X[:, columns]
         self.low, self.high = X.min(0), X.max(0)
         self.center, self.scale = 0.0, 1.0
-        W = self._bent(X)
+        W = self._warped(X)
         self.center, self.scale = W.mean(0), W.std(0)
 
     @classmethod
     def learn(cls, X, y, weights):
-        """Find the columns to be bent; None if there is none.
+        """Find the columns to be warped; None if there is none.
 
         Parameters
         ----------
         X : ndarray of shape (n, D)
-            Standardized rows, in an order that depends on their values alone: the evidence takes some.
+            Standardized rows, in an order that depends on their values alone: the marginal likelihood takes
+            some.
         y : ndarray of shape (n, k)
             Standardized numbers.
         weights : ndarray of shape (n,)
@@ -140,21 +147,21 @@ class Warp:
         columns = np.flatnonzero(np.abs(curve) >= _LEAST)
         return cls(columns, curve[columns], X) if len(columns) else None
 
-    def _bent(self, X):
+    def _warped(self, X):
         u = torch.as_tensor((X - self.low) / (self.high - self.low))
-        return (bent(u, torch.as_tensor(self.curve)).numpy() - self.center) / self.scale
+        return (warped(u, torch.as_tensor(self.curve)).numpy() - self.center) / self.scale
 
     def transform(self, X):
-        """Bend columns of standardized rows."""
+        """Warp columns of standardized rows."""
         X = X.copy()
-        X[:, self.columns] = self._bent(X[:, self.columns])
+        X[:, self.columns] = self._warped(X[:, self.columns])
         return X
 
     def inverse_transform(self, X):
-        """What was bent, as it was."""
+        """What was warped, as it was."""
         X = np.array(X)
         w = torch.as_tensor(X[:, self.columns] * self.scale + self.center)
-        u = straightened(w, torch.as_tensor(self.curve)).numpy()
+        u = unwarped(w, torch.as_tensor(self.curve)).numpy()
         X[:, self.columns] = u * (self.high - self.low) + self.low
         return X
 
@@ -166,7 +173,7 @@ def skewness(u, weights):
 
 
 def curvature(X, y, weights):
-    """Curvature of each column that maximizes the evidence less its cost, shape (D,)."""
+    """Curvature of each column that maximizes the marginal likelihood less its cost, shape (D,)."""
     curve = np.zeros(X.shape[1])
     low, high = X.min(0), X.max(0)
     size = np.where(high > low, high - low, 1.0)
@@ -180,11 +187,11 @@ def curvature(X, y, weights):
         torch.tensor(part, dtype=torch.float64)
         for part in (u[chosen], size, y[chosen], weights[chosen])
     )
-    evidence, search = _Evidence(u, size, y, weights, skewed), LBFGS(tol=1e-5)
+    marginal, search = _MarginalLikelihood(u, size, y, weights, skewed), LBFGS(tol=1e-5)
     try:
-        search.start(parameters_to_vector(evidence.parameters()).detach(), evidence.evaluate)
+        search.start(parameters_to_vector(marginal.parameters()).detach(), marginal.evaluate)
         for _ in range(_STEPS):
-            search.step(evidence.evaluate)
+            search.step(marginal.evaluate)
     except torch.linalg.LinAlgError:  # as far as it went
         pass
     if search.x is not None and torch.isfinite(search.x).all():

@@ -9,7 +9,7 @@ from torch import nn
 class Component(BaseEstimator):
     """Base class of kernels and likelihoods.
 
-    An object holds numbers, and formulas in these numbers. The formulas work for floats, numpy
+    An object holds hyperparameters, and formulas in these hyperparameters. The formulas work for floats, numpy
     arrays and tensors alike; :class:`Trainable` hands out copies of the object in which every
     positive number is a tensor of the computational graph.
 
@@ -36,14 +36,14 @@ class Component(BaseEstimator):
 
 
 class Trainable(nn.Module):
-    """The trainable numbers of a component, positive by a shifted exponential.
+    """The trainable hyperparameters of a component, positive by a shifted exponential.
 
-    Calling the module returns the component with tensors in the place of numbers.
+    Calling the module returns the component with tensors in the place of hyperparameters.
 
     Parameters
     ----------
     component : Component
-        With every number given. Numbers of a component with ``trainable=False``, and zeros, stay
+        With every number given. Hyperparameters of a component with ``trainable=False``, and zeros, stay
         fixed.
     """
 
@@ -76,13 +76,13 @@ class Trainable(nn.Module):
             values[name] = floor + value if floor else value
         return self.component.with_values(**values)
 
-    def numbers(self):
-        """The component with its present numbers, as floats and numpy arrays."""
+    def fitted(self):
+        """The component with its present hyperparameters, as floats and numpy arrays."""
         with torch.no_grad():
             return _to_numpy(self())
 
     def assign(self, **values):
-        """Overwrite numbers, for instance by starting values found from data."""
+        """Overwrite hyperparameters, for instance by starting values found from data."""
         with torch.no_grad():
             for name, value in values.items():
                 if name in self._floors:

@@ -9,7 +9,7 @@ from ..linalg import current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
-_AT_ONCE = 32_768  #: numbers of the matrix that are worked on together, to stay in the cache
+_AT_ONCE = 32_768  #: elements of the matrix that are worked on together, to stay in the cache
 
 
 def _squared_distances(X, Z, of_X, of_Z, out=None):
@@ -89,7 +89,7 @@ def _give(space, K, r2):
 
 
 class Radial(torch.autograd.Function):
-    """``variance * profile(squared distance)``, for kernels with no other numbers.
+    """``variance * profile(squared distance)``, for kernels with no other hyperparameters.
 
     One pass over the matrix in each direction; slopes in the squared distance are finite at zero.
     """

@@ -24,7 +24,7 @@ from .kernels import Stationary
 from .kernels.base import tensor_like
 from .matching import matched_moments, moments_by_quadrature
 
-TAIL = 0.5  #: fraction of the features of a function that are at high frequencies
+IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
 
 
 class _SparseMoments(torch.autograd.Function):
@@ -83,7 +83,7 @@ class _SparseMoments(torch.autograd.Function):
 
 
 class _RadialMoments(torch.autograd.Function):
-    """:class:`_SparseMoments` of kernels of the scaled distance, from inputs and numbers in one piece."""
+    """:class:`_SparseMoments` of kernels of the scaled distance, from inputs and hyperparameters."""
 
     @staticmethod
     def forward(ctx, Z, H, lengthscale, variance, q_mean, Q, kernel, jitter):
@@ -101,9 +101,11 @@ class _RadialMoments(torch.autograd.Function):
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
-    if type(kernel).__call__ is Stationary.__call__:  # as Radial has it, with no other numbers
-        numbers = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
-        return _RadialMoments.apply(Z, H, *numbers, q_mean, Q, kernel, jitter)
+    if (
+        type(kernel).__call__ is Stationary.__call__
+    ):  # as Radial has it, with no other hyperparameters
+        hyperparameters = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
+        return _RadialMoments.apply(Z, H, *hyperparameters, q_mean, Q, kernel, jitter)
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
@@ -320,7 +322,7 @@ def draw_functions(kernel, Z, D, draw_v, jitter, n_functions, n_features, genera
     `draw_v` gives draws of their whitened inducing variables, (n_functions, M, D).
     """
     M, n_inputs = Z.shape
-    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z, TAIL)
+    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z, IMPORTANCE_FRACTION)
     basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
     w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
     L = cholesky(kernel(Z, Z), jitter)

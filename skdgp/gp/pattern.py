@@ -17,7 +17,7 @@ class Chain(NamedTuple):
 
     layers: tuple  #: the layers it goes through
     units: tuple  #: for each of them (w, u), the `u` units of the layer in each of the `w` chains
-    gps: np.ndarray  #: (w, n), the numbers of its units among the units of all layers
+    gps: np.ndarray  #: (w, n), indices of its units among the units of all layers
 
 
 class Pattern:

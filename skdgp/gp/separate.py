@@ -14,8 +14,8 @@ class _Kernels(nn.ModuleList):
     def forward(self):
         return [unit() for unit in self]
 
-    def numbers(self):
-        return [unit.numbers() for unit in self]
+    def fitted(self):
+        return [unit.fitted() for unit in self]
 
 
 class SeparateLayer(SparseLayer):

@@ -21,7 +21,7 @@ class AEP(Scheme):
 
     Each row contributes a factor to the posterior of the inducing variables; here all factors are
     the same one, so that memory does not grow with the rows. Rows are propagated through the layers
-    as Gaussians with the right moments, without draws. The objective approximates the log evidence,
+    as Gaussians with the right moments, without draws. The objective approximates the log marginal likelihood,
     but is no bound on it: choose between models by held-out density.
 
     Parameters
@@ -116,7 +116,7 @@ class _Cavity(torch.autograd.Function):
     .. math:: \frac12 \Big[\mathrm{tr} X - \frac1a \log|A| + \mu^\top \mu
               - (1 - a)\, \mu^\top A^{-1} \mu\Big]
 
-    It vanishes with `a`, where the energy becomes the variational bound.
+    It vanishes with `a`, where the energy becomes the variational lower bound.
     """
 
     @staticmethod
@@ -199,9 +199,9 @@ class DeepPowerEP(DeepSparseGP):
     def expected_log_likelihood(self, batch, generator):
         """The energy, unbiased for all rows, without the divergence of q from the prior.
 
-        That is what takes the place of the expected log-likelihood in a variational bound.
+        That is what takes the place of the expected log-likelihood in a variational lower bound.
         """
-        a = min(self.alpha / batch.total, 1.0)  # the share of all rows that is left out
+        a = min(self.alpha / batch.total, 1.0)  # the fraction of all rows that is left out
         cavities = [_Cavity.apply(*q.moments(), a) for q in self.blocks()]
         mean, var = self.match(batch.X, [cavity[:2] for cavity in cavities])
         likelihood = self.likelihood()
@@ -212,7 +212,7 @@ class DeepPowerEP(DeepSparseGP):
         return batch.scale * (batch.weight * log_z).sum() + sum(cavity[2] for cavity in cavities)
 
     def divergence(self):
-        return None  # the energy is no bound
+        return None  # the energy is no lower bound
 
     def draws(self, n, seed):
         return super().draws(n, seed) if self.samples else np.zeros((1, 0))

@@ -12,12 +12,12 @@ from torch import nn
 
 from ..adam import Adam
 
-#: Numbers of kernels and likelihoods live on a log scale, are few, and have far to go: they take
+#: Hyperparameters of kernels and likelihoods live on a log scale, are few, and have far to go: they take
 #: larger steps of Adam than inducing inputs and posteriors.
-_NUMBERS = 6.0
+_HYPERPARAMETER_RATE = 6.0
 _AVERAGED = 0.1, 30  #: share of the steps made that averages reach back over, and the most steps
 
-_FEWEST_DRAWS = 8  #: of a model with a small share in a mixture
+_FEWEST_DRAWS = 8  #: of a model with a small weight in a mixture
 
 
 @dataclass
@@ -98,7 +98,7 @@ class Scheme(BaseEstimator):
     n_warmup = 0
 
     def for_data(self, n_rows, n_classes=None, max_iter=None):
-        """The scheme with numbers in the place of all None that stand for what depends on the data.
+        """The scheme with values in the place of all None that stand for what depends on the data.
 
         Parameters
         ----------
@@ -206,12 +206,12 @@ class Model(nn.Module):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
         raise NotImplementedError
 
-    def needed(self, draws, share):
-        """Those of the draws that predictions need where the model has this share in a mixture.
+    def needed(self, draws, mixture_weight):
+        """Those of the draws that predictions need where the model has this weight in a mixture.
 
         The first ones, of which no single one counts for more than half of what it would in a model alone.
         """
-        n = max(_FEWEST_DRAWS, 2.0 * share * len(draws))
+        n = max(_FEWEST_DRAWS, 2.0 * mixture_weight * len(draws))
         return draws[: 2 ** math.ceil(math.log2(n))]
 
     def predictive(self, X, draws):
@@ -231,15 +231,15 @@ class Model(nn.Module):
         """
         raise NotImplementedError
 
-    def shares(self, draws):
+    def mixture_weights(self, draws):
         """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
         return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
 
-    def doubt(self, draws):
-        """What variances that no training row tells of are multiplied by, for each of the :meth:`shares`."""
-        return torch.ones_like(self.shares(draws))
+    def inflation(self, draws):
+        """Extrapolation variance inflation factor of each component, shape (n_draws,)."""
+        return torch.ones_like(self.mixture_weights(draws))
 
-    def functions(self, n, generator, n_features, spread=1.0):
+    def functions(self, n, generator, n_features, dispersion=1.0):
         """`n` draws of the latent functions, each consistent over all rows ever asked for.
 
         Parameters
@@ -248,7 +248,7 @@ class Model(nn.Module):
         generator : torch.Generator
         n_features : int
             Random features, where the scheme needs them.
-        spread : float
+        dispersion : float
             By what the last layer's deviations from its mean are multiplied, in those latent
             functions that are means of the target. Schemes outside mixtures need not know it.
 
@@ -257,7 +257,7 @@ class Model(nn.Module):
         f : callable
             ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
             generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every
-            row; without it, there is none. Where :meth:`doubt` is not one, ``f.doubt`` has shape (n,).
+            row; without it, there is none. Where :meth:`inflation` is not one, ``f.inflation`` has shape (n,).
         """
         raise NotImplementedError
 
@@ -273,7 +273,7 @@ class Model(nn.Module):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
 
-    def left_out(self, batch, rows, spreads=None):
+    def loo_log_density(self, batch, rows, dispersions=None):
         """Log-densities of training rows under the predictions from all others, where that is cheap.
 
         Parameters
@@ -282,12 +282,12 @@ class Model(nn.Module):
             All rows, in the order of the training.
         rows : ndarray of int
             The rows to leave out, one at a time.
-        spreads : ndarray of shape (n_spreads,), optional
+        dispersions : ndarray of shape (n_dispersions,), optional
             For real targets: by what the standard deviations of the predictions are multiplied.
 
         Returns
         -------
-        log_density : ndarray of shape (n_rows,) or (n_spreads, n_rows), or None
+        log_density : ndarray of shape (n_rows,) or (n_dispersions, n_rows), or None
         """
         return None
 
@@ -317,7 +317,7 @@ class Model(nn.Module):
         """The inverse of :meth:`training_state`."""
 
     def as_trained(self):
-        """A context in which predictions are those of the posterior itself, as its bound is."""
+        """A context in which predictions are those of the posterior itself, as its lower bound is."""
         return contextlib.nullcontext()
 
     def averaged(self):
@@ -334,7 +334,7 @@ class GradientModel(Model):
     A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their
     difference to the divergences of the blocks, and one backward pass serves both kinds of step.
 
-    Draws and minibatches let the numbers scatter around where they are going. What is looked at, and what
+    Draws and minibatches let the parameters scatter around where they are going. What is looked at, and what
     stays in the end, are their averages over the last steps (Polyak and Juditsky, 1992): exponential ones
     that reach back over fewer steps at the beginning, and over fewer again as the step size falls.
 
@@ -383,7 +383,7 @@ class GradientModel(Model):
         for parameter in self._in_graph:
             parameter.grad = None
         ell = self.expected_log_likelihood(batch, generator)
-        if ell.requires_grad:  # not if all numbers are given
+        if ell.requires_grad:  # not if all hyperparameters are given
             ell.backward(torch.full_like(ell, -1.0 / batch.total))
         value = float(self.kl() - ell.detach()) / batch.total
         if value - value != 0.0:  # not finite: leave everything as it is
@@ -416,20 +416,20 @@ class GradientModel(Model):
     @contextlib.contextmanager
     def averaged(self):
         parameters = dict(self.named_parameters())
-        numbers = {name: parameters[name].data for name in self._averages}
+        values = {name: parameters[name].data for name in self._averages}
         self._become(self._averages)
         try:
             yield
         finally:
-            self._become(numbers)
+            self._become(values)
 
     def settle(self):
         self._become(self._averages)
         self._averages, self._n_averaged = {}, 0
 
-    def _become(self, numbers):
+    def _become(self, values):
         parameters = dict(self.named_parameters())
-        for name, value in numbers.items():
+        for name, value in values.items():
             parameters[name].data = value  # which keeps the precision of a block that comes back
 
     def prepare(self, learning_rate, dtype):
@@ -443,10 +443,10 @@ class GradientModel(Model):
             trained = [p for p in self.parameters() if p.requires_grad]
             in_blocks = {id(p) for block in self.blocks() for p in block.parameters()}
             self._in_graph = [p for p in trained if id(p) not in in_blocks]
-            numbers = {id(p) for name, p in self.named_parameters() if "log_" in name}
-            others = [p for p in trained if id(p) not in numbers]
-            numbers = [p for p in trained if id(p) in numbers]
-            self._optimizer = Adam([(others, 1.0), (numbers, _NUMBERS)])
+            hyperparameters = {id(p) for name, p in self.named_parameters() if "log_" in name}
+            others = [p for p in trained if id(p) not in hyperparameters]
+            hyperparameters = [p for p in trained if id(p) in hyperparameters]
+            self._optimizer = Adam([(others, 1.0), (hyperparameters, _HYPERPARAMETER_RATE)])
         return self._optimizer
 
     def training_state(self):

@@ -21,41 +21,41 @@ from .exact import _SPREAD, _TOL, ExactGP
 from .full_batch import QuasiNewton
 from .vecchia import LocalScaleScheme
 
-_FIRST_STEPS = 30  #: with the numbers of the last layer alone
+_FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of training
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 32
 _STATES = 16  #: draws that predictions are made from
 _NARROW = 0.1, 5.0  #: standard deviations to begin with: the most, and times the number of rows
 _KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
 _AMPLITUDE = 0.1  #: variance of hidden functions around their linear means, a priori
-_SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other numbers of hidden kernels, a priori
+_SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other hyperparameters of hidden kernels, a priori
 _JITTER = 1e-6
-_ALONE = threading.RLock()  #: while a model holds the numbers of one of its states
+_ALONE = threading.RLock()  #: while a model holds the hyperparameters of one of its states
 
 
 class CollapsedVI(LocalScaleScheme):
     r"""Variational inference for all but the last layer, which is integrated out over all rows.
 
     The functions of the hidden layers are those of their inducing variables, :math:`f_l(h) = W_l^T h + k_l(h,
-    Z_l) L_l^{-T} v_l` with standard normal :math:`v_l`. Given them, and the numbers of all kernels, the
-    last layer is an exact Gaussian process, whose evidence is known. Their posterior is a Gaussian with
-    independent components, :math:`\theta_i \sim N(m_i, s_i^2)`, and the bound
+    Z_l) L_l^{-T} v_l` with standard normal :math:`v_l`. Given them, and the hyperparameters of all kernels,
+    the last layer is an exact Gaussian process, whose marginal likelihood is known. Their posterior is a
+    Gaussian with independent components, :math:`\theta_i \sim N(m_i, s_i^2)`, and the lower bound
 
     .. math:: \frac{1}{S} \sum_{j=1}^S \log p(y \mid m + s \circ \epsilon_j) - KL(q(\theta) \,\|\, p(\theta))
 
-    has the same draws :math:`\epsilon_j` throughout, so that it is a smooth function of means, deviations
-    and noise, which L-BFGS maximizes (Giordano et al., 2024). Numbers of kernels that few rows leave open
-    (Lalchand and Rasmussen, 2020), and hidden functions that many would have to tell, make error bars
-    wider instead of being made up.
+    has the same draws :math:`\epsilon_j` throughout, so that it is a smooth function of means, deviations and
+    noise, which L-BFGS maximizes (Giordano et al., 2024). Hyperparameters of kernels that few rows leave open
+    (Lalchand and Rasmussen, 2020), and hidden functions that many would have to tell, make error bars wider
+    instead of being made up.
 
     A priori, lengthscales and variances are log-normal around their starts, with a standard deviation of 2,
     of 0.5 for hidden lengthscales; hidden functions around a linear map start with a tenth of the kernel's
     variance, and lengthscales of the last layer differ from their level as in :class:`Exact`.
 
-    The first 30 steps find numbers for the last layer alone, with hidden layers that are linear. A step takes
-    about as long as S of ``"exact"``, and grows with the cube of the number of rows, of which at most 1,000
-    are used for the bound. All rows, at most 2,000, are then conditioned on for 16 draws of the posterior,
-    whose mixture predicts.
+    The first 30 steps find hyperparameters for the last layer alone, with hidden layers that are linear. A
+    step takes about as long as S of ``"exact"``, and grows with the cube of the number of rows, of which at
+    most 1,000 are used for the lower bound. All rows, at most 2,000, are then conditioned on for 16 draws of
+    the posterior, whose mixture predicts.
 
     Parameters
     ----------
@@ -63,8 +63,9 @@ class CollapsedVI(LocalScaleScheme):
         Number of draws S in training. None stands for 4,000 over the number of rows, but at least 4 and
         at most 32.
     n_neighbors : int, default=8
-        With the heteroscedastic likelihood, number of rows that tell the local scale, see :class:`Exact`. Each
-        draw has errors, and so scales, of its own; the numbers that say what to make of them are common.
+        With the heteroscedastic likelihood, number of rows that tell the local scale, see :class:`Exact`.
+        Each draw has errors, and so scales, of its own; the hyperparameters that say what to make of them are
+        common.
 
     References
     ----------
@@ -127,7 +128,7 @@ class _Hidden(nn.Module):
         return cholesky(self.kernel()(self.Z, self.Z), _JITTER)
 
     def function(self):
-        """The function for the present numbers."""
+        """The function for the present hyperparameters."""
         if self.W is not None and not self.v.requires_grad and not self.v.any():  # as at first
             return lambda H: H @ self.W
         kernel = self.kernel()
@@ -147,7 +148,7 @@ class DeepExactGP(ExactGP):
     """
 
     _n_states = _STATES
-    _evidence_rows = 1000
+    _marginal_rows = 1000
     _most_rows = 2000
     _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
 
@@ -162,7 +163,7 @@ class DeepExactGP(ExactGP):
                 layer.kernel.assign(variance=_AMPLITUDE * layer.kernel().variance)
         self.layers = nn.ModuleList([*hidden, self.rows])
         self._uncertain = [p for p in self.layers.parameters() if p.requires_grad]
-        self._medians = [p.detach().clone() for p in self._numbers()]
+        self._medians = [p.detach().clone() for p in self._hyperparameters()]
         self._hidden_center, self._hidden_width = self._hidden_priors()
         start = torch.cat([p.detach().flatten() for p in (*self._uncertain, torch.zeros(0))])
         self.mean = nn.Parameter(start)
@@ -191,7 +192,7 @@ class DeepExactGP(ExactGP):
         return torch.cat([*centers, torch.zeros(0)]), torch.cat([*widths, torch.ones(0)])
 
     def _be_uncertain(self, uncertain):
-        """Whether the search is for the posterior, or for numbers of the last layer."""
+        """Whether the search is for the posterior, or for hyperparameters of the last layer."""
         for p in self._uncertain:
             p.requires_grad_(False)
         for p in self.rows.kernel.parameters():
@@ -261,9 +262,10 @@ class DeepExactGP(ExactGP):
         self._lbfgs = LBFGS(tol=_TOL)
 
     def objective(self, batch):
-        """The bound for some rows, up to a constant; before the search for it, the evidence with priors.
+        """The lower bound for some rows, up to a constant; at first, the marginal likelihood with priors.
 
-        The posterior is that given these rows: unlike the evidence, it does not take them for all others.
+        The posterior is that given these rows: unlike the marginal likelihood, it does not take them for all
+        others.
         """
         if self._n_first != -1 or not self._uncertain:
             return super().objective(batch)
@@ -271,7 +273,7 @@ class DeepExactGP(ExactGP):
         noise = [p for p in self.likelihood.parameters() if p.requires_grad]
         mean, sd = self.mean.detach(), self.log_sd.detach().exp()
         center, width = self._hidden_center.to(mean), self._hidden_width.to(mean)
-        eps, share = self._draws_of_training(), len(self._of_evidence) / len(self.rows.Z)
+        eps, share = self._draws_of_training(), len(self._marginal_subset) / len(self.rows.Z)
         off, narrow = (mean - center) / width, sd / width
         total = -0.5 * float(off.square().sum() + narrow.square().sum())
         self.mean.grad -= off / width
@@ -281,7 +283,9 @@ class DeepExactGP(ExactGP):
                 p.requires_grad_(True)
             for e in eps:
                 self._put(mean + sd * e)
-                value = (share * self.evidence() - self._surprise(_SPREAD)) / len(eps)
+                value = (
+                    share * self.log_marginal_likelihood() - self._negative_log_prior(_SPREAD)
+                ) / len(eps)
                 gradients = torch.autograd.grad(value, [*self._uncertain, *noise])
                 slope = torch.cat([g.flatten() for g in gradients[: len(self._uncertain)]])
                 self.mean.grad += slope
@@ -299,7 +303,7 @@ class DeepExactGP(ExactGP):
     def _draws_of_training(self):
         n = self.n_draws
         if n is None:
-            n = _DRAWS_TIMES_ROWS // len(self._of_evidence)
+            n = _DRAWS_TIMES_ROWS // len(self._marginal_subset)
             n = min(_MOST_DRAWS, max(_FEWEST_DRAWS, n))
         if self._eps is None or len(self._eps) != n:
             self._eps = self._draws(n, 0)
@@ -309,8 +313,8 @@ class DeepExactGP(ExactGP):
         return torch.as_tensor(sobol_normal(n, len(self.mean), seed)).to(self.mean)
 
     @torch.no_grad()
-    def _put(self, numbers):
-        vector_to_parameters(numbers.clone(), self._uncertain)
+    def _put(self, hyperparameters):
+        vector_to_parameters(hyperparameters.clone(), self._uncertain)
 
     @torch.no_grad()
     def accept(self):
@@ -333,37 +337,37 @@ class DeepExactGP(ExactGP):
         with _ALONE:
             return super().covariance(X)
 
-    def functions(self, n, generator, n_features, spread=1.0):
+    def functions(self, n, generator, n_features, dispersion=1.0):
         with _ALONE:
-            return super().functions(n, generator, n_features, spread)
+            return super().functions(n, generator, n_features, dispersion)
 
-    def left_out(self, batch, rows, spreads=None):
+    def loo_log_density(self, batch, rows, dispersions=None):
         with _ALONE:
-            return super().left_out(batch, rows, spreads)
+            return super().loo_log_density(batch, rows, dispersions)
 
     def _condition(self):
-        given = []
+        gps = []
         try:
-            for numbers in self._numbers_of_states():
-                self._put(numbers)
-                given.append(self._conditioned())
+            for hyperparameters in self._hyperparameters_of_states():
+                self._put(hyperparameters)
+                gps.append(self._conditioned())
         finally:
             self._put(self.mean)
-        self._given = given  # only now: an interrupt leaves it for the next call
+        self._conditioned_gps = gps  # only now: an interrupt leaves it for the next call
 
-    def _numbers_of_states(self):
+    def _hyperparameters_of_states(self):
         """Those of the draws of the posterior that predict."""
         return (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
 
     def _paths(self, n, generator, n_features):
         states, paths = torch.randint(_STATES, (n,), generator=generator), []
         try:
-            for j, numbers in enumerate(self._numbers_of_states()):
+            for j, hyperparameters in enumerate(self._hyperparameters_of_states()):
                 mine = torch.nonzero(states == j)[:, 0]
                 if len(mine):
-                    self._put(numbers)
-                    given = self._prior_and_seen(len(mine), generator, n_features)
-                    paths.append((mine, self._given[j].paths(*given)))
+                    self._put(hyperparameters)
+                    prior_and_seen = self._prior_and_seen(len(mine), generator, n_features)
+                    paths.append((mine, self._conditioned_gps[j].paths(*prior_and_seen)))
         finally:
             self._put(self.mean)
 

@@ -8,9 +8,9 @@ import torch
 from ..linalg import cholesky, gram, inverse_triangular
 from .full_batch import FullBatchGP, rounding, solve_posterior
 
-_MOST = 100  #: rounds for one trial of the numbers
+_MOST = 100  #: rounds for one trial of the hyperparameters
 _MEMORY = 6  #: of them that the next one takes into account
-_GAIN = 1e-8  #: of the bound per row, that is none
+_GAIN = 1e-8  #: of the lower bound per row, that is none
 _MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps see all classes
 
 
@@ -19,7 +19,7 @@ class _Posterior(NamedTuple):
 
     P: torch.Tensor  #: (k, M, M), its precision
     h: torch.Tensor  #: (k, M, 1), precision times mean
-    bound: float
+    lower_bound: float
     row_gradients: dict  #: for the first row of a chunk, derivatives of its ell in m and v, (k, n)
     ascent: torch.Tensor  #: (k, M, 1), derivatives of the sum of ell in the means
     P_next: torch.Tensor  #: where a step of size 1 leads
@@ -46,14 +46,14 @@ def _extrapolate(history, steps, gamma):
     That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel.
     """
     changes = [step - steps[-1] for step in steps[:-1]]
-    shares = torch.ones(1)
+    coefficients = torch.ones(1)
     if changes:
         changes = torch.stack(changes)
         inverse = torch.linalg.pinv(changes @ changes.T, rtol=1e-10, hermitian=True)
-        shares = -inverse @ (changes @ steps[-1])
-        shares = torch.cat([shares, 1.0 - shares.sum(0, keepdim=True)])
-    P = sum(c * torch.lerp(q.P, q.P_next, gamma) for c, q in zip(shares, history))
-    h = sum(c * torch.lerp(q.h, q.h_next, gamma) for c, q in zip(shares, history))
+        coefficients = -inverse @ (changes @ steps[-1])
+        coefficients = torch.cat([coefficients, 1.0 - coefficients.sum(0, keepdim=True)])
+    P = sum(c * torch.lerp(q.P, q.P_next, gamma) for c, q in zip(coefficients, history))
+    h = sum(c * torch.lerp(q.h, q.h_next, gamma) for c, q in zip(coefficients, history))
     return P, h
 
 
@@ -76,11 +76,11 @@ def _solve_coupled(H, b):
 class ConcaveGP(FullBatchGP):
     """The model of :class:`VFE` for classes.
 
-    For every trial of the kernel's numbers, ``sum_n E log p(y_n | f_n) - KL`` is maximized over all
+    For every trial of the kernel's hyperparameters, ``sum_n E log p(y_n | f_n) - KL`` is maximized over all
     Gaussians. It is concave in their means and roots of covariances (Challis and Barber, 2013), so
     that there is one optimum. Precisions take natural-gradient steps of size 1, which make each round
     a regression (Khan and Lin, 2017); means take Newton steps, the same for one latent function, and
-    for several those that see how classes pull at each other. At the optimum the bound does not change
+    for several those that see how classes pull at each other. At the optimum the lower bound does not change
     with the posterior to first order, and its gradients are those at the posterior held fixed.
 
     References
@@ -94,10 +94,10 @@ class ConcaveGP(FullBatchGP):
     M. Khan and W. Lin (2017). Conjugate-computation variational inference. AISTATS 20.
     """
 
-    _found = None  # natural parameters of the optimum for the numbers tried last
+    _found = None  # natural parameters of the optimum for the hyperparameters tried last
     _accepted = None  # and for those to which the search has come
 
-    def bound(self, batch):
+    def lower_bound(self, batch):
         layer, self._found = self.layers[0], None
         K_uu = layer.kernel()(layer.Z, layer.Z)
         L = cholesky(K_uu.detach(), layer.jitter)
@@ -113,7 +113,7 @@ class ConcaveGP(FullBatchGP):
             self.variational_gradients(
                 passes, K_uu, L, mu, P_inv, lambda rows, A: best.row_gradients[rows.start], T
             )
-        return best.bound
+        return best.lower_bound
 
     def _prior(self):
         """Natural parameters of the prior."""
@@ -127,7 +127,7 @@ class ConcaveGP(FullBatchGP):
         """The best posterior: rounds of steps, accelerated after Anderson.
 
         What the last few steps left over shows what means and covariances do to each other, which
-        the steps do not see. What does not improve the bound is replaced by shorter and shorter
+        the steps do not see. What does not improve the lower bound is replaced by shorter and shorter
         steps without acceleration.
         """
         start, enough = self._accepted or self._prior(), _GAIN * float(batch.weight.sum())
@@ -139,7 +139,7 @@ class ConcaveGP(FullBatchGP):
             except torch.linalg.LinAlgError:
                 gain = -math.inf
             else:
-                gain = now.bound - best.bound
+                gain = now.lower_bound - best.lower_bound
             if gain > 0.0:
                 best, gamma = now, min(1.0, 1.5 * gamma)
                 history, steps = [*history, best][-_MEMORY:], [*steps, metric(best)][-_MEMORY:]
@@ -154,13 +154,13 @@ class ConcaveGP(FullBatchGP):
         """One pass over the rows."""
         L_P, mu, log_det = solve_posterior(P, h)
         L_inv = inverse_triangular(L_P)
-        bound = -0.5 * float(L_inv.square().sum() + mu.square().sum() - mu.numel() + log_det)
+        lower_bound = -0.5 * float(L_inv.square().sum() + mu.square().sum() - mu.numel() + log_det)
         P_next, ascent = self._prior()
         newton, row_gradients = self._newton(mu), {}
         for rows, _, k_ff, A in passes():
             m, v, _ = self._moments(A, k_ff, mu, L_inv)
             ell, g_m, g_v = self._gradients(batch.y[rows], batch.weight[rows], m, v)
-            bound += ell
+            lower_bound += ell
             P_next = P_next - 2.0 * gram(A, g_v)
             ascent = ascent + (A @ g_m.T).T[..., None]
             row_gradients[rows.start] = g_m, g_v
@@ -171,7 +171,7 @@ class ConcaveGP(FullBatchGP):
             h_next = ascent + P_next @ mu - mu
         else:
             h_next = P_next @ (mu + _solve_coupled(newton, ascent - mu))
-        return _Posterior(P, h, bound, row_gradients, ascent, P_next, h_next)
+        return _Posterior(P, h, lower_bound, row_gradients, ascent, P_next, h_next)
 
     def _newton(self, mu):
         """The prior's part of the second derivatives in all means, if classes are to see each other."""
@@ -201,7 +201,7 @@ class ConcaveGP(FullBatchGP):
         return float(ell.detach()), g_m.T, g_v.T
 
     @torch.no_grad()
-    def left_out(self, batch, rows, spreads=None):  # classes have no spread
+    def loo_log_density(self, batch, rows, dispersions=None):  # classes have no dispersion
         """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
 
         The others stay as they are, which is right to first order in what they would change. At the

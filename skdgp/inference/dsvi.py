@@ -12,16 +12,16 @@ from ..gp.component import Trainable
 from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
 from .base import GradientModel, Scheme
-from .warmup import EvenNoise
+from .homoscedastic_warmup import HomoscedasticWarmup
 
 _LEAST_REST = 0.02  #: of the precision of a latent function, when a row is taken off
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
-#: Rows up to which fewer steps do: with more of them, models learn noise by heart.
+#: Rows up to which fewer steps do: with more of them, models overfit.
 _SOON_ROWS = 1000
 #: Rows up to which it takes another start to prevent that, and more steps.
 _CAREFUL_ROWS = 400
 _CAREFUL_STEPS = 1000
-_ENOUGH_STEPS = 300  #: fewer do not come far from there, and learn nothing by heart
+_ENOUGH_STEPS = 300  #: fewer do not come far from there, and do not overfit
 _WARMUP = 0.25  #: share of these steps in which noise has one size
 
 
@@ -29,7 +29,7 @@ class DSVI(Scheme):
     """Doubly stochastic variational inference (Salimbeni and Deisenroth, 2017).
 
     Every layer is a sparse Gaussian process with a Gaussian posterior over its whitened inducing
-    variables. The bound is estimated from minibatches and from draws that are propagated through
+    variables. The lower bound is estimated from minibatches and from draws that are propagated through
     the layers; the last layer is integrated by the likelihood.
 
     Parameters
@@ -46,7 +46,7 @@ class DSVI(Scheme):
     inner_scale : float or None, default=None
         Start of the posterior standard deviations of hidden layers, relative to the prior's. None for
         0.1 with at most 400 rows and at least 300 steps, and 1e-5 else. From the latter, few noisy
-        targets are learned by heart, and error bars are too narrow.
+        targets are overfitted, and error bars are too narrow.
     inner_variance : float or None, default=None
         Start of the variances of the kernels of hidden layers with a linear mean, where kernels are
         given by name; objects come with their own. Small ones start near a shallow model, whose fit the
@@ -148,7 +148,7 @@ class DSVI(Scheme):
         return DeepSparseGP(architecture, likelihood, self.for_data(math.inf))
 
 
-class DeepSparseGP(EvenNoise, GradientModel):
+class DeepSparseGP(HomoscedasticWarmup, GradientModel):
     """The model that :class:`DSVI` builds."""
 
     _layer_type = SparseLayer
@@ -197,7 +197,7 @@ class DeepSparseGP(EvenNoise, GradientModel):
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
         mean, var = self._layer_moments(self.layers[-1], *self._hidden(X, eps), X)
-        return self._even(mean, var.clamp_min(1e-12))
+        return self._homoscedastic(mean, var.clamp_min(1e-12))
 
     def _hidden(self, X, eps):
         """Draws of the last layer's inputs, and how many there are."""
@@ -248,7 +248,7 @@ class DeepSparseGP(EvenNoise, GradientModel):
         At the optimum, a row with the latent moments `m` and `v` adds to the precision of its latent function
         ``-2 g_v``, and to precision times mean ``g_m - 2 g_v m``, where `g` are the gradients of its expected
         log-likelihood. One count of it is taken off again (Opper and Winther, 2000), for each draw. What
-        hidden layers and numbers know of the row stays.
+        hidden layers and hyperparameters know of the row stays.
 
         Parameters
         ----------
@@ -281,11 +281,11 @@ class DeepSparseGP(EvenNoise, GradientModel):
     def covariance(self, X):
         return self.layers[0].covariance(X) if len(self.layers) == 1 else None
 
-    def functions(self, n, generator, n_features, spread=1.0):
+    def functions(self, n, generator, n_features, dispersion=1.0):
         with torch.no_grad():
             layers = self._layer_functions(n, generator, n_features)
-            if spread != 1.0:
-                layers[-1] = self._narrowed(layers[-1], spread)
+            if dispersion != 1.0:
+                layers[-1] = self._dispersed(layers[-1], dispersion)
 
         def f(X, noise=None):
             with torch.no_grad():
@@ -295,19 +295,19 @@ class DeepSparseGP(EvenNoise, GradientModel):
                     if noise is not None:
                         H = H + torch.as_tensor(layer.noise()).sqrt() * normal(H.shape, noise, H)
                     H = function(torch.cat([H, X], -1) if self.input_connected else H)
-                return self._even(H, H)[0]
+                return self._homoscedastic(H, H)[0]
 
         return f
 
-    def _narrowed(self, function, spread):
-        """Functions of the last layer whose means of the target are drawn to what is expected."""
+    def _dispersed(self, function, dispersion):
+        """Functions of the last layer whose deviations from the mean, in means of the target, are scaled."""
         layer = self.layers[-1]
         kernel, n_latents = layer.kernel(), layer.n_outputs
         weights = torch.linalg.solve_triangular(
             layer.inducing_root().T, layer.q.moments()[0], upper=True
         )
         factor = torch.ones_like(weights[0])
-        factor[: self.likelihood().n_means(n_latents)] = spread
+        factor[: self.likelihood().n_means(n_latents)] = dispersion
 
         def f(H):
             expected = kernel(H.flatten(0, 1), layer.Z) @ weights

@@ -17,21 +17,20 @@ from ..linalg import (
 )
 from .dsvi import DSVI, DeepSparseGP
 
-_AT_ONCE = 1_000_000  #: numbers of a matrix with rows that are worked on together
+_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
-_OLD_JITTER = 1e-6  #: in files of version 0.1 that do not say
-_KEPT = 5_000_000  #: numbers of such a matrix that are kept for the gradients
+_KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
 
 
 class QuasiNewton:
-    """A model whose numbers are found by L-BFGS on all rows at once.
+    """A model whose hyperparameters are found by L-BFGS on all rows at once.
 
-    A subclass gives :meth:`bound`, and sets `_lbfgs` and `_unsolved`: the rows whose posterior is still to
-    be found for the present numbers, or None.
+    A subclass gives :meth:`lower_bound`, and sets `_lbfgs` and `_unsolved`: the rows whose posterior is still
+    to be found for the present hyperparameters, or None.
     """
 
-    def bound(self, batch):
-        """Bound of all rows; its gradients are added to the parameters'.
+    def lower_bound(self, batch):
+        """Lower bound of all rows; its gradients are added to the parameters'.
 
         Parameters
         ----------
@@ -40,13 +39,13 @@ class QuasiNewton:
 
         Returns
         -------
-        bound : float
+        lower_bound : float
         """
         raise NotImplementedError
 
     def objective(self, batch):
         """What is maximized, likewise."""
-        return self.bound(batch)
+        return self.lower_bound(batch)
 
     def prepare(self, learning_rate, dtype):
         pass  # everything is in float64
@@ -70,7 +69,7 @@ class QuasiNewton:
             return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total
 
         self._unsolved = batch
-        if not parameters:  # all numbers are given
+        if not parameters:  # all hyperparameters are given
             if search.converged:
                 return search.f
             with torch.no_grad():
@@ -84,14 +83,14 @@ class QuasiNewton:
         before = search.x
         try:
             search.step(evaluate)
-        finally:  # also after an interrupt no numbers stay that were only tried
+        finally:  # also after an interrupt no hyperparameters stay that were only tried
             torch.nn.utils.vector_to_parameters(search.x, parameters)
         if search.x is not before:
             self.accept()
         return search.f
 
     def accept(self):
-        """Called when the search has come to stay where :meth:`bound` was asked for last."""
+        """Called when the search has come to stay where :meth:`lower_bound` was asked for last."""
 
     def training_state(self):
         return self._lbfgs.state()
@@ -125,10 +124,10 @@ class _SolvingLayer(SparseLayer):
 
 
 class FullBatchGP(QuasiNewton, DeepSparseGP):
-    """A shallow sparse GP of which L-BFGS sees only the numbers of kernel and likelihood.
+    """A shallow sparse GP of which L-BFGS sees only the hyperparameters of kernel and likelihood.
 
-    For each trial of these numbers the posterior of the whitened inducing variables is the best one.
-    Rows are gone through in chunks, once for sums that the bound needs, and once for its gradients,
+    For each trial of these hyperparameters the posterior of the whitened inducing variables is the best one.
+    Rows are gone through in chunks, once for sums that the lower bound needs, and once for its gradients,
     so that memory does not grow with their number.
 
     A subclass gives :meth:`posterior`, too.
@@ -145,18 +144,18 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self._unsolved = None  # rows whose posterior is still to be found
 
     def objective(self, batch):
-        """The bound and, if it has priors, the log-density of the kernel's numbers up to a constant."""
-        value = self.bound(batch)
+        """The lower bound and, if it has priors, the kernel's log prior density, up to a constant."""
+        value = self.lower_bound(batch)
         if self._deviation is None:
             return value
-        for numbers in self.layers[0].kernel.parameters():
-            surprise = of_deviations(numbers, self._deviation)
-            backward((surprise, -torch.ones_like(surprise)))
-            value -= float(surprise.detach())
+        for hyperparameters in self.layers[0].kernel.parameters():
+            negative_log_prior = of_deviations(hyperparameters, self._deviation)
+            backward((negative_log_prior, -torch.ones_like(negative_log_prior)))
+            value -= float(negative_log_prior.detach())
         return value
 
     def posterior(self, batch):
-        """The best posterior for the present numbers, in natural parameters.
+        """The best posterior for the present hyperparameters, in natural parameters.
 
         Returns
         -------
@@ -224,7 +223,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
 
     @torch.no_grad()
     def _solve(self):
-        """Set the posterior to the best one for the present numbers."""
+        """Set the posterior to the best one for the present hyperparameters."""
         if self._unsolved is None:
             return
         P, h = self.posterior(self._unsolved)
@@ -247,9 +246,9 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self._solve()
         return super().covariance(X)
 
-    def functions(self, n, generator, n_features, spread=1.0):
+    def functions(self, n, generator, n_features, dispersion=1.0):
         self._solve()
-        return super().functions(n, generator, n_features, spread)
+        return super().functions(n, generator, n_features, dispersion)
 
     def state(self):
         self._solve()
@@ -257,7 +256,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
 
     def load_state(self, arrays):
         arrays = dict(arrays)
-        self.layers[0].jitter = float(arrays.pop("jitter", _OLD_JITTER))
+        self.layers[0].jitter = float(arrays.pop("jitter"))
         super().load_state(arrays)
         self._unsolved = None
 

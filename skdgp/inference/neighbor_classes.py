@@ -13,7 +13,7 @@ _START_CONCENTRATION = 0.1
 class NeighborClasses(NeighborGP):
     r"""The model that :class:`Vecchia` builds for classes.
 
-    A place with :math:`n_c` rows of class `c` says of its class probabilities that they are
+    A unique input with :math:`n_c` rows of class `c` says of its class probabilities that they are
     Dirichlet with concentrations :math:`n_c + \alpha`, and so of the logarithm of the gamma variable of
     each class, approximately, that it is normal with (Milios et al., 2018)
 
@@ -21,7 +21,7 @@ class NeighborClasses(NeighborGP):
 
     So there is a GP regression for each class, all with one kernel. From its moments `m` and `v` at
     a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
-    latent function, their difference. The numbers :math:`\alpha, b, t, u` are learned with those of the
+    latent function, their difference. The hyperparameters :math:`\alpha, b, t, u` are learned with those of the
     kernel. The priors are those of :class:`NeighborGP`; but `b` has a normal one around the logarithms of
     the shares of the classes, which is what is predicted far from all rows.
 
@@ -42,9 +42,9 @@ class NeighborClasses(NeighborGP):
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
         self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
         self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
-        self._medians = [number.detach().clone() for number in self._numbers()]
+        self._medians = [number.detach().clone() for number in self._hyperparameters()]
 
-    def _numbers(self):
+    def _hyperparameters(self):
         """All that have a prior; the constants come last."""
         own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
         return [*self.rows.kernel.parameters(), *own]
@@ -83,7 +83,7 @@ class NeighborClasses(NeighborGP):
         label = y.argmax(-1, keepdim=True).to(mean)
         m, v = self._values(mean), self._variances(sd.square())
         likelihood = self.likelihood()
-        if not torch.is_grad_enabled():  # of rows that are left out for good
+        if not torch.is_grad_enabled():  # leave-one-out for good
             likelihood = likelihood.for_prediction(1)
         return likelihood.log_partition(label, m, v)
 

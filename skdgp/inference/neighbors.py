@@ -10,7 +10,7 @@ from torch import nn
 
 from ..gp.component import Trainable
 from ..gp.kernels.base import tensor_like
-from ..gp.layer import TAIL
+from ..gp.layer import IMPORTANCE_FRACTION
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import of_deviations
 from ..linalg import cholesky
@@ -18,11 +18,11 @@ from ..random import gamma, normal
 from .base import GradientModel
 
 _LOG_2PI = math.log(2.0 * math.pi)
-_ROWS = 300  #: left out in turn, for one step; fewer if there are many outputs
+_ROWS = 300  #: whose leave-one-out densities make one step; fewer if there are many outputs
 _FEWEST_ROWS = 30
-_IN_A_STEP = 500_000  #: numbers of the covariance matrices of these
+_IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _AT_ONCE = (
-    2_000_000  #: numbers of the covariance matrices that are worked on together in prediction
+    2_000_000  #: elements of the covariance matrices that are worked on together in prediction
 )
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
@@ -30,18 +30,18 @@ _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
 _LEAST_VARIANCE = 1e-12
-_LEAST_REST = 1e-12  #: of the weight of a place, when a row of it is left out
-_SPARE = 8  #: places beyond those that are needed, to tell ties
+_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_SPARE = 8  #: unique inputs beyond those that are needed, to tell ties
 _TIE = 1e-9  #: relative difference of distances that is none
-_SPREAD = 1.0  #: of the logarithms of numbers, a priori
+_SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
 class _Rows(nn.Module):
-    """The kernel, and the places that neighbors are looked for in.
+    """The kernel, and the unique inputs that neighbors are looked for in.
 
-    Training rows with the same inputs are one place, with their mean target and the sum of their
+    Training rows with the same inputs are one unique input, with their mean target and the sum of their
     weights.
     """
 
@@ -57,29 +57,29 @@ class _Rows(nn.Module):
 
 
 def _farther(distances):
-    """Whether places are farther than those before, beyond rounding."""
+    """Whether unique inputs are farther than those before, beyond rounding."""
     return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
 
 
 class _TrainingRows(NamedTuple):
-    """Rows of a training, their places, and whether these hold no other target."""
+    """Rows of a training, their unique inputs, and whether these hold no other target."""
 
     X: torch.Tensor
     y: torch.Tensor
     weight: torch.Tensor
-    place: torch.Tensor
+    index: torch.Tensor
     alone: torch.Tensor
 
 
 class NeighborGP(GradientModel):
     """The model that :class:`Vecchia` builds.
 
-    Its numbers have log-normal priors around their starts. Of what the kernel has for each column, the
+    Its hyperparameters have log-normal priors around their starts. Of what the kernel has for each column, the
     level, that is the mean of the logarithms, has such a prior, and the deviations from it have Cauchy
-    priors: many columns cannot learn few rows by heart, and yet some may matter much more than all others.
+    priors: many columns cannot overfit few rows, and yet some may matter much more than all others.
     """
 
-    takes_averages = False  # the search for neighbors follows the numbers of single steps
+    takes_averages = False  # the search for neighbors follows the hyperparameters of single steps
     _deviation = _DEVIATION  #: None leaves normal priors to all
 
     def __init__(self, architecture, likelihood, scheme):
@@ -97,28 +97,28 @@ class NeighborGP(GradientModel):
         self._metric = None  # lengthscales of the last search tree
         self._tree = None
         self._training_rows = None
-        self._medians = [number.detach().clone() for number in NeighborGP._numbers(self)]
+        self._medians = [number.detach().clone() for number in NeighborGP._hyperparameters(self)]
 
-    def _numbers(self):
+    def _hyperparameters(self):
         """All that have a prior; those of the kernel come first."""
         scale = [self.log_count, self.log_odds] if self.has_local_scale else []
         return [*self.rows.kernel.parameters(), *self.likelihood.parameters(), *scale]
 
-    def _surprise(self, spread):
-        """Minus the log-density of `_numbers()` a priori, up to a constant; levels are around `_medians`."""
-        excess, surprise = self._excess(), 0.0
-        if not excess:
-            return surprise
+    def _negative_log_prior(self, spread):
+        """Of `_hyperparameters()`, up to a constant; levels are around `_medians`."""
+        deviations, negative_log_prior = self._deviations_from_center(), 0.0
+        if not deviations:
+            return negative_log_prior
         for i, _ in enumerate(self.rows.kernel.parameters() if self._deviation else ()):
-            surprise = surprise + of_deviations(excess[i], self._deviation)
-            excess[i] = excess[i].mean(0, keepdim=True)
-        return surprise + 0.5 * (torch.cat(excess) / spread).square().sum()
+            negative_log_prior = negative_log_prior + of_deviations(deviations[i], self._deviation)
+            deviations[i] = deviations[i].mean(0, keepdim=True)
+        return negative_log_prior + 0.5 * (torch.cat(deviations) / spread).square().sum()
 
-    def _excess(self):
-        """How far `_numbers()` are from `_medians`."""
+    def _deviations_from_center(self):
+        """How far `_hyperparameters()` are from `_medians`."""
         return [
             (number - median.to(number)).flatten()
-            for number, median in zip(self._numbers(), self._medians)
+            for number, median in zip(self._hyperparameters(), self._medians)
         ]
 
     @property
@@ -127,7 +127,7 @@ class NeighborGP(GradientModel):
         return self.layers[-1]
 
     def _hand_on(self):
-        """A function that maps rows to what the last layer sees of them, for the present numbers."""
+        """A function that maps rows to what the last layer sees of them, for the present hyperparameters."""
         return lambda X: X
 
     def _inputs(self, X):
@@ -154,37 +154,39 @@ class NeighborGP(GradientModel):
             n_inputs = self._inputs(self.rows.Z[:1]).shape[1:]
             return np.broadcast_to(metric.cpu().numpy(), n_inputs).copy()
 
-    def neighbors(self, X, left_out=None):
+    def neighbors(self, X, excluded=None):
         """Indices of the nearest rows, the nearest last.
 
         Parameters
         ----------
         X : tensor of shape (n, n_features)
-        left_out : ndarray of shape (n,), optional
-            A place that is not to be a neighbor, or -1.
+        excluded : ndarray of shape (n,), optional
+            A unique input that is not to be a neighbor, or -1.
 
         Returns
         -------
         indices : ndarray of shape (n, k)
         """
-        n_places = len(self.rows.Z)
-        fewer = left_out is not None and (left_out >= 0).any()
-        k = min(self.n_neighbors, n_places - fewer)
+        n_unique = len(self.rows.Z)
+        fewer = excluded is not None and (excluded >= 0).any()
+        k = min(self.n_neighbors, n_unique - fewer)
         if k <= 0 or len(X) == 0:
             return np.zeros((len(X), 0), dtype=np.int64)
         if self._tree is None:
             self._search(self._metric)
         points = self._inputs(X).numpy(force=True) / self._metric
-        n_found = min(k + fewer + 1, n_places)
+        n_found = min(k + fewer + 1, n_unique)
         distances, found = self._tree.kneighbors(points, n_found)
         tied = ~_farther(distances)[:, k - 1 :].all(1)
-        if tied.any():  # of places as far as each other the first ones, whatever rounding says
-            distances, more = self._tree.kneighbors(points[tied], min(n_found + _SPARE, n_places))
+        if (
+            tied.any()
+        ):  # of unique inputs as far as each other the first ones, whatever rounding says
+            distances, more = self._tree.kneighbors(points[tied], min(n_found + _SPARE, n_unique))
             rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))
             order = np.lexsort((more, rank))[:, :n_found]
             found[tied] = np.take_along_axis(more, order, 1)
         if fewer:  # sorted to the end; without it, the farthest goes
-            order = np.argsort(found == left_out[:, None], axis=1, kind="stable")
+            order = np.argsort(found == excluded[:, None], axis=1, kind="stable")
             found = np.take_along_axis(found, order, 1)
         return found[:, :k][:, ::-1].copy()
 
@@ -195,7 +197,7 @@ class NeighborGP(GradientModel):
         return variance[:, None] / weight[:, None]
 
     def _seen(self, y, weight):
-        """What a GP sees of places: targets (n, P, n_outputs) and variances (n, n_outputs, P)."""
+        """What a GP sees of unique inputs: targets (n, P, n_outputs) and variances (n, n_outputs, P)."""
         return y, self._noise(weight)
 
     def _own_noise(self, like):
@@ -210,7 +212,7 @@ class NeighborGP(GradientModel):
         X : tensor of shape (n, n_features)
         nearest : ndarray of shape (n, k)
         held : pair of tensors of shape (n, k, n_outputs) and (n, k), optional
-            Targets and weights of the neighbors, if not all that their places hold.
+            Targets and weights of the neighbors, if not all that their unique inputs hold.
 
         Returns
         -------
@@ -258,40 +260,40 @@ class NeighborGP(GradientModel):
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the sum of the log-densities of rows given their neighbors, with a prior.
 
-        The log-density of the numbers a priori counts once, however many rows are drawn.
+        The log-density of the hyperparameters a priori counts once, however many rows are drawn.
         """
         self._hold(batch)
         if self._metric is None or self._n_steps in _SEARCHES:
             self._search(self._metric_now())
         n = len(batch.X)
-        few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // self._numbers_of_row()))
+        few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // self._size_of_row()))
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:few]
         chosen = chosen.numpy(force=True)
         ell = sum(
             self._training_rows.weight[rows] @ self._log_density(*self._without(rows))
             for rows in (chosen[group] for group in self._alike(chosen))
         )
-        return n / len(chosen) * ell - self._surprise(_SPREAD)
+        return n / len(chosen) * ell - self._negative_log_prior(_SPREAD)
 
     def _hold(self, batch):
-        """Gather the rows of a training in places."""
+        """Gather the rows of a training in unique inputs."""
         if self._training_rows is not None:
             return
         X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
-        Z, place = torch.unique(X, dim=0, return_inverse=True)
+        Z, index = torch.unique(X, dim=0, return_inverse=True)
         if len(Z) == len(X):  # in their own order
-            Z, place = X, torch.arange(len(X), device=X.device)
-        total = weight.new_zeros(len(Z)).index_add(0, place, weight)
-        sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, place, weight[:, None] * y)
+            Z, index = X, torch.arange(len(X), device=X.device)
+        total = weight.new_zeros(len(Z)).index_add(0, index, weight)
+        sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, index, weight[:, None] * y)
         self.rows.hold(Z=Z, y=sums / total[:, None], weight=total)
         any_y = torch.zeros_like(sums)
-        any_y[place] = y  # of one of the rows
-        differ = (any_y[place] != y).any(1).to(weight)
-        alone = (weight.new_zeros(len(Z)).index_add(0, place, differ) == 0.0)[place]
-        self._training_rows, self._tree = _TrainingRows(X, y, weight, place, alone), None
+        any_y[index] = y  # of one of the rows
+        differ = (any_y[index] != y).any(1).to(weight)
+        alone = (weight.new_zeros(len(Z)).index_add(0, index, differ) == 0.0)[index]
+        self._training_rows, self._tree = _TrainingRows(X, y, weight, index, alone), None
 
     def _alike(self, chosen):
-        """Indices into `chosen`, in groups with as many neighbors for each: all places, or all but one."""
+        """Indices into `chosen`, in groups with as many neighbors for each: all inputs, or all but one."""
         alone = self._training_rows.alone[chosen].numpy(force=True)
         if len(self.rows.Z) > self.n_neighbors or alone.all() or not alone.any():
             return [np.arange(len(chosen))]
@@ -307,10 +309,10 @@ class NeighborGP(GradientModel):
             As from :meth:`_given_neighbors`.
         """
         rows = self.rows
-        X, y, weight, place, alone = (part[chosen] for part in self._training_rows)
-        nearest = self.neighbors(X, torch.where(alone, place, -1).numpy(force=True))
-        # a place that holds other targets stays, without one count of the row
-        own = torch.as_tensor(nearest, device=X.device) == place[:, None]
+        X, y, weight, index, alone = (part[chosen] for part in self._training_rows)
+        nearest = self.neighbors(X, torch.where(alone, index, -1).numpy(force=True))
+        # a unique input that holds other targets stays, without one count of the row
+        own = torch.as_tensor(nearest, device=X.device) == index[:, None]
         own = own * weight.clamp_max(1.0)[:, None]
         total, y_near = rows.weight[nearest], rows.y[nearest]
         rest = (total - own).clamp_min(_LEAST_REST * total)
@@ -334,15 +336,15 @@ class NeighborGP(GradientModel):
         return ell - 0.5 * (dof + k) * torch.log1p((error / (scale * dof)).sum(-1))
 
     @torch.no_grad()
-    def left_out(self, batch, rows, spreads=None):
+    def loo_log_density(self, batch, rows, dispersions=None):
         self._hold(batch)
-        spreads = None if spreads is None else torch.as_tensor(spreads).to(batch.y)
+        dispersions = None if dispersions is None else torch.as_tensor(dispersions).to(batch.y)
         groups, densities = self._alike(rows), []
         for group in groups:
             for piece in np.array_split(rows[group], -(-len(group) // self._at_once())):
                 y, mean, sd, z = self._without(piece)
-                if spreads is not None:
-                    sd = spreads.view(-1, *(1,) * sd.ndim) * sd
+                if dispersions is not None:
+                    sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
                 densities.append(self._log_density(y, mean, sd, z))
         back = np.argsort(np.concatenate(groups))
         return torch.cat(densities, -1).numpy(force=True)[..., back]
@@ -353,7 +355,7 @@ class NeighborGP(GradientModel):
             return np.zeros((1, 0))
         return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
 
-    def needed(self, draws, share):
+    def needed(self, draws, mixture_weight):
         return draws
 
     def _mixing(self, draws):
@@ -369,18 +371,18 @@ class NeighborGP(GradientModel):
         log_l = half.log() + spread * torch.sinh(u)
         return half / log_l.exp(), half * log_l - log_l.exp() + torch.cosh(u).log()
 
-    def shares(self, draws):
+    def mixture_weights(self, draws):
         if self._dof() is None:
-            return super().shares(draws)
+            return super().mixture_weights(draws)
         with torch.no_grad():
             return torch.softmax(self._mixing(draws)[1], 0)
 
-    def _numbers_of_row(self):
+    def _size_of_row(self):
         """Size of the covariance matrices of a row and its neighbors."""
         return (self.n_neighbors + 1) ** 2 * self.rows.y.shape[1]
 
     def _at_once(self):
-        return max(1, _AT_ONCE // self._numbers_of_row())
+        return max(1, _AT_ONCE // self._size_of_row())
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
@@ -411,7 +413,7 @@ class NeighborGP(GradientModel):
         shape, kernel = (n, n_features), rows.kernel()
         inputs = self._hand_on()
         n_inputs = inputs(rows.Z[:1]).shape[1]
-        phi = kernel.features(shape, n_inputs, generator, rows.Z, TAIL)
+        phi = kernel.features(shape, n_inputs, generator, rows.Z, IMPORTANCE_FRACTION)
         like = phi(rows.Z.new_zeros(1, 1, n_inputs))
         shape = (n, n_features * like.shape[-1], rows.y.shape[1])
         w = normal(shape, generator, rows.Z) / math.sqrt(n_features)
@@ -420,7 +422,7 @@ class NeighborGP(GradientModel):
         )
 
     def _errors(self, n, generator):
-        """Noise of the places, shape (n, P, n_outputs)."""
+        """Noise of the unique inputs, shape (n, P, n_outputs)."""
         rows = self.rows
         errors = normal((n, *rows.y.shape), generator, rows.Z)
         return errors * self._seen(rows.y[None], rows.weight[None])[1][0].T.sqrt()
@@ -436,7 +438,7 @@ class NeighborGP(GradientModel):
         """Latent functions from what neighbors say of rows, and by how much a draw differs."""
         return mean + deviation
 
-    def functions(self, n, generator, n_features, spread=1.0):
+    def functions(self, n, generator, n_features, dispersion=1.0):
         """Draws by pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
         rows = self.rows
         with torch.no_grad():
@@ -448,12 +450,12 @@ class NeighborGP(GradientModel):
         def f(X, noise=None):
             values = []
             for piece, nearest in self._pieces(X):
-                used, places = np.unique(nearest, return_inverse=True)
+                used, inverse = np.unique(nearest, return_inverse=True)
                 seen = prior(rows.Z[used]) + errors[:, used]  # n, used, n_outputs
-                seen = seen[:, places.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
+                seen = seen[:, inverse.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
                 mean, _, L, z = self._given_neighbors(X[piece], nearest)
                 guess = L[..., -1, :-1] * self._whitened(L.expand(n, *L.shape), seen)
-                deviation = spread * (prior(X[piece]) - guess.sum(-1))
+                deviation = dispersion * (prior(X[piece]) - guess.sum(-1))
                 if mixing is None:
                     values.append(self._path(mean, deviation))
                     continue

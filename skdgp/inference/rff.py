@@ -41,7 +41,7 @@ class RandomFeatures(Scheme):
         and the kernel is the one that was asked for. ``"variational"`` learns them, with their
         divergence from the prior as a penalty: better for many columns without lengthscales of their
         own, such as pixels, but the kernel is a new one. ``"resampled"`` learns a distribution of
-        each frequency and draws from it in every step, which is an honest bound, and noisier.
+        each frequency and draws from it in every step, which is an honest lower bound, and noisier.
     sampling : {"auto", "sobol", "orthogonal", "independent"}, default="auto"
         How the frequencies are drawn. ``"auto"`` takes Sobol points for few inputs and orthogonal
         blocks with stratified lengths for many; the error of the kernel is half that of independent
@@ -59,7 +59,7 @@ class RandomFeatures(Scheme):
     n_draws : int, default=1
         Draws for each row and step in training.
     n_frozen : int, default=0
-        Steps during which the numbers of kernels and likelihood, and the frequencies, stay as they
+        Steps during which the hyperparameters of kernels and likelihood, and the frequencies, stay as they
         are.
 
     References
@@ -172,7 +172,7 @@ class DeepRandomFeatures(GradientModel):
                 variance=1.0 if last and full else _START_VARIANCE,
             )
             self.layers.append(layer)
-        trained = [*self._numbers(), *(layer.q_omega for layer in self.layers)]
+        trained = [*self._hyperparameters(), *(layer.q_omega for layer in self.layers)]
         self._only_weights = all(part is None for part in trained)
         self._known = None  # resampled frequencies of the last prediction
 
@@ -219,7 +219,7 @@ class DeepRandomFeatures(GradientModel):
         return [block for block in self.blocks() if all(block is not other for other in frozen)]
 
     def _is_frozen(self):
-        """Whether numbers and frequencies stay as they are, in this step or for good."""
+        """Whether hyperparameters and frequencies stay as they are, in this step or for good."""
         return self._n_steps < self.n_frozen or self._only_weights
 
     def _every(self):
@@ -265,7 +265,7 @@ class DeepRandomFeatures(GradientModel):
         return mean, var.clamp_min(1e-12)
 
     def expected_log_likelihood(self, batch, generator):
-        for parameter in self._numbers():
+        for parameter in self._hyperparameters():
             parameter.requires_grad_(not self._is_frozen())
         eps = [
             normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
@@ -280,7 +280,7 @@ class DeepRandomFeatures(GradientModel):
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale * (batch.weight * ell.mean(0)).sum()
 
-    def _numbers(self):
+    def _hyperparameters(self):
         kernels = [p for layer in self.layers for p in layer.kernel.parameters()]
         return kernels + list(self.likelihood.parameters())
 

@@ -13,7 +13,7 @@ from ..gp.products import bilinear, forms, small_cholesky, substitute, whiten
 from ..linalg import inverse_triangular
 from .base import Scheme
 from .dsvi import DSVI, DeepSparseGP
-from .widening import Widening
+from .inflation import VarianceInflation
 
 _FLOOR = 1e-12  #: least variance
 _FEW_ROWS = 4000  #: rows up to which a step is cheap, and fewer are enough
@@ -56,8 +56,8 @@ class StructuredVI(Scheme):
     natural_step : float, default=0.2
         Their step size, approached over the first five steps, and lowered where a unit would move
         by more than half a standard deviation.
-    n_halves : int, default=0
-        Random halves of the training rows, each beyond a hyperplane, that shallow models predict from the
+    n_inflation_splits : int, default=0
+        Random splits of the training rows at a hyperplane: shallow models predict one half from the
         other half before the training. What their error bars lack there is added to those of this model
         away from the data, see :ref:`the user guide <widening>`; 0 for none.
 
@@ -76,7 +76,6 @@ class StructuredVI(Scheme):
     """
 
     uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
-    n_halves, inner_variance = 0, 1.0  # for files that were saved before there was a choice
 
     def __init__(
         self,
@@ -88,7 +87,7 @@ class StructuredVI(Scheme):
         inner_variance=0.05,
         natural_gradient=True,
         natural_step=0.2,
-        n_halves=0,
+        n_inflation_splits=0,
     ):
         self.coupling = coupling
         self.n_draws = n_draws
@@ -98,7 +97,7 @@ class StructuredVI(Scheme):
         self.inner_variance = inner_variance
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
-        self.n_halves = n_halves
+        self.n_inflation_splits = n_inflation_splits
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         return DSVI().auto_likelihood(n_classes, n_layers)  # for the same reasons
@@ -117,7 +116,7 @@ class StructuredVI(Scheme):
             )
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
         self.check("n_warmup", Integral, lambda n: n >= 0, "an int of at least 0")
-        self.check("n_halves", Integral, lambda n: n >= 0, "an int of at least 0")
+        self.check("n_inflation_splits", Integral, lambda n: n >= 0, "an int of at least 0")
         self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
         self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
         self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
@@ -137,7 +136,7 @@ class StructuredGP(DeepSparseGP):
         super().__init__(architecture, likelihood, scheme)
         self.n_warmup = scheme.n_warmup
         self._kept = None
-        self.widening = Widening() if scheme.n_halves else None
+        self.variance_inflation = VarianceInflation() if scheme.n_inflation_splits else None
         self._as_trained = False
 
     def _layers(self, architecture, scheme):
@@ -211,7 +210,7 @@ class StructuredGP(DeepSparseGP):
         mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
         """
         mean, var, _ = self._with_prior(X, eps)
-        return self._even(mean, var)
+        return self._homoscedastic(mean, var)
 
     def _with_prior(self, X, eps):
         """What :meth:`propagate` gives, and the prior's variance of the last layer, (S, n)."""
@@ -262,47 +261,59 @@ class StructuredGP(DeepSparseGP):
             H = torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
 
     def predictive(self, X, draws):
-        if not self._widens():
+        if not self._inflates():
             return super().predictive(X, draws)
         with torch.no_grad():
-            return self.widening.mixture(*self._with_prior(X, self._split(draws)), self._n_means())
+            return self.variance_inflation.mixture(
+                *self._with_prior(X, self._split(draws)), self._n_means()
+            )
 
-    def shares(self, draws):
-        shares = super().shares(draws)
-        return self.widening.shares(shares) if self._widens() else shares
+    def mixture_weights(self, draws):
+        mixture_weights = super().mixture_weights(draws)
+        return (
+            self.variance_inflation.mixture_weights(mixture_weights)
+            if self._inflates()
+            else mixture_weights
+        )
 
-    def doubt(self, draws):
-        if not self._widens():
-            return super().doubt(draws)
-        return self.widening.factors().repeat_interleave(len(super().shares(draws)))
+    def inflation(self, draws):
+        if not self._inflates():
+            return super().inflation(draws)
+        return self.variance_inflation.factors().repeat_interleave(
+            len(super().mixture_weights(draws))
+        )
 
     def covariance(self, X):
         covariance = super().covariance(X)
-        if covariance is None or not self._widens():
+        if covariance is None or not self._inflates():
             return covariance
         with torch.no_grad():
-            return self.widening.covariance(
+            return self.variance_inflation.covariance(
                 covariance, self.layers[0].kernel().diag(X), self._n_means()
             )
 
-    def functions(self, n, generator, n_features, spread=1.0):
-        function = super().functions(n, generator, n_features, spread)
-        if not self._widens():
+    def functions(self, n, generator, n_features, dispersion=1.0):
+        function = super().functions(n, generator, n_features, dispersion)
+        if not self._inflates():
             return function
-        chosen = self.widening.choice(n, generator)
+        chosen = self.variance_inflation.choice(n, generator)
         draws = torch.as_tensor(self.draws(_DRAWS, 0), device=self.layers[0].Z.device)
 
         def f(X, noise=None):
             with torch.no_grad():
                 moments = self._with_prior(X, self._split(draws))
-                center, a = self.widening.stretch(*moments, self._n_means())
+                center, a = self.variance_inflation.centers_and_factors(*moments, self._n_means())
                 return center + a[chosen] * (function(X, noise) - center)
 
-        f.doubt = self.widening.factors()[chosen]
+        f.inflation = self.variance_inflation.factors()[chosen]
         return f
 
-    def _widens(self):
-        return self.widening is not None and self.widening.known() and not self._as_trained
+    def _inflates(self):
+        return (
+            self.variance_inflation is not None
+            and self.variance_inflation.known()
+            and not self._as_trained
+        )
 
     @contextlib.contextmanager
     def as_trained(self):

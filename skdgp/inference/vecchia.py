@@ -53,33 +53,33 @@ class LocalScaleScheme(Scheme):
 class Vecchia(LocalScaleScheme):
     r"""Nearest-neighbor approximation of a shallow Gaussian process, with a local scale.
 
-    A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near in
-    units of the inputs in which functions with the kernel are equally steep. Kernel and noise maximize
-    the predictive density of training rows that are left out one at a time. Rows with the same inputs are
-    one neighbor, with their mean target and less noise. The cost of a step does not depend on the number
-    of rows, and no inducing points smooth over what is local: on large sets with short lengthscales this
-    is far ahead of sparse approximations.
+    A row is predicted from its nearest training rows alone (Vecchia, 1988; Datta et al., 2016), near in units
+    of the inputs in which functions with the kernel are equally steep. Kernel and noise maximize the
+    predictive density of training rows that are left out in turn (leave-one-out). Rows with the same inputs
+    are one neighbor, with their mean target and less noise. The cost of a step does not depend on the number
+    of rows, and no inducing points smooth over what is local: on large sets with short lengthscales this is
+    far ahead of sparse approximations.
 
     With the heteroscedastic likelihood, the default, kernel and noise around a row are scaled by an
     unknown factor :math:`\tau^2` with an inverse-gamma prior, as in local approximate GPs (Gramacy
-    and Apley, 2015). The evidence of the whitened neighbors :math:`z = L^{-1} y` counts with a power
+    and Apley, 2015). The marginal likelihood of the whitened neighbors :math:`z = L^{-1} y` counts with a power
     :math:`\rho \in (0, 1)`, because the factor changes on the way to them. Predictions follow a
     Student-t distribution with :math:`a + \rho k` degrees of freedom and the squared scale
 
     .. math:: \hat\tau^2 = \frac{a + \rho z^\top z}{a + \rho k}
 
-    times that of the GP; :math:`a` and :math:`\rho` are learned. All numbers have log-normal priors around
-    their start, with a standard deviation of 1, which matter for some dozens of rows only. Of what the
+    times that of the GP; :math:`a` and :math:`\rho` are learned. All hyperparameters have log-normal priors
+    around their start, with a standard deviation of 1, which matter for some dozens of rows only. Of what the
     kernel has for each column, the level has such a prior, and the deviations of the logarithms from it have
-    Cauchy distributions of scale 0.3: many columns do not learn few rows by heart, and a few may matter
-    much more than all others.
+    Cauchy distributions of scale 0.3: many columns do not overfit few rows, and a few may matter much more
+    than all others.
 
-    Classes take the way over concentrations of Dirichlet distributions (Milios et al., 2018): what a place
-    says of the probability of each class is nearly a normal distribution of its logarithm, so that the
-    latent functions are those of regressions, whose mean, scale, spread and concentration are
-    learned with the kernel, here too from rows that are left out, by their log-probability. They
-    have such priors, too, and the mean has a normal one around the logarithms of the shares of the
-    classes. More neighbors pay here: the default classifier takes 24.
+    Classes take the way over concentrations of Dirichlet distributions (Milios et al., 2018): what a unique
+    input says of the probability of each class is nearly a normal distribution of its logarithm, so that the
+    latent functions are those of regressions, whose mean, scale, spread and concentration are learned with
+    the kernel, here too by leave-one-out log-probabilities. They have such priors, too, and the mean has a
+    normal one around the logarithms of the shares of the classes. More neighbors pay here: the default
+    classifier takes 24.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ class VFE(Scheme):
     """Variational free energy of a shallow Gaussian process (Titsias, 2009).
 
     For one layer and Gaussian noise, the best posterior at the inducing inputs is known. What is
-    left, the numbers of kernel and noise, is found by L-BFGS on all rows at once. With as many
+    left, the hyperparameters of kernel and noise, is found by L-BFGS on all rows at once. With as many
     inducing points as there are rows this is the exact Gaussian process; that is the default up to
     1,500 rows.
 
@@ -34,12 +34,12 @@ class VFE(Scheme):
     train_inducing : bool, default=False
         Whether inducing inputs are optimized, too, instead of staying at the centers of the rows.
     tol : float, default=1e-8
-        L-BFGS has converged when an iteration improves the bound per row by less, relative to the
+        L-BFGS has converged when an iteration improves the lower bound per row by less, relative to the
         larger of 1 and its size.
     deviation : float or None, default=None
         Scale of Cauchy priors of what the kernel has for each column: of the deviations of logarithms from
-        their mean. They keep many columns from learning few rows by heart; the default classifier has 0.5.
-        `loss_curve_` counts them, `lower_bound_` does not. None leaves all to the bound.
+        their mean. They keep many columns from overfitting few rows; the default classifier has 0.5.
+        `loss_curve_` counts them, `lower_bound_` does not. None leaves all to the lower bound.
 
     References
     ----------
@@ -61,7 +61,6 @@ class VFE(Scheme):
     takes_chunks = False
     early = 1
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
-    tol, deviation = 1e-8, None  # for files that were saved before there was a choice
 
     def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
         self.train_inducing = train_inducing
@@ -105,7 +104,7 @@ class PowerEP(VFE):
     """Power expectation propagation for a shallow Gaussian process (Bui, Yan and Turner, 2017).
 
     Each row has a factor of its own. For Gaussian noise the fixed point is known, and its energy
-    takes the place of the bound of :class:`VFE`: with ``d = diag(K_ff - Q_ff)``,
+    takes the place of the lower bound of :class:`VFE`: with ``d = diag(K_ff - Q_ff)``,
 
     ``log N(y; 0, Q_ff + alpha diag(d) + s I) - (1 - alpha) / (2 alpha) sum log(1 + alpha d / s)``.
 
@@ -113,7 +112,7 @@ class PowerEP(VFE):
     ----------
     alpha : float in (0, 1], default=0.5
         1 is FITC, the fully independent training conditional (Snelson and Ghahramani, 2006); the
-        limit of small values is :class:`VFE`. Positive values do not give a bound, and large ones
+        limit of small values is :class:`VFE`. Positive values do not give a lower bound, and large ones
         can drive the noise to its floor (Bauer et al., 2016), a millionth of the target's variance.
     train_inducing, tol, deviation
         As for :class:`VFE`.
@@ -174,7 +173,7 @@ class CollapsedGP(FullBatchGP):
     """The model of :class:`VFE` and :class:`PowerEP` for Gaussian noise.
 
     Given its value at the inducing inputs, the k-th output of a row has the noise ``s_k t_k`` with
-    ``t_k = 1 + alpha d / s_k``; up to one term, the objective is the evidence of a linear model in
+    ``t_k = 1 + alpha d / s_k``; up to one term, the objective is the marginal likelihood of a linear model in
     the columns of ``A = L^{-1} K_uf`` with this noise.
     """
 
@@ -183,7 +182,7 @@ class CollapsedGP(FullBatchGP):
         self.alpha = scheme._alpha
         self._seen = None  # rows, and whether all of them are inducing inputs
 
-    def bound(self, batch):
+    def lower_bound(self, batch):
         if not self._is_exact(batch.X):
             return self.collapsed(batch.X, batch.y, batch.weight)
         value = self.exact(batch.X.double(), batch.y, batch.weight)
@@ -214,21 +213,21 @@ class CollapsedGP(FullBatchGP):
             ``A (w y_k / t_k)``.
         fit : tensor of shape ()
             The terms of the objective, times -2, to which each row adds its own.
-        left_out : tensor of shape ()
+        residual : tensor of shape ()
             Sum of ``w d``.
         """
-        G = b = fit = left_out = 0.0
+        G = b = fit = residual = 0.0
         for rows, _, k_ff, A in pieces:
             d, t = self._noise_factors(k_ff, A, noise)
             r, y_c = weight[rows] / t, y[rows].T
             G = G + gram(A, r if self.alpha > 0.0 else r[:1])
             b = b + A @ (r * y_c).T
-            left_out = left_out + weight[rows] @ d
+            residual = residual + weight[rows] @ d
             excess = d / noise[:, None]
             if self.alpha > 0.0:
                 excess = torch.log1p(self.alpha * excess) / self.alpha
             fit = fit + (weight[rows] * excess + r * y_c.square() / noise[:, None]).sum()
-        return G, b.T[..., None], fit, left_out
+        return G, b.T[..., None], fit, residual
 
     @staticmethod
     def _natural(G, b, noise):
@@ -246,14 +245,14 @@ class CollapsedGP(FullBatchGP):
 
         Returns
         -------
-        bound : float
+        lower_bound : float
         """
         layer, variance = self.layers[0], self.likelihood().variance.expand(y.shape[1])
         noise = variance.detach()  # k
         K_uu = layer.kernel()(layer.Z, layer.Z)
         L = cholesky(K_uu.detach(), layer.jitter)
         passes = self.passes(X, L)
-        G, b, fit, left_out = self._sums(passes(), y, weight, noise)
+        G, b, fit, residual = self._sums(passes(), y, weight, noise)
         P, h = self._natural(G, b, noise)
         L_P, mu, log_det = solve_posterior(P, h)
         fit = fit + weight.sum() * (_LOG_2PI + noise.log()).sum() + log_det
@@ -269,7 +268,7 @@ class CollapsedGP(FullBatchGP):
                 squares = self._vfe_gradients(passes, K_uu, L, y, weight, noise, mu, P_inv, T)
                 # tr(P^{-1} G) with G = s (P - I): the variance that the posterior leaves
                 kept = noise * (len(L) - torch.diagonal(P_inv, dim1=-2, dim2=-1).sum(-1))
-                d_noise = -0.5 * (weight.sum() - (squares + left_out + kept) / noise) / noise
+                d_noise = -0.5 * (weight.sum() - (squares + residual + kept) / noise) / noise
             backward((variance, d_noise))
         return -0.5 * float(fit - (h * mu).sum())
 
@@ -305,7 +304,7 @@ class CollapsedGP(FullBatchGP):
         return d_noise
 
     def exact(self, X, y, weight):
-        """The log evidence of all rows, for inducing inputs that are these rows."""
+        """The log marginal likelihood of all rows, for inducing inputs that are these rows."""
         layer, k = self.layers[0], y.shape[1]
         kernel, noise = layer.kernel(), self.likelihood().variance
         noise = noise.expand(k)[:, None] / weight  # k, n

@@ -44,7 +44,7 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
     names = None if names is None else [str(name) for name in names]
     index = _index(feature, names, X.shape[1])
     name = f"x{index}" if names is None else names[index]
-    values = _numbers(X.iloc[:, index], name) if is_frame else X[:, index]
+    values = _hyperparameters(X.iloc[:, index], name) if is_frame else X[:, index]
     grid = _grid(values, name, n_points, feature_range)
     if is_frame:
         rows = X.iloc[np.zeros(n_points, dtype=int)].reset_index(drop=True)
@@ -74,7 +74,7 @@ def _index(feature, names, n_features):
     return int(feature)
 
 
-def _numbers(column, name):
+def _hyperparameters(column, name):
     try:
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError) as error:

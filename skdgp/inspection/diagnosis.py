@@ -2,7 +2,7 @@
 
 from html import escape
 
-from ..estimators.health import Examination, limit
+from ..estimators.diagnostics import Diagnostics, limit
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
 
@@ -16,7 +16,7 @@ def diagnose(estimator, X, y):
     predictions suffer? The log-density of the rows is compared to that of a simple reference, a
     Gaussian process with one lengthscale that predicts every row from the others. A model that
     misses more than 40 % of what the reference gains over a constant prediction, though it has seen
-    the rows, is sick; 25 % are enough where inducing points are far too few, clumped, or away from
+    the rows, is pathological; 25 % are enough where inducing points are far too few, clumped, or away from
     the rows. And why? Figures are taken of what is known to go wrong ([1]_, [2]_), each with
     a threshold and what to do. Figures alone harm nobody: a layer that ignores useless inputs has
     dead units, and is well.
@@ -54,15 +54,15 @@ def diagnose(estimator, X, y):
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> y = np.sin(6 * X[:, 0])
     >>> model = DeepGPRegressor(inference="dsvi", max_iter=100, random_state=0).fit(X, y)
-    >>> diagnose(model, X, y).healthy
+    >>> diagnose(model, X, y).ok
     True
     """
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
     X, y = model._check_X_y(X, y)
     X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
     with model._threads():
-        examination = Examination(model.members_, X, y, model._prediction_device())
-        return Diagnosis(examination.reports(), examination.missed)
+        diagnostics = Diagnostics(model.members_, X, y, model._prediction_device())
+        return Diagnosis(diagnostics.reports(), diagnostics.missed)
 
 
 class Diagnosis:
@@ -76,7 +76,7 @@ class Diagnosis:
     reports : list of Report
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
         `layer`, `measure`, `value`, `threshold`, `flagged`, `advice`, `extreme` and `blamed`.
-    healthy : bool
+    ok : bool
         Whether the model does not miss more than 40 %, or 25 % where inducing points are to blame.
     """
 
@@ -85,18 +85,18 @@ class Diagnosis:
         self.missed = missed
 
     @property
-    def healthy(self):
+    def ok(self):
         return self.missed is None or self.missed <= limit(self.reports)
 
     def _verdict(self):
         if self.missed is None:
             return "No verdict: the rows are few, or a simple reference knows nothing about them."
         if self.missed <= 0.0:
-            return "Healthy: the model knows the rows at least as well as a simple reference."
-        verdict = "Healthy" if self.healthy else "Sick"
+            return "OK: the model knows the rows at least as well as a simple reference."
+        verdict = "OK" if self.ok else "Suspect"
         return (
             f"{verdict}: the model misses {min(self.missed, 1.0):.0%} of what a simple reference knows about "
-            f"the rows (sick from {limit(self.reports):.0%})."
+            f"the rows (suspect from {limit(self.reports):.0%})."
         )
 
     def _rows(self, report):

@@ -348,10 +348,13 @@ def _describe_first(layer, model, X, line):
 def _describe_last(layer, model):
     """Units and labels of the last layer."""
     n_latents, scale = layer.mean.shape[1], model._y_scaler.scale
-    spread, means = model.members_[0].spread, slice(len(scale))  # those latents that it concerns
-    layer.std[:, means] *= spread
-    layer.functions[..., means] *= spread
-    layer.functions[..., means] += (1.0 - spread) * layer.mean[:, means]
+    dispersion, means = (
+        model.members_[0].dispersion,
+        slice(len(scale)),
+    )  # those latents that it concerns
+    layer.std[:, means] *= dispersion
+    layer.functions[..., means] *= dispersion
+    layer.functions[..., means] += (1.0 - dispersion) * layer.mean[:, means]
     layer.y_label = "latent function"
     layer.unit_labels = [f"f{i}" for i in range(n_latents)]
     if hasattr(model, "classes_") and n_latents == len(model.classes_):

@@ -55,23 +55,23 @@ def greedy(model, X, y, weights, train, rng):
         X, y, weights = X[chosen], y[chosen], weights[chosen]
     targets, unit = stand_in(model.likelihood(), y, weights)
     X, targets, weights = (torch.tensor(np.array(part)) for part in (X, targets, weights))
-    H, Z, carriers = X, places(hidden[0]), None
+    H, Z, copied_units = X, inducing_inputs(hidden[0]), None
     for layer in hidden:
         batch = Batch(H, targets, weights, 1.0, float(weights.sum()))
         shallow = sparse_gp(layer, batch, Z, train, rng)
-        carriers = choose_carriers(layer, carriers)
-        copy_into(layer, shallow.layers[0], carriers, rng)
+        copied_units = choose_copied_units(layer, copied_units)
+        copy_into(layer, shallow.layers[0], copied_units, rng)
         with torch.no_grad():
-            H, Z = (layer.moments(part)[0] for part in (H, places(layer)))
+            H, Z = (layer.moments(part)[0] for part in (H, inducing_inputs(layer)))
             if model.input_connected:
-                H, Z = torch.cat([H, X], -1), torch.cat([Z, places(hidden[0])], -1)
+                H, Z = torch.cat([H, X], -1), torch.cat([Z, inducing_inputs(hidden[0])], -1)
     with torch.no_grad():
         last.Z.copy_(Z)
     scales = np.full(H.shape[1], _REFINE)
-    scales[carriers] *= amplitude(hidden[-1])
+    scales[copied_units] *= amplitude(hidden[-1])
     scale_lengthscales(last.kernel, scales)
     if unit is not None:
-        variance = shallow.likelihood.numbers().variance * unit**2
+        variance = shallow.likelihood.fitted().variance * unit**2
         model.likelihood.assign(variance=variance, scale=np.sqrt(variance))
     with held(hidden):
         train()
@@ -121,7 +121,7 @@ def sparse_gp(layer, batch, Z, train, rng):
         (),
         k,
         len(Z),
-        [kernels(layer)[0].numbers()],
+        [kernels(layer)[0].fitted()],
         linear_mean=False,
         input_connected=False,
     )
@@ -169,7 +169,7 @@ def scale_lengthscales(kernel, factor):
     return found
 
 
-def choose_carriers(layer, before):
+def choose_copied_units(layer, before):
     """The units that become copies; those of the layer `before` stay where they are."""
     D = layer.n_outputs
     if layer.W is None:
@@ -186,7 +186,7 @@ def amplitude(layer):
     return _AMPLITUDE if layer.W is not None and free else 1.0
 
 
-def places(layer):
+def inducing_inputs(layer):
     """Inducing inputs of a layer, or those of its first unit."""
     return layer.Z if layer.Z.ndim == 2 else layer.Z[0]
 
@@ -197,22 +197,22 @@ def kernels(layer):
 
 
 @torch.no_grad()
-def copy_into(layer, source, carriers, rng):
+def copy_into(layer, source, copied_units, rng):
     """Let some units of a layer be the outputs of a shallow one, in turn.
 
     Copies differ by a fraction of a draw from the posterior. Otherwise the gradients of all of them
     would be the same, and so would be the units for ever.
     """
     own = layer.Z.ndim == 3  # each unit has kernel and inducing inputs of its own
-    for unit in carriers if own else [0]:
+    for unit in copied_units if own else [0]:
         kernel = kernels(layer)[unit]
         kernel.load_state_dict(source.kernel.state_dict())
         if amplitude(layer) != 1.0:
             kernel.log_variance.add_(2.0 * math.log(amplitude(layer)))
         (layer.Z[unit] if own else layer.Z).copy_(source.Z)
     if layer.W is not None:
-        layer.W[:, carriers] = 0.0
-    for i, unit in enumerate(carriers):
+        layer.W[:, copied_units] = 0.0
+    for i, unit in enumerate(copied_units):
         mean, root = source.q.mean[:, i % source.n_outputs], source.q.root[i % source.n_outputs]
         xi = torch.tensor(rng.standard_normal(len(mean)))
         layer.q.mean[:, unit] = mean + _ASYMMETRY * (root @ xi)

@@ -6,7 +6,7 @@ import numpy as np
 def hand_over(members, wanted, model):
     """Start a model with the state of another one of the same shape, perhaps by another scheme.
 
-    Numbers of the likelihood are handed over if both have them; with other noise, the latents of
+    Hyperparameters of the likelihood are handed over if both have them; with other noise, the latents of
     the functions. A covariance that units share goes to each of them; of several, a shared one
     becomes the mean.
 
@@ -22,13 +22,13 @@ def hand_over(members, wanted, model):
     ValueError
         If the shapes do not fit, or only one of the two posteriors couples layers.
     """
-    donor = min(members, key=lambda member: _distance(member, wanted))
-    arrays = model.translated(donor.arrays, donor.scheme)
+    source = min(members, key=lambda member: _distance(member, wanted))
+    arrays = model.translated(source.arrays, source.scheme)
     if ("q.root" in arrays) != ("q.root" in model.state()):  # of all layers together
         raise ValueError(
             "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "
             "and schemes with one for each layer; it was to go from "
-            f"{type(donor.scheme).__name__} to {type(wanted.scheme).__name__}."
+            f"{type(source.scheme).__name__} to {type(wanted.scheme).__name__}."
         )
     state, last = model.state(), f"layers.{len(wanted.architecture.widths)}.q."
     for name, own in state.items():
@@ -39,9 +39,9 @@ def hand_over(members, wanted, model):
             given = _shared_root(given, len(own))
         if given is not None and given.shape == own.shape:
             state[name] = given
-        elif not name.startswith(("likelihood.", "widening.", "progress")) and not name.endswith(
-            ("log_noise", "jitter")
-        ):
+        elif not name.startswith(
+            ("likelihood.", "variance_inflation.", "progress")
+        ) and not name.endswith(("log_noise", "jitter")):
             raise ValueError(
                 "init must be an estimator whose first model of this kind has the same layers, widths, "
                 "kernels, numbers of inducing inputs and, by StructuredVI, coupling; "

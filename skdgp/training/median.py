@@ -5,7 +5,7 @@ import torch
 from scipy.spatial.distance import pdist
 
 from ..linalg import cholesky, root_of_inverse
-from .greedy import kernels, places
+from .greedy import inducing_inputs, kernels
 
 _ROWS = 1000  #: rows whose distances are looked at
 
@@ -49,7 +49,7 @@ def median(model, X, rng):
 
 def _set_posterior(layer, rng, centered):
     """The exact posterior for noisy targets at the inducing inputs, in whitened form."""
-    Z, D = places(layer), layer.n_outputs
+    Z, D = inducing_inputs(layer), layer.n_outputs
     M = len(Z)
     L = cholesky(kernels(layer)[0]()(Z, Z), layer.jitter)
     precision = 1.0 / (0.5 * torch.tensor(rng.uniform(size=(len(layer.q.root), M))).clamp_min(1e-3))

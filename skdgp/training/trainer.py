@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..linalg import workspace
-from .patience import Patience, heed
+from .interrupts import InterruptGuard, note_interrupt
 
 BLOCK = 50  #: steps between two looks at the progress
 _MAX_FAILURES = 10
@@ -58,7 +58,7 @@ class Trainer:
     Attributes
     ----------
     loss_curve : list of float
-        One number for each step: the negative bound per row.
+        One number for each step: the negative lower bound per row.
     validation_scores : list of float
         One number for each block.
     n_iter : int
@@ -128,7 +128,7 @@ class Trainer:
         try:
             if self.interrupted:
                 raise KeyboardInterrupt
-            with workspace(), Patience(self.checkpoint is not None) as ctrl_c:
+            with workspace(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
                     self.elapsed = time.monotonic() - start
@@ -151,7 +151,7 @@ class Trainer:
 
     def _note_interrupt(self):
         if not self.interrupted:  # in a round before, or a moment ago
-            heed()
+            note_interrupt()
         begun = self.n_iter > 0 or self.interrupted
         what = "the model is the one of that moment" if begun else "nothing has been learned"
         self.interrupted = True

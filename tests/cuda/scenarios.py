@@ -70,7 +70,7 @@ def schemes(device):
     for likelihood in ("gaussian", "student_t", "poisson"):
         yield of_regressor(regressor(device, COUNTS, likelihood=likelihood, n_inducing=6))
     for scheme in (
-        StructuredVI("full", n_warmup=1, n_halves=2),
+        StructuredVI("full", n_warmup=1, n_inflation_splits=2),
         AEP(separate=True, prediction="sampling"),
         RandomFeatures(n_features=8, frequencies="resampled"),
     ):

@@ -62,7 +62,7 @@ def test_members(model):
 
 
 def test_probabilities_are_those_of_the_members_by_their_shares(model, data):
-    shares = np.array([member.weight for member in model.members_])
+    shares = np.array([member.mixture_weight for member in model.members_])
     assert_allclose(shares.sum(), 1.0)
     assert shares[0] <= 1.0 / 5.0 + 1e-12  # it has seen the rows that shares are learned from
     parts = [alone(model, i).predict_log_proba(data[0]) for i in range(5)]
@@ -77,7 +77,7 @@ def test_shares_follow_what_is_known_of_unseen_rows():
     X = rng.uniform(-1.0, 1.0, size=(400, 8))
     y = 2.0 * (X[:, 0] > 0.2) + np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 2] * X[:, 3] > 1.0
     model = DeepGPClassifier(max_iter=50, n_inducing=100, random_state=0).fit(X[:250], y[:250])
-    assert model.members_[4].weight > 0.6
+    assert model.members_[4].mixture_weight > 0.6
     densities = [alone(model, i).log_predictive_density(X[250:], y[250:]).mean() for i in range(5)]
     assert densities[4] > max(densities[:4]) + 0.05
     assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities[:4])
@@ -153,7 +153,9 @@ def test_repeated_rows_are_weights(data):
     settings = {**FEW, "batch_size": 80, "max_iter": 10}
     weighted = DeepGPClassifier(**settings).fit(X, y, sample_weight=counts)
     repeated = DeepGPClassifier(**settings).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
-    shares = [[member.weight for member in model.members_] for model in (weighted, repeated)]
+    shares = [
+        [member.mixture_weight for member in model.members_] for model in (weighted, repeated)
+    ]
     assert_allclose(*shares, rtol=1e-3)
     assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
 

@@ -389,7 +389,7 @@ def noisy_labels(n, seed=0):
     return X, (rng.random(n) < p).astype(int), np.stack([1.0 - p, p], 1)
 
 
-def test_noisy_labels_are_not_learned_by_heart():
+def test_noisy_labels_are_not_overfitted():
     """Two layers are hardly worse than one, and far better than no model."""
     X, y, p = noisy_labels(1300)
     fits = [DeepGPClassifier(n_layers=n, random_state=0).fit(X[:300], y[:300]) for n in (2, 1)]

@@ -13,7 +13,7 @@ from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.full_batch import FullBatchGP, QuasiNewton
 from skdgp.inference.neighbors import NeighborGP
-from skdgp.training import patience
+from skdgp.training import interrupts
 
 FEW = {"max_iter": 5, "random_state": 0}
 
@@ -98,7 +98,7 @@ def test_first_step_of_a_chunk(data, interrupt):
 
 
 def test_first_rounds_of_a_mixture(data, interrupt):
-    """What the greedy start has found is kept, and the others predict with the numbers of their start."""
+    """What the greedy start has found is kept, and the others predict with their start."""
     X, y = data
     interrupt(FullBatchGP, "step", at=3)
     with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps; the model is the one"):
@@ -113,18 +113,18 @@ def test_first_rounds_of_a_mixture(data, interrupt):
 LATE = "interrupted after training"
 
 
-@pytest.mark.parametrize("where", ["_set_lower_bound", "warn_if_sick"])
+@pytest.mark.parametrize("where", ["_set_lower_bound", "warn_of_pathologies"])
 def test_lower_bound_and_diagnosis_can_be_missing(where, data, interrupt):
     X, y = data
     expected = DeepGPRegressor(**FEW).fit(X, y)
     model = DeepGPRegressor(**FEW).fit(X, -y)
-    interrupt(base if where == "warn_if_sick" else base.BaseDeepGP, where)
+    interrupt(base if where == "warn_of_pathologies" else base.BaseDeepGP, where)
     with pytest.warns(ConvergenceWarning, match=LATE) as caught:
         model.fit(X, y)
     assert caught[0].filename == __file__
     assert model.loss_curve_ == expected.loss_curve_
     assert_array_equal(model.predict(X), expected.predict(X))
-    assert hasattr(model, "lower_bound_") == (where == "warn_if_sick")  # and not that of -y
+    assert hasattr(model, "lower_bound_") == (where == "warn_of_pathologies")  # and not that of -y
 
 
 def test_shares_are_those_planned_without_stacking(data, interrupt):
@@ -132,8 +132,8 @@ def test_shares_are_those_planned_without_stacking(data, interrupt):
     interrupt(base.BaseDeepGP, "_stack")
     with pytest.warns(ConvergenceWarning, match=LATE):
         model = DeepGPRegressor(**FEW).fit(X, y)
-    assert [member.weight for member in model.members_] == [0.2] * 2 + [0.12] * 5
-    assert {member.spread for member in model.members_} == {1.0}
+    assert [member.mixture_weight for member in model.members_] == [0.2] * 2 + [0.12] * 5
+    assert {member.dispersion for member in model.members_} == {1.0}
     assert model.n_iter_ == 5 and model.score(X, y) > 0.5
     assert model.kernels_ and not hasattr(model, "lower_bound_")
 
@@ -203,7 +203,7 @@ def test_second_ctrl_c_ends_a_search(data, monkeypatch):
 
 def test_second_ctrl_c_long_after(data, monkeypatch):
     press_at(monkeypatch, 3, 7)
-    monkeypatch.setattr(patience, "SOON", 0.0)
+    monkeypatch.setattr(interrupts, "SOON", 0.0)
     model = DeepGPRegressor(inference="dsvi", **FEW)
     with pytest.warns(match="interrupted after 3 steps"):
         assert np.isfinite(cross_val_score(model, *data, cv=2)).all()

@@ -77,8 +77,8 @@ def test_members(model):
 
 def test_shares(model):
     """The shallow models share what the deep ones leave by rows that were left out."""
-    shares = np.array([member.weight for member in model.members_])
-    assert (shares[:2] < 0.05).all()  # thirty steps: rows that they have seen surprise them
+    shares = np.array([member.mixture_weight for member in model.members_])
+    assert (shares[:2] < 0.05).all()  # thirty steps: they still fit badly
     assert_allclose(shares.sum(), 1.0)
     assert np.ptp(shares[2:]) > 0.01
 
@@ -129,21 +129,21 @@ def test_predictions_with_fewer_draws(data):
 
 def test_deep_models_have_at_most_one_and_two_fifths(monkeypatch):
     """Though they know a slanted step better than shallow ones."""
-    monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 100)
+    monkeypatch.setattr("skdgp.estimators.regressor._WARP_ROWS", 100)
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (120, 2))
     y = np.sign(X.sum(1)) + 0.05 * rng.standard_normal(120)
     model = DeepGPRegressor(**{**FEW, "max_iter": 150, "n_inducing": 20}).fit(X, y)
-    assert_allclose([member.weight for member in model.members_[:2]], [0.2, 0.4])
+    assert_allclose([member.mixture_weight for member in model.members_[:2]], [0.2, 0.4])
 
 
-def test_a_deep_model_that_has_learned_noise_by_heart_has_no_share(monkeypatch):
-    monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 0)
+def test_a_deep_model_that_overfits_has_no_weight(monkeypatch):
+    monkeypatch.setattr("skdgp.estimators.regressor._WARP_ROWS", 0)
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 6)), rng.standard_normal(40)
     model = DeepGPRegressor(max_iter=200, n_predict_draws=8, random_state=0).fit(X, y)
-    by_heart, nearer_prior = model.members_[:2]
-    assert by_heart.weight < 0.01 < nearer_prior.weight
+    overfitted, nearer_prior = model.members_[:2]
+    assert overfitted.mixture_weight < 0.01 < nearer_prior.mixture_weight
 
 
 def test_shares_are_by_rows_without_their_own_part(data, monkeypatch):
@@ -164,7 +164,7 @@ def test_shares_are_by_rows_without_their_own_part(data, monkeypatch):
     model = DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(*data)
     assert (said[-1] == 3.0).all() and said[-1].shape == (2, 80)
     assert sizes[-2:] == [50, 30]
-    assert all(member.weight < 0.02 for member in model.members_[:2])
+    assert all(member.mixture_weight < 0.02 for member in model.members_[:2])
 
 
 def test_what_is_said_of_several_outputs_counts_for_each(monkeypatch):
@@ -205,7 +205,7 @@ def test_shares_count_rows_by_their_merged_weights(monkeypatch):
 def test_densities_add(model, data):
     X, y = data
     parts = [alone(model, i).log_predictive_density(X, y) for i in range(7)]
-    shares = np.array([member.weight for member in model.members_])
+    shares = np.array([member.mixture_weight for member in model.members_])
     assert_allclose(model.log_predictive_density(X, y), logsumexp(np.transpose(parts), 1, shares))
     assert np.ptp(parts, axis=0).max() > 0.1
 
@@ -217,7 +217,7 @@ def test_moments_by_the_law_of_total_variance(model, data, latent):
         *(alone(model, i).predict(X, return_std=True, latent=latent) for i in range(7))
     )
     mean, std = model.predict(X, return_std=True, latent=latent)
-    shares = np.array([member.weight for member in model.members_])
+    shares = np.array([member.mixture_weight for member in model.members_])
     assert_allclose(mean, shares @ means)
     second = shares @ (np.square(stds) + np.square(means))
     assert_allclose(std, np.sqrt(second - mean**2), rtol=1e-6)
@@ -241,7 +241,7 @@ def test_weights_count(model, data):
     X, y = data
     other = alone(model, 0, 1, 4)
     for member, weight in zip(other.members_, (2.0, 1e-300, 6.0)):
-        member.weight = weight
+        member.mixture_weight = weight
     parts = [alone(model, i).log_predictive_density(X, y) for i in (0, 4)]
     expected = np.logaddexp(parts[0] + np.log(0.25), parts[1] + np.log(0.75))
     assert_allclose(other.log_predictive_density(X, y), expected)
@@ -266,7 +266,7 @@ def test_covariance_in_closed_form_is_that_of_the_mixture(model, data):
     assert alone(model, 0, 4)._closed_covariance(X, 1) is None
     both = copy.deepcopy(alone(model, 4, 5))
     for member, weight in zip(both.members_, (1.0, 3.0)):
-        member.weight = weight
+        member.mixture_weight = weight
     (a, cov_a), (b, cov_b) = (
         alone(model, i).predict(X, return_cov=True, latent=True) for i in (4, 5)
     )
@@ -335,7 +335,7 @@ def test_shares_on_many_rows_follow_all_members(monkeypatch):
     X = rng.standard_normal((400, 1))
     model = DeepGPRegressor(max_iter=1, n_inducing=2, random_state=0)
     model.fit(X, np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(400))
-    shares = [member.weight for member in model.members_]
+    shares = [member.mixture_weight for member in model.members_]
     assert_allclose(sum(shares), 1.0)
     assert shares[0] < 0.1  # two inducing points and one step
 
@@ -391,7 +391,7 @@ def test_outputs_and_weights(data):
     few = {**FEW, "max_iter": 10}
     model = DeepGPRegressor(**few).fit(X, Y)
     assert model.predict(X).shape == (80, 2)
-    assert {member.spread for member in model.members_} == {1.0}  # each may need another one
+    assert {member.dispersion for member in model.members_} == {1.0}  # each may need another one
     counts = np.random.default_rng(0).integers(0, 3, 80)
     weighted = DeepGPRegressor(**few).fit(X, y, sample_weight=counts)
     repeated = DeepGPRegressor(**few).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
@@ -466,7 +466,7 @@ def test_members_that_a_new_recipe_adds_start_anew(model, data, monkeypatch):
     """The others go on with the member of their kernel, whatever the order."""
     other = copy.deepcopy(model).set_params(warm_start=True, max_iter=1)
     before = {str(parts(member.kernels[-1])): member.arrays for member in model.members_[5:]}
-    monkeypatch.setattr("skdgp.estimators.regressor._BEND_ROWS", 0)
+    monkeypatch.setattr("skdgp.estimators.regressor._WARP_ROWS", 0)
     exact = other.fit(*data).members_[4:]
     assert [parts(member.kernels[-1]) for member in exact] == [[RationalQuadratic], *SUMS]
     for member in exact[1:]:
@@ -539,7 +539,7 @@ def test_time_is_shared(data):
 
 def test_shallow(data):
     model = DeepGPRegressor(1, **{**FEW, "max_iter": 1}).fit(*data)
-    assert model.members_[0].weight < 0.1
+    assert model.members_[0].mixture_weight < 0.1
     assert [type(member.scheme) for member in model.members_] == [
         DSVI,
         Vecchia,

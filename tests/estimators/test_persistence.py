@@ -5,7 +5,6 @@ import io
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -20,7 +19,6 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Linear, Matern
 from skdgp.inference import DSVI
 
-DATA = Path(__file__).parents[1] / "data"
 FEW = {
     "inference": "dsvi",
     "max_iter": 20,
@@ -222,39 +220,3 @@ def test_gpu_that_is_gone(data):
     model.device_ = "cuda"
     for first, second in zip(before, predictions(through_pickle(model), X)):
         assert_array_equal(first, second)
-
-
-# Files of older versions
-
-VERSIONS = sorted(path.stem.removeprefix("predictions_") for path in DATA.glob("predictions_*.npz"))
-
-
-def test_there_are_files_of_older_versions():
-    assert "0_1" in VERSIONS
-    assert all(path.stat().st_size < 60_000 for path in DATA.glob("*_*.*"))
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
-@pytest.mark.parametrize("version", VERSIONS)
-def test_files_of_older_versions(version):
-    skops = pytest.importorskip("skops.io")
-
-    def load(name):
-        path = DATA / f"{name}_{version}.skops"
-        untrusted = skops.get_untrusted_types(file=path)
-        assert all(kind.startswith("skdgp.") for kind in untrusted)
-        return skops.load(path, trusted=untrusted)
-
-    expected = np.load(DATA / f"predictions_{version}.npz")
-    X, tolerance = expected["X"], {"rtol": 1e-6, "atol": 1e-6}
-    regressor, classifier, mixture = load("regressor"), load("classifier"), load("mixture")
-    assert_allclose(mixture.predict_quantiles(X), expected["mixture"], **tolerance)
-    mean, std = regressor.predict(X, return_std=True)
-    assert_allclose(mean, expected["mean"], **tolerance)
-    assert_allclose(std, expected["std"], **tolerance)
-    assert_allclose(regressor.predict_quantiles(X), expected["quantiles"], **tolerance)
-    draws = regressor.sample_y(X, 3, latent=True)
-    assert draws.shape == expected["draws"].shape and np.isfinite(draws).all()
-    assert_allclose(classifier.predict_proba(X), expected["proba"], **tolerance)
-    assert_array_equal(classifier.predict(X), expected["labels"])
-    assert regressor.partial_fit(X, mean).n_iter_ == 41

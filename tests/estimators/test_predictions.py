@@ -119,7 +119,7 @@ def test_chunks_do_not_matter(case, monkeypatch):
     together = everything(model, X, y)
     for budget in ("_BUDGET", "_ROWS_BUDGET"):
         monkeypatch.setattr(predictive, budget, 3 * len(model.members_[0].draws) * 40)
-    monkeypatch.setattr(prediction, "_NUMBERS_AT_ONCE", 7 * 3 * 1024)  # seven rows of three draws
+    monkeypatch.setattr(prediction, "_ELEMENTS_AT_ONCE", 7 * 3 * 1024)  # seven rows of three draws
     assert predictive.rows_at_once(model.members_) < 10
     for name, values in everything(model, X, y).items():
         assert_allclose(values, together[name], rtol=1e-9, atol=1e-9, err_msg=name)

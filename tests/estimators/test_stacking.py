@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import brentq, minimize, minimize_scalar
 from scipy.stats import norm
 
-from skdgp.estimators.stacking import best_spread, stack, trust
+from skdgp.estimators.stacking import best_dispersion, stack, trust
 
 
 def densities(n=3000):
@@ -115,16 +115,16 @@ def test_a_model_is_not_mistrusted_for_what_another_of_its_kind_says_too():
 
 # Their spread
 
-LOG_SPREADS = 0.05 * np.arange(-14, 7)
+LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)
 
 
 def of_normals(y, centers, weights=None, shares=None):
     """The spread of unit normal distributions at some centers, (n_models, n_rows)."""
-    scales = np.exp(LOG_SPREADS)[:, None, None]
+    scales = np.exp(LOG_DISPERSIONS)[:, None, None]
     log_p = norm(np.asarray(centers)[None], scales).logpdf(y)
     shares = np.full(len(centers), 1.0 / len(centers)) if shares is None else shares
     weights = np.ones(len(y)) if weights is None else weights
-    return best_spread(log_p, shares, weights, LOG_SPREADS)
+    return best_dispersion(log_p, shares, weights, LOG_DISPERSIONS)
 
 
 def test_one_calibrated_model_stays_as_it_is():
@@ -139,9 +139,9 @@ def test_models_that_disagree_are_narrowed():
     own = np.sqrt(1.0 + 0.49)
     y = (known.sum(0) + rng.standard_normal(20_000)) / own
 
-    def loss(log_spread):
-        log_p = norm(known / own, np.exp(log_spread)).logpdf(y)
-        return -np.logaddexp.reduce(log_p).sum() + 0.5 * (log_spread / 0.05) ** 2
+    def loss(log_dispersion):
+        log_p = norm(known / own, np.exp(log_dispersion)).logpdf(y)
+        return -np.logaddexp.reduce(log_p).sum() + 0.5 * (log_dispersion / 0.05) ** 2
 
     best = minimize_scalar(loss, bounds=(-0.7, 0.3), method="bounded").x
     assert best < -0.04
@@ -155,8 +155,8 @@ def test_models_that_are_too_sure_are_widened():
 
 def test_a_spread_beyond_all_that_are_tried_is_the_last_of_them():
     errors = np.random.default_rng(0).standard_normal(2000)
-    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == LOG_SPREADS[-1]
-    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == LOG_SPREADS[0]
+    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == LOG_DISPERSIONS[-1]
+    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == LOG_DISPERSIONS[0]
 
 
 def test_few_rows_change_little():
@@ -176,8 +176,8 @@ def test_weights_count_rows():
 
 
 def test_densities_that_are_not_finite_change_nothing():
-    log_p = norm(0.0, np.exp(LOG_SPREADS)[:, None, None]).logpdf(np.full((1, 30), 0.2))
-    assert best_spread(log_p, np.ones(1), np.ones(30), LOG_SPREADS) < 0.0
+    log_p = norm(0.0, np.exp(LOG_DISPERSIONS)[:, None, None]).logpdf(np.full((1, 30), 0.2))
+    assert best_dispersion(log_p, np.ones(1), np.ones(30), LOG_DISPERSIONS) < 0.0
     for value in (np.nan, -np.inf):
         log_p[3, 0, 5] = value
-        assert best_spread(log_p, np.ones(1), np.ones(30), LOG_SPREADS) == 0.0
+        assert best_dispersion(log_p, np.ones(1), np.ones(30), LOG_DISPERSIONS) == 0.0

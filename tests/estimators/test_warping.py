@@ -1,4 +1,4 @@
-"""Columns that are bent."""
+"""Columns that are warped."""
 
 import pickle
 import warnings
@@ -11,7 +11,14 @@ from scipy.stats import multivariate_normal
 from sklearn.utils._param_validation import InvalidParameterError
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators.warping import Warp, _Evidence, bent, curvature, skewness, straightened
+from skdgp.estimators.warping import (
+    Warp,
+    _MarginalLikelihood,
+    curvature,
+    skewness,
+    unwarped,
+    warped,
+)
 from skdgp.inference import DSVI
 
 CURVES = torch.tensor([-5.0, -1.0, -1e-3, 1e-3, 0.5, 4.0], dtype=torch.float64)
@@ -33,20 +40,20 @@ def standardized(X, y):
 
 def test_a_bent_column_is_the_logarithm_that_keeps_the_ends():
     u = torch.linspace(0.0, 1.0, 11, dtype=torch.float64)[:, None]
-    w = bent(u, CURVES)
+    w = warped(u, CURVES)
     np.testing.assert_allclose(
         w, np.log1p(np.expm1(CURVES.numpy()) * u.numpy()) / CURVES.numpy(), atol=1e-12
     )
     np.testing.assert_allclose(w[[0, -1]], np.repeat([[0.0], [1.0]], len(CURVES), 1), atol=1e-12)
-    np.testing.assert_allclose(1.0 - w, bent(1.0 - u, -CURVES), atol=1e-12)
+    np.testing.assert_allclose(1.0 - w, warped(1.0 - u, -CURVES), atol=1e-12)
 
 
 def test_beyond_the_ends_a_bent_column_goes_on_straight():
     for end, beyond in ((0.0, -3.0), (1.0, 4.0)):
         u = torch.full((1, len(CURVES)), end, dtype=torch.float64, requires_grad=True)
-        w = bent(u, CURVES)
+        w = warped(u, CURVES)
         (slope,) = torch.autograd.grad(w.sum(), u)
-        far = bent(torch.full_like(u, beyond), CURVES)
+        far = warped(torch.full_like(u, beyond), CURVES)
         np.testing.assert_allclose(
             far.detach(), (w + slope * (beyond - end)).detach(), rtol=1e-9, atol=1e-9
         )
@@ -59,41 +66,43 @@ def test_beyond_the_ends_a_bent_column_goes_on_straight():
 def test_almost_straight_columns_join_the_straight_ones_smoothly():
     u = torch.linspace(-1.0, 2.0, 13, dtype=torch.float64)[:, None]
     for s in (0.0, 0.9e-4, -0.9e-4):
-        below = bent(u, torch.tensor([s], dtype=torch.float64))
-        above = bent(u, torch.tensor([1.1e-4 if s >= 0.0 else -1.1e-4], dtype=torch.float64))
+        below = warped(u, torch.tensor([s], dtype=torch.float64))
+        above = warped(u, torch.tensor([1.1e-4 if s >= 0.0 else -1.1e-4], dtype=torch.float64))
         np.testing.assert_allclose(below, above, atol=3e-4)
-    np.testing.assert_array_equal(bent(u, torch.zeros(1, dtype=torch.float64)), u)
+    np.testing.assert_array_equal(warped(u, torch.zeros(1, dtype=torch.float64)), u)
 
 
 def test_bends_are_undone():
     u = torch.linspace(-2.0, 3.0, 26, dtype=torch.float64)[:, None]
-    np.testing.assert_allclose(straightened(bent(u, CURVES), CURVES), u.expand(-1, 6), atol=1e-9)
+    np.testing.assert_allclose(unwarped(warped(u, CURVES), CURVES), u.expand(-1, 6), atol=1e-9)
 
 
 def test_the_evidence_is_that_of_a_gaussian_process_and_its_gradient_is_right():
     rng = np.random.default_rng(1)
     u, size, weights = rng.uniform(size=(15, 2)), np.array([3.0, 2.0]), rng.uniform(1.0, 3.0, 15)
     y = rng.standard_normal((15, 2))
-    evidence = _Evidence(*(torch.tensor(part) for part in (u, size, y, weights)), columns=[1])
-    names = [name for name, _ in evidence.named_parameters()]
-    start = torch.cat([p.detach().flatten() for p in evidence.parameters()])
+    marginal = _MarginalLikelihood(
+        *(torch.tensor(part) for part in (u, size, y, weights)), columns=[1]
+    )
+    names = [name for name, _ in marginal.named_parameters()]
+    start = torch.cat([p.detach().flatten() for p in marginal.parameters()])
     x = start + 0.3 * torch.as_tensor(rng.standard_normal(len(start)))
 
-    value, gradient = evidence.evaluate(x)
+    value, gradient = marginal.evaluate(x)
 
-    numbers = dict(zip(names, evidence.parameters()))
+    numbers = dict(zip(names, marginal.parameters()))
     s = numbers["curve"].detach().numpy()
     X = np.column_stack([u[:, 0], np.log1p(np.expm1(s[0]) * u[:, 1]) / s[0]]) * size
-    kernel = evidence.kernel.numbers()
+    kernel = marginal.kernel.fitted()
     r2 = (((X[:, None] - X) / kernel.lengthscale) ** 2).sum(-1)
     K = kernel.variance * (1.0 + r2 / (2.0 * kernel.alpha)) ** -kernel.alpha
     K += np.diag(numbers["log_noise"].exp().item() / weights)
     densities = [multivariate_normal(np.zeros(15), K).logpdf(column) for column in y.T]
-    others = (x - start)[[i for i, name in enumerate(_of_each(evidence)) if name != "curve"]]
+    others = (x - start)[[i for i, name in enumerate(_of_each(marginal)) if name != "curve"]]
     expected = -np.mean(densities) - 7.5 * np.log(2.0 * np.pi)
     expected += 0.5 * float((others / 2.0).square().sum()) + 3.0 * np.sqrt(s**2 + 0.01).sum()
     assert value == pytest.approx(expected, rel=1e-10)
-    numeric = approx_fprime(x.numpy(), lambda v: evidence.evaluate(torch.as_tensor(v))[0], 1e-6)
+    numeric = approx_fprime(x.numpy(), lambda v: marginal.evaluate(torch.as_tensor(v))[0], 1e-6)
     np.testing.assert_allclose(gradient, numeric, rtol=1e-4, atol=1e-4)
 
 
@@ -131,7 +140,7 @@ def test_noise_that_grows_along_an_even_column_bends_nothing():
 def test_no_column_is_bent_far_beyond_what_its_skewness_asks_for(logarithmic):
     X, _, weights = standardized(*logarithmic)
     u = (X - X.min(0)) / np.ptp(X, axis=0)
-    w = bent(torch.tensor(np.median(u, axis=0))[None], torch.tensor(skewness(u, weights)))
+    w = warped(torch.tensor(np.median(u, axis=0))[None], torch.tensor(skewness(u, weights)))
     assert float(w[0, 0]) == pytest.approx(
         0.5, abs=0.01
     )  # of an even number of rows, the lower median

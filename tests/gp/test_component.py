@@ -19,7 +19,7 @@ COMPONENTS = {
 @pytest.mark.parametrize(("component", "values"), COMPONENTS.values(), ids=COMPONENTS)
 def test_a_trainable_starts_at_the_numbers_of_the_component(component, values):
     trainable = Trainable(component)
-    tensors, numbers = trainable(), trainable.numbers()
+    tensors, numbers = trainable(), trainable.fitted()
     for name, value in values.items():
         assert isinstance(getattr(tensors, name), torch.Tensor)
         np.testing.assert_allclose(getattr(tensors, name).detach(), value, rtol=1e-9)
@@ -34,7 +34,7 @@ def test_numbers_stay_above_their_floors_wherever_training_goes(component, value
         for p in trainable.parameters():
             p.fill_(-20.0)
     for name in values:
-        value, floor = np.asarray(getattr(trainable.numbers(), name)), component._positive[name]
+        value, floor = np.asarray(getattr(trainable.fitted(), name)), component._positive[name]
         assert (value > floor).all()
         np.testing.assert_allclose(value, floor, atol=1e-8)
 
@@ -43,7 +43,7 @@ def test_the_component_itself_does_not_change():
     kernel = SquaredExponential([0.5, 2.0], 3.0)
     trainable = Trainable(kernel)
     trainable.assign(variance=7.0, lengthscale=[1.0, 1.0])
-    assert trainable.numbers().variance == pytest.approx(7.0)
+    assert trainable.fitted().variance == pytest.approx(7.0)
     assert (kernel.variance, kernel.lengthscale) == (3.0, [0.5, 2.0])
 
 
@@ -67,7 +67,7 @@ def test_gradients_reach_every_number():
 
 def test_the_numbers_of_parts():
     trainable = Trainable((SquaredExponential(0.5) + Linear(0.2)).bind(2))
-    numbers = trainable.numbers()
+    numbers = trainable.fitted()
     np.testing.assert_allclose(numbers.left.lengthscale, [0.5, 0.5])
     np.testing.assert_allclose(numbers.right.variance, [0.2, 0.2])
     assert isinstance(numbers.left.variance, float)
@@ -98,7 +98,7 @@ def test_a_part_can_be_fixed_alone():
 def test_a_bias_of_zero_stays_zero():
     trainable = Trainable(Linear(bias=0.0).bind(2))
     assert {name for name, _ in trainable.named_parameters()} == {"log_variance"}
-    assert trainable.numbers().bias == 0.0
+    assert trainable.fitted().bias == 0.0
 
 
 def test_the_state_holds_fixed_and_trained_numbers():
@@ -106,8 +106,8 @@ def test_the_state_holds_fixed_and_trained_numbers():
     a, b = Trainable(kernel.bind(2)), Trainable((SquaredExponential() + Linear(9.0)).bind(2))
     a_fixed = Trainable((SquaredExponential() + Linear(9.0, trainable=False)).bind(2))
     a_fixed.load_state_dict(a.state_dict())
-    np.testing.assert_array_equal(a_fixed.numbers().left.lengthscale, a.numbers().left.lengthscale)
-    np.testing.assert_array_equal(a_fixed.numbers().right.variance, a.numbers().right.variance)
+    np.testing.assert_array_equal(a_fixed.fitted().left.lengthscale, a.fitted().left.lengthscale)
+    np.testing.assert_array_equal(a_fixed.fitted().right.variance, a.fitted().right.variance)
     with pytest.raises(RuntimeError, match="log_variance"):
         b.load_state_dict(a.state_dict())
 
@@ -152,8 +152,8 @@ def test_fixed_numbers_below_their_floors_are_refused(component):
 def test_assign_broadcasts_and_skips_what_is_fixed():
     trainable = Trainable(Linear([0.1, 0.2], bias=0.0))
     trainable.assign(variance=0.7, bias=3.0)
-    np.testing.assert_allclose(trainable.numbers().variance, [0.7, 0.7])
-    assert trainable.numbers().bias == 0.0
+    np.testing.assert_allclose(trainable.fitted().variance, [0.7, 0.7])
+    assert trainable.fitted().bias == 0.0
 
 
 def test_copies_with_other_values():

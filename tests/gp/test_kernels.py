@@ -285,7 +285,7 @@ def test_slopes_are_those_of_functions(kernel, factor):
     variances = (kernel.diag(x) + kernel.diag(z) - 2.0 * kernel(z, x)[:, 0]) / h**2
     slopes = Trainable(kernel)().slopes.detach()
     np.testing.assert_allclose(factor * slopes.expand(3), variances, rtol=1e-3)
-    of_numbers = Trainable(kernel).numbers().slopes
+    of_numbers = Trainable(kernel).fitted().slopes
     np.testing.assert_allclose(of_numbers, slopes, rtol=1e-12)
 
 
@@ -545,12 +545,12 @@ def feature_covariances(kernel, X, n_maps, n_draws, seed=0, **settings):
 
 
 @every_kernel
-@pytest.mark.parametrize("tail", [0.0, 0.5])
-def test_features_are_unbiased(name, tail):
+@pytest.mark.parametrize("importance", [0.0, 0.5])
+def test_features_are_unbiased(name, importance):
     # 20 covariances, of independent maps: the largest of them has |z| < 4.5 with probability 0.9999
     X = 0.7 * rows(4)
     kernel = bound(name)
-    K = feature_covariances(kernel, X, 20_000, 4, tail=tail)
+    K = feature_covariances(kernel, X, 20_000, 4, importance=importance)
     standard_error = K.std(0) / math.sqrt(len(K))
     z = (K.mean(0) - kernel(X, X)) / standard_error.clamp_min(1e-9)
     assert z.abs().max() < 4.5
@@ -576,7 +576,7 @@ def test_features_converge_at_the_rate_of_monte_carlo(name):
         (feature_covariances(bound(name), X, 300, n) - K).square().mean().sqrt()
         for n in (16, 64, 256)
     ]
-    # halves with four times the draws, to the precision of 300 maps
+    # half as large with four times the draws, to the precision of 300 maps
     assert 1.6 < error[0] / error[1] < 2.5
     assert 1.6 < error[1] / error[2] < 2.5
 
@@ -592,7 +592,9 @@ def test_features_in_the_tail_tell_what_is_left_between_rows(name):
     direction = torch.zeros(5, dtype=torch.float64)
     direction[known], direction[2] = -a, 1.0
     left = direction @ K @ direction
-    variances = feature_covariances(kernel, X, 100, 1024, tail=0.5) @ direction @ direction / left
+    variances = (
+        feature_covariances(kernel, X, 100, 1024, importance=0.5) @ direction @ direction / left
+    )
     assert abs(variances.mean() - 1.0) < 4.5 * variances.std() / 10.0
     assert variances.median() > 0.5
 

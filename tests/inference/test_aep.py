@@ -383,7 +383,7 @@ def test_units_of_a_separate_layer_differ_in_kernel_and_inducing_inputs(make_mod
     model.prepare(0.01, torch.float64)
     for _ in range(3):
         assert math.isfinite(model.step(batch, seeded()))
-    first, second = model.layers[0].kernel.numbers()
+    first, second = model.layers[0].kernel.fitted()
     assert (first.lengthscale != second.lengthscale).all()
     assert model.layers[0].Z.shape == (2, 5, 2)
     assert (model.layers[0].Z[0] != model.layers[0].Z[1]).all()

@@ -136,7 +136,7 @@ def expected_log_prior_of_hidden(means, deviations, start):
 
 
 def starts(widths, mean=True):
-    """Where the numbers of kernels begin: amplitudes around linear means are small."""
+    """Where the hyperparameters of kernels begin: amplitudes around linear means are small."""
     sizes = [2, *widths]
     return [
         {
@@ -246,7 +246,7 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
     new = np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2))
     mean, var = model.predictive(torch.as_tensor(new), torch.zeros(1, 0))
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    assert mean.shape == (16, 6, k) and len(model.shares(torch.zeros(1, 0))) == 16
+    assert mean.shape == (16, 6, k) and len(model.mixture_weights(torch.zeros(1, 0))) == 16
     for s, e in enumerate(model._draws(16, 1).numpy()):
         layers = put(model, m + sd * e)
         cross, own = (covariance(layers, A, new, connected) for A in (X, new))
@@ -266,7 +266,10 @@ def moments(model, X):
 def mixed(model, X):
     """Mean (k, n) and covariance (k, n, n) of the functions, of the mixture."""
     draws, k = torch.as_tensor(model.draws(64, 0)), model.rows.y.shape[1]
-    means, shares = model.predictive(X, draws)[0][..., :k].mT.numpy(), model.shares(draws).numpy()
+    means, shares = (
+        model.predictive(X, draws)[0][..., :k].mT.numpy(),
+        model.mixture_weights(draws).numpy(),
+    )
     mean = np.einsum("s,skn->kn", shares, means)
     between = np.einsum("s,ski,skj->kij", shares, means - mean, means - mean)
     return mean, model.covariance(X).numpy() + between
@@ -298,23 +301,23 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
 
 
 def test_local_scales_of_several_outputs():
-    """With the spread of a mixture: moments of components, functions and rows that are left out."""
+    """With the dispersion of a mixture: moments of components, functions and rows that are left out."""
     X, y = rows(20, k=2)
     X, y = np.vstack([X, X[:4]]), np.vstack([y, y[:4] + 0.2])  # places of two rows
     model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
     new, draws, n = torch.as_tensor(X[3:6] + 0.2), torch.as_tensor(model.draws(64, 0)), 2000
-    (mean, var), shares = model.predictive(new, draws), model.shares(draws)[:, None, None]
+    (mean, var), shares = model.predictive(new, draws), model.mixture_weights(draws)[:, None, None]
     center = (shares * mean[..., :2]).sum(0)
     variance = (shares * (0.25 * var[..., :2] + (mean[..., :2] - center).square())).sum(0)
-    f = model.functions(n, seeded(), 100, spread=0.5)(new)[..., :2]
+    f = model.functions(n, seeded(), 100, dispersion=0.5)(new)[..., :2]
     off = f - center
     assert (off.mean(0).abs() < 4.5 * (variance / n).sqrt()).all()
     error = off.square().std(0) / np.sqrt(n)
     # the grid of scales cuts tails of t off, where some of its variance is
     assert ((off.square().mean(0) - variance).abs() < 4.5 * error + 0.01 * variance).all()
-    density = model.left_out(batch, np.arange(24), np.array([1.0, 0.5]))
+    density = model.loo_log_density(batch, np.arange(24), np.array([1.0, 0.5]))
     assert density.shape == (2, 24) and np.isfinite(density).all()
-    assert_allclose(density[0], model.left_out(batch, np.arange(24)))
+    assert_allclose(density[0], model.loo_log_density(batch, np.arange(24)))
 
 
 def test_spread_of_function_draws_is_around_the_mean_of_each_process():
@@ -323,7 +326,7 @@ def test_spread_of_function_draws_is_around_the_mean_of_each_process():
     model = solved(X, y)
     new, n = torch.as_tensor(X[:4] + 0.5), 1500
     mean, var = (part[..., 0].numpy() for part in model.predictive(new, torch.zeros(1, 0)))
-    f = model.functions(n, seeded(), 100, spread=0.1)(new)[..., 0].numpy()
+    f = model.functions(n, seeded(), 100, dispersion=0.1)(new)[..., 0].numpy()
     expected = 0.01 * var.mean(0) + mean.var(0)
     error = np.square(f - mean.mean(0)).std(0) / np.sqrt(n)
     assert np.abs(np.square(f - mean.mean(0)).mean(0) - expected).max() < 4.5 * error.max()
@@ -383,17 +386,6 @@ def test_threads_take_turns(monkeypatch):
             assert_allclose(part, wanted, rtol=1e-10)
 
 
-def test_early_files_learn_the_errors_of_states():
-    """They have errors of all states together, which are none of any."""
-    X, y = rows()
-    model = solved(X, y, likelihood=HeteroscedasticGaussian())
-    new, draws = torch.as_tensor(X[:4] + 0.1), torch.as_tensor(model.draws(64, 0))
-    expected = model.predictive(new, draws)
-    model.load_state({**model.state(), "z": model.state()["z"].mean(0)})
-    for found, wanted in zip(model.predictive(new, draws), expected):
-        assert_allclose(found, wanted, rtol=1e-8)
-
-
 def test_function_draws_are_functions():
     X, y = rows()
     model = solved(X, y)
@@ -404,7 +396,7 @@ def test_function_draws_are_functions():
     assert_array_equal(parameters_to_vector(model._uncertain).detach(), model.mean.detach())
 
 
-def left_out(model, X, y):
+def loo_moments(model, X, y):
     """Mean and variance of each row given all others, noise included, (16, n); row by row in numpy."""
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
     means, variances = np.zeros((2, 16, len(X)))
@@ -423,14 +415,15 @@ def test_what_is_said_of_rows_that_are_left_out():
     """Each draw predicts a row from all others; together they are a mixture."""
     X, y = rows(12)
     model, batch = solved(X, y), everything(X, y)
-    means, variances = left_out(model, X, y[:, 0])
-    for spread in (1.0, 0.7):
-        of_draws = norm.logpdf(y[:, 0], means, spread * np.sqrt(variances))
+    means, variances = loo_moments(model, X, y[:, 0])
+    for dispersion in (1.0, 0.7):
+        of_draws = norm.logpdf(y[:, 0], means, dispersion * np.sqrt(variances))
         expected = logsumexp(of_draws, 0) - np.log(16)
-        found = model.left_out(batch, np.arange(12), np.array([spread]))[0]
+        found = model.loo_log_density(batch, np.arange(12), np.array([dispersion]))[0]
         assert_allclose(found, expected, atol=1e-6)
     assert_allclose(
-        model.left_out(batch, np.arange(12)), model.left_out(batch, np.arange(12), [1.0])[0]
+        model.loo_log_density(batch, np.arange(12)),
+        model.loo_log_density(batch, np.arange(12), [1.0])[0],
     )
 
 
@@ -438,7 +431,7 @@ def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
     """Of new rows, and of rows that are left out; each draw has errors of its own near by."""
     X, y = rows(20)
     model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
-    means, variances = left_out(model, X, y[:, 0])
+    means, variances = loo_moments(model, X, y[:, 0])
     z = (y[:, 0] - means) / np.sqrt(variances)
     a, odds = np.exp(float(model.log_count)), 1.0 / (1.0 + np.exp(-float(model.log_odds)))
     rho = 2.1 / 5 + (1.0 - 2.1 / 5) * odds
@@ -452,7 +445,7 @@ def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
 
     nearest = model.neighbors(torch.as_tensor(X), np.arange(20))
     expected = mixture(y[:, 0], means, variances, nearest)
-    assert_allclose(model.left_out(batch, np.arange(20)), expected, atol=1e-6)
+    assert_allclose(model.loo_log_density(batch, np.arange(20)), expected, atol=1e-6)
     # new rows, some of them far from what is expected
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2)))
     y_new, draws = np.linspace(-3.0, 3.0, 6), torch.as_tensor(model.draws(64, 0))
@@ -460,7 +453,7 @@ def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
     expected = mixture(y_new, m[:, 0].numpy(), v[:, 0].numpy() + 0.1, model.neighbors(new))
     mean, var = model.predictive(new, draws)
     density = model.likelihood().log_partition(torch.as_tensor(y_new)[:, None], mean, var)
-    found = torch.logsumexp(density + model.shares(draws).log()[:, None], 0)
+    found = torch.logsumexp(density + model.mixture_weights(draws).log()[:, None], 0)
     assert_allclose(found.detach().numpy(), expected, atol=1e-6)
 
 
@@ -536,7 +529,7 @@ def test_deep_models_know_steps_and_stay_honest():
 
 
 def test_the_bound_grows():
-    """So does the evidence before it; between the two the loss starts anew."""
+    """So does the marginal likelihood before it; between the two the loss starts anew."""
     X, y = rows(30)
     model = DeepGPRegressor(2, inference=CollapsedVI(n_draws=4), max_iter=60, random_state=0)
     curve = np.array(model.fit(X, y[:, 0]).loss_curve_)
@@ -550,16 +543,16 @@ def test_numbers_of_draws(n, expected):
     model = make((), n_draws=None)
     model._hold(everything(*rows(n)))
     assert len(model._draws_of_training()) == expected
-    assert len(model._of_evidence) == min(n, 1000)
+    assert len(model._marginal_subset) == min(n, 1000)
 
 
 def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
-    """Unlike the evidence of a part, the bound is not multiplied."""
+    """Unlike the marginal likelihood of a part, the bound is not multiplied."""
     X, y = rows(20)
-    monkeypatch.setattr(collapsed.DeepExactGP, "_evidence_rows", 8)
+    monkeypatch.setattr(collapsed.DeepExactGP, "_marginal_rows", 8)
     some = make()
     some._hold(everything(X, y))
-    chosen = some._of_evidence.numpy()
+    chosen = some._marginal_subset.numpy()
     assert len(chosen) == 8
     alone, values = make(), []
     for model, batch in (some, everything(X, y)), (alone, everything(X[chosen], y[chosen])):

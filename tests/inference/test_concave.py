@@ -50,7 +50,7 @@ def make_model(Z, likelihood, k, kernel="squared_exponential", train_inducing=Fa
 
 def value_of(model, batch):
     with torch.no_grad():
-        return model.bound(batch)
+        return model.lower_bound(batch)
 
 
 def case(name, n=30, M=6, **settings):
@@ -96,7 +96,7 @@ def test_gradients(name, memory):
     assert len(parameters) == 3
     for parameter in parameters:
         parameter.grad = None
-    model.bound(batch)
+    model.lower_bound(batch)
     for parameter in parameters:
         flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
         for i in range(len(flat)):
@@ -156,7 +156,7 @@ def test_one_row_by_brute_force(link):
 
 
 def fitted(model, batch):
-    """With the posterior for the numbers as they are."""
+    """With the posterior for the hyperparameters as they are."""
     value_of(model, batch)
     model.accept()
     model._unsolved = batch
@@ -174,10 +174,10 @@ def test_rows_that_are_left_out_of_an_exact_gp(memory):
     precision = np.linalg.inv(K)
     var = 1.0 / np.diag(precision)
     expected = norm.logpdf((precision @ y)[:, 0] * var, scale=var**0.5)
-    assert_allclose(model.left_out(batch, chosen), expected[chosen], rtol=1e-7)
+    assert_allclose(model.loo_log_density(batch, chosen), expected[chosen], rtol=1e-7)
     loaded = make_model(X, Gaussian(np.array([0.3])), 1)
     loaded.load_state(model.state())
-    assert_array_equal(loaded.left_out(batch, chosen), model.left_out(batch, chosen))
+    assert_array_equal(loaded.loo_log_density(batch, chosen), model.loo_log_density(batch, chosen))
 
 
 @pytest.mark.parametrize(("likelihood", "k"), [(Gaussian(np.array([0.3])), 1), (Softmax(), 3)])
@@ -188,8 +188,8 @@ def test_one_count_of_a_row_is_left_out(likelihood, k):
     merged, copies = batch_of(X, y, counts), np.repeat(np.arange(30), counts.astype(int))
     apart = batch_of(X[copies], y[copies])
     Z = X[:10] + 0.05
-    one = fitted(make_model(Z, likelihood, k), merged).left_out(merged, np.arange(30))
-    other = fitted(make_model(Z, likelihood, k), apart).left_out(apart, np.arange(34))
+    one = fitted(make_model(Z, likelihood, k), merged).loo_log_density(merged, np.arange(30))
+    other = fitted(make_model(Z, likelihood, k), apart).loo_log_density(apart, np.arange(34))
     assert_allclose(one[copies], other, rtol=1e-5)
 
 
@@ -202,7 +202,7 @@ def test_rows_that_are_left_out_are_unseen(name, part, M):
     """
     model, X, y = case(name, M=M)
     batch = batch_of(X, y)
-    densities = fitted(model, batch).left_out(batch, np.arange(30))
+    densities = fitted(model, batch).loo_log_density(batch, np.arange(30))
     expected, seen = [], []
     for i in range(30):
         others = np.delete(np.arange(30), i)
@@ -333,7 +333,7 @@ def test_inducing_points_of_classes_stay_few(n_classes, most):
     assert len(few.inducing_inputs_[0]) == 40
 
 
-def test_many_columns_do_not_learn_few_rows_by_heart():
+def test_many_columns_do_not_overfit_few_rows():
     """Of labels that are noise nothing is learned, and the bound knows nothing of the prior."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1100, 30)), rng.integers(0, 2, 1100)
@@ -341,7 +341,9 @@ def test_many_columns_do_not_learn_few_rows_by_heart():
     model = DeepGPClassifier(1, inference=scheme, kernel="anova", random_state=0)
     model.fit(X[:100], y[:100])
     assert -model.log_predictive_density(X[100:], y[100:]).mean() < np.log(2.0) + 0.02
-    kernel, surprise = model.kernels_[0], 0.0
+    kernel, negative_log_prior = model.kernels_[0], 0.0
     for numbers in np.log([kernel.lengthscale, kernel.strength]):
-        surprise += np.log1p(((numbers - numbers.mean()) / 0.5) ** 2).sum()
-    assert_allclose(-100.0 * model.loss_curve_[-1], model.lower_bound_ - surprise, rtol=1e-4)
+        negative_log_prior += np.log1p(((numbers - numbers.mean()) / 0.5) ** 2).sum()
+    assert_allclose(
+        -100.0 * model.loss_curve_[-1], model.lower_bound_ - negative_log_prior, rtol=1e-4
+    )

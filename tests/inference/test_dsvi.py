@@ -231,14 +231,16 @@ def test_functions_are_consistent_over_rows(make_model, input_connected):
 @pytest.mark.parametrize(
     ("widths", "input_connected"), [((), False), ((2,), False), ((1, 2), True)]
 )
-@pytest.mark.parametrize("spread", [1.0, 0.5])
-def test_functions_have_the_moments_of_the_predictive(make_model, widths, input_connected, spread):
+@pytest.mark.parametrize("dispersion", [1.0, 0.5])
+def test_functions_have_the_moments_of_the_predictive(
+    make_model, widths, input_connected, dispersion
+):
     X = data(3)[0]
     model = make_model(2, widths, input_connected=input_connected, inner_noise=0.2)
     n = 20_000
-    f = model.functions(n, seeded(), 4, spread)(X, noise=seeded(6))
+    f = model.functions(n, seeded(), 4, dispersion)(X, noise=seeded(6))
     mean, var = latents(model, X, n=4096)
-    var = spread**2 * var
+    var = dispersion**2 * var
     mixed = mean.mean(0)
     z = (f.mean(0) - mixed) / f.std(0) * math.sqrt(n)
     assert z.abs().max() < 4
@@ -667,7 +669,7 @@ def test_taking_a_row_off_the_exact_posterior_leaves_it_out(make_model, make_bat
     with torch.no_grad():
         model.layers[0].Z.copy_(X)
         model.layers[0].kernel.log_lengthscale.fill_(-1.0)
-    kernel = model.layers[0].kernel.numbers()
+    kernel = model.layers[0].kernel.fitted()
     copies = np.repeat(np.arange(20), weight)
     P = np.linalg.inv(kernel(X[copies], X[copies]).numpy() + 0.1 * np.eye(len(copies)))
     var, t = 1.0 / np.diag(P), y[copies, 0].numpy()

@@ -34,7 +34,7 @@ def rows(n=40, k=1, seed=0):
 
 
 def repeated(n=30, k=1):
-    """Two places of ten and eleven rows, a pair of copies, and rows that are alone."""
+    """Two unique inputs of ten and eleven rows, a pair of copies, and rows that are alone."""
     X, y = rows(n, k)
     X[3:12], X[20:] = X[2], X[19]
     X[13], y[13] = X[12], y[12]
@@ -110,8 +110,8 @@ def test_evidence_is_the_density_of_all_rows(k, data, counts):
         normal = multivariate_normal(cov=K + 0.1 * (j + 1) * np.eye(len(once)))
         expected += normal.logpdf(y[once, j])
     model = make(k)
-    assert_allclose(model.bound(everything(X, y, weight)), expected, rtol=1e-8)
-    assert_allclose(model.evidence().item(), expected, rtol=1e-8)
+    assert_allclose(model.lower_bound(everything(X, y, weight)), expected, rtol=1e-8)
+    assert_allclose(model.log_marginal_likelihood().item(), expected, rtol=1e-8)
 
 
 def test_numbers_of_kernel_and_noise_have_priors_around_their_start():
@@ -129,7 +129,7 @@ def test_numbers_of_kernel_and_noise_have_priors_around_their_start():
         squares = 0.1**2 + 0.4**2 + 0.7**2 + 0.4**2
         deviations = [0.4, -0.4, 0.6, -0.6]
         of_columns = (cauchy.logpdf(deviations, scale=0.5) - cauchy.logpdf(0.0, scale=0.5)).sum()
-        difference = model.bound(batch) - model.evidence().item()
+        difference = model.lower_bound(batch) - model.log_marginal_likelihood().item()
         assert_allclose(difference, of_columns - 0.5 * squares / 2.0**2, rtol=1e-9)
 
 
@@ -143,7 +143,7 @@ def test_gradients_of_the_evidence(data, likelihood):
     assert len(parameters) == 4  # three of the kernel, and the noise; none of the local scale
     for parameter in parameters.values():
         parameter.grad = torch.zeros_like(parameter)
-    model.bound(batch)
+    model.lower_bound(batch)
     gradients = {name: p.grad.clone() for name, p in parameters.items()}
     for name, parameter in parameters.items():
         flat = parameter.data.view(-1)
@@ -151,31 +151,31 @@ def test_gradients_of_the_evidence(data, likelihood):
             values, start = [], float(flat[i])
             for step in (1e-5, -1e-5):
                 flat[i] = start + step
-                values.append(model.bound(batch))
+                values.append(model.lower_bound(batch))
             flat[i] = start
             slope = (values[0] - values[1]) / 2e-5
             assert_allclose(gradients[name].view(-1)[i], slope, rtol=1e-5, atol=1e-5)
 
 
 def test_evidence_of_a_part_of_the_places(monkeypatch):
-    monkeypatch.setattr(exact.ExactGP, "_evidence_rows", 8)
+    monkeypatch.setattr(exact.ExactGP, "_marginal_rows", 8)
     X, y = repeated(k=2)
     weight = weights_of("counts", 30)
     model = make(2)
-    bound = model.bound(everything(X, y, weight))
+    bound = model.lower_bound(everything(X, y, weight))
     places = model.layers[0].Z.numpy()
-    chosen = model._of_evidence.numpy()
+    chosen = model._marginal_subset.numpy()
     assert len(places) == 10 and len(np.unique(chosen)) == 8
     part = (X[:, None] == places[chosen]).all(-1).any(1)
     assert 8 <= part.sum() < 30
-    expected = make(2).bound(everything(X[part], y[part], weight[part]))
+    expected = make(2).lower_bound(everything(X[part], y[part], weight[part]))
     assert_allclose(bound, 10 / 8 * expected, rtol=1e-9)  # at the start there is no other term
 
 
 def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
     X, y = rows()
     expected = solved(X, y).predictive(torch.tensor(X), None)
-    monkeypatch.setattr(exact.ExactGP, "_evidence_rows", 8)
+    monkeypatch.setattr(exact.ExactGP, "_marginal_rows", 8)
     for a, b in zip(solved(X, y).predictive(torch.tensor(X), None), expected):
         assert_array_equal(a, b)
 
@@ -185,11 +185,11 @@ def test_all_rows_are_conditioned_on_if_the_evidence_is_of_a_part(monkeypatch):
     [(KERNEL, 5, 7), (KERNEL + Linear(), 5, 7), (KERNEL, 9, 9), (Matern(1.5, 1.0), 5, 40)],
 )
 def test_evidence_of_fewer_places_where_the_kernel_is_dear(kernel, least, expected, monkeypatch):
-    monkeypatch.setattr(exact, "_EVIDENCE_FACTORS", 2 * 7**2)  # two columns
-    monkeypatch.setattr(exact, "_LEAST_EVIDENCE_ROWS", least)
+    monkeypatch.setattr(exact, "_MARGINAL_FACTORS", 2 * 7**2)  # two columns
+    monkeypatch.setattr(exact, "_LEAST_MARGINAL_ROWS", least)
     model = make(kernel=kernel)
-    model.bound(everything(*rows()))
-    assert len(model._of_evidence) == expected
+    model.lower_bound(everything(*rows()))
+    assert len(model._marginal_subset) == expected
 
 
 def test_training_maximizes_the_evidence():
@@ -198,14 +198,14 @@ def test_training_maximizes_the_evidence():
     losses = [model.step(batch, None) for _ in range(40)]
     assert model.finished
     assert (np.diff(losses) <= 0.0).all() and losses[-1] < losses[0] - 0.1
-    assert_allclose(losses[-1], -model.bound(batch) / 60.0, rtol=1e-12)
+    assert_allclose(losses[-1], -model.lower_bound(batch) / 60.0, rtol=1e-12)
     for parameter in model.parameters():
         for step in (0.1, -0.1):
             for i in range(parameter.numel()):
                 moved = torch.zeros(parameter.numel()).double()
                 moved[i] = step
                 parameter.data += moved.view_as(parameter)
-                assert -model.bound(batch) / 60.0 > losses[-1] - 1e-4
+                assert -model.lower_bound(batch) / 60.0 > losses[-1] - 1e-4
                 parameter.data -= moved.view_as(parameter)
 
 
@@ -214,10 +214,10 @@ def test_training_maximizes_the_evidence():
 def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
     """They see that part alone, and end where they converge; others find the best numbers for all rows."""
     X, y = rows(80)
-    batch, seen, evidence = everything(X, y), [], exact.ExactGP.evidence
+    batch, seen, evidence = everything(X, y), [], exact.ExactGP.log_marginal_likelihood
 
     def counted(self):
-        seen.append(len(self._of_evidence))
+        seen.append(len(self._marginal_subset))
         return evidence(self)
 
     def trained():
@@ -229,7 +229,7 @@ def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
             counts.append(sorted(set(seen)))
         return model, counts
 
-    monkeypatch.setattr(exact.ExactGP, "evidence", counted)
+    monkeypatch.setattr(exact.ExactGP, "log_marginal_likelihood", counted)
     monkeypatch.setattr(exact.ExactGP, "_choose_start", lambda self, batch: None)
     all_rows, counts = trained()
     assert counts == [[80]] * len(counts)
@@ -239,7 +239,9 @@ def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
     n = counts.count([40])
     assert counts == [[40]] * n + [[80]] * (len(counts) - n)
     assert n == 6 if most == 6 else 6 < n < len(counts)
-    assert_allclose(model.bound(batch), all_rows.bound(batch), atol=80 * 1e-5)  # 10 tolerances
+    assert_allclose(
+        model.lower_bound(batch), all_rows.lower_bound(batch), atol=80 * 1e-5
+    )  # 10 tolerances
 
 
 # Predictions
@@ -294,7 +296,7 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     draws = f(torch.tensor(x))
     grid = torch.tensor(model.draws(200, 0))
     mean, var = model.predictive(torch.tensor(x), grid)
-    share = model.shares(grid)[:, None, None]
+    share = model.mixture_weights(grid)[:, None, None]
     center = (share * mean).sum(0)
     total = (share * (var + (mean - center).square())).sum(0)
     assert draws.shape == (4000, *center.shape)
@@ -324,7 +326,7 @@ def test_covariance_of_the_function(likelihood, k):
     cov = model.covariance(torch.tensor(x)).numpy()
     grid = torch.tensor(model.draws(200, 0))
     _, var = model.predictive(torch.tensor(x), grid)
-    var = (model.shares(grid)[:, None, None] * var).sum(0)[:, :k].T
+    var = (model.mixture_weights(grid)[:, None, None] * var).sum(0)[:, :k].T
     assert_allclose(np.diagonal(cov, axis1=1, axis2=2), var, rtol=1e-6)
     for j in range(k):
         cross = covariance(X, x)
@@ -396,7 +398,7 @@ def test_density_of_rows_that_are_left_out(k, data, counts):
     if counts == "parts":
         weight = np.random.default_rng(3).uniform(0.3, 2.0, 30)
     model = solved(X, y, weight)
-    actual = model.left_out(everything(X, y, weight), np.arange(30))
+    actual = model.loo_log_density(everything(X, y, weight), np.arange(30))
     place, alone = in_place(X, y, weight)[3:]
     for i in range(30):
         rest = weight.copy()
@@ -409,7 +411,7 @@ def test_density_of_rows_that_are_left_out(k, data, counts):
             mean, var = given(X, y[:, j], rest, X[[i]], 0.1 * (j + 1))
             expected += norm(mean, np.sqrt(var + 0.1 * (j + 1))).logpdf(y[i, j])
         assert_allclose(actual[i], expected, rtol=1e-6)
-    some = model.left_out(everything(X, y, weight), np.array([7, 3]))
+    some = model.loo_log_density(everything(X, y, weight), np.array([7, 3]))
     assert_allclose(some, actual[[7, 3]])
 
 
@@ -424,16 +426,16 @@ def test_weights_are_counts_for_rows_that_are_left_out(data, likelihood):
         for i, w in ((slice(None), weight), (once, None))
     )
     if likelihood is HeteroscedasticGaussian:  # learned from other sums of the same numbers
-        for a, b in zip(merged._numbers_of_scale(), copies._numbers_of_scale()):
+        for a, b in zip(merged._scale_hyperparameters(), copies._scale_hyperparameters()):
             assert_allclose(a.detach(), b.detach(), atol=1e-3)
             b.data.copy_(a.data)
-    merged = merged.left_out(everything(X, y, weight), np.arange(30))
-    copies = copies.left_out(everything(X[once], y[once]), np.arange(len(once)))
+    merged = merged.loo_log_density(everything(X, y, weight), np.arange(30))
+    copies = copies.loo_log_density(everything(X[once], y[once]), np.arange(len(once)))
     assert_allclose(merged[once], copies, rtol=1e-7)
 
 
 def errors_of_places(X, y, weight, noise):
-    """Places, and the standardized errors of their mean targets given all other places."""
+    """Places, and the standardized errors of their mean targets given all other unique inputs."""
     Z, mean, total = in_place(X, y, weight)[:3]
     z = np.zeros(len(Z))
     for i in range(len(Z)):
@@ -459,11 +461,11 @@ def test_standardized_errors(data):
 # Local scale
 
 
-def nearest(Z, x, k, left_out=None):
+def nearest(Z, x, k, excluded=None):
     metric = KERNEL.bind(2).lengthscale * np.sqrt(1.0 + 1.0 / np.array(KERNEL.strength))
     distance = np.square((Z - x) / metric).sum(1)
-    if left_out is not None:
-        distance[left_out] = np.inf
+    if excluded is not None:
+        distance[excluded] = np.inf
     return np.argsort(distance)[: min(k, np.isfinite(distance).sum())]
 
 
@@ -476,7 +478,7 @@ def student_t(numbers, n_neighbors, z, mean, var):
     return t(a + rho * n_neighbors, mean, np.sqrt(squared * var))
 
 
-def densities_left_out(X, y, weight, numbers, k, spread=1.0):
+def loo_densities(X, y, weight, numbers, k, dispersion=1.0):
     """Of each row given all others, one by one."""
     Z, *_, place, alone = in_place(X, y, weight)
     z, noise, density = errors_of_places(X, y, weight, 0.1)[1], 0.1, np.zeros(len(X))
@@ -495,13 +497,13 @@ def densities_left_out(X, y, weight, numbers, k, spread=1.0):
             m_here, v_here = given(X, y[:, 0], np.where(here, 0.0, weight), X[[i]], noise)
             error = left @ y[:, 0] / left.sum() - m_here[0]
             errors[place[i]] = error / np.sqrt(v_here[0] + noise / left.sum())
-        student = student_t(numbers, k, errors[near], m[0], spread**2 * (v[0] + noise))
+        student = student_t(numbers, k, errors[near], m[0], dispersion**2 * (v[0] + noise))
         density[i] = student.logpdf(y[i, 0])
     return density
 
 
 def numbers_of(model):
-    return [float(number) for number in model._numbers_of_scale()]
+    return [float(number) for number in model._scale_hyperparameters()]
 
 
 @pytest.mark.parametrize("k", [1, 5])
@@ -510,13 +512,13 @@ def test_local_scale_of_rows_that_are_left_out(k, data):
     X, y = data(30)
     weight = weights_of("counts", 30)
     model = solved(X, y, weight, likelihood=HeteroscedasticGaussian(), n_neighbors=k)
-    actual = model.left_out(everything(X, y, weight), np.arange(30))
-    expected = densities_left_out(X, y, weight, numbers_of(model), k)
+    actual = model.loo_log_density(everything(X, y, weight), np.arange(30))
+    expected = loo_densities(X, y, weight, numbers_of(model), k)
     assert_allclose(actual, expected, rtol=1e-6, atol=1e-8)
-    spreads = np.array([0.6, 1.3])
-    actual = model.left_out(everything(X, y, weight), np.arange(30), spreads)
-    for density, spread in zip(actual, spreads):
-        expected = densities_left_out(X, y, weight, numbers_of(model), k, spread)
+    dispersions = np.array([0.6, 1.3])
+    actual = model.loo_log_density(everything(X, y, weight), np.arange(30), dispersions)
+    for density, dispersion in zip(actual, dispersions):
+        expected = loo_densities(X, y, weight, numbers_of(model), k, dispersion)
         assert_allclose(density, expected, rtol=1e-6, atol=1e-8)
 
 
@@ -531,7 +533,7 @@ def test_predictions_are_student_t(k, data):
     Z, z = errors_of_places(X, y, weight, 0.1)
     grid = torch.tensor(model.draws(200, 0))
     m, v = model.predictive(torch.tensor(x), grid)
-    share = model.shares(grid).numpy()
+    share = model.mixture_weights(grid).numpy()
     scale = m[..., 1].exp().numpy()
     for i in range(len(x)):
         near = nearest(Z, x[i], k)
@@ -558,7 +560,7 @@ def test_numbers_of_the_scale_are_the_best(data, most, monkeypatch):
     assert np.abs(best - prior).max() > 0.01
 
     def objective(numbers):
-        density = densities_left_out(X, y, weight, numbers, 5)
+        density = loo_densities(X, y, weight, numbers, 5)
         return weight[chosen] @ density[chosen] - 0.5 * np.square((numbers - prior) / 3.0).sum()
 
     top = objective(best)
@@ -615,18 +617,9 @@ def test_state_round_trip(likelihood):
     assert_array_equal(other.predictive(x, grid)[1], model.predictive(x, grid)[1])
     draws = [m.functions(3, torch.Generator().manual_seed(0), 50)(x) for m in (model, other)]
     assert_array_equal(*draws)
-    assert_array_equal(*(m.left_out(batch, np.arange(30)) for m in (model, other)))
+    assert_array_equal(*(m.loo_log_density(batch, np.arange(30)) for m in (model, other)))
     for name, array in model.state().items():
         assert_array_equal(other.state()[name], array)
-
-
-def test_early_states_have_one_factor_for_all_outputs():
-    X, y = rows(k=2)
-    model = solved(X, y, likelihood=HeteroscedasticGaussian())
-    state, other = model.state(), make(2, HeteroscedasticGaussian())
-    other.load_state({**state, "log_factor": np.array(0.3)})
-    assert_array_equal(other.log_factor.detach(), [0.3, 0.3])
-    assert len(state["log_factor"]) == 2
 
 
 @pytest.mark.parametrize("n_first", [0, 3, 4, 6])
@@ -649,7 +642,7 @@ def test_training_goes_on_where_it_stopped(n_first, monkeypatch):
         assert_array_equal(array, two.state()[name], err_msg=name)
 
 
-@pytest.mark.parametrize("where", ["_condition", "_leave_out", "_learn_scale"])
+@pytest.mark.parametrize("where", ["_condition", "_compute_loo", "_learn_scale"])
 def test_interrupt_while_it_conditions(where, monkeypatch):
     X, y = rows()
     batch, found = everything(X, y), []
@@ -677,8 +670,8 @@ def test_the_best_numbers_are_those_that_predict():
     for _ in range(4):
         model.step(batch, None)
         mean = model.predictive(x, None)[0][0, :, 0].numpy()
-        kernel = model.layers[0].kernel.numbers()
-        noise = float(model.likelihood.numbers().variance[0])
+        kernel = model.layers[0].kernel.fitted()
+        noise = float(model.likelihood.fitted().variance[0])
         K = kernel(x, x).numpy()
         expected = K @ np.linalg.solve(K + noise * np.eye(40), y[:, 0])
         assert_allclose(mean, expected, rtol=1e-5, atol=1e-7)
@@ -720,13 +713,13 @@ def test_warm_start_of_many_rows_has_no_first_steps(monkeypatch):
 
 
 def test_given_numbers_are_looked_at_once(monkeypatch):
-    calls, evidence = [], exact.ExactGP.evidence
+    calls, evidence = [], exact.ExactGP.log_marginal_likelihood
 
     def counted(self):
         calls.append(1)
         return evidence(self)
 
-    monkeypatch.setattr(exact.ExactGP, "evidence", counted)
+    monkeypatch.setattr(exact.ExactGP, "log_marginal_likelihood", counted)
     X, y = rows()
     kernel, noise = Anova(trainable=False), Gaussian(variance=0.1, trainable=False)
     settings = {"kernel": kernel, "likelihood": noise, "max_iter": 7, "random_state": 0}
@@ -866,7 +859,7 @@ def test_classes_and_chunks_are_refused():
 
 
 def test_wiggles_are_not_taken_for_noise(monkeypatch):
-    """From long lengthscales alone, the evidence leads to an optimum where all is noise."""
+    """From long lengthscales alone, the marginal likelihood leads to an optimum where all is noise."""
     rng, evidence = np.random.default_rng(0), []
     X = rng.uniform(0.0, 10.0, (80, 1))
     y = np.sin(10.0 * X[:, 0]) + 0.05 * rng.standard_normal(80)
@@ -897,7 +890,7 @@ def test_the_best_start_is_chosen(monkeypatch):
     model._choose_start(batch)
     expected = given + np.log(best)
     assert_allclose(model.layers[0].kernel.log_lengthscale.detach(), expected, rtol=1e-12)
-    assert model._lbfgs.x is None and len(model._of_evidence) == len(X)
+    assert model._lbfgs.x is None and len(model._marginal_subset) == len(X)
 
 
 @pytest.mark.parametrize("better", ["start", "loose"])
@@ -921,7 +914,7 @@ def test_the_better_of_two_searches(better, monkeypatch):
     expected = given + (1.0 if better == "loose" else 0.0)
     assert_allclose(parameters_to_vector(model._free()).detach(), expected)
     assert model._deviation == exact._DEVIATION
-    assert model._lbfgs.x is None and len(model._of_evidence) == 20
+    assert model._lbfgs.x is None and len(model._marginal_subset) == 20
 
 
 def test_columns_of_which_only_the_product_matters_are_found():
@@ -935,7 +928,7 @@ def test_columns_of_which_only_the_product_matters_are_found():
 
 
 @pytest.mark.parametrize("kernel", ["anova", "rational_quadratic"])
-def test_many_columns_do_not_learn_few_rows_by_heart(kernel):
+def test_many_columns_do_not_overfit_few_rows(kernel):
     """Of targets that are noise, nothing is learned."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)

@@ -106,8 +106,10 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
         z = (mean[1] - mean[0]) / np.sqrt(1.0 + var.sum())
         expected.append(norm.logcdf(z if y[i] else -z))
     batch = everything(X, y)
-    assert_allclose(model.left_out(batch, np.arange(len(X))), expected, rtol=1e-8)
-    model._medians = [number.detach().clone() for number in model._numbers()]  # no surprise
+    assert_allclose(model.loo_log_density(batch, np.arange(len(X))), expected, rtol=1e-8)
+    model._medians = [
+        number.detach().clone() for number in model._hyperparameters()
+    ]  # no prior term
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     assert_allclose(actual.item(), np.sum(expected), rtol=1e-8)
 
@@ -129,10 +131,10 @@ def test_numbers_have_a_prior():
     constants = 0.1 * np.arange(3)  # beside the logarithms of the shares
     prior = 0.5 * (0.3**2 + 0.25**2 + np.sum(own**2) + np.sum(constants**2))
     prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
-    assert_allclose(actual.item(), model.left_out(batch, everyone).sum() - prior, rtol=1e-9)
+    assert_allclose(actual.item(), model.loo_log_density(batch, everyone).sum() - prior, rtol=1e-9)
 
 
-def test_many_columns_do_not_learn_few_rows_by_heart():
+def test_many_columns_do_not_overfit_few_rows():
     """Of labels that are noise nothing is learned; two columns among fifty are found."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1100, 30)), rng.integers(0, 2, 1100)
@@ -151,7 +153,7 @@ def test_many_columns_do_not_learn_few_rows_by_heart():
 def test_softmax_of_left_out_rows_by_sampling():
     X, y = rows()
     model = make(X, y, Softmax(n_nodes=4096), n_neighbors=5)
-    actual = model.left_out(everything(X, y), np.arange(6))
+    actual = model.loo_log_density(everything(X, y), np.arange(6))
     rng = np.random.default_rng(0)
     for i in range(6):
         rest = np.flatnonzero(np.arange(len(X)) != i)
@@ -169,7 +171,7 @@ def test_rows_of_one_place_are_counted(i, gone):
     X[1], X[3] = X[0], X[2]
     y[:4] = 0, 1, 2, 2
     model = make(X, y, Softmax(), n_neighbors=30)
-    density = model.left_out(everything(X, y), np.array([i]))
+    density = model.loo_log_density(everything(X, y), np.array([i]))
     rest = np.delete(np.arange(12), gone)
     places, place = np.unique(X[rest], axis=0, return_inverse=True)
     counts = np.zeros((len(places), 3))
@@ -203,10 +205,10 @@ def test_many_classes_take_fewer_rows_at_once(monkeypatch):
     )
     value = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     assert np.isfinite(value.item())
-    densities = model.left_out(batch, np.arange(200))
+    densities = model.loo_log_density(batch, np.arange(200))
     assert looked_at == [30, 50, 50, 50, 50]
     model._at_once = lambda: 10**9
-    assert_allclose(densities, model.left_out(batch, np.arange(200)), rtol=1e-12)
+    assert_allclose(densities, model.loo_log_density(batch, np.arange(200)), rtol=1e-12)
 
 
 # ---- the estimator --------------------------------------------------------------------------------

@@ -140,7 +140,7 @@ def test_a_full_covariance_is_never_worse(make_batch):
     for covariance in ("full", "diagonal"):
         model = make(covariance=covariance, natural_step=1.0)
         model.learning_rate = 0.03
-        for parameter in model._numbers():
+        for parameter in model._hyperparameters():
             parameter.requires_grad_(False)
         model.n_frozen = 3000
         for _ in range(8 if covariance == "full" else 2000):
@@ -362,7 +362,7 @@ def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch)
         model._n_steps = n_steps
         model.zero_grad()
         model.expected_log_likelihood(batch, seed).backward()
-        return torch.cat([p.grad.clone().ravel() for p in model._numbers()])
+        return torch.cat([p.grad.clone().ravel() for p in model._hyperparameters()])
 
     exact = gradients(0, seeded())
     generator = seeded()
@@ -452,14 +452,14 @@ def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_bat
 def test_frozen_numbers(make_batch):
     X, y = data()
     model = make((2,), frequencies="variational", n_frozen=3)
-    numbers = [p.detach().clone() for p in model._numbers()]
+    numbers = [p.detach().clone() for p in model._hyperparameters()]
     omega = model.layers[0].q_omega.mean.detach().clone()
     for _ in range(3):
         model.step(make_batch(X, y), seeded())
-    assert all(torch.equal(a, b) for a, b in zip(numbers, model._numbers()))
+    assert all(torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
     assert torch.equal(omega, model.layers[0].q_omega.mean)
     model.step(make_batch(X, y), seeded())
-    assert all(not torch.equal(a, b) for a, b in zip(numbers, model._numbers()))
+    assert all(not torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
     # the first step of Adam is as long as the learning rate
     moved = (model.layers[0].q_omega.mean.detach() - omega).abs().max()
     assert float(moved) == pytest.approx(model.learning_rate, rel=1e-3)

@@ -55,10 +55,10 @@ def everything(X, y, weight=None):
     return Batch(X, y, weight, 1.0, float(weight.sum()))
 
 
-def nearest(X, x, k, left_out=None):
+def nearest(X, x, k, excluded=None):
     distance = np.square((X - x) / LENGTHSCALES).sum(1)
-    if left_out is not None:
-        distance[left_out] = np.inf
+    if excluded is not None:
+        distance[excluded] = np.inf
     return np.argsort(distance)[:k]
 
 
@@ -173,14 +173,16 @@ def test_local_scale_is_a_student_t_process():
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
         model.log_count.fill_(np.log(3.7))
-        model.log_odds.fill_(50.0)  # the evidence of neighbors counts in full
-    model._medians = [number.detach().clone() for number in model._numbers()]  # no surprise
+        model.log_odds.fill_(50.0)  # the marginal likelihood of neighbors counts in full
+    model._medians = [
+        number.detach().clone() for number in model._hyperparameters()
+    ]  # no prior term
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     batch = everything(X, y, weight)
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     expected = 0.0
     for i in range(len(X)):
-        near = [*nearest(X, X[i], 8, left_out=i), i]
+        near = [*nearest(X, X[i], 8, excluded=i), i]
         noise = 0.1 / np.append(weight[near[:-1]], 1.0)
         K, target = covariance(model, X[near], X[near]) + np.diag(noise), y[near, 0]
         joint = multivariate_t(shape=K, df=3.7).logpdf(target)
@@ -192,14 +194,14 @@ def test_local_scale_is_a_student_t_process():
 
 @pytest.mark.parametrize("n", [2, 3, 12])
 def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
-    """A row that is left out of no more places than neighbors has one neighbor less than predictions."""
+    """A row that is left out of no more unique inputs than neighbors has one neighbor less than predictions."""
     X, y = rows(n)
     model = make(X, y, n_neighbors=12, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
         model.log_count.fill_(np.log(3.7))
         model.log_odds.fill_(50.0)
     K = covariance(model, X, X) + 0.1 * np.eye(n)
-    for i, density in enumerate(model.left_out(everything(X, y), np.arange(n))):
+    for i, density in enumerate(model.loo_log_density(everything(X, y), np.arange(n))):
         rest = np.arange(n) != i
         solved = np.linalg.solve(K[np.ix_(rest, rest)], np.c_[K[rest, i], y[rest]])
         dof = 3.7 + n - 1
@@ -212,17 +214,17 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
     """300 of 600 rows at a time; what numbers have as a prior counts once."""
     X, y = rows(600)
     model = make(X, y)
-    model._medians = [number.detach() - 5.0 for number in model._numbers()]
+    model._medians = [number.detach() - 5.0 for number in model._hyperparameters()]
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
     batch = everything(X, y, weight)
     looks = [
         model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
         for seed in range(20)
     ]
-    surprise = 12.5 * len(model._numbers())  # lengthscales have one level
-    expected = weight @ model.left_out(batch, np.arange(600)) - surprise
+    negative_log_prior = 12.5 * len(model._hyperparameters())  # lengthscales have one level
+    expected = weight @ model.loo_log_density(batch, np.arange(600)) - negative_log_prior
     error = np.std(looks, ddof=1) / np.sqrt(20)
-    assert error < 0.1 * surprise
+    assert error < 0.1 * negative_log_prior
     assert abs(np.mean(looks) - expected) < 4.0 * error
 
 
@@ -231,9 +233,10 @@ def test_rows_left_out_for_stacking_are_those_of_the_objective():
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     batch = everything(X, y)
     total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
-    assert_allclose(model.left_out(batch, np.arange(40)).sum(), total, rtol=1e-10)
+    assert_allclose(model.loo_log_density(batch, np.arange(40)).sum(), total, rtol=1e-10)
     assert_allclose(
-        model.left_out(batch, np.array([7, 3])), model.left_out(batch, np.arange(40))[[7, 3]]
+        model.loo_log_density(batch, np.array([7, 3])),
+        model.loo_log_density(batch, np.arange(40))[[7, 3]],
     )
 
 
@@ -244,15 +247,15 @@ def test_rows_left_out_with_another_spread(likelihood):
     spreads = np.array([0.5, 1.0, 2.0])
     batch = everything(X, y)
     model = make(X, y, likelihood=likelihood)
-    actual = model.left_out(batch, np.arange(40), spreads)
-    assert_allclose(actual[1], model.left_out(batch, np.arange(40)), rtol=1e-12)
+    actual = model.loo_log_density(batch, np.arange(40), spreads)
+    assert_allclose(actual[1], model.loo_log_density(batch, np.arange(40)), rtol=1e-12)
     with torch.no_grad():
         _, mean, *_ = model._without(np.arange(40))
     for i, spread in enumerate(spreads):
         for row in range(0, 40, 7):
             other = y.copy()
             other[row] = mean[row].numpy() + (y[row] - mean[row].numpy()) / spread
-            moved = make(X, other, likelihood=likelihood).left_out(
+            moved = make(X, other, likelihood=likelihood).loo_log_density(
                 everything(X, other), np.array([row])
             )
             assert_allclose(actual[i, row], moved[0] - np.log(spread), rtol=1e-9)
@@ -260,16 +263,16 @@ def test_rows_left_out_with_another_spread(likelihood):
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_rows_with_the_same_inputs_are_one_neighbor(k):
-    """With as many neighbors as places, densities are those of the exact process, left-out row by row."""
+    """With as many neighbors as unique inputs, densities are those of the exact process, row by row."""
     X, y = rows(30, k=k)
-    X[3:12], X[20:] = X[2], X[19]  # two places of ten and eleven rows; others are alone
+    X[3:12], X[20:] = X[2], X[19]  # two unique inputs of ten and eleven rows; others are alone
     weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
     model = make(X, y, n_neighbors=30)
     batch = everything(X, y, weight)
     alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
     found = np.zeros(30)
     for part in (alone, ~alone):
-        found[part] = model.left_out(batch, np.flatnonzero(part))
+        found[part] = model.loo_log_density(batch, np.flatnonzero(part))
     x = X[[2, 19, 15]] + np.array([[0.0], [0.0], [0.3]])
     mean, var = (part[0].numpy() for part in model.predictive(torch.tensor(x), None))
     expected = np.zeros(30)
@@ -303,8 +306,8 @@ def test_weights_are_counts_for_rows_that_are_left_out(repeated):
     for likelihood in (None, HeteroscedasticGaussian()):
         settings = {} if likelihood is None else {"likelihood": likelihood}
         merged, copies = make(X, y, **settings), make(X[once], y[once], **settings)
-        merged = merged.left_out(everything(X, y, weight.astype(float)), np.arange(30))
-        copies = copies.left_out(everything(X[once], y[once]), np.arange(len(once)))
+        merged = merged.loo_log_density(everything(X, y, weight.astype(float)), np.arange(30))
+        copies = copies.loo_log_density(everything(X[once], y[once]), np.arange(len(once)))
         assert_allclose(merged[once], copies, rtol=1e-9)
 
 
@@ -336,19 +339,19 @@ def test_neighbors_do_not_depend_on_targets():
 
 @pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
 def test_rows_that_leave_no_place_out_keep_all_neighbors(likelihood):
-    """Even if others leave one out, and there are no more places than neighbors."""
+    """Even if others leave one out, and there are no more unique inputs than neighbors."""
     X, y = rows(12)
-    X[[3, 7]] = X[[2, 6]]  # two places with two targets each
+    X[[3, 7]] = X[[2, 6]]  # two unique inputs with two targets each
     model, batch = make(X, y, 20, likelihood), everything(X, y)
     order = np.array([3, 0, 7, 1, 2, 11, 6, 5])
-    alone = [model.left_out(batch, order[i : i + 1]) for i in range(8)]
-    assert_allclose(model.left_out(batch, order), np.concatenate(alone), rtol=1e-12)
+    alone = [model.loo_log_density(batch, order[i : i + 1]) for i in range(8)]
+    assert_allclose(model.loo_log_density(batch, order), np.concatenate(alone), rtol=1e-12)
     spreads = np.array([0.5, 2.0])
-    both = model.left_out(batch, order, spreads)
-    alone = [model.left_out(batch, order, spreads[i : i + 1])[0] for i in range(2)]
+    both = model.loo_log_density(batch, order, spreads)
+    alone = [model.loo_log_density(batch, order, spreads[i : i + 1])[0] for i in range(2)]
     assert_allclose(both, alone, rtol=1e-12)
     total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
-    assert_allclose(total.item(), model.left_out(batch, np.arange(12)).sum(), rtol=1e-12)
+    assert_allclose(total.item(), model.loo_log_density(batch, np.arange(12)).sum(), rtol=1e-12)
 
 
 def test_outputs_have_one_mixing_variable():
@@ -357,7 +360,7 @@ def test_outputs_have_one_mixing_variable():
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
         model.log_count.fill_(np.log(1.7))
-        actual = model.left_out(everything(X, y), np.arange(40))
+        actual = model.loo_log_density(everything(X, y), np.arange(40))
         target, mean, sd, z = model._without(np.arange(40))
         scale = sd * model._squared_scale(z).sqrt()
         dof = float(model._dof())
@@ -376,14 +379,14 @@ def test_rows_left_out_have_the_predictive_density_of_the_others():
     X, y = rows(k=2)
     y[::7] += 2.0  # errors of several standard deviations
     model = make(X, y, likelihood=HeteroscedasticGaussian())
-    actual = model.left_out(everything(X, y), np.arange(40))
+    actual = model.loo_log_density(everything(X, y), np.arange(40))
     for i in range(0, 40, 3):
         others = make(np.delete(X, i, 0), np.delete(y, i, 0), likelihood=HeteroscedasticGaussian())
         grid = torch.tensor(others.draws(200, 0))
         moments = others.predictive(torch.tensor(X[[i]]), grid)
         with torch.no_grad():
             density = others.likelihood().log_partition(torch.tensor(y[[i]]), *moments)
-        expected = torch.logsumexp(others.shares(grid).log()[:, None] + density, 0)
+        expected = torch.logsumexp(others.mixture_weights(grid).log()[:, None] + density, 0)
         assert_allclose(actual[i], expected[0], rtol=1e-8)
 
 
@@ -418,9 +421,9 @@ def test_numbers_have_a_prior():
         model.log_count += 0.3
         model.log_odds -= 0.7
     values = []
-    for surprise in (True, False):
-        if not surprise:
-            model._medians = [number.detach().clone() for number in model._numbers()]
+    for has_prior in (True, False):
+        if not has_prior:
+            model._medians = [number.detach().clone() for number in model._hyperparameters()]
         generator = torch.Generator().manual_seed(0)
         values.append(model.expected_log_likelihood(batch, generator).item())
     prior = 0.5 * (0.25**2 + 0.3**2 + 0.7**2)
@@ -439,7 +442,7 @@ def test_few_rows_are_not_overfitted():
     assert model.log_predictive_density(x, y_new).mean() > constant - 0.5
 
 
-def test_many_columns_do_not_learn_few_rows_by_heart():
+def test_many_columns_do_not_overfit_few_rows():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)
     model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X[:80], y[:80])
@@ -452,7 +455,9 @@ def test_large_counts_forget_the_local_scale():
     plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
         local.log_count.fill_(np.log(1e6))
-    local._medians = [number.detach().clone() for number in local._numbers()]  # no surprise
+    local._medians = [
+        number.detach().clone() for number in local._hyperparameters()
+    ]  # no prior term
     density = [
         model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0)).item()
         for model in (plain, local)
@@ -500,16 +505,16 @@ def test_places_as_far_as_each_other_are_taken_in_order():
     X = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
     y = np.sin(5.0 * X[:, :1])
     x = np.concatenate([X[:20], X[:20] + 1.0 / 14.0])
-    left_out = np.where(np.arange(40) < 20, np.arange(40), -1)
+    excluded = np.where(np.arange(40) < 20, np.arange(40), -1)
     found = []
     for scale, shift in ((1.0, 0.0), (3.0, 1.0), (0.7, -1e3)):
         model = make(scale * X + shift, y, 10)
         model._search(np.full(2, 0.3 * scale))
-        found.append(np.sort(model.neighbors(torch.tensor(scale * x + shift), left_out)))
+        found.append(np.sort(model.neighbors(torch.tensor(scale * x + shift), excluded)))
         assert_array_equal(found[-1], found[0])
     for i in range(40):  # by brute force
         distance = np.square(x[i] - X).sum(1).round(9)
-        distance[left_out[i] if left_out[i] >= 0 else []] = np.inf
+        distance[excluded[i] if excluded[i] >= 0 else []] = np.inf
         assert_array_equal(found[0][i], np.sort(np.argsort(distance, kind="stable")[:10]))
 
 
@@ -548,7 +553,7 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     draws = f(x)
     grid = torch.tensor(model.draws(100, 0))
     mean, var = model.predictive(x, grid)
-    share = model.shares(grid)[:, None, None]
+    share = model.mixture_weights(grid)[:, None, None]
     center = (share * mean).sum(0)
     total = center, (share * (var + (mean - center).square())).sum(0)
     error = (total[1] / 3000).sqrt()
@@ -639,7 +644,7 @@ def test_objective_grows():
 def test_brute_force_of_one_neighbor():
     X, y = rows()
     model = make(X, y, n_neighbors=1)
-    i = int(nearest(X, X[0], 1, left_out=0)[0])
+    i = int(nearest(X, X[0], 1, excluded=0)[0])
     K = covariance(model, X[[i, 0]], X[[i, 0]]) + 0.1 * np.eye(2)
     expected = multivariate_normal(cov=K).logpdf(y[[i, 0], 0])
     expected -= multivariate_normal(cov=K[0, 0]).logpdf(y[i, 0])

@@ -189,11 +189,11 @@ def test_gradients(kernel, n_inducing, alpha, memory):
 def check_gradients(model, batch, parameters, rtol=1e-5):
     for parameter in parameters:
         parameter.grad = None
-    model.bound(batch)
+    model.lower_bound(batch)
 
     def value():
         with torch.no_grad():
-            return model.bound(batch)
+            return model.lower_bound(batch)
 
     for parameter in parameters:
         flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
@@ -372,7 +372,7 @@ def test_kernels_and_noise_can_be_fixed():
 
 
 def test_interrupt_between_points():
-    """In the middle of a line search the numbers are on trial; those of the last step stay."""
+    """In the middle of a line search the hyperparameters are on trial; those of the last step stay."""
     X, y = rows(40)
     model = make_model(X[:8])
     batch = Batch(*tensors(X, y), 1.0, 40.0)

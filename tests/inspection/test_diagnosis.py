@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import health
-from skdgp.estimators.health import Report
+from skdgp.estimators import diagnostics
+from skdgp.estimators.diagnostics import Report
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inspection import Diagnosis, PathologyWarning, diagnose
 from skdgp.training.pathologies import Finding
@@ -61,7 +61,7 @@ def mixture():
 
 
 def test_healthy_mixtures_are_silent(mixture):
-    assert diagnose(mixture, *waves()).healthy
+    assert diagnose(mixture, *waves()).ok
 
 
 @pytest.mark.parametrize("settings", [{}, {"init": "greedy"}, {"n_layers": 3}, {"n_layers": 1}])
@@ -70,19 +70,19 @@ def test_healthy_fits_are_silent(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = regressor(**settings, max_iter=300).fit(X, y)
-    assert diagnose(model, X, y).healthy
+    assert diagnose(model, X, y).ok
 
 
 def test_a_good_mixture_is_asked_once(monkeypatch):
-    """Reports on its members, which take their time, are for those that are sick."""
+    """Reports on its members, which take their time, are for those that are suspect."""
     asked = []
 
-    class Listening(health.Predictive):
+    class Listening(diagnostics.Predictive):
         def __init__(self, members, *args):
             super().__init__(members, *args)
             asked.append(len(members))
 
-    monkeypatch.setattr(health, "Predictive", Listening)
+    monkeypatch.setattr(diagnostics, "Predictive", Listening)
     X, y = waves()
     model = regressor(inference="auto").fit(X, y)
     assert asked == [7]
@@ -101,13 +101,13 @@ def test_real_data_are_silent():
 
 def test_text(loud):
     diagnosis = diagnose(loud[0], *waves())
-    assert not diagnosis.healthy
+    assert not diagnosis.ok
     text = str(diagnosis)
-    assert text.startswith("Sick: ") and "SEVERE    data explained by noise" in text
+    assert text.startswith("Suspect: ") and "SEVERE    data explained by noise" in text
     assert "-> start with init='greedy'" in text
     assert repr(diagnosis) == text
     healthy = str(diagnose(regressor().fit(*waves()), *waves()))
-    assert healthy.startswith("Healthy: ") and "SEVERE" not in healthy
+    assert healthy.startswith("OK: ") and "SEVERE" not in healthy
 
 
 def test_html(loud):
@@ -145,19 +145,19 @@ def test_mixtures_have_a_report_for_each_model(mixture):
 
 @pytest.mark.parametrize("error", [-1e6, 1e6])
 def test_single_rows_do_not_decide(loud, monkeypatch, error):
-    """However far off they are: they make no model sick, and the scatter that they bring heals none."""
+    """However far off they are: they make no model suspect, and the scatter that they bring heals none."""
     X, y = waves()
     healthy = regressor().fit(X, y)
 
-    class Surprised(health.Predictive):
+    class Surprised(diagnostics.Predictive):
         def log_density(self, y):
             logs = super().log_density(y)
             logs[7] += error
             return logs
 
-    monkeypatch.setattr(health, "Predictive", Surprised)
-    assert diagnose(healthy, X, y).healthy
-    assert not diagnose(loud[0], X, y).healthy
+    monkeypatch.setattr(diagnostics, "Predictive", Surprised)
+    assert diagnose(healthy, X, y).ok
+    assert not diagnose(loud[0], X, y).ok
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_less_is_borne_if_an_extreme_figure_is_to_blame(missed, figure, severe):
     report = Report(missed, [Finding("", 1, "", figure, 1.0, "", extreme=2.0)])
     assert report.severe == severe
     diagnosis = Diagnosis([report], missed)
-    assert diagnosis.healthy != severe
-    assert str(diagnosis).startswith("Sick: the model misses" if severe else "Healthy")
+    assert diagnosis.ok != severe
+    assert str(diagnosis).startswith("Suspect: the model misses" if severe else "OK")
 
 
 def test_two_inducing_points():
@@ -183,19 +183,19 @@ def test_two_inducing_points():
 def test_other_targets(loud):
     X, y = waves()
     two = regressor(likelihood="gaussian").fit(X, np.column_stack([y, 3.0 - y]))
-    assert diagnose(two, X, np.column_stack([y, 3.0 - y])).healthy
+    assert diagnose(two, X, np.column_stack([y, 3.0 - y])).ok
     counts = np.random.default_rng(0).poisson(np.exp(2 + y))
-    assert diagnose(regressor(likelihood="poisson").fit(X, counts), X, counts).healthy
+    assert diagnose(regressor(likelihood="poisson").fit(X, counts), X, counts).ok
     labels = np.where(y > 0, "up", "down")
     settings = {"n_inducing": 30, "max_iter": 100, "random_state": 0}
-    assert diagnose(DeepGPClassifier(**settings).fit(X, labels), X, labels).healthy
+    assert diagnose(DeepGPClassifier(**settings).fit(X, labels), X, labels).ok
     model = DeepGPClassifier(inference="dsvi", **settings).fit(X, labels)
-    assert diagnose(model, X, labels).healthy
+    assert diagnose(model, X, labels).ok
     arrays = model.members_[0].arrays
     arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0
     arrays["layers.1.Z"] = arrays["layers.1.Z"] + 100.0
     model.members_[0].release()
-    assert not diagnose(model, X, labels).healthy
+    assert not diagnose(model, X, labels).ok
 
 
 def test_repeated_rows_do_not_help_the_reference(loud):
@@ -207,14 +207,14 @@ def test_repeated_rows_do_not_help_the_reference(loud):
 def test_few_rows_give_no_verdict(loud):
     X, y = waves()
     diagnosis = diagnose(loud[0], X[:10], y[:10])
-    assert diagnosis.missed is None and diagnosis.healthy
+    assert diagnosis.missed is None and diagnosis.ok
     assert "No verdict" in str(diagnosis)
 
 
 def test_pipelines_and_bad_input(loud):
     X, y = waves()
     pipeline = make_pipeline(StandardScaler(), regressor()).fit(X, y)
-    assert diagnose(pipeline, X, y).healthy
+    assert diagnose(pipeline, X, y).ok
     assert str(diagnose(FrozenEstimator(pipeline), X, y)) == str(diagnose(pipeline, X, y))
     with pytest.raises(NotFittedError):
         diagnose(regressor(), X, y)

@@ -23,7 +23,7 @@ from skdgp.inference import DSVI, VFE, full_batch
 from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.training import Checkpoint
-from skdgp.training.rounds import FirstRounds
+from skdgp.training.pretraining import PreTraining
 
 SHAPES = [
     {"mean": "zero", "width": 2},
@@ -67,7 +67,7 @@ def build(mean=False, widths=(2,), **scheme):
 
 def shallow(layer):
     batch = torch_data()
-    run = FirstRounds(None, 0.0).train
+    run = PreTraining(None, 0.0).train
     return greedy.sparse_gp(layer, batch, layer.Z, run, np.random.RandomState(0))
 
 
@@ -91,9 +91,9 @@ def test_beside_inputs_the_copy_is_small():
     model = build(mean=True, inner_noise=0.0)
     layer, X = model.layers[0], torch_data().X
     source = shallow(layer)
-    carriers = greedy.choose_carriers(layer, None)
-    assert_array_equal(carriers, [1])
-    greedy.copy_into(layer, source.layers[0], carriers, np.random.RandomState(0))
+    copied_units = greedy.choose_copied_units(layer, None)
+    assert_array_equal(copied_units, [1])
+    greedy.copy_into(layer, source.layers[0], copied_units, np.random.RandomState(0))
     mean, var = (part.detach() for part in layer.moments(X))
     expected, v = (part[0, :, 0] for part in source.predictive(X, None))
     assert_allclose(mean[:, 0], X[:, 0])
@@ -151,9 +151,9 @@ def test_the_sparse_gp_finds_short_lengthscales():
     layer = model.layers[0]
     layer_Z = X[::6].clone()
     found = greedy.sparse_gp(
-        layer, batch, layer_Z, FirstRounds(None, 0.0).train, np.random.RandomState(0)
+        layer, batch, layer_Z, PreTraining(None, 0.0).train, np.random.RandomState(0)
     )
-    assert float(found.likelihood.numbers().variance[0]) < 0.05
+    assert float(found.likelihood.fitted().variance[0]) < 0.05
 
 
 def test_stand_ins():
@@ -274,13 +274,13 @@ def test_rounds_have_their_share_of_the_time():
         def run(self):
             return self
 
-    rounds, recorder = FirstRounds(10.0, 0.0), Recorder()
-    rounds.train(recorder)
+    pretraining, recorder = PreTraining(10.0, 0.0), Recorder()
+    pretraining.train(recorder)
     assert recorder.max_time == 3.0 and recorder.elapsed > 0.0 and recorder.quiet
-    rounds.trainer = Recorder
-    assert rounds.train().max_iter == 5
-    rounds.skipped = True
-    assert rounds.train().max_iter == 1
+    pretraining.trainer = Recorder
+    assert pretraining.train().max_iter == 5
+    pretraining.skipped = True
+    assert pretraining.train().max_iter == 1
 
 
 def test_little_time_is_enough():
@@ -300,13 +300,13 @@ def test_median_start():
     X = torch_data().X.numpy()
     init.start(model, X, np.ones(80), "median", np.random.RandomState(0))
     first, last = model.layers
-    kernel = first.kernel.numbers()
+    kernel = first.kernel.fitted()
     assert_allclose(kernel.lengthscale, np.median(pdist(X)))
     assert_allclose(kernel.variance, 0.25)
     assert_allclose(last.Z[:, 0].detach(), np.linspace(-1, 1, 12))
     assert_allclose(last.Z[:, 1].detach(), np.linspace(-1, 1, 12))
-    assert 1.0 <= float(last.kernel.numbers().lengthscale[0]) <= 1.1
-    assert_allclose(model.likelihood.numbers().variance, 0.01)
+    assert 1.0 <= float(last.kernel.fitted().lengthscale[0]) <= 1.1
+    assert_allclose(model.likelihood.fitted().variance, 0.01)
 
 
 def test_median_posterior_is_that_of_noisy_targets(monkeypatch):

@@ -1,6 +1,6 @@
 """Covariance functions.
 
-A kernel object holds plain numbers. ``kernel(X, Z)`` is the matrix of covariances,
+A kernel object holds plain hyperparameters. ``kernel(X, Z)`` is the matrix of covariances,
 ``kernel.diag(X)`` its diagonal, ``kernel.features(n, ...)`` a random feature map whose inner
 products estimate it.
 """

@@ -4,7 +4,7 @@ import torch
 
 from ...random import gamma, normal, uniform
 from ..covariances import FactorProduct
-from ..tail import into_tail
+from ..frequencies import importance_sampled
 from .base import Kernel, tensor_like
 from .stationary import cos_sin
 
@@ -30,7 +30,7 @@ class Anova(Kernel):
         stands for one over the number of inputs.
     variance : float, default=1.0
     trainable : bool, default=True
-        Whether training changes the numbers.
+        Whether training changes the hyperparameters.
 
     References
     ----------
@@ -72,19 +72,19 @@ class Anova(Kernel):
             }
         )
 
-    def _numbers(self, like):
+    def _hyperparameters(self, like):
         return (
             tensor_like(value, like) for value in (self.lengthscale, self.strength, self.variance)
         )
 
     def __call__(self, X, Z):
-        return FactorProduct.apply(X, Z, *self._numbers(X), self)
+        return FactorProduct.apply(X, Z, *self._hyperparameters(X), self)
 
     def within(self, X):
         *groups, P, n_features = X.shape
         i, j = torch.tril_indices(P, P, device=X.device)
         left, right = (X[..., rows, :].reshape(-1, n_features) for rows in (i, j))
-        K = FactorProduct.apply(left, right, *self._numbers(X), self, True)
+        K = FactorProduct.apply(left, right, *self._hyperparameters(X), self, True)
         place = torch.empty((P, P), dtype=torch.long, device=X.device)
         place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
         return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)
@@ -114,14 +114,16 @@ class Anova(Kernel):
     def diag(self, X):
         return tensor_like(self.variance, X).expand(X.shape[:-1])
 
-    def features(self, n, n_features, generator, like, tail=0.0):
-        lengthscale, strength, variance = self._numbers(like)
+    def features(self, n, n_features, generator, like, importance=0.0):
+        lengthscale, strength, variance = self._hyperparameters(like)
         shape = (*n[:-1], n_features, n[-1])
         half = gamma(self.nu, shape, generator, like)
         omega = normal(shape, generator, like)
         # with probability 1 / (1 + a_q) a feature does not depend on the input
         share = (strength / (1.0 + strength))[:, None]
         present = uniform(shape, generator, like) < share
-        half, present, weight = into_tail(half, present, share, self.nu, tail, generator)
+        half, present, weight = importance_sampled(
+            half, present, share, self.nu, importance, generator
+        )
         omega = omega * (self.nu / half).sqrt() * present / lengthscale[:, None]
         return cos_sin(omega, variance * weight)

@@ -18,7 +18,7 @@ class Kernel(Component):
     psi : callable or None
         ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
     metric : float, or array or tensor of shape (n_features,)
-        Units of the inputs in which near rows are alike. Only of kernels whose numbers are all given.
+        Units of the inputs in which near rows are alike. Only of kernels whose hyperparameters are all given.
     slopes : float, or array or tensor of shape (n_features,)
         Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
     """
@@ -42,11 +42,11 @@ class Kernel(Component):
     __radd__, __rmul__ = __add__, __mul__  # for what is no kernel, and is refused
 
     def bind(self, n_features):
-        """This kernel with one number for each input where numbers differ between inputs."""
+        """This kernel with one number for each input where hyperparameters differ between inputs."""
         raise NotImplementedError
 
     def of_columns(self, columns, n_features):
-        """This kernel with the numbers of some columns, where it was given one for each of all."""
+        """This kernel with the hyperparameters of some columns, where it was given one for each of all."""
         given = self.get_params(deep=False).items()
         each = {
             name: np.asarray(value) for name, value in given if np.shape(value) == (n_features,)
@@ -81,7 +81,7 @@ def _other_kernel(other):
     if not isinstance(other, Kernel):
         raise TypeError(
             f"Kernels can be added to and multiplied by kernels only; got {other!r}. Constants and factors "
-            "are numbers of kernels, as bias and variance."
+            "are hyperparameters of kernels, as bias and variance."
         )
     return other
 
@@ -127,9 +127,10 @@ class Sum(Pair):
     def diag(self, X):
         return self.left.diag(X) + self.right.diag(X)
 
-    def features(self, n, n_features, generator, like, tail=0.0):
+    def features(self, n, n_features, generator, like, importance=0.0):
         left, right = (
-            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
+            part.features(n, n_features, generator, like, importance)
+            for part in (self.left, self.right)
         )
         return lambda X: torch.cat([left(X), right(X)], -1)
 
@@ -153,9 +154,10 @@ class Product(Pair):
     def diag(self, X):
         return self.left.diag(X) * self.right.diag(X)
 
-    def features(self, n, n_features, generator, like, tail=0.0):
+    def features(self, n, n_features, generator, like, importance=0.0):
         left, right = (
-            part.features(n, n_features, generator, like, tail) for part in (self.left, self.right)
+            part.features(n, n_features, generator, like, importance)
+            for part in (self.left, self.right)
         )
         return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
 

@@ -51,7 +51,7 @@ class ArcCosine(Kernel):
     def diag(self, X):
         return tensor_like(self.variance, X) * self._scaled(X)[2]
 
-    def features(self, n, n_features, generator, like, tail=0.0):
+    def features(self, n, n_features, generator, like, importance=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
         omega = omega / tensor_like(self.lengthscale, like)[..., None]
         shift = tensor_like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
@@ -96,7 +96,7 @@ class Linear(Kernel):
         bias2 = tensor_like(self.bias, X).square()
         return (X.square() * tensor_like(self.variance, X)).sum(-1) + bias2
 
-    def features(self, n, n_features, generator, like, tail=0.0):
+    def features(self, n, n_features, generator, like, importance=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
         omega = omega * tensor_like(self.variance, like).sqrt()[..., None]
         shift = tensor_like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)

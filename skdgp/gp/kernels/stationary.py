@@ -6,8 +6,8 @@ import torch
 
 from ...random import gamma, normal
 from ..covariances import Radial, SquaredDistance
+from ..frequencies import importance_sampled
 from ..psi import SquaredExponentialPsi
-from ..tail import into_tail
 from .base import Kernel, tensor_like
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
@@ -16,7 +16,7 @@ _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 class Stationary(Kernel):
     """Kernels of ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
 
-    slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where numbers are few
+    slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where hyperparameters are few
     distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
     _positive = {"lengthscale": 0.0, "variance": 0.0}
 
@@ -60,7 +60,7 @@ class Stationary(Kernel):
     def diag(self, X):
         return tensor_like(self.variance, X).expand(X.shape[:-1])
 
-    def features(self, n, n_features, generator, like, tail=0.0):
+    def features(self, n, n_features, generator, like, importance=0.0):
         """Random sine and cosine features (Rahimi and Recht, 2008).
 
         Parameters
@@ -72,7 +72,7 @@ class Stationary(Kernel):
         generator : torch.Generator
         like : tensor
             Gives dtype and device.
-        tail : float in [0, 1)
+        importance : float in [0, 1)
             Fraction of the features that are drawn where rough kernels have few, at high frequencies,
             and count for as much less. Functions that are known at many rows differ in these alone.
 
@@ -83,11 +83,11 @@ class Stationary(Kernel):
             R of the inner products over c.
         """
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
-        scale, weight = self._frequency_scale(n, generator, like, tail)
+        scale, weight = self._frequency_scale(n, generator, like, importance)
         omega = omega * scale / tensor_like(self.lengthscale, like)[..., None]
         return cos_sin(omega, tensor_like(self.variance, like) * weight)
 
-    def _frequency_scale(self, n, generator, like, tail):
+    def _frequency_scale(self, n, generator, like, importance):
         """What multiplies Gaussian frequencies, and the weights of the features."""
         return 1.0, 1.0
 
@@ -103,7 +103,7 @@ class SquaredExponential(Stationary):
     ard : bool, default=True
         One lengthscale for each input (automatic relevance determination) or a common one.
     trainable : bool, default=True
-        Whether training changes the numbers.
+        Whether training changes the hyperparameters.
 
     Examples
     --------
@@ -177,11 +177,13 @@ class Matern(Stationary):
     def slope_factor(self):
         return -1.5 if self.nu == 1.5 else -5.0 / 6.0
 
-    def _frequency_scale(self, n, generator, like, tail):
+    def _frequency_scale(self, n, generator, like, importance):
         # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
         half = gamma(self.nu, (*n[:-1], 1, n[-1]), generator, like)
         always = torch.ones_like(half)
-        half, _, weight = into_tail(half, always > 0.0, always, self.nu, tail, generator)
+        half, _, weight = importance_sampled(
+            half, always > 0.0, always, self.nu, importance, generator
+        )
         return (self.nu / half).sqrt(), weight
 
 
@@ -210,7 +212,7 @@ class RationalQuadratic(Stationary):
         alpha = tensor_like(self.alpha, r2)
         return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
 
-    def _frequency_scale(self, n, generator, like, tail):
+    def _frequency_scale(self, n, generator, like, importance):
         alpha = tensor_like(self.alpha, like)
         return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt(), 1.0
 

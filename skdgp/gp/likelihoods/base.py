@@ -46,7 +46,7 @@ class Likelihood(Component):
         scale : ndarray of shape (k,)
             Units of the user's target in one unit of `y`.
         """
-        k, numbers = y.shape[1], {}
+        k, hyperparameters = y.shape[1], {}
         for name in self._positive:
             value = getattr(self, name)
             if value is None:
@@ -64,8 +64,8 @@ class Likelihood(Component):
                         f"{getattr(self, name)!r}."
                     )
                 value = self._above(name, value / scale ** self._units.get(name, 0), scale)
-            numbers[name] = np.broadcast_to(value, (k,)).copy()
-        return self.with_values(**numbers)
+            hyperparameters[name] = np.broadcast_to(value, (k,)).copy()
+        return self.with_values(**hyperparameters)
 
     def _above(self, name, value, scale):
         """A number in units of `y`, if it is not too small beside the target; a start is raised."""
@@ -80,7 +80,7 @@ class Likelihood(Component):
         return np.where(tiny, 2.0 * floor, value)
 
     def in_units(self, scale):
-        """The fitted numbers in the user's units; the inverse of what :meth:`bind` does."""
+        """The fitted hyperparameters in the user's units; the inverse of what :meth:`bind` does."""
         return self.with_values(
             **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
         )
@@ -147,6 +147,6 @@ class OneLatent(Likelihood):
 
 
 def split(latents):
-    """The two halves of the last axis."""
+    """The last axis, split in the middle."""
     k = latents.shape[-1] // 2
     return latents[..., :k], latents[..., k:]

@@ -9,7 +9,7 @@ from ...quadrature import gauss_hermite
 from ...random import gamma, normal
 from ..kernels.base import tensor_like
 from .base import Likelihood, OneLatent, split
-from .sizes import sizes_of_t
+from .noise_scale_quadrature import noise_scales_of_t
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
@@ -373,8 +373,8 @@ class HeteroscedasticStudentT(GaussianMixture):
     Notes
     -----
     The expected log-likelihood is replaced by a lower bound in closed form, and the lower bound of the
-    evidence stays one: t noise is Gaussian noise of variance :math:`s^2 e^g / l` with
-    :math:`l \sim \mathrm{Gamma}(\nu/2, \nu/2)`, and the bound is that of the best posterior of
+    marginal likelihood stays one: t noise is Gaussian noise of variance :math:`s^2 e^g / l` with
+    :math:`l \sim \mathrm{Gamma}(\nu/2, \nu/2)`, and the lower bound is that of the best posterior of
     :math:`l` for each row.
     """
 
@@ -415,7 +415,7 @@ class HeteroscedasticStudentT(GaussianMixture):
         Distribution functions are good to 1e-5 up to `v_g` = 6, sizes of noise known to a factor of 130.
         """
         df, scale2 = tensor_like(self.df, m_g), tensor_like(self.scale, m_g).square()
-        u, log_weights = sizes_of_t(df, v_g)
+        u, log_weights = noise_scales_of_t(df, v_g)
         return log_weights, scale2 * (m_g + u).clamp(-_LARGEST, _LARGEST).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):

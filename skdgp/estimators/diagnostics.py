@@ -15,8 +15,10 @@ ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
-_SICK = 0.4  #: share of what the reference knows from which on a model that misses it is sick
-_SICK_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
+_SEVERE = (
+    0.4  #: share of what the reference knows from which on a model that misses it is pathological
+)
+_SEVERE_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
@@ -48,15 +50,15 @@ class Report:
 
 
 def limit(reports):
-    """The share of what a reference knows from which on models that miss it are sick.
+    """The share of what a reference knows from which on models that miss it are pathological.
 
     Less is borne if there is a clear cause.
     """
     found = [finding for report in reports for finding in report.findings]
-    return _SICK_IF_BLAMED if any(finding.blamed for finding in found) else _SICK
+    return _SEVERE_IF_BLAMED if any(finding.blamed for finding in found) else _SEVERE
 
 
-class Examination:
+class Diagnostics:
     """What members say of training rows, held against a simple reference.
 
     Parameters
@@ -110,7 +112,7 @@ class Examination:
 
 
 def _reference(likelihood, X, y):
-    """A simple model of the rows, its log-density of each left out, and that of a constant."""
+    """A simple model of the rows, its leave-one-out log-densities, and that of a constant."""
     if likelihood.scales_target:
         reference = Reference(X, y)
         return reference, reference.log_density, reference.constant
@@ -133,20 +135,20 @@ def _noise(member, X, y, device, reference):
     mean, var = model.predictive(torch.as_tensor(X, device=device), draws)
     with torch.no_grad():
         noise = model.likelihood().moments(mean, torch.zeros_like(var))[1].mean(1)
-        noise = (model.shares(draws) @ noise).cpu().numpy()
+        noise = (model.mixture_weights(draws) @ noise).cpu().numpy()
     return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
 
 
-def warn_if_sick(estimator, data, n_iter):
+def warn_of_pathologies(estimator, data, n_iter):
     """One warning if the predictions of a trained estimator suffer from what can be named."""
     if n_iter < _FEWEST_STEPS:
         return
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
-    examination = Examination(estimator.members_, X, y, estimator.device_)
-    missed = examination.missed
-    if missed is None or missed <= _SICK_IF_BLAMED:
+    diagnostics = Diagnostics(estimator.members_, X, y, estimator.device_)
+    missed = diagnostics.missed
+    if missed is None or missed <= _SEVERE_IF_BLAMED:
         return
-    reports = examination.reports()
+    reports = diagnostics.reports()
     if missed <= limit(reports):
         return
     causes = {cause.name: cause for report in reports for cause in report.causes}

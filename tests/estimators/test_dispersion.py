@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, norm
 
 from skdgp import DeepGPRegressor
-from skdgp.estimators.narrowed import narrowed
+from skdgp.estimators.dispersion import dispersed
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -33,7 +33,7 @@ def moments(likelihood):
 def test_gaussian_noise_in_closed_form():
     m, v = torch.tensor([[0.4, -0.3]]).double(), torch.tensor([[0.2, 0.6]]).double()
     y = torch.tensor([[1.0, -1.1]]).double()
-    narrow = narrowed(Gaussian(0.3), 0.7)
+    narrow = dispersed(Gaussian(0.3), 0.7)
     expected = norm(m.numpy(), 0.7 * np.sqrt(v.numpy() + 0.3))
     assert_allclose(narrow.log_partition(y, m, v), expected.logpdf(y).sum(1))
     assert_allclose(narrow.cdf(y, m, v), expected.cdf(y))
@@ -43,11 +43,11 @@ def test_gaussian_noise_in_closed_form():
 
 
 @pytest.mark.parametrize("likelihood", MIXTURES)
-@pytest.mark.parametrize("spread", [0.6, 1.0, 1.4])
-def test_density_and_the_rest_agree(likelihood, spread):
+@pytest.mark.parametrize("dispersion", [0.6, 1.0, 1.4])
+def test_density_and_the_rest_agree(likelihood, dispersion):
     """All from the density by numerical integration."""
     m, v = moments(likelihood)
-    narrow = narrowed(likelihood, spread)
+    narrow = dispersed(likelihood, dispersion)
 
     def density(y):
         return float(narrow.log_partition(torch.tensor([[y]]).double(), m, v).exp())
@@ -77,7 +77,7 @@ def test_samples_given_latent_values(likelihood):
     """Without variance of the latent functions only the noise is left, and it is scaled."""
     m, v = moments(likelihood)
     f = m.expand(20_000, *m.shape)
-    narrow = narrowed(likelihood, 0.6)
+    narrow = dispersed(likelihood, 0.6)
     y = narrow.sample(f, torch.Generator().manual_seed(0))[:, 0, 0].numpy()
 
     def cdf(y):
@@ -90,7 +90,7 @@ def test_samples_given_latent_values(likelihood):
 
 def test_a_spread_of_one_changes_nothing():
     likelihood = Gaussian(0.3)
-    assert narrowed(likelihood, 1.0) is likelihood
+    assert dispersed(likelihood, 1.0) is likelihood
 
 
 # In a mixture
@@ -102,18 +102,18 @@ def model(data):
     return DeepGPRegressor(random_state=0, **settings).fit(*data)
 
 
-def only(model, i, spread):
-    """The estimator with one of its members, of another spread, and as many draws as a single model has."""
+def only(model, i, dispersion):
+    """The estimator with one of its members, of another dispersion, and as many draws as a single model has."""
     other = copy.deepcopy(model)
     member = other.members_[i]
-    member.spread, member.draws = spread, member.model("cpu").draws(32, seed=0)
+    member.dispersion, member.draws = dispersion, member.model("cpu").draws(32, seed=0)
     other.members_ = [member]
     return other
 
 
 def test_all_members_share_one_spread(model):
-    (spread,) = {member.spread for member in model.members_}
-    assert 0.5 < spread < 1.36 and spread != 1.0
+    (dispersion,) = {member.dispersion for member in model.members_}
+    assert 0.5 < dispersion < 1.36 and dispersion != 1.0
 
 
 def variance_of_means(model, X):
@@ -121,7 +121,7 @@ def variance_of_means(model, X):
     (member,) = model.members_
     draws, X = torch.tensor(member.draws), torch.tensor(model._x_scaler.transform(X))
     module = member.model("cpu")
-    means, shares = module.predictive(X, draws)[0][..., 0], module.shares(draws)[:, None]
+    means, shares = module.predictive(X, draws)[0][..., 0], module.mixture_weights(draws)[:, None]
     return (shares * (means - (shares * means).sum(0)).square()).sum(
         0
     ).numpy() * model._y_scaler.scale**2
@@ -129,7 +129,7 @@ def variance_of_means(model, X):
 
 @pytest.mark.parametrize("i", range(5))
 def test_moments(i, model, data):
-    """Means stay; each draw's variance is that of the model, times the square of the spread."""
+    """Means stay; each draw's variance is that of the model, times the square of the dispersion."""
     X = data[0][:7]
     one, half = only(model, i, 1.0), only(model, i, 0.5)
     for latent in (False, True):
@@ -172,7 +172,7 @@ def test_the_bound_is_that_of_the_models(model, data):
     """It says how far training came, whatever the mixture makes of it."""
     other = copy.deepcopy(model)
     for member in other.members_:
-        member.spread = 0.5
+        member.dispersion = 0.5
     scores = [
         m._predict_rows(data[0], "expected_log_prob", m._y_scaler.transform(data[1][:, None]))
         for m in (model, other)
@@ -184,7 +184,7 @@ def test_scores_agree_with_each_other(model, data):
     """Density and CRPS from the quantiles that the user sees."""
     X, y, model = data[0][:3], data[1][:3], copy.deepcopy(model)
     for member in model.members_:
-        member.spread = 0.7
+        member.dispersion = 0.7
     alpha = (np.arange(1000) + 0.5) / 1000
     q = model.predict_quantiles(X, alpha)
     losses = 2.0 * (alpha - (y[:, None] < q)) * (y[:, None] - q)
@@ -228,28 +228,28 @@ def test_noise_that_is_given_is_honored(data):
             model.predict(data[0], return_std=True, latent=latent)[1] for latent in (True, False)
         ]
         if not trainable:
-            assert {member.spread for member in model.members_} == {1.0}
+            assert {member.dispersion for member in model.members_} == {1.0}
             assert_allclose(stds[1] ** 2 - stds[0] ** 2, 9.0)
         else:
-            assert model.members_[0].spread != 1.0
+            assert model.members_[0].dispersion != 1.0
 
 
 def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
     """Where these have little of the share, what the others say of their own width counts less."""
     from skdgp.estimators import stacking
 
-    monkeypatch.setattr(stacking, "best_spread", lambda *args: -0.3)
+    monkeypatch.setattr(stacking, "best_dispersion", lambda *args: -0.3)
     shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.005, 0.005])
     monkeypatch.setattr(stacking, "stack", lambda *args: shares)
     monkeypatch.setattr(stacking, "trust", lambda *args: 1.0)
     settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     model = DeepGPRegressor(**settings).fit(*data)
     for member, share in zip(model.members_, shares):
-        assert member.weight == share
-        assert_allclose(member.spread, np.exp(-0.3 * 0.1 / 0.6))
+        assert member.mixture_weight == share
+        assert_allclose(member.dispersion, np.exp(-0.3 * 0.1 / 0.6))
     shares[:] = 0.1, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1
     model.fit(*data)
-    assert_allclose(model.members_[0].spread, np.exp(-0.3))
+    assert_allclose(model.members_[0].dispersion, np.exp(-0.3))
 
 
 def test_layers_are_shown_as_they_predict(model, data):
@@ -258,7 +258,7 @@ def test_layers_are_shown_as_they_predict(model, data):
 
     half, X = only(model, 0, 0.5), data[0]
     last = {
-        m.members_[0].spread: LayersDisplay.from_estimator(
+        m.members_[0].dispersion: LayersDisplay.from_estimator(
             m, X, n_functions=2, random_state=0
         ).layers[-1]
         for m in (only(model, 0, 1.0), half)

@@ -1,4 +1,4 @@
-"""Error bars that halves of the training rows have widened."""
+"""Error bars inflated by what splits of the training rows tell."""
 
 import copy
 import pickle
@@ -24,13 +24,13 @@ def rows():
     return X, np.sinh(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(80)
 
 
-def regressor(n_halves=2, **settings):
-    scheme = StructuredVI(n_halves=n_halves, n_warmup=3)
+def regressor(n_inflation_splits=2, **settings):
+    scheme = StructuredVI(n_inflation_splits=n_inflation_splits, n_warmup=3)
     return DeepGPRegressor(inference=scheme, **{**FEW, **settings})
 
 
-def numbers(model):
-    return model.members_[0].arrays["widening.numbers"]
+def moments(model):
+    return model.members_[0].arrays["variance_inflation.moments"]
 
 
 def std(model, X=FAR, **settings):
@@ -40,7 +40,7 @@ def std(model, X=FAR, **settings):
 def test_the_model_is_the_same_and_only_its_error_bars_are_wider(rows):
     plain, wide = regressor(0).fit(*rows), regressor().fit(*rows)
     np.testing.assert_array_equal(plain.loss_curve_, wide.loss_curve_)
-    assert numbers(wide)[1] > 0.0 and "widening.numbers" not in plain.members_[0].arrays
+    assert moments(wide)[1] > 0.0 and "variance_inflation.moments" not in plain.members_[0].arrays
     np.testing.assert_allclose(wide.predict(FAR), plain.predict(FAR), rtol=1e-9)
     assert (std(wide) > std(plain)).all()
     assert wide.lower_bound_ == plain.lower_bound_
@@ -79,7 +79,7 @@ def test_a_weight_of_two_is_the_row_twice(rows):
     weights = np.where(np.arange(80) < 30, 2.0, 1.0)
     model = regressor(batch_size=1000).fit(X, y, sample_weight=weights)
     twice = regressor(batch_size=1000).fit(np.vstack([X, X[:30]]), np.concatenate([y, y[:30]]))
-    np.testing.assert_array_equal(numbers(model), numbers(twice))
+    np.testing.assert_array_equal(moments(model), moments(twice))
     np.testing.assert_allclose(std(model), std(twice), rtol=1e-6)
 
 
@@ -114,33 +114,33 @@ def test_an_interrupted_fit_goes_on_without_new_halves(rows, tmp_path, monkeypat
 def test_a_warm_start_keeps_what_was_learned(rows):
     X, y = rows
     model = regressor(warm_start=True).fit(X, y)
-    before = numbers(model).copy()
-    np.testing.assert_array_equal(numbers(model.fit(X[:50], y[:50])), before)
+    before = moments(model).copy()
+    np.testing.assert_array_equal(moments(model.fit(X[:50], y[:50])), before)
 
 
 def test_a_start_from_another_estimator_learns_anew(rows):
     first, wide = regressor(0).fit(*rows), regressor(1).fit(*rows)
     models = [regressor(init=init).fit(*rows) for init in (first, wide)]
-    assert numbers(models[0]).any()
-    np.testing.assert_array_equal(*map(numbers, models))
-    assert "widening.numbers" not in regressor(0, init=wide).fit(*rows).members_[0].arrays
+    assert moments(models[0]).any()
+    np.testing.assert_array_equal(*map(moments, models))
+    assert "variance_inflation.moments" not in regressor(0, init=wide).fit(*rows).members_[0].arrays
     X, y = (part[:39] for part in rows)  # which tell nothing
-    assert numbers(wide).any() and not numbers(regressor(init=wide).fit(X, y)).any()
+    assert moments(wide).any() and not moments(regressor(init=wide).fit(X, y)).any()
 
 
 def test_chunks(rows):
     X, y = rows
     model = regressor(batch_size=10).partial_fit(X[:50], y[:50])
-    before = numbers(model).copy()
+    before = moments(model).copy()
     assert before.any()
-    np.testing.assert_array_equal(numbers(model.partial_fit(X[50:], y[50:])), before)
+    np.testing.assert_array_equal(moments(model.partial_fit(X[50:], y[50:])), before)
 
 
 @pytest.mark.parametrize("n_rows", [2, 39])
 def test_few_rows_tell_nothing(rows, n_rows):
     X, y = (part[:n_rows] for part in rows)
     plain, wide = regressor(0).fit(X, y), regressor().fit(X, y)
-    assert not numbers(wide).any()
+    assert not moments(wide).any()
     np.testing.assert_array_equal(std(wide), std(plain))
 
 
@@ -152,7 +152,7 @@ def test_constant_inputs(rows):
 def test_several_targets(rows):
     X, y = rows
     Y = np.column_stack([y, 5.0 - 2.0 * y])
-    plain, wide = (std(regressor(n_halves).fit(X, Y)) for n_halves in (0, 2))
+    plain, wide = (std(regressor(n_inflation_splits).fit(X, Y)) for n_inflation_splits in (0, 2))
     assert wide.shape == (3, 2) and (wide > plain).all()
 
 
@@ -168,7 +168,7 @@ def test_likelihoods_and_kernels(rows, likelihood, kernel):
     X, y = rows
     y = np.round(np.exp(y / 3.0)) if likelihood == "poisson" else y
     model = regressor(likelihood=likelihood, kernel=kernel).fit(X, y)
-    assert numbers(model).any() and np.isfinite(model.log_predictive_density(X, y)).all()
+    assert moments(model).any() and np.isfinite(model.log_predictive_density(X, y)).all()
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -176,19 +176,19 @@ def test_classes(rows, n_classes):
     X, y = rows
     labels = np.digitize(y, [-0.4, 0.4] if n_classes == 3 else [0.0])
     proba = []
-    for n_halves in (0, 2):
-        scheme = StructuredVI(n_halves=n_halves, n_warmup=3)
+    for n_inflation_splits in (0, 2):
+        scheme = StructuredVI(n_inflation_splits=n_inflation_splits, n_warmup=3)
         model = DeepGPClassifier(inference=scheme, **FEW).fit(X, labels)
         proba.append(model.predict_proba(FAR))
-    assert numbers(model).any() and np.abs(proba[1] - proba[0]).max() > 1e-4
+    assert moments(model).any() and np.abs(proba[1] - proba[0]).max() > 1e-4
     if n_classes == 2:
         assert (proba[1].max(1) < proba[0].max(1)).all()  # less sure
 
 
 def test_short_of_time(rows):
-    with pytest.warns(ConvergenceWarning, match="max_time was enough for 0 of 2 halves"):
+    with pytest.warns(ConvergenceWarning, match="max_time was enough for 0 of 2 splits"):
         model = regressor(max_time=1e-3).fit(*rows)
-    assert not numbers(model).any() and np.isfinite(std(model)).all()
+    assert not moments(model).any() and np.isfinite(std(model)).all()
 
 
 def test_an_interrupt_in_a_half(rows, monkeypatch):
@@ -203,4 +203,4 @@ def test_an_interrupt_in_a_half(rows, monkeypatch):
     monkeypatch.setattr(DeepSparseGP, "step", interrupted)
     with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
         model = regressor().fit(*rows)
-    assert StructuredGP not in made and numbers(model).any()  # of the first half
+    assert StructuredGP not in made and moments(model).any()  # of the first half

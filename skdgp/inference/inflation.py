@@ -1,4 +1,4 @@
-"""Error bars that are wider where there are no data, by a factor that held-out halves tell."""
+"""Extrapolation variance inflation: wider error bars where there are no data, by a learned factor."""
 
 import math
 
@@ -8,16 +8,16 @@ from torch import nn
 
 #: standard normal quantiles at which the logarithm of the factor is looked at, all equally probable
 NODES = torch.special.ndtri((torch.arange(5, dtype=torch.float64) + 0.5) / 5.0).numpy()
-LOG_FACTORS = np.arange(-2.0, 6.01, 0.5)  #: those that are tried on held-out halves
+LOG_FACTORS = np.arange(-2.0, 6.01, 0.5)  #: those that are tried on held-out splits
 _MEANS = np.arange(0.0, 4.01, 0.25)  #: predictions are not made narrower on average
 _SPREADS = np.array([0.25, 0.5, 0.75, 1.0, 1.5, 2.0])
 _PRIOR_MEAN = 1.5  #: how far the mean of the logarithm is expected to be from zero
 _PRIOR_SPREAD = 1.0, 0.5  #: of its standard deviation: the median, and the spread of its logarithm
-_ROWS = 30.0  #: independent rows that a half is worth: errors beyond a hyperplane go together
+_ROWS = 30.0  #: independent rows that a split is worth: errors beyond a hyperplane go together
 
 
-class Widening(nn.Module):
-    r"""How predictions are stretched about their means where the prior comes back.
+class VarianceInflation(nn.Module):
+    r"""How predictions move away from their means where the prior comes back: extrapolation variance inflation.
 
     A latent function whose predictive variance is `v`, and whose last layer has the prior variance
     `k`, becomes :math:`m + a (f - m)` with :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the
@@ -27,20 +27,20 @@ class Widening(nn.Module):
 
     Attributes
     ----------
-    numbers : tensor of shape (2,)
+    moments : tensor of shape (2,)
         Mean and standard deviation of ``log c``; without anything learned, zeros.
     """
 
     def __init__(self):
         super().__init__()
-        self.register_buffer("numbers", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("moments", torch.zeros(2, dtype=torch.float64))
 
     def known(self):
         """Whether anything was learned."""
-        return bool(self.numbers.any())
+        return bool(self.moments.any())
 
-    def stretch(self, mean, var, k_ff, n_means):
-        """The centers of the predictions, and the numbers `a` at all nodes.
+    def centers_and_factors(self, mean, var, k_ff, n_means):
+        """The centers of the predictions, and the factors `a` at all nodes.
 
         Parameters
         ----------
@@ -61,18 +61,18 @@ class Widening(nn.Module):
         return center, self._at_nodes(total, k_ff.mean(0)[:, None], n_means)
 
     def mixture(self, mean, var, k_ff, n_means):
-        """Moments of the widened predictions, (n_nodes S, n, n_latents), from those of :meth:`stretch`."""
-        center, a = self.stretch(mean, var, k_ff, n_means)
+        """Moments of the inflated predictions, shape (n_nodes S, n, n_latents)."""
+        center, a = self.centers_and_factors(mean, var, k_ff, n_means)
         a = a[:, None]  # n_nodes, 1, n, n_latents
         mean, var = center + a * (mean - center), a.square() * var
         return mean.flatten(0, 1), var.flatten(0, 1)
 
-    def shares(self, shares):
+    def mixture_weights(self, mixture_weights):
         """Weights of the components of :meth:`mixture` from those of the draws."""
-        return shares.repeat(len(NODES)) / len(NODES)
+        return mixture_weights.repeat(len(NODES)) / len(NODES)
 
     def covariance(self, covariance, k_ff, n_means):
-        """Covariances of rows, (n_latents, n, n), widened; `k_ff` has shape (n,)."""
+        """Covariances of rows, (n_latents, n, n), inflated; `k_ff` has shape (n,)."""
         var = torch.diagonal(covariance, dim1=-2, dim2=-1).T
         a = self._at_nodes(var, k_ff[:, None], n_means)
         return torch.einsum("qik,qjk->kij", a, a) / len(a) * covariance
@@ -83,15 +83,15 @@ class Widening(nn.Module):
 
     def factors(self):
         """The factor `c` at all nodes."""
-        mean, spread = self.numbers
-        return (mean + spread * torch.as_tensor(NODES).to(self.numbers)).exp()
+        mean, spread = self.moments
+        return (mean + spread * torch.as_tensor(NODES).to(self.moments)).exp()
 
     def _at_nodes(self, var, k_ff, n_means):
-        return stretched(self.factors()[:, None, None], var, k_ff, n_means)
+        return deviation_factor(self.factors()[:, None, None], var, k_ff, n_means)
 
 
-def stretched(factor, var, k_ff, n_means):
-    """The number `a` for a factor, see :class:`Widening`."""
+def deviation_factor(factor, var, k_ff, n_means):
+    """The factor `a` of deviations for a variance factor, see :class:`VarianceInflation`."""
     back = (var / k_ff).clamp(0.0, 1.0)
     a = (1.0 + (factor - 1.0) * back).sqrt()
     a[..., n_means:] = 1.0
@@ -101,26 +101,26 @@ def stretched(factor, var, k_ff, n_means):
 def learned(log_density):
     """Mean and standard deviation of the logarithm of the factor, by their posterior mode on a grid.
 
-    Each half has a factor of its own, because every direction has. The halves are few and the rows of one
+    Each split has a factor of its own, because every direction has. The splits are few and the rows of one
     depend on each other, hence priors, and no more weight than that of a few independent rows.
 
     Parameters
     ----------
-    log_density : ndarray of shape (n_halves, n_factors)
-        Mean log-density of the rows of each half at :data:`LOG_FACTORS`.
+    log_density : ndarray of shape (n_inflation_splits, n_factors)
+        Mean log-density of the held-out rows of each split at :data:`LOG_FACTORS`.
 
     Returns
     -------
-    numbers : ndarray of shape (2,)
+    moments : ndarray of shape (2,)
     """
-    best, numbers = -math.inf, np.zeros(2)
+    best, moments = -math.inf, np.zeros(2)
     for mean in _MEANS:
         for spread in _SPREADS:
             at = mean + spread * NODES
-            logs = [_ROWS * np.interp(at, LOG_FACTORS, half) for half in log_density]
+            logs = [_ROWS * np.interp(at, LOG_FACTORS, split) for split in log_density]
             score = np.logaddexp.reduce(logs, axis=1).sum() - 0.5 * (mean / _PRIOR_MEAN) ** 2
             middle, width = _PRIOR_SPREAD
             score -= 0.5 * (math.log(spread / middle) / width) ** 2
             if score > best:
-                best, numbers = score, np.array([mean, spread])
-    return numbers
+                best, moments = score, np.array([mean, spread])
+    return moments

@@ -6,14 +6,14 @@ import torch
 
 from ..random import uniform
 
-#: range of log squared frequencies in the tail: so much, and so much over `nu`
+#: range of log squared frequencies at high frequencies: so much, and so much over `nu`
 _REACH = 17.0, 6.0
 
 
-def into_tail(half, present, share, nu, tail, generator):
+def importance_sampled(half, present, share, nu, importance, generator):
     """Features of which more have high frequencies, with weights that leave the kernel as it is.
 
-    A fraction `tail` of the features depends on one input of which `half`, one half of the chi-square
+    A fraction `importance` of the features depends on one input of which `half`, one half of the chi-square
     variable that frequencies are divided by, is small: its logarithm is uniform.
 
     Parameters
@@ -22,7 +22,7 @@ def into_tail(half, present, share, nu, tail, generator):
         Draws of ``Gamma(nu)``, and whether features depend on the inputs.
     share : tensor that broadcasts to (..., n_inputs, R)
         Probability that they do.
-    nu, tail : float
+    nu, importance : float
     generator : torch.Generator
 
     Returns
@@ -31,11 +31,13 @@ def into_tail(half, present, share, nu, tail, generator):
     weight : tensor of shape (..., 1, R), or 1.0
         The density under the kernel over that of the draws.
     """
-    if tail == 0.0:
+    if importance == 0.0:
         return half, present, 1.0
     *groups, n_inputs, R = half.shape
     order, within = uniform((2, *groups, 1, R), generator, half)
-    level = (order.argsort(-1) + within) / (R * tail)  # stratified; below 1 in the tail
+    level = (order.argsort(-1) + within) / (
+        R * importance
+    )  # stratified; below 1 at high frequencies
     which = (n_inputs * uniform((*groups, 1, R), generator, half)).floor()
     chosen = torch.arange(n_inputs, device=half.device)[:, None] == which
     chosen = chosen & (level < 1.0)
@@ -45,4 +47,4 @@ def into_tail(half, present, share, nu, tail, generator):
     inside = present & (half < nu) & (half > nu * math.exp(-reach))
     ratio = torch.exp(math.lgamma(nu) + half - nu * half.log()) / (reach * share)
     ratio = torch.where(inside, ratio, 0.0).mean(-2, keepdim=True)
-    return half, present, 1.0 / (1.0 - tail + tail * ratio)
+    return half, present, 1.0 / (1.0 - importance + importance * ratio)

@@ -1,4 +1,4 @@
-"""Sizes of t noise whose scale is uncertain: one rule for two variables."""
+"""Quadrature over the scale of t noise that is uncertain: one rule for two variables."""
 
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ _STEP = 0.45  #: between nodes if `g` is known, in units of the spread
 _LEAST = 1e-300  #: weight
 
 
-class _Sizes:
+class _NoiseScaleRule:
     r"""The distribution of :math:`u = \sqrt{v} z - \log l` on equally spaced nodes, for all `v`.
 
     Here `z` is standard normal and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`. Between the ends,
@@ -77,12 +77,12 @@ class _Sizes:
 @lru_cache(maxsize=16)
 def _rules(dfs):
     """For each number of degrees of freedom what its weights are computed from."""
-    sizes = [_Sizes(df) for df in dfs]
-    n_nodes = max(part.n_nodes for part in sizes)
-    return [(part, *part.coefficients(n_nodes)) for part in sizes]
+    rules = [_NoiseScaleRule(df) for df in dfs]
+    n_nodes = max(rule.n_nodes for rule in rules)
+    return [(rule, *rule.coefficients(n_nodes)) for rule in rules]
 
 
-def sizes_of_t(df, v):
+def noise_scales_of_t(df, v):
     r"""Nodes for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
     With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. What is said of one
@@ -101,13 +101,13 @@ def sizes_of_t(df, v):
     k = v.shape[-1]
     columns = [], []
     rules = _rules(tuple(df.detach().expand(k).tolist()))
-    for i, (sizes, coefficients, largest) in enumerate(rules):
+    for i, (rule, coefficients, largest) in enumerate(rules):
         sd = v[..., i].clamp_max(_WIDEST).sqrt()
         like = {"dtype": v.dtype, "device": v.device}
         shape = (-1,) + (1,) * sd.ndim
-        low, high = sizes.ends(sd)
+        low, high = rule.ends(sd)
         u = low + (high - low) * torch.linspace(0.0, 1.0, len(largest), **like).view(shape)
-        angle = torch.arccos(sizes.place(sd).clamp(-1.0, 1.0))
+        angle = torch.arccos(rule.place(sd).clamp(-1.0, 1.0))
         T = torch.cos(torch.arange(len(coefficients), **like).view(shape) * angle)
         weights = torch.as_tensor(coefficients.T.copy(), **like) @ T.flatten(1)
         weights = weights.view(len(largest), *sd.shape) * torch.as_tensor(largest, **like).view(

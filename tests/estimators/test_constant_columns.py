@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.estimators.constant_columns import ConstantColumns
 from skdgp.estimators.scaling import InputScaler
-from skdgp.estimators.unseen import Unseen
 from skdgp.gp.kernels import Anova, Linear, SquaredExponential
 from skdgp.inference import SCHEMES, StructuredVI
 
@@ -124,11 +124,11 @@ def test_functions_are_functions():
 
 @pytest.mark.filterwarnings("ignore")
 def test_widened_effects():
-    """What no row tells of is multiplied by all of the factor that held-out halves ask for."""
-    model, X, y = fitted(StructuredVI(n_halves=1), n_layers=2, n_inducing=10)
-    model.members_[0].arrays["widening.numbers"] = np.array([1.0, 0.5])
+    """What no row tells of is multiplied by all of the factor that held-out splits ask for."""
+    model, X, y = fitted(StructuredVI(n_inflation_splits=1), n_layers=2, n_inducing=10)
+    model.members_[0].arrays["variance_inflation.moments"] = np.array([1.0, 0.5])
     model.members_[0].release()
-    factors = model.members_[0].model("cpu").widening.factors().numpy()
+    factors = model.members_[0].model("cpu").variance_inflation.factors().numpy()
     assert factors.max() > 2.0 * factors.min()
     std, more = (model.predict(x, return_std=True)[1] for x in (X, changed(X)))
     share = 2.0 / 5 * y.var() * factors.mean()
@@ -148,7 +148,9 @@ def test_mixtures_have_it_in_every_member():
     X, y = problem()
     model = DeepGPRegressor(**FEW).fit(X, y)
     assert len(model.members_) > 2
-    weights, spreads = zip(*((member.weight, member.spread) for member in model.members_))
+    weights, spreads = zip(
+        *((member.mixture_weight, member.dispersion) for member in model.members_)
+    )
     share = 2.0 / 5 * y.var() * np.average(np.square(spreads), weights=weights)
     std, more = (model.predict(x, return_std=True)[1] for x in (X[:5], changed(X[:5])))
     np.testing.assert_allclose(more**2 - std**2, share, rtol=1e-5)
@@ -194,10 +196,10 @@ def test_what_is_no_change():
     np.testing.assert_allclose(as_float, std, rtol=1e-3)
     X, y = problem()  # columns pass as they are, and models see them
     model = DeepGPRegressor(inference="dsvi", n_layers=1, standardize=False, **FEW).fit(X, y)
-    assert not Unseen(changed(X), model._x_scaler)
+    assert not ConstantColumns(changed(X), model._x_scaler)
     scaler = InputScaler().fit(np.ones((10, 3)), np.ones(10), np.random.RandomState(0))
-    unseen = Unseen(np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]]), scaler)
-    np.testing.assert_allclose(unseen.variances(), [2.0 / 3.0, 4.0 / 3.0])
+    constant = ConstantColumns(np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]]), scaler)
+    np.testing.assert_allclose(constant.variances(), [2.0 / 3.0, 4.0 / 3.0])
 
 
 def test_draws_add_up():
@@ -206,13 +208,13 @@ def test_draws_add_up():
         np.column_stack([np.arange(9.0), np.zeros((9, 2))]), np.ones(9), np.random.RandomState(0)
     )
     rows = np.array([[0.0, 5.0, 0.0], [0.0, 0.0, 5.0], [0.0, 5.0, 5.0], [1.0, 0.0, 0.0]])
-    unseen = Unseen(rows, scaler)
-    draws = unseen.draws(20_000, 1, seed=3)[..., 0]
+    constant = ConstantColumns(rows, scaler)
+    draws = constant.draws(20_000, 1, seed=3)[..., 0]
     np.testing.assert_allclose(draws[:, 2], draws[:, 0] + draws[:, 1], atol=1e-12)
     np.testing.assert_allclose(draws[:, 3], 0.0)
-    error = 4.0 * unseen.covariance().max() * (2.0 / 20_000) ** 0.5
-    np.testing.assert_allclose(np.cov(draws.T), unseen.covariance(), atol=error)
-    np.testing.assert_allclose(unseen.covariance().diagonal(), unseen.variances())
+    error = 4.0 * constant.covariance().max() * (2.0 / 20_000) ** 0.5
+    np.testing.assert_allclose(np.cov(draws.T), constant.covariance(), atol=error)
+    np.testing.assert_allclose(constant.covariance().diagonal(), constant.variances())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from .scaling import pieces
 _ROUNDING = 1e-6  #: relative difference from the constant that counts as none
 
 
-class Unseen:
+class ConstantColumns:
     """Rows in which columns have other values than the one that they had in all training rows.
 
     Models do not see these columns. If the effects of all columns were independent and of the same size,
@@ -65,8 +65,10 @@ class Unseen:
         return np.sqrt(self.variance) * effects
 
 
-def changed_columns(X, scaler):
+def changed_constant_columns(X, scaler):
     """Columns that were constant in training and are not in some row; looks at the rows in pieces."""
     if len(scaler.dropped) == 0:
         return []
-    return sorted({int(j) for rows in pieces(len(X)) for j in Unseen(X[rows], scaler).columns})
+    return sorted(
+        {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}
+    )

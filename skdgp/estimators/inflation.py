@@ -1,4 +1,4 @@
-"""What held-out halves of the training rows tell about error bars away from the data."""
+"""Extrapolation variance inflation: what splits of the training rows tell about error bars."""
 
 import numpy as np
 import torch
@@ -6,30 +6,31 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..inference import DSVI
-from ..inference.widening import LOG_FACTORS, learned, stretched
+from ..inference.inflation import LOG_FACTORS, deviation_factor, learned
 from ..model_selection import ProjectionSplit
 from ..training import init as initialization
 from .data import Data
 from .members import Plan
 
-_ROWS = 20_000  #: of which halves are made
-_SCORED = 1000  #: rows of a half that are predicted
-_FEWEST_ROWS = 40  #: below which halves tell nothing
+_ROWS = 20_000  #: that are split
+_SCORED = 1000  #: rows of a split that are predicted
+_FEWEST_ROWS = 40  #: below which splits tell nothing
 
 
-class HalvesMixin:
+class InflationMixin:
     """Models that are told by others how wide to be away from the data."""
 
-    def _widen(self, model, plan, data, rng, rounds):
-        """Train shallow models on halves of the rows, and set the widening by their errors on the others.
+    def _learn_inflation(self, model, plan, data, rng, pretraining):
+        """Train shallow models on splits of the rows, and set the inflation by their errors on the rest.
 
-        The halves are on two sides of hyperplanes in random directions, as rows to come may be. Shallow
-        models with a point estimate of their kernel err there as deep ones do, and are trained sooner.
+        Both parts of a split lie on two sides of a hyperplane in a random direction, as rows to come may be.
+        Shallow models with a point estimate of their kernel err there as deep ones do, and are trained
+        sooner.
         """
         seed = int(rng.randint(2**31 - 1))
-        if rounds.skipped:
+        if pretraining.skipped:
             return
-        model.widening.numbers.zero_()  # those of the model that it may have started from
+        model.variance_inflation.moments.zero_()  # those of the model that it may have started from
         if len(data) < _FEWEST_ROWS:
             return
         rng = np.random.RandomState(seed)
@@ -37,16 +38,20 @@ class HalvesMixin:
         kernel = plan.kernel[0] if isinstance(plan.kernel, (list, tuple)) else plan.kernel
         shallow = Plan(DSVI(), plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
         try:
-            halves = list(ProjectionSplit(plan.scheme.n_halves, random_state=seed).split(data.X))
+            splits = list(
+                ProjectionSplit(plan.scheme.n_inflation_splits, random_state=seed).split(data.X)
+            )
         except ValueError:  # all columns are constant
             return
-        with rounds:
-            for near, far in halves:
+        with pretraining:
+            for near, far in splits:
                 far = far[_sample(len(far), _SCORED, rng)]
-                score = self._half(shallow, _part(data, near), _part(data, far), rng, rounds)
+                score = self._score_split(
+                    shallow, _part(data, near), _part(data, far), rng, pretraining
+                )
                 if score is None:
                     warn(
-                        f"max_time was enough for {len(scores)} of {len(halves)} halves of the rows; "
+                        f"max_time was enough for {len(scores)} of {len(splits)} splits of the rows; "
                         "error bars away from the data are only as wide as these ask for.",
                         ConvergenceWarning,
                     )
@@ -54,9 +59,9 @@ class HalvesMixin:
                 scores.append(score)
         scores = [score for score in scores if np.isfinite(score).all()]
         if scores:
-            model.widening.numbers.copy_(torch.as_tensor(learned(np.stack(scores))))
+            model.variance_inflation.moments.copy_(torch.as_tensor(learned(np.stack(scores))))
 
-    def _half(self, plan, near, far, rng, rounds):
+    def _score_split(self, plan, near, far, rng, pretraining):
         """Mean log-density of the far rows given the near ones, factor by factor; None if it takes too long."""
         self._scale(near, plan.likelihood, None, rng)
         far.scale_as(near.x_scaler, near.y_scaler)
@@ -65,7 +70,7 @@ class HalvesMixin:
         initialization.start(model, X, weights, "kmeans", rng)
         trainer = self._trainer([model], near, [plan], int(rng.randint(2**31 - 1)))
         trainer.max_iter = min(trainer.max_iter, plan.scheme.max_iter(len(near)))
-        rounds.train(trainer)
+        pretraining.train(trainer)
         if trainer.max_time is not None and trainer.elapsed >= trainer.max_time:
             return None
         X, y, weights = (
@@ -78,7 +83,7 @@ class HalvesMixin:
             k_ff = model.layers[0].kernel().diag(X)[:, None]
             scores = []
             for factor in np.exp(LOG_FACTORS):
-                a = stretched(factor, var, k_ff, n_means)
+                a = deviation_factor(factor, var, k_ff, n_means)
                 log_density = likelihood.log_partition(y, mean, a.square() * var)[0]
                 scores.append(float(weights @ log_density / weights.sum()))
         return np.array(scores)

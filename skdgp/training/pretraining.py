@@ -1,20 +1,20 @@
-"""Training before the training proper, as some starts need it."""
+"""Pre-training: what some starts need before the training proper."""
 
 import sys
 import time
 
-_SHARE = 0.3  #: of the time that all first rounds together may take
-_STEPS = 0.5  #: steps of a first round of the model itself, relative to the training proper
+_SHARE = 0.3  #: of the time that all pre-training may take
+_STEPS = 0.5  #: steps of a pre-training run of the model itself, relative to the training proper
 
 
 class Interrupted(Exception):
-    """Ctrl-C in a first round."""
+    """Ctrl-C in pre-training."""
 
 
-class FirstRounds:
-    """What the first rounds of a fit share: the clock, and whether there is a point in going on.
+class PreTraining:
+    """What the pre-training runs of a fit share: the clock, and whether there is a point in going on.
 
-    As a context it keeps an interrupt of a round for the training proper, which then makes no steps.
+    As a context it keeps an interrupt for the training proper, which then makes no steps.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ class FirstRounds:
     trainer : callable
         Makes the trainer of the model itself.
     most : int
-        Steps that a round may make; those of a fit that is to be short.
+        Steps that a run may make; those of a fit that is to be short.
     skipped : bool
-        Whether a checkpoint will overwrite what the rounds find.
+        Whether a checkpoint will overwrite what pre-training finds.
     interrupted : bool
-        Whether Ctrl-C ended a round.
+        Whether Ctrl-C ended pre-training.
     """
 
     def __init__(self, max_time, started):

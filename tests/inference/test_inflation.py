@@ -8,14 +8,14 @@ from scipy.stats import norm
 from toys import seeded
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
-from skdgp.inference import structured, widening
-from skdgp.inference.widening import LOG_FACTORS, NODES, Widening, learned
+from skdgp.inference import inflation, structured
+from skdgp.inference.inflation import LOG_FACTORS, NODES, VarianceInflation, learned
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 def known(mean=1.0, spread=0.7):
-    layer = Widening()
+    layer = VarianceInflation()
     layer.numbers.copy_(torch.tensor([mean, spread]))
     return layer
 
@@ -49,7 +49,7 @@ def test_the_mixture_is_the_formula():
         assert float(wide_var[at, i, 0]) == pytest.approx(a2 * v[s])
         assert float(wide_mean[at, i, 1]) == pytest.approx(float(mean[s, i, 1]))  # of the noise
         assert wide_var[at, i, 1] == var[s, i, 1]
-    shares = known().shares(torch.full((S,), 1.0 / S))
+    shares = known().mixture_weights(torch.full((S,), 1.0 / S))
     assert len(shares) == len(wide_mean) and float(shares.sum()) == pytest.approx(1.0)
     torch.testing.assert_close(wide_mean.mean(0), mean.mean(0))  # the mean stays
 
@@ -59,13 +59,13 @@ def test_where_nothing_is_unknown_nothing_changes():
     wide_mean, wide_var = known().mixture(mean[:1], 1e-12 * var[:1], k_ff[:1], 2)
     torch.testing.assert_close(wide_mean, mean[:1].expand_as(wide_mean))
     torch.testing.assert_close(wide_var, 1e-12 * var[:1].expand_as(wide_var), rtol=1e-9, atol=0.0)
-    same = Widening()
+    same = VarianceInflation()
     assert not same.known() and known().known()
     for part, whole in zip((mean, var), same.mixture(mean, var, k_ff, 2)):
         torch.testing.assert_close(whole, part.repeat(len(NODES), 1, 1))
 
 
-def halves(log_factors, k=1.0, noise=0.05, n=4000, seed=0):
+def splits(log_factors, k=1.0, noise=0.05, n=4000, seed=0):
     """Mean log-densities of rows whose errors need these factors."""
     rng, scores = np.random.default_rng(seed), []
     for log_factor in log_factors:
@@ -80,22 +80,22 @@ def halves(log_factors, k=1.0, noise=0.05, n=4000, seed=0):
 
 
 def test_what_is_learned_is_what_halves_need(monkeypatch):
-    assert learned(halves([0.0] * 4))[0] < 0.3
-    # with many rows and halves, mean and spread are those of the directions
-    monkeypatch.setattr(widening, "_ROWS", 200.0)
-    mean, spread = learned(halves(np.tile(2.0 + NODES, 8), n=500))
+    assert learned(splits([0.0] * 4))[0] < 0.3
+    # with many rows and splits, mean and spread are those of the directions
+    monkeypatch.setattr(inflation, "_ROWS", 200.0)
+    mean, spread = learned(splits(np.tile(2.0 + NODES, 8), n=500))
     assert mean == pytest.approx(2.0, abs=0.3) and spread == pytest.approx(1.0, abs=0.3)
-    mean, spread = learned(halves([2.0] * 40, n=500))
+    mean, spread = learned(splits([2.0] * 40, n=500))
     assert mean == pytest.approx(2.0, abs=0.15) and spread <= 0.25
 
 
 def test_learned_is_the_posterior_mode():
-    scores, best = halves([0.5, 2.5, 1.0], n=300), None
+    scores, best = splits([0.5, 2.5, 1.0], n=300), None
     for mean, spread in product(np.arange(0.0, 4.01, 0.25), (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)):
         total = norm.logpdf(mean, scale=1.5) + norm.logpdf(math.log(spread), scale=0.5)
-        for half in scores:
+        for split in scores:
             density = [
-                math.exp(30.0 * np.interp(mean + spread * z, LOG_FACTORS, half)) for z in NODES
+                math.exp(30.0 * np.interp(mean + spread * z, LOG_FACTORS, split)) for z in NODES
             ]
             total += math.log(np.mean(density))
         if best is None or total > best[0]:
@@ -112,9 +112,9 @@ def test_few_rows_are_not_believed():
 # The model
 
 
-def widened(make_structured, **settings):
-    model = make_structured(n_halves=1, **settings).eval()
-    model.widening.numbers.copy_(torch.tensor([1.5, 0.7]))
+def inflated(make_structured, **settings):
+    model = make_structured(n_inflation_splits=1, **settings).eval()
+    model.variance_inflation.moments.copy_(torch.tensor([1.5, 0.7]))
     return model
 
 
@@ -125,23 +125,23 @@ X = torch.tensor([[0.0, 0.1], [0.5, -0.4], [2.0, 1.0], [4.0, -4.0]], dtype=torch
 @pytest.mark.parametrize("widths", [(), (2,), (2, 2)])
 @pytest.mark.parametrize("n_latents", [1, 2])
 def test_predictions_are_a_mixture_of_the_widened(make_structured, coupling, widths, n_latents):
-    model = widened(make_structured, coupling=coupling, widths=widths, n_latents=n_latents)
+    model = inflated(make_structured, coupling=coupling, widths=widths, n_latents=n_latents)
     draws = torch.as_tensor(model.draws(8, 0))
     mean, var = model.predictive(X, draws)
     with model.as_trained():
         plain_mean, plain_var = model.predictive(X, draws)
-        assert len(model.shares(draws)) == len(plain_mean)
-    assert len(model.shares(draws)) == len(mean) == len(NODES) * len(plain_mean)
+        assert len(model.mixture_weights(draws)) == len(plain_mean)
+    assert len(model.mixture_weights(draws)) == len(mean) == len(NODES) * len(plain_mean)
     torch.testing.assert_close(mean.mean(0), plain_mean.mean(0))
     k_ff = torch.ones(1, len(X), dtype=torch.float64)  # the kernel's variance
     for part, expected in zip(
-        (mean, var), model.widening.mixture(plain_mean, plain_var, k_ff, n_latents)
+        (mean, var), model.variance_inflation.mixture(plain_mean, plain_var, k_ff, n_latents)
     ):
         torch.testing.assert_close(part, expected)
 
 
 def test_as_trained_ends(make_structured):
-    model = widened(make_structured)
+    model = inflated(make_structured)
     draws = torch.as_tensor(model.draws(8, 0))
     with pytest.raises(KeyError), model.as_trained():
         raise KeyError
@@ -151,7 +151,7 @@ def test_as_trained_ends(make_structured):
 @pytest.mark.parametrize(("widths", "n_latents"), [((), 2), ((2,), 1), ((2, 2), 2)])
 def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widths, n_latents):
     monkeypatch.setattr(structured, "_DRAWS", 1024)  # which know the center better
-    model = widened(make_structured, widths=widths, n_latents=n_latents, inner_noise=1e-6)
+    model = inflated(make_structured, widths=widths, n_latents=n_latents, inner_noise=1e-6)
     draws = torch.as_tensor(model.draws(1024, 0))
     mean, var = model.predictive(X, draws)
     center = mean.mean(0)
@@ -164,13 +164,13 @@ def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widt
 
 
 def test_functions_are_consistent_over_rows(make_structured):
-    model = widened(make_structured)
+    model = inflated(make_structured)
     f = model.functions(5, seeded(2), 64)
     torch.testing.assert_close(f(X)[:, 1:3], f(X[1:3]))
 
 
 def test_the_covariance_of_a_single_layer(make_structured):
-    model = widened(make_structured, widths=(), n_latents=2)
+    model = inflated(make_structured, widths=(), n_latents=2)
     cov = model.covariance(X)
     with model.as_trained():
         plain = model.covariance(X)
@@ -185,7 +185,7 @@ def test_the_covariance_of_a_single_layer(make_structured):
 
 def test_latents_of_the_noise_stay(make_structured):
     likelihood = HeteroscedasticGaussian(np.full(1, 0.1))
-    model = widened(make_structured, n_latents=2, likelihood=likelihood)
+    model = inflated(make_structured, n_latents=2, likelihood=likelihood)
     draws = torch.as_tensor(model.draws(8, 0))
     mean, var = model.predictive(X, draws)
     with model.as_trained():
@@ -198,13 +198,13 @@ def test_latents_of_the_noise_stay(make_structured):
 def test_training_does_not_know_of_it(make_structured, make_batch):
     y = torch.sin(X[:, :1])
     losses = []
-    for model in (widened(make_structured), make_structured()):
+    for model in (inflated(make_structured), make_structured()):
         losses.append(model.train().step(make_batch(X, y), seeded(4)))
     assert losses[0] == losses[1]
 
 
 def test_the_state_holds_it(make_structured):
-    model, other = widened(make_structured), make_structured(n_halves=1)
+    model, other = inflated(make_structured), make_structured(n_inflation_splits=1)
     other.load_state(model.state())
-    torch.testing.assert_close(other.widening.numbers, model.widening.numbers)
-    assert "widening.numbers" not in make_structured().state()
+    torch.testing.assert_close(other.variance_inflation.moments, model.variance_inflation.moments)
+    assert "variance_inflation.moments" not in make_structured().state()

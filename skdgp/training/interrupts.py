@@ -9,7 +9,7 @@ SOON = 10.0  #: seconds after a Ctrl-C in which another one, in another fit, is 
 _last = -math.inf  #: when it was pressed last
 
 
-def heed():
+def note_interrupt():
     """Note a Ctrl-C that is to end one fit, or raise it if it follows one that ended another.
 
     So a search can be left by pressing it twice.
@@ -20,7 +20,7 @@ def heed():
         raise KeyboardInterrupt from None
 
 
-class Patience:
+class InterruptGuard:
     """A context in which Ctrl-C is only noted; a second one raises KeyboardInterrupt as usual.
 
     Nothing changes outside of the main thread, or if the program handles Ctrl-C itself.
