@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from skdgp.gp.pattern import COUPLINGS, Pattern
 from skdgp.inference import DSVI, StructuredVI
+from skdgp.inference.structured.pattern import COUPLINGS, Pattern
 
 from . import rst, step
 

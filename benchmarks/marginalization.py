@@ -10,10 +10,10 @@ import time
 import numpy as np
 import torch
 
-from skdgp.gp.coupled import CoupledGaussian
 from skdgp.inference import StructuredVI
 from skdgp.inference.base import Batch
-from skdgp.inference.structured import StructuredGP
+from skdgp.inference.structured.coupled import CoupledGaussian
+from skdgp.inference.structured.structured import StructuredGP
 from skdgp.linalg import workspace
 from skdgp.random import normal
 

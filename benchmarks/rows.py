@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from skdgp import DeepGPRegressor
-from skdgp.inference.rff import DeepRandomFeatures
+from skdgp.inference.random_features.rff import DeepRandomFeatures
 
 from . import rst
 

@@ -15,7 +15,7 @@ collect_ignore_glob = ["*/conftest.py"]
 def few_draws_of_hidden_functions(request):
     """Where estimators are asked for what does not depend on them: members train with two draws of theirs."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.path.parent.name in ("estimators", "inspection"):
+        if request.path.parent.name in ("estimators", "inspection", "mixture", "preprocessing"):
             patch.setattr("skdgp.inference.collapsed._MOST_DRAWS", 2)
         yield
 

@@ -22,9 +22,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, metrics
-from skdgp.estimators.crps import integrate
-from skdgp.estimators.predictive import Predictive
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, Poisson, StudentT
+from skdgp.mixture.crps import integrate
+from skdgp.mixture.predictive import Predictive
 
 SCORERS = [
     metrics.log_predictive_density_scorer,

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.cluster import KMeans
 
-from skdgp.estimators.scaling import InputScaler
+from skdgp.preprocessing.scaling import InputScaler
 
 _SAMPLE_ROWS = 10_000
 

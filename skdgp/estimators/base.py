@@ -17,7 +17,19 @@ from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
-from ..inference.full_batch import QuasiNewton
+from ..inference.sparse.full_batch import QuasiNewton
+from ..mixture.member import (
+    Plan,
+    all_or_nothing,
+    at_rest,
+    check_chunk,
+    check_lasting,
+    lasting,
+    warm_start_sources,
+    with_needed_draws,
+)
+from ..mixture.predictive import Predictive, rows_at_once
+from ..mixture.weights import StackingMixin
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.interrupts import note_interrupt
@@ -35,19 +47,7 @@ from ._sklearn import (
 from .data import Data, Minibatches
 from .diagnostics import warn_if_light, warn_of_pathologies
 from .inflation import InflationMixin
-from .members import (
-    Plan,
-    all_or_nothing,
-    at_rest,
-    check_chunk,
-    check_lasting,
-    lasting,
-    warm_start_sources,
-    with_needed_draws,
-)
 from .prediction import PredictionMixin, as_numpy
-from .predictive import Predictive, rows_at_once
-from .stacking import StackingMixin
 from .starts import StartsMixin, warn_if_far
 
 _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches

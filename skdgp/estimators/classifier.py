@@ -8,9 +8,9 @@ from sklearn.utils.metaestimators import available_if
 from ..gp.kernels import Anova, Kernel, SquaredExponential
 from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
 from ..inference import DSVI, VFE, Vecchia
+from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 
 _TOL = 1e-5  #: of the lower bound of a shallow member, per row
 _DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori

@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from ..inference.base import Batch
+from ..preprocessing.scaling import InputScaler, TargetScaler
+from ..preprocessing.warping import Warp
 from ..training.greedy import stand_in
-from .scaling import InputScaler, TargetScaler
-from .warping import Warp
 
 _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 
 from .._warnings import warn
+from ..mixture.predictive import Predictive
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
-from .predictive import Predictive
 
 ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500

@@ -6,11 +6,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..inference import DSVI
-from ..inference.inflation import LOG_FACTORS, deviation_factor, learned
+from ..inference.structured.inflation import LOG_FACTORS, deviation_factor, learned
+from ..mixture.member import Plan
 from ..model_selection import ProjectionSplit
 from ..training import init as initialization
 from .data import Data
-from .members import Plan
 
 _ROWS = 20_000  #: that are split
 _SCORED = 1000  #: rows of a split that are predicted

@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._threads import at_most
 from .._warnings import warn
+from ..mixture.dispersion import dispersed
+from ..mixture.predictive import Predictive, rows_at_once
+from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 from ..random import RowNoise
-from .constant_columns import ConstantColumns, changed_constant_columns
-from .dispersion import dispersed
 from .fork import mark_work
-from .predictive import Predictive, rows_at_once
 
 _FUNCTIONS_AT_ONCE = 64
 _ELEMENTS_AT_ONCE = 8_000_000

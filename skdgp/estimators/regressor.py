@@ -14,8 +14,8 @@ from ..gp.kernels import (
 )
 from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
+from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .base import BaseDeepGP
-from .members import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
 from .regression import RegressionMixin
 
 _DEEP_WEIGHT = 0.4  #: of the deep models in the mixture

@@ -5,8 +5,8 @@ from sklearn.exceptions import NotFittedError
 
 from .._warnings import warn
 from ..inference.base import Architecture
+from ..mixture.member import Member
 from ..training import init as initialization
-from .members import Member
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 _FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach

@@ -22,7 +22,6 @@ from .covariances import RadialCovariances
 from .gaussian import GaussianBlock
 from .kernels import Stationary
 from .kernels.base import tensor_like
-from .matching import matched_moments, moments_by_quadrature
 
 IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
 
@@ -260,6 +259,8 @@ class SparseLayer(nn.Module):
         -------
         mean, var : tensors of shape (P, n_outputs)
         """
+        from ..inference.aep.matching import matched_moments, moments_by_quadrature
+
         kernel = self.kernel()
         if kernel.psi is None:
             return moments_by_quadrature(lambda H: self.moments(H, q), m, v, n_random)

@@ -1,14 +1,14 @@
-"""Inference schemes: one file for each scheme of the literature."""
+"""Inference schemes: one file or folder for each scheme of the literature."""
 
 from .aep import AEP
 from .base import Scheme
 from .collapsed import CollapsedVI
 from .dsvi import DSVI
 from .exact import Exact
-from .rff import RandomFeatures
+from .random_features import RandomFeatures
+from .sparse import VFE, PowerEP
 from .structured import StructuredVI
 from .vecchia import Vecchia
-from .vfe import VFE, PowerEP
 
 SCHEMES = {
     "aep": AEP,

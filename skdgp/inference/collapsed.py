@@ -13,13 +13,13 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from ..gp.centers import centers
 from ..gp.component import Trainable
 from ..gp.means import linear_map
-from ..lbfgs import LBFGS
 from ..linalg import cholesky
+from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
 from .base import Scheme
 from .exact import _SPREAD, _TOL, ExactGP
-from .full_batch import QuasiNewton
-from .vecchia import LocalScaleScheme
+from .sparse.full_batch import QuasiNewton
+from .vecchia.vecchia import LocalScaleScheme
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of training

@@ -11,7 +11,8 @@ from torch import nn
 from ..gp.component import Trainable
 from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
-from .base import GradientModel, Scheme
+from .base import Scheme
+from .gradient_model import GradientModel
 from .homoscedastic_warmup import HomoscedasticWarmup
 
 _LEAST_REST = 0.02  #: of the precision of a latent function, when a row is taken off

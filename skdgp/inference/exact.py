@@ -11,10 +11,11 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.kernels import Anova, Kernel
-from ..lbfgs import LBFGS
 from ..linalg import cholesky, inverse_triangular
-from .full_batch import QuasiNewton, backward, rounding
-from .neighbors import (
+from ..optim.lbfgs import LBFGS
+from .sparse.full_batch import QuasiNewton, backward, rounding
+from .sparse.vfe import LogNormal
+from .vecchia.neighbors import (
     _LEAST_REST,
     _LEAST_VARIANCE,
     _LOG_2PI,
@@ -22,8 +23,7 @@ from .neighbors import (
     _START_COUNT,
     NeighborGP,
 )
-from .vecchia import LocalScaleScheme
-from .vfe import LogNormal
+from .vecchia.vecchia import LocalScaleScheme
 
 _MARGINAL_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_MARGINAL_ROWS = 400  #: all the same

@@ -10,7 +10,7 @@ from torch import nn
 from ..gp.centers import centers
 from ..gp.likelihoods import Gaussian
 from ..inference.base import Architecture, Batch
-from ..inference.vfe import VFE
+from ..inference.sparse.vfe import VFE
 from .trainer import Trainer
 
 _ROWS = 2000  #: rows that the sparse Gaussian processes see

@@ -13,7 +13,7 @@ from skdgp.estimators import classifier
 from skdgp.gp.kernels import Anova, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import RobustMax
 from skdgp.inference import DSVI, VFE, Vecchia
-from skdgp.inference.concave import ConcaveGP
+from skdgp.inference.sparse.concave import ConcaveGP
 from skdgp.training import Checkpoint
 
 FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}

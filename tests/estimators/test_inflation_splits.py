@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import StructuredVI
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inference.structured import StructuredGP
+from skdgp.inference.structured.structured import StructuredGP
 from skdgp.training import Checkpoint
 
 FEW = {"n_layers": 2, "max_iter": 15, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}

@@ -8,11 +8,11 @@ from sklearn.model_selection import cross_val_score
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.estimators import base
-from skdgp.inference import full_batch
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
-from skdgp.inference.full_batch import FullBatchGP, QuasiNewton
-from skdgp.inference.neighbors import NeighborGP
+from skdgp.inference.sparse import full_batch
+from skdgp.inference.sparse.full_batch import FullBatchGP, QuasiNewton
+from skdgp.inference.vecchia.neighbors import NeighborGP
 from skdgp.training import interrupts
 
 FEW = {"max_iter": 5, "random_state": 0}

@@ -13,8 +13,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPRegressor
 from skdgp.estimators.data import Data
-from skdgp.estimators.members import at_rest
-from skdgp.estimators.stacking import stack
 from skdgp.gp.kernels import (
     Anova,
     Linear,
@@ -28,7 +26,9 @@ from skdgp.gp.layer import SparseLayer
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inference.vecchia import NeighborGP
+from skdgp.inference.vecchia.vecchia import NeighborGP
+from skdgp.mixture.member import at_rest
+from skdgp.mixture.weights import stack
 from skdgp.training import Checkpoint
 
 FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
@@ -159,8 +159,8 @@ def test_shares_are_by_rows_without_their_own_part(data, monkeypatch):
         return 1.0
 
     monkeypatch.setattr(DeepSparseGP, "with_and_without", with_and_without)
-    monkeypatch.setattr("skdgp.estimators.stacking.rows_at_once", lambda members: 50)
-    monkeypatch.setattr("skdgp.estimators.stacking.trust", trust)
+    monkeypatch.setattr("skdgp.mixture.weights.rows_at_once", lambda members: 50)
+    monkeypatch.setattr("skdgp.mixture.weights.trust", trust)
     model = DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(*data)
     assert (said[-1] == 3.0).all() and said[-1].shape == (2, 80)
     assert sizes[-2:] == [50, 30]
@@ -174,7 +174,7 @@ def test_what_is_said_of_several_outputs_counts_for_each(monkeypatch):
         counts.append((knows.tolist(), n_outputs))
         return 1.0
 
-    monkeypatch.setattr("skdgp.estimators.stacking.trust", trust)
+    monkeypatch.setattr("skdgp.mixture.weights.trust", trust)
     X = np.random.default_rng(0).standard_normal((30, 2))
     DeepGPRegressor(**{**FEW, "max_iter": 1}).fit(X, np.column_stack([X, X[:, 0] * X[:, 1]]))
     assert counts == [([True, True, False, False], 3)]
@@ -193,9 +193,9 @@ def test_shares_count_rows_by_their_merged_weights(monkeypatch):
         counted.append(weights)
         return stack(log_density, weights, most)
 
-    monkeypatch.setattr("skdgp.estimators.stacking.Data", Looked)
-    monkeypatch.setattr("skdgp.estimators.stacking.trust", lambda *args: 1.0)
-    monkeypatch.setattr("skdgp.estimators.stacking.stack", counting)
+    monkeypatch.setattr("skdgp.mixture.weights.Data", Looked)
+    monkeypatch.setattr("skdgp.mixture.weights.trust", lambda *args: 1.0)
+    monkeypatch.setattr("skdgp.mixture.weights.stack", counting)
     X, weights = np.arange(30.0)[:, None], np.arange(60.0) + 1.0
     model = DeepGPRegressor(**{**FEW, "max_iter": 1})
     model.fit(np.tile(X, (2, 1)), np.tile(np.sin(X[:, 0]), 2), sample_weight=weights)

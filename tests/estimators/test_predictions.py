@@ -11,9 +11,10 @@ from scipy import integrate, stats
 from scipy.special import logsumexp
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import prediction, predictive
-from skdgp.estimators.predictive import Predictive
+from skdgp.estimators import prediction
 from skdgp.inference import DSVI
+from skdgp.mixture import predictive
+from skdgp.mixture.predictive import Predictive
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "random_state": 0}
 CONTINUOUS = ("gaussian", "heteroscedastic", "student_t", "heteroscedastic_student_t")

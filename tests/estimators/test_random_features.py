@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import predictive
 from skdgp.gp.likelihoods import HeteroscedasticStudentT
 from skdgp.inference import RandomFeatures
-from skdgp.inference.rff import DeepRandomFeatures
+from skdgp.inference.random_features.rff import DeepRandomFeatures
 from skdgp.inspection import LayersDisplay
+from skdgp.mixture import predictive
 from skdgp.training import Checkpoint
 
 FREQUENCIES = ("fixed", "variational", "resampled")

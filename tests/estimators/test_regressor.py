@@ -13,11 +13,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.adam import Adam
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
 from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.optim.adam import Adam
 from skdgp.training.trainer import Trainer
 
 FEW = {

@@ -15,7 +15,8 @@ from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseG
 from skdgp.gp.kernels import Matern as OurMatern
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference import DSVI, VFE, full_batch
+from skdgp.inference import DSVI, VFE
+from skdgp.inference.sparse import full_batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 

@@ -13,7 +13,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import StructuredVI
-from skdgp.inference.structured import StructuredGP
+from skdgp.inference.structured.structured import StructuredGP
 from skdgp.inspection import LayersDisplay
 from skdgp.training import Checkpoint
 

@@ -8,7 +8,7 @@ import torch
 from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.layer import SparseLayer, _SparseMoments
 from skdgp.gp.layer import sparse_moments as sparse_moments_of
-from skdgp.gp.separate import SeparateLayer
+from skdgp.inference.aep.separate import SeparateLayer
 from skdgp.linalg import workspace
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")

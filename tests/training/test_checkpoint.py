@@ -18,7 +18,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import AEP, DSVI
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inference.neighbors import NeighborGP
+from skdgp.inference.vecchia.neighbors import NeighborGP
 from skdgp.training import Checkpoint
 from skdgp.training import checkpoint as module
 from skdgp.training.checkpoint import CheckpointFile, fingerprint

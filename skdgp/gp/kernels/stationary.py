@@ -7,7 +7,6 @@ import torch
 from ...random import gamma, normal
 from ..covariances import Radial, SquaredDistance
 from ..frequencies import importance_sampled
-from ..psi import SquaredExponentialPsi
 from .base import Kernel, tensor_like
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
@@ -129,13 +128,15 @@ class SquaredExponential(Stationary):
         return G
 
     def psi(self, Z, m, v):
-        """Psi statistics for inputs ``N(m, diag(v))``, see :class:`~skdgp.gp.psi.SquaredExponentialPsi`.
+        """Psi statistics for inputs ``N(m, diag(v))``, see :mod:`skdgp.inference.aep.psi`.
 
         Parameters
         ----------
         Z : tensor of shape (M, n_features)
         m, v : tensors of shape (P, n_features)
         """
+        from ...inference.aep.psi import SquaredExponentialPsi
+
         return SquaredExponentialPsi(
             Z, m, v, tensor_like(self.lengthscale, Z), tensor_like(self.variance, Z)
         )

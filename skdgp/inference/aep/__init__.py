@@ -1,0 +1,5 @@
+"""Approximate expectation propagation."""
+
+from .aep import AEP
+
+__all__ = ["AEP"]

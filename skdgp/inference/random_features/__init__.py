@@ -1,0 +1,5 @@
+"""Deep Gaussian processes as networks of random features."""
+
+from .rff import RandomFeatures
+
+__all__ = ["RandomFeatures"]

@@ -1,0 +1,369 @@
+"""Layers of random features: Gaussian processes as Bayesian linear models."""
+
+import math
+
+import numpy as np
+import torch
+from scipy.special import gammaincinv
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from ...gp.component import Trainable
+from ...gp.gaussian import DiagonalBlock, GaussianBlock
+from ...gp.kernels import ArcCosine, Matern, SquaredExponential
+from ...gp.kernels.base import tensor_like
+from ...linalg import current_workspace, gram
+from ...random import normal, sobol_normal
+
+SAMPLINGS = ("auto", "sobol", "orthogonal", "independent")
+
+
+def draw_frequencies(n_inputs, n, rng, sampling="auto"):
+    """Directions of random features; every single one is standard normal.
+
+    Parameters
+    ----------
+    n_inputs, n : int
+    rng : numpy.random.RandomState
+    sampling : {"auto", "sobol", "orthogonal", "independent"}
+        Scrambled Sobol points; or orthogonal blocks (Yu et al., 2016) with stratified lengths; or
+        independent draws. ``"auto"`` takes Sobol points for at most 4 inputs, for at most 8 from
+        128 frequencies on, and else orthogonal ones: they halve the error of the kernel, or better.
+
+    Returns
+    -------
+    z : ndarray of shape (n_inputs, n)
+    """
+    if sampling == "auto":
+        few = n_inputs <= 4 or (n_inputs <= 8 and n >= 128)
+        sampling = "sobol" if few else "orthogonal"
+    if sampling == "independent":
+        return rng.standard_normal((n_inputs, n))
+    if sampling == "sobol":
+        return sobol_normal(n, n_inputs, rng.randint(2**31 - 1)).T
+    blocks = []
+    for _ in range(-(-n // n_inputs)):
+        Q, R = np.linalg.qr(rng.standard_normal((n_inputs, n_inputs)))
+        blocks.append(Q * np.sign(np.diag(R)))  # without the signs not uniform over rotations
+    return np.hstack(blocks)[:, :n] * np.sqrt(_stratified_chi2(n_inputs, n, rng))
+
+
+def _stratified_chi2(df, n, rng):
+    """`n` draws of a chi-square variable, one from each of `n` equally likely intervals."""
+    u = (rng.permutation(n) + rng.uniform(size=n)) / n
+    return 2.0 * gammaincinv(0.5 * df, u.clip(1e-12, 1.0 - 1e-12))
+
+
+class _CosSin(torch.autograd.Function):
+    """``[cos A, sin A]``; the gradient needs no further cosines."""
+
+    @staticmethod
+    def forward(ctx, A):
+        R = A.shape[-1]
+        out = A.new_empty((*A.shape[:-1], 2 * R))
+        torch.cos(A, out=out[..., :R])
+        torch.sin(A, out=out[..., R:])
+        ctx.save_for_backward(out)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        R = g.shape[-1] // 2
+        cos, sin = ctx.saved_tensors[0].split(R, -1)
+        return (g[..., R:] * cos).addcmul_(g[..., :R], sin, value=-1.0)
+
+
+class _LocalMoments(torch.autograd.Function):
+    """Means and variances of ``Phi w`` for independent weights: ``Phi m`` and ``Phi^2 v``."""
+
+    @staticmethod
+    def forward(ctx, Phi, mean, var):
+        squares = torch.mul(Phi, Phi, out=current_workspace().take(tuple(Phi.shape), Phi))
+        ctx.save_for_backward(Phi, mean, var)
+        ctx.squares, ctx.space = squares, current_workspace()
+        return Phi @ mean, squares @ var
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        (Phi, mean, var), squares = ctx.saved_tensors, ctx.squares
+        d_var = squares.mT @ g_var
+        dPhi = g_mean @ mean.mT
+        d_squares = ctx.space.take(tuple(Phi.shape), Phi)
+        dPhi.addcmul_(torch.matmul(g_var, var.mT, out=d_squares), Phi, value=2.0)
+        d_mean = Phi.mT @ g_mean
+        ctx.space.give(d_squares)
+        ctx.squares = ctx.space.give(squares)
+        return dPhi, _summed(d_mean), _summed(d_var)
+
+
+class _CosSinMoments(torch.autograd.Function):
+    """:class:`_LocalMoments` of ``[cos A, sin A]``, for ``sin^2 = 1 - cos^2`` with half the squares.
+
+    The products have a long and a short side; with the short side first they are up to five times
+    as fast.
+    """
+
+    @staticmethod
+    def forward(ctx, A, mean, var):
+        space, R = current_workspace(), A.shape[-1]
+        flat = A.reshape(-1, R)
+        Phi = space.take((len(flat), 2 * R), A)
+        cos, sin = Phi.split(R, -1)
+        torch.cos(flat, out=cos)
+        torch.sin(flat, out=sin)
+        squares = torch.mul(cos, cos, out=space.take((len(flat), R), A))
+        ctx.save_for_backward(mean, var)
+        ctx.large, ctx.space = (Phi, squares), space
+        shape = *A.shape[:-1], mean.shape[-1]
+        moments = (mean.T @ Phi.T).T, ((var[:R] - var[R:]).T @ squares.T).T + var[R:].sum(0)
+        if not any(ctx.needs_input_grad):
+            ctx.large = space.give(Phi), space.give(squares)
+        return tuple(m.reshape(shape) for m in moments)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        (mean, var), (Phi, squares), space = ctx.saved_tensors, ctx.large, ctx.space
+        shape, R = g_mean.shape, squares.shape[-1]
+        g_mean, g_var = g_mean.reshape(-1, shape[-1]), g_var.reshape(-1, shape[-1])
+        d_mean = (g_mean.T @ Phi).T
+        d_cos = (g_var.T @ squares).T
+        d_var = torch.cat([d_cos, g_var.sum(0) - d_cos])
+        cos, sin = Phi.split(R, -1)
+        dPhi = torch.mm(g_mean, mean.T, out=space.take(tuple(Phi.shape), Phi))
+        d_squares = space.take(tuple(squares.shape), Phi)
+        torch.mm(g_var, (var[:R] - var[R:]).T, out=d_squares)
+        dPhi[:, :R].addcmul_(d_squares, cos, value=2.0)
+        dA = (dPhi[:, R:] * cos).addcmul_(dPhi[:, :R], sin, value=-1.0)
+        space.give(dPhi), space.give(d_squares)
+        ctx.large = space.give(Phi), space.give(squares)
+        return dA.reshape(*shape[:-1], R), d_mean, d_var
+
+
+def _summed(G):
+    """Gradients of one matrix from those of several draws."""
+    return G.sum(0) if G.ndim == 3 else G
+
+
+class _QuadraticForms(torch.autograd.Function):
+    """``phi_p^T Q_d phi_p`` for all rows of Phi (P, M) and symmetric matrices Q (D, M, M): (P, D).
+
+    The gradient of `Q` becomes a precision, and is summed in float64 whatever the dtype of Phi.
+    """
+
+    @staticmethod
+    def forward(ctx, Phi, Q):
+        space = current_workspace()
+        PhiQ = torch.matmul(Phi, Q.to(Phi.dtype), out=space.take((len(Q), *Phi.shape), Phi))
+        ctx.save_for_backward(Phi)
+        ctx.PhiQ, ctx.space = PhiQ, space
+        return torch.linalg.vecdot(PhiQ, Phi).T
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        (Phi,), PhiQ, space = ctx.saved_tensors, ctx.PhiQ, ctx.space
+        g = g.T[..., None]  # D, P, 1
+        dQ = gram(Phi.double().T, g[..., 0].double())
+        weighted = torch.mul(PhiQ, 2.0 * g, out=space.take(tuple(PhiQ.shape), PhiQ))
+        dPhi = weighted.sum(0)
+        space.give(weighted)
+        ctx.PhiQ = space.give(PhiQ)
+        return dPhi, dQ
+
+
+class FeatureLayer(nn.Module):
+    r"""Functions ``f_d(h) = phi(h) w_d`` with random features and weights ``w_d ~ N(0, I)``.
+
+    For the squared exponential and Matern kernels, :math:`\phi(h) = \sqrt{\sigma^2 / R}\,[\cos h
+    \Omega, \sin h \Omega]`, where the columns of :math:`\Omega` follow the spectral density of the
+    kernel (Cutajar et al., 2017, equations 4 and 5). For the arc-cosine kernel, :math:`\phi(h) =
+    \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)`.
+
+    Parameters
+    ----------
+    kernel : SquaredExponential, Matern or ArcCosine
+        Bound to the number of inputs.
+    n_inputs, n_outputs : int
+    n_frequencies : int
+        The number :math:`R` of columns of :math:`\Omega`.
+    frequencies : {"fixed", "variational", "resampled"}
+        Whether the frequencies keep their directions, or have a posterior of their own.
+    full : bool
+        Whether the posterior of the weights has a full covariance for each output and takes
+        natural-gradient steps; if not, weights are independent.
+    linear_mean : bool
+        Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
+    variance : float
+        Where the posterior variances of the weights start.
+
+    Attributes
+    ----------
+    z : tensor of shape (n_inputs, R), one row more for the bias of the arc-cosine kernel
+        Frequencies in units of inverse lengthscales.
+    mix : tensor of shape (R,) or None
+        Factors of the frequencies that make their prior a multivariate t, for Matern kernels.
+    """
+
+    def __init__(
+        self,
+        kernel,
+        n_inputs,
+        n_outputs,
+        n_frequencies,
+        frequencies="fixed",
+        full=False,
+        linear_mean=False,
+        variance=1.0,
+    ):
+        super().__init__()
+        if not isinstance(kernel, (SquaredExponential, Matern, ArcCosine)):
+            raise ValueError(
+                f"inference='rff' has no features for {type(kernel).__name__}; the kernels that have some are "
+                "SquaredExponential, Matern and ArcCosine."
+            )
+        self.n_inputs, self.n_outputs = n_inputs, n_outputs
+        self.trigonometric = not isinstance(kernel, ArcCosine)
+        self.resampled = frequencies == "resampled"
+        self.kernel = Trainable(kernel)
+        shape = n_inputs if self.trigonometric else n_inputs + 1, n_frequencies
+        self.register_buffer("z", torch.zeros(shape, dtype=torch.float64))
+        mix = torch.ones(n_frequencies, dtype=torch.float64) if isinstance(kernel, Matern) else None
+        self.register_buffer("mix", mix)
+        self.q_omega = None if frequencies == "fixed" else DiagonalBlock(*shape)
+        n_weights = 2 * n_frequencies if self.trigonometric else n_frequencies
+        if full:
+            self.q = GaussianBlock(n_weights, n_outputs, math.sqrt(variance), natural=True)
+        else:
+            self.q = DiagonalBlock(n_weights, n_outputs, variance)
+        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
+        self.register_buffer("W", W)
+
+    @property
+    def Z(self):
+        """Inducing inputs, of which there are none."""
+        return torch.zeros(0, self.n_inputs, dtype=torch.float64)
+
+    def start(self, rng, sampling, spread):
+        """Draw the frequencies, and place their posterior around them.
+
+        Parameters
+        ----------
+        rng : numpy.random.RandomState
+        sampling : str
+            As for :func:`draw_frequencies`.
+        spread : float
+            Posterior standard deviations of resampled frequencies, relative to the prior's.
+        """
+        with torch.no_grad():
+            self.z.copy_(torch.as_tensor(draw_frequencies(*self.z.shape, rng, sampling)))
+            if self.mix is not None:
+                df = 2.0 * self.kernel.component.nu
+                chi2 = _stratified_chi2(df, len(self.mix), rng)
+                self.mix.copy_(torch.as_tensor(np.sqrt(df / chi2)))
+            if self.resampled:  # the prior's second moments, and less noise
+                self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
+                self.q_omega.rho.fill_(2.0 * math.log(spread))
+
+    def basis(self, xi, like):
+        r"""The feature map for some frequencies.
+
+        Parameters
+        ----------
+        xi : tensor of shape (S, n_inputs, R) or None
+            Standard normal draws, for resampled frequencies.
+        like : tensor
+            Gives the dtype.
+
+        Returns
+        -------
+        phi : callable
+            Maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights),
+            and the square of this factor.
+        """
+        project, c2 = self._projection(xi, like)
+        if self.trigonometric:
+            return lambda H: (_CosSin.apply(project(H)), c2)
+        return lambda H: (project(H).clamp_min(0.0), c2)
+
+    def _projection(self, xi, like):
+        """What the features are functions of, and the square of their common factor."""
+        kernel, z = self.kernel(), tensor_like(self.z, like)
+        if self.q_omega is not None:
+            mean, var = self.q_omega.moments(like.dtype)
+            z = mean + var.sqrt() * (xi if self.resampled else z)
+        if self.mix is not None:
+            z = z * tensor_like(self.mix, like)
+        c2 = tensor_like(kernel.variance, like) / z.shape[-1]
+        Omega = z[..., : self.n_inputs, :] / tensor_like(kernel.lengthscale, like)[..., None]
+        if self.trigonometric:
+            return lambda H: H @ Omega, c2
+        shift = tensor_like(kernel.bias, like) * z[..., self.n_inputs :, :]
+        return lambda H: H @ Omega + shift, 2.0 * c2
+
+    def mean_function(self, H):
+        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
+
+    def moments(self, H, xi=None, weights=None):
+        """Mean and variance of the outputs, each of shape (..., P, n_outputs).
+
+        The variance is that of the weights; rows are independent only given these (the local
+        reparametrization of Kingma et al., 2015).
+
+        Parameters
+        ----------
+        H : tensor of shape (..., P, n_inputs)
+        xi : tensor of shape (S, n_inputs, R), optional
+            Standard normal draws, for resampled frequencies.
+        weights : tensor of shape (n_weights, n_outputs), optional
+            A draw of the weights, in place of their posterior; the variance is then zero.
+        """
+        independent = isinstance(self.q, DiagonalBlock)
+        if weights is None and independent and self.trigonometric:
+            project, c2 = self._projection(xi, H)
+            mean, var = _CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
+            return c2.sqrt() * mean + self.mean_function(H), c2 * var
+        Phi, c2 = self.basis(xi, H)(H)
+        if weights is not None:
+            mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
+            return mean + self.mean_function(H), torch.zeros_like(mean)
+        if independent:
+            mean, var = _LocalMoments.apply(Phi, *self.q.moments(H.dtype))
+        else:
+            q_mean, Q = self.q.moments()
+            flat = Phi.reshape(-1, Phi.shape[-1])
+            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
+            prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
+            mean, var = Phi @ q_mean.to(H.dtype), prior + forms
+        return c2.sqrt() * mean + self.mean_function(H), c2 * var
+
+    def function(self, n_functions, n_features, generator):
+        """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
+
+        Parameters
+        ----------
+        n_functions : int
+        n_features : int
+            Unused, for the layer has features of its own.
+        generator : torch.Generator
+
+        Returns
+        -------
+        f : callable
+            Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs).
+        """
+        xi = self.draw_xi(n_functions, generator) if self.resampled else None
+        phi = self.basis(xi, self.z)
+        w = self.q.sample(n_functions, generator)
+
+        def f(H):
+            Phi, c2 = phi(H)
+            return c2.sqrt() * (Phi @ w) + self.mean_function(H)
+
+        return f
+
+    def draw_xi(self, n, generator, like=None):
+        """Draws for :meth:`basis`."""
+        return normal((n, *self.z.shape), generator, self.z if like is None else like)

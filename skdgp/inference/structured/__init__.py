@@ -1,0 +1,5 @@
+"""Structured variational inference (Lindinger et al., 2020)."""
+
+from .structured import StructuredGP, StructuredVI
+
+__all__ = ["StructuredGP", "StructuredVI"]

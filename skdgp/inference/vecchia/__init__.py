@@ -1,0 +1,5 @@
+"""Nearest-neighbor Gaussian processes."""
+
+from .vecchia import Vecchia
+
+__all__ = ["Vecchia"]

@@ -1,0 +1,1 @@
+"""Mixtures of models: members, their weights, and what the mixture predicts."""

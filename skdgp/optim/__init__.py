@@ -1,0 +1,1 @@
+"""Optimizers that know nothing of Gaussian processes."""

@@ -1,0 +1,1 @@
+"""What happens to columns and targets before a model sees them."""

@@ -1,0 +1,201 @@
+"""Columns of the inputs, warped as the target asks for."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ..gp.component import Trainable
+from ..gp.kernels import RationalQuadratic
+from ..inference.sparse.full_batch import rounding
+from ..linalg import cholesky
+from ..optim.lbfgs import LBFGS
+
+_ROWS = 400  #: that the marginal likelihood knows
+_FEWEST = 20  #: rows below which nothing is warped
+_STEPS = 40
+_COST = 3.0  #: of one unit of curvature, in nats
+_ROUND = 0.1  #: curvature below which it costs next to nothing
+_LEAST = 1.0  #: curvature that is worth it
+_MOST = 1.5  #: curvature, relative to the one that puts the median in the middle
+_END = 0.01  #: of the range, where medians are at an end
+_SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
+_NOISE = 0.1  #: start, relative to the target's variance
+_STRAIGHT = 1e-4  #: curvature up to which a series is as good
+
+
+def warped(u, curve):
+    r"""A logarithm that leaves 0 and 1 where they are.
+
+    .. math:: w(u) = \log(1 + (e^s - 1) u) / s
+
+    between 0 and 1, with the tangents at both ends beyond; ``s = 0`` is a straight line, and ``-s``
+    warps the other way.
+
+    Parameters
+    ----------
+    u : tensor of shape (n, D)
+    curve : tensor of shape (D,)
+    """
+    straight = curve.abs() < _STRAIGHT
+    s = torch.where(straight, _STRAIGHT, curve)
+    growth = torch.expm1(s)
+    v = u.clamp(0.0, 1.0)
+    w = torch.log1p(growth * v) / s + growth / ((1.0 + growth * v) * s) * (u - v)
+    return torch.where(straight, u + 0.5 * curve * v * (1.0 - v), w)
+
+
+def unwarped(w, curve):
+    """The inverse of :func:`warped` for curves that are not 0."""
+    growth = torch.expm1(curve)
+    x = w.clamp(0.0, 1.0)
+    v = torch.expm1(curve * x) / growth
+    return v + (w - x) * (1.0 + growth * v) * curve / growth
+
+
+class _MarginalLikelihood(nn.Module):
+    """Of the targets under an exact Gaussian process of the warped columns, and what warps cost.
+
+    Several targets share kernel and noise, and count as one.
+    """
+
+    def __init__(self, u, size, y, weights, columns):
+        super().__init__()
+        self.u, self.size, self.y, self.weights, self.columns = u, size, y, weights, columns
+        self.curve = nn.Parameter(u.new_zeros(len(columns)))
+        self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
+        self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
+        self._start = self._hyperparameters().detach().clone()
+
+    def _hyperparameters(self):
+        return torch.cat([self.log_noise[None], parameters_to_vector(self.kernel.parameters())])
+
+    def evaluate(self, x):
+        """Value and gradient of what is minimized."""
+        parameters, k = list(self.parameters()), self.y.shape[1]
+        vector_to_parameters(x, parameters)
+        with torch.enable_grad():
+            X = self.u.clone()
+            X[:, self.columns] = warped(self.u[:, self.columns], self.curve)
+            X = X * self.size
+            K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
+            negative_log_prior = (
+                0.5 * ((self._hyperparameters() - self._start) / _SPREAD).square().sum()
+            )
+            cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
+        L = cholesky(K.detach(), rounding(K))
+        a = torch.cholesky_solve(self.y, L)
+        value = (
+            0.5 * (self.y * a).sum() / k + torch.diagonal(L).log().sum() + negative_log_prior + cost
+        )
+        slope = 0.5 * (torch.cholesky_inverse(L) - a @ a.T / k)
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(
+                (slope * K).sum() + negative_log_prior + cost, parameters
+            )
+        return float(value.detach()), torch.cat([g.flatten() for g in gradients])
+
+
+class Warp:
+    """Maps of single columns that grow everywhere, most of which do nothing.
+
+    A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
+    an exact Gaussian process of a few hundred rows, whose marginal likelihood is maximized over its kernel, its
+    noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
+    price, so that only columns for which the target speaks are warped; and they must be skewed, because
+    noise that grows along a column asks for warps, too.
+
+    Parameters
+    ----------
+    columns : ndarray of int
+        Those that are warped.
+    curve : ndarray of shape (n_columns,)
+        Logarithm of the ratio of the slopes at the smallest and at the largest value of training.
+    X : ndarray of shape (n, D)
+        Standardized rows of training.
+
+    Attributes
+    ----------
+    low, high, center, scale : ndarray of shape (n_columns,)
+        Range of the values of training, mean and standard deviation of their warped values.
+    """
+
+    def __init__(self, columns, curve, X):
+        self.columns, self.curve = columns, curve
+        X = X[:, columns]
+        self.low, self.high = X.min(0), X.max(0)
+        self.center, self.scale = 0.0, 1.0
+        W = self._warped(X)
+        self.center, self.scale = W.mean(0), W.std(0)
+
+    @classmethod
+    def learn(cls, X, y, weights):
+        """Find the columns to be warped; None if there is none.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, D)
+            Standardized rows, in an order that depends on their values alone: the marginal likelihood takes
+            some.
+        y : ndarray of shape (n, k)
+            Standardized numbers.
+        weights : ndarray of shape (n,)
+        """
+        curve = curvature(X, y, weights)
+        columns = np.flatnonzero(np.abs(curve) >= _LEAST)
+        return cls(columns, curve[columns], X) if len(columns) else None
+
+    def _warped(self, X):
+        u = torch.as_tensor((X - self.low) / (self.high - self.low))
+        return (warped(u, torch.as_tensor(self.curve)).numpy() - self.center) / self.scale
+
+    def transform(self, X):
+        """Warp columns of standardized rows."""
+        X = X.copy()
+        X[:, self.columns] = self._warped(X[:, self.columns])
+        return X
+
+    def inverse_transform(self, X):
+        """What was warped, as it was."""
+        X = np.array(X)
+        w = torch.as_tensor(X[:, self.columns] * self.scale + self.center)
+        u = unwarped(w, torch.as_tensor(self.curve)).numpy()
+        X[:, self.columns] = u * (self.high - self.low) + self.low
+        return X
+
+
+def skewness(u, weights):
+    """Curvature that puts the median of each column between 0 and 1 in the middle, shape (D,)."""
+    median = np.quantile(u, 0.5, axis=0, weights=weights, method="inverted_cdf")
+    return 2.0 * np.log(1.0 / np.clip(median, _END, 1.0 - _END) - 1.0)
+
+
+def curvature(X, y, weights):
+    """Curvature of each column that maximizes the marginal likelihood less its cost, shape (D,)."""
+    curve = np.zeros(X.shape[1])
+    low, high = X.min(0), X.max(0)
+    size = np.where(high > low, high - low, 1.0)
+    u = (X - low) / size
+    most = _MOST * skewness(u, weights)
+    skewed = np.flatnonzero(np.abs(most) >= _LEAST)
+    chosen = np.random.default_rng(0).permutation(len(X))[:_ROWS]
+    if not len(skewed) or len(chosen) < _FEWEST:
+        return curve
+    u, size, y, weights = (
+        torch.tensor(part, dtype=torch.float64)
+        for part in (u[chosen], size, y[chosen], weights[chosen])
+    )
+    marginal, search = _MarginalLikelihood(u, size, y, weights, skewed), LBFGS(tol=1e-5)
+    try:
+        search.start(parameters_to_vector(marginal.parameters()).detach(), marginal.evaluate)
+        for _ in range(_STEPS):
+            search.step(marginal.evaluate)
+    except torch.linalg.LinAlgError:  # as far as it went
+        pass
+    if search.x is not None and torch.isfinite(search.x).all():
+        found = search.x[: len(skewed)].numpy()
+        most = most[skewed]
+        curve[skewed] = np.clip(found, np.minimum(most, 0.0), np.maximum(most, 0.0))
+    return curve

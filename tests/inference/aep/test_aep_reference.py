@@ -1,0 +1,109 @@
+"""Numbers that were computed independently, twice, from the equations of the papers."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from skdgp.gp.kernels import SquaredExponential
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax
+from skdgp.inference import AEP
+from skdgp.inference.aep.aep import _Cavity
+from skdgp.inference.base import Architecture, Batch
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "aep.json").read_text())
+
+tensor = partial(torch.tensor, dtype=torch.float64)
+close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("item", REFERENCE["psi"], ids=["one_input", "several_inputs"])
+def test_psi_statistics(item):
+    kernel = SquaredExponential(np.array(item["lengthscales"]), item["variance"])
+    Z, m, v, W = (tensor(item[name]) for name in ("Z", "m", "v", "W"))
+    psi, expected = kernel.psi(Z, m, v), {k: tensor(x) for k, x in item["expected"].items()}
+    assert float(psi.variance) == expected["psi0"][0]
+    close(psi.psi1, expected["psi1"])
+    i, j = torch.tril_indices(len(Z), len(Z))
+    E = torch.zeros(len(i), len(Z), len(Z), dtype=torch.float64)
+    E[range(len(i)), i, j] = E[range(len(i)), j, i] = 1.0
+    both = torch.where(i == j, 1.0, 2.0)
+    roots = psi.root[:, i] * psi.root[:, j]
+    close(psi.contract(E) / both + roots, expected["psi2"][:, i, j])
+    # psi3 and psi4 enter as covariances
+    close(v @ W.square() + (m @ W).square(), expected["psi3"])
+    for k in range(len(Z)):
+        c = torch.zeros(len(Z), W.shape[1], dtype=torch.float64)
+        c[k] = 1.0
+        close(psi.slopes(c, W) + (m @ W) * psi.psi1[:, k : k + 1], expected["psi4"][:, k])
+
+
+@pytest.mark.parametrize("item", REFERENCE["log_z"], ids=lambda i: f"{i['type']}-{i['alpha']}")
+def test_log_partition(item):
+    likelihood = {
+        "gaussian": lambda: Gaussian(item["params"]["variance"]),
+        "bernoulli_probit": Bernoulli,
+        "robustmax": lambda: RobustMax(item["params"]["epsilon"]),
+    }[item["type"]]()
+    y, m, v = tensor([[item["y"]]]), tensor([item["m"]]), tensor([item["v"]])
+    if item["type"] == "bernoulli_probit":
+        y = (y + 1.0) / 2.0  # from -1 and 1 to 0 and 1
+    actual = float(likelihood.log_partition(y, m, v, item["alpha"]))
+    assert abs(actual - item["expected"]["log_z"]) <= item["tolerance"]
+
+
+def build(problem, separate):
+    layers, noise = problem["layers"], problem["likelihood"]["variance"]
+    widths = tuple(np.shape(layer["q_mu"])[1] for layer in layers)
+    kernels = [SquaredExponential(np.array(l["lengthscales"]), l["variance"]) for l in layers]
+    n_inducing, n_features = np.shape(layers[0]["Z"])
+    shape = Architecture(n_features, widths[:-1], widths[-1], n_inducing, kernels, True, False)
+    scheme = AEP(alpha=problem["alpha"], prediction="moment-matching", separate=separate)
+    model = scheme.build(shape, Gaussian(np.full(widths[-1], noise)))
+    with torch.no_grad():
+        for layer, given in zip(model.layers, layers):
+            layer.jitter = given["jitter"]
+            layer.Z.copy_(tensor(given["Z"]))
+            layer.W = None if given["W"] is None else tensor(given["W"])
+            noise = given["noise_variance"]
+            layer.log_noise = torch.nn.Parameter(tensor(noise).log()) if noise else None
+            assert given["whitened"]
+            layer.q.mean.copy_(tensor(given["q_mu"]))
+            layer.q.root.copy_(tensor(given["q_sqrt"]))
+    return model
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["shared", "separate"])
+@pytest.mark.parametrize("problem", REFERENCE["problems"], ids=lambda problem: problem["name"])
+@torch.no_grad()
+def test_energy(problem, separate):
+    model, expected = build(problem, separate), problem["expected"]
+    X, y = tensor(problem["X"]), tensor(problem["Y"])
+    cavities = [_Cavity.apply(*q.moments(), problem["alpha"] / len(X)) for q in model.blocks()]
+    for i, (mean, Q, extra) in enumerate(cavities):
+        close(mean, expected["cavity_mean"][i])
+        close(Q + torch.eye(len(mean)), expected["cavity_cov"][i])
+        close(
+            extra - model.blocks()[i].kl(),
+            expected["phi_q_minus_phi_p"][i] + expected["scaled_phi_cav_minus_phi_q"][i],
+        )
+        layers, model.layers = model.layers, model.layers[: i + 1]
+        mean, var = model.match(X, [cavity[:2] for cavity in cavities[: i + 1]])
+        model.layers = layers
+        close(mean, expected["h_mean"][i])
+        close(var, expected["h_var"][i])
+    log_z = model.likelihood().log_partition(y, mean, var, problem["alpha"]) / problem["alpha"]
+    close(log_z, expected["log_z_over_alpha"])
+    batch = Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
+    close(model.expected_log_likelihood(batch, None) - model.kl(), expected["F"])
+    rows = problem["batch"]
+    part = Batch(X[rows], y[rows], batch.weight[rows], len(X) / len(rows), float(len(X)))
+    close(model.expected_log_likelihood(part, None) - model.kl(), expected["F_minibatch"])
+    mean, var = model.predictive(X, torch.as_tensor(model.draws(1, 0)))
+    close(mean[0], expected["predict_mean"])
+    close(var[0], expected["predict_var"])

@@ -1,0 +1,567 @@
+"""Random features: limits, identities, gradients and steps."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from torch.distributions import MultivariateNormal, Normal, kl_divergence
+from toys import seeded, toy
+
+from skdgp.gp.gaussian import DiagonalBlock
+from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
+from skdgp.inference import RandomFeatures
+from skdgp.inference.base import Architecture
+from skdgp.inference.random_features.features import (
+    _CosSin,
+    _CosSinMoments,
+    _LocalMoments,
+    _QuadraticForms,
+    draw_frequencies,
+)
+from skdgp.linalg import workspace
+from skdgp.random import normal
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+NOISE = 0.1
+FREQUENCIES = ("fixed", "variational", "resampled")
+tensor = partial(torch.tensor, dtype=torch.float64)
+
+
+def data(n=12, n_features=2, seed=0):
+    return toy(n, n_features, seed=seed)
+
+
+def make(
+    widths=(),
+    n_features=8,
+    *,
+    kernel="squared_exponential",
+    likelihood=None,
+    n_latents=1,
+    linear_mean=True,
+    input_connected=False,
+    random_q=False,
+    seed=0,
+    **settings,
+):
+    """A model of two inputs; with `random_q`, posteriors have no special values."""
+    likelihood = Gaussian(np.full(n_latents, NOISE)) if likelihood is None else likelihood
+    shape = Architecture(2, widths, n_latents, n_features, [], linear_mean, input_connected)
+    shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
+    model = RandomFeatures(**settings).build(shape, likelihood)
+    rng = np.random.RandomState(seed)
+    model.start(rng.standard_normal((30, 2)), np.ones(30), rng)
+    if random_q:
+        generator = seeded(seed)
+        with torch.no_grad():
+            for block in model.blocks():
+                block.mean.add_(normal(block.mean.shape, generator, block.mean))
+                if isinstance(block, DiagonalBlock):
+                    block.rho.copy_(0.3 * normal(block.rho.shape, generator, block.rho) - 2.0)
+                else:
+                    root = 0.2 * normal(block.root.shape, generator, block.root).tril()
+                    block.root.copy_(root + 0.5 * torch.eye(root.shape[-1]))
+    return model
+
+
+@torch.no_grad()
+def latents(model, X, n=16, seed=0):
+    return model.predictive(X, torch.as_tensor(model.draws(n, seed)))
+
+
+@torch.no_grad()
+def bound(model, batch, seed=5):
+    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
+
+
+def jump_to_optimum(model, batch):
+    """One full natural step of the last layer."""
+    model.expected_log_likelihood(batch, seeded()).backward()
+    q = model.layers[-1].q
+    assert q.natural_step(q.collected_gradients(), 1.0)
+
+
+# One layer
+
+
+def test_one_layer_is_bayesian_linear_regression(make_batch):
+    X, y = data()
+    model = make()
+    batch = make_batch(X, y)
+    jump_to_optimum(model, batch)
+    layer, X_new = model.layers[0], data(5, seed=1)[0]
+    with torch.no_grad():
+        Phi, Phi_new = (
+            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
+        )
+    C = Phi @ Phi.T + NOISE * torch.eye(len(X)).double()
+    evidence = MultivariateNormal(torch.zeros(len(X)).double(), C).log_prob(y[:, 0])
+    assert abs(bound(model, batch) - float(evidence)) < 1e-8
+    K = Phi_new @ Phi.T
+    mean, var = latents(model, X_new)
+    torch.testing.assert_close(mean[0], K @ torch.linalg.solve(C, y))
+    cov = Phi_new @ Phi_new.T - K @ torch.linalg.solve(C, K.T)
+    torch.testing.assert_close(var[0, :, 0], cov.diagonal())
+    # and draws of functions have the covariances of all rows
+    f = model.functions(40_000, seeded(), 0)(X_new)[..., 0]
+    np.testing.assert_allclose(f.T.cov(), cov, atol=4 * 1.5 * float(cov.max()) / 200)
+    np.testing.assert_allclose(f.mean(0), mean[0, :, 0], atol=4 * float(cov.max()) ** 0.5 / 200)
+
+
+def test_many_features_are_the_exact_gp():
+    """Item 18, in the space of functions, where many features cost little."""
+    X, y = data(30)
+    X_new = data(20, seed=1)[0]
+    layer = make(n_features=2**14, covariance="diagonal").layers[0]
+    with torch.no_grad():
+        Phi, Phi_new = (
+            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
+        )
+    kernel = ConstantKernel(1.0) * RBF(math.sqrt(2))
+    exact = GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(X, y)
+    mean, std = exact.predict(X_new, return_std=True)
+    C, K = Phi @ Phi.T + NOISE * torch.eye(len(X)).double(), Phi_new @ Phi.T
+    np.testing.assert_allclose((K @ torch.linalg.solve(C, y)).ravel(), mean.ravel(), atol=1e-2)
+    var = 1.0 - (K * torch.linalg.solve(C, K.T).T).sum(1)
+    np.testing.assert_allclose(var.sqrt(), std, atol=1e-2)
+    evidence = MultivariateNormal(torch.zeros(len(X)).double(), C).log_prob(y[:, 0])
+    assert float(evidence) == pytest.approx(exact.log_marginal_likelihood(), rel=1e-2)
+
+
+def test_a_full_covariance_is_never_worse(make_batch):
+    X, y = data()
+    batch, bounds = make_batch(X, y), {}
+    for covariance in ("full", "diagonal"):
+        model = make(covariance=covariance, natural_step=1.0)
+        model.learning_rate = 0.03
+        for parameter in model._hyperparameters():
+            parameter.requires_grad_(False)
+        model.n_frozen = 3000
+        for _ in range(8 if covariance == "full" else 2000):
+            model.step(batch, seeded())
+        bounds[covariance] = bound(model, batch)
+        if covariance == "full":
+            A = torch.linalg.inv(model.layers[0].q.root[0] @ model.layers[0].q.root[0].T)
+    # what independent weights lose is known
+    gap = 0.5 * float(A.diagonal().log().sum() - torch.logdet(A))
+    assert bounds["full"] - bounds["diagonal"] == pytest.approx(gap, abs=2e-3)
+
+
+# The prior
+
+
+@pytest.mark.parametrize("kernel", ["squared_exponential", "matern32", "matern52", "arc_cosine"])
+def test_functions_of_the_prior_have_the_covariances_of_the_kernel(kernel):
+    model = make(n_features=256, kernel=kernel, covariance="diagonal")
+    layer = model.layers[0]
+    with torch.no_grad():
+        layer.q.rho.zero_()
+        X = data(4)[0]
+        K = layer.kernel()(X, X)
+        f = layer.function(8000, 0, seeded())(X.expand(8000, 4, 2))[..., 0]
+        # a standard error is 0.016 of the largest
+        np.testing.assert_allclose(f.T.cov(), K, atol=0.08 * float(K.max()))
+        mean, var = layer.moments(X)
+    torch.testing.assert_close(mean, torch.zeros_like(mean))
+    np.testing.assert_allclose(var[:, 0], K.diagonal(), rtol=1e-9 if layer.trigonometric else 0.1)
+
+
+def test_two_layers_of_the_prior_are_those_of_gaussian_processes():
+    """Item 20: second and fourth moments of the composition, against exact draws on the rows."""
+    n, X = 8000, data(4)[0]
+    model = make((2,), n_features=256, linear_mean=False, covariance="diagonal")
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.q.mean.zero_()
+            layer.q.rho.zero_()
+        f = model.functions(n, seeded(), 0)(X)[..., 0]
+        kernels = [layer.kernel() for layer in model.layers]
+        jitter = 1e-9 * torch.eye(4).double()
+        L = torch.linalg.cholesky(kernels[0](X, X) + jitter)
+        H = L @ normal((n, 4, 2), seeded(6), X)
+        r2 = ((H[:, :, None] - H[:, None]) / kernels[1].lengthscale).square().sum(-1)
+        L = torch.linalg.cholesky(torch.exp(-0.5 * r2) + jitter)
+        g = (L @ normal((n, 4, 1), seeded(7), X))[..., 0]
+    for power in (1, 2):
+        a, b = ((x[:, :, None] * x[:, None]) ** power for x in (f, g))
+        z = (a.mean(0) - b.mean(0)) / ((a.var(0) + b.var(0)) / n).sqrt()
+        assert z.abs().max() < 4.5
+
+
+# Frequencies
+
+
+def test_variational_frequencies_start_as_fixed_ones(make_batch):
+    X, y = data()
+    fixed, variational = (make((2,), random_q=False, frequencies=f) for f in FREQUENCIES[:2])
+    torch.testing.assert_close(fixed.layers[0].z, variational.layers[0].z)
+    batch = make_batch(X, y)
+    assert bound(fixed, batch) == pytest.approx(bound(variational, batch), rel=1e-12)
+    assert float(variational.layers[0].q_omega.kl()) == 0.0
+
+
+def test_resampled_frequencies_start_with_the_second_moments_of_the_prior():
+    model = make(n_features=4096, frequencies="resampled")
+    q = model.layers[0].q_omega
+    second = (q.mean.square() + q.rho.exp()).mean().item()
+    assert second == pytest.approx(1.0, abs=0.01)
+    assert torch.allclose(q.rho.exp(), tensor(0.01))
+
+
+def test_resampled_frequencies_are_fresh_in_every_draw():
+    model = make((2,), frequencies="resampled", random_q=True)
+    X = data()[0]
+    mean, _ = latents(model, X, n=4)
+    assert (mean[0] - mean[1]).abs().max() > 1e-6
+    again = make((2,), frequencies="resampled")
+    again.load_state(model.state())
+    torch.testing.assert_close(latents(again, X, n=4)[0], mean, rtol=0, atol=0)
+    assert (latents(again, X, n=4, seed=1)[0] - mean).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize(("n_inputs", "n"), [(2, 32), (2, 128), (8, 128), (15, 32), (30, 128)])
+def test_chosen_frequencies_are_better_than_independent_ones(n_inputs, n):
+    rng = np.random.RandomState(0)
+    X = rng.standard_normal((60, n_inputs)) / math.sqrt(n_inputs)
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1))
+    errors = {}
+    for sampling in ("auto", "independent"):
+        squares = []
+        for _ in range(20):
+            A = X @ draw_frequencies(n_inputs, n, rng, sampling)
+            estimate = (np.cos(A) @ np.cos(A).T + np.sin(A) @ np.sin(A).T) / n
+            squares.append(((estimate - K) ** 2).mean())
+        errors[sampling] = math.sqrt(np.mean(squares))
+    assert errors["auto"] < 0.7 * errors["independent"]
+
+
+def test_kernels_without_features_say_so():
+    with pytest.raises(ValueError, match="no features for Linear; the kernels that have some"):
+        make(kernel=Linear())
+
+
+# Gradients
+
+
+def test_gradients_of_the_parts():
+    def random(*shape, seed=0):
+        return normal(shape, seeded(seed), tensor(0.0)).requires_grad_()
+
+    def same(ours, plain, *parts):
+        """Values and gradients of an arbitrary function of the outputs, and memory used again."""
+
+        def results(function, again=False):
+            outputs = function(*parts)
+            outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+            total = sum((i + 1.0) * out.sin().square().sum() for i, out in enumerate(outputs))
+            if again:
+                torch.autograd.grad(total, parts, retain_graph=True)
+            return outputs, torch.autograd.grad(total, parts)
+
+        expected = results(plain)
+        torch.testing.assert_close(results(ours, again=True), expected)
+        with workspace():
+            for _ in range(3):
+                torch.testing.assert_close(results(ours), expected)
+
+    same(_CosSin.apply, lambda A: torch.cat([A.cos(), A.sin()], -1), random(3, 4))
+    for shape in ((5, 4), (3, 5, 4)):
+        parts = random(*shape), random(4, 2, seed=1), random(4, 2, seed=2)
+        same(_LocalMoments.apply, lambda Phi, m, v: (Phi @ m, Phi.square() @ v), *parts)
+
+        def plain(A, m, v):
+            Phi = torch.cat([A.cos(), A.sin()], -1)
+            return Phi @ m, Phi.square() @ v
+
+        same(
+            _CosSinMoments.apply, plain, random(*shape), random(8, 2, seed=1), random(8, 2, seed=2)
+        )
+    same(
+        lambda Phi, Q: _QuadraticForms.apply(Phi, Q + Q.mT),
+        lambda Phi, Q: torch.einsum("pi,dij,pj->pd", Phi, Q + Q.mT, Phi),
+        random(5, 4),
+        random(2, 4, 4, seed=1),
+    )
+
+
+def test_divergence_and_gradients_of_a_diagonal_block():
+    block = DiagonalBlock(3, 2)
+    with torch.no_grad():
+        block.mean.copy_(normal((3, 2), seeded(), block.mean))
+        block.rho.copy_(normal((3, 2), seeded(6), block.rho))
+    posterior = Normal(block.mean, (0.5 * block.rho).exp())
+    divergence = kl_divergence(posterior, Normal(0.0, 1.0)).sum()
+    torch.testing.assert_close(block.kl(), divergence.detach())
+
+    def objective(mean, var):
+        return (mean.sin() * var.square()).sum()
+
+    total = objective(block.mean, block.rho.exp()) + 0.3 * divergence
+    expected = torch.autograd.grad(total, [block.mean, block.rho])
+    objective(*block.moments()).backward()
+    block.set_gradients(0.3)
+    torch.testing.assert_close((block.mean.grad, block.rho.grad), expected)
+
+
+@pytest.mark.parametrize("frequencies", FREQUENCIES)
+@pytest.mark.parametrize("kernel", ["matern32", "arc_cosine"])
+def test_the_gradient_of_the_bound_by_differences(make_batch, frequencies, kernel):
+    X, y = data(6)
+    batch = make_batch(X, y)
+    model = make(
+        (2,), 4, kernel=kernel, frequencies=frequencies, covariance="diagonal",
+        input_connected=True, random_q=True, n_draws=2,
+    )  # fmt: skip
+    (-model.expected_log_likelihood(batch, seeded())).backward()
+    for block in model.blocks():
+        block.set_gradients(1.0)
+    for name, parameter in model.named_parameters():
+        direction = normal(parameter.shape, seeded(), parameter.detach())
+        values = []
+        for step in (1e-5, -1e-5):
+            with torch.no_grad():
+                parameter.add_(direction, alpha=step)
+                values.append(bound(model, batch))
+                parameter.sub_(direction, alpha=step)
+        slope = (values[0] - values[1]) / 2e-5
+        assert -float((parameter.grad * direction).sum()) == pytest.approx(
+            slope, rel=1e-4, abs=1e-4
+        ), name
+
+
+# Draws
+
+
+def test_weights_that_are_drawn_have_the_local_moments():
+    """Item 19: in the mean over draws of weights, mean and variance of every row are the local ones."""
+    for covariance in ("full", "diagonal"):
+        model = make(random_q=True, covariance=covariance)
+        layer, X, n = model.layers[0], data()[0], 20_000
+        with torch.no_grad():
+            mean, var = layer.moments(X)
+            f = layer.function(n, 0, seeded())(X.expand(n, *X.shape))
+        z = (f.mean(0) - mean) / (var / n).sqrt()
+        assert z.abs().max() < 4.5
+        z = (f.var(0) / var - 1.0) / math.sqrt(2.0 / n)
+        assert z.abs().max() < 4.5
+
+
+def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch):
+    X, y = data(6)
+    model, batch = make((2,), 4, random_q=True), make_batch(X, y)
+    with torch.no_grad():
+        model.layers[0].q.rho.fill_(-30.0)  # no other noise
+
+    def gradients(n_steps, seed):
+        model._n_steps = n_steps
+        model.zero_grad()
+        model.expected_log_likelihood(batch, seed).backward()
+        return torch.cat([p.grad.clone().ravel() for p in model._hyperparameters()])
+
+    exact = gradients(0, seeded())
+    generator = seeded()
+    drawn = torch.stack([gradients(51, generator) for _ in range(1000)])
+    z = (drawn.mean(0) - exact) / drawn.std(0) * math.sqrt(1000)
+    assert drawn.std(0).min() > 0.0
+    assert z.abs().max() < 4.5
+
+
+@pytest.mark.parametrize("frequencies", FREQUENCIES)
+@pytest.mark.parametrize("input_connected", [False, True])
+def test_functions_are_consistent_and_rows_do_not_see_each_other(frequencies, input_connected):
+    X = data(8)[0]
+    model = make((3, 2), frequencies=frequencies, input_connected=input_connected, random_q=True)
+    f = model.functions(4, seeded(), 30)
+    together = f(X)
+    assert together.shape == (4, 8, 1)
+    torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
+    assert not torch.equal(model.functions(4, seeded(6), 30)(X), together)
+    mean, var = latents(model, X)
+    part = latents(model, X[[5, 2]])
+    torch.testing.assert_close(part, (mean[:, [5, 2]], var[:, [5, 2]]), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("frequencies", FREQUENCIES)
+@pytest.mark.parametrize("widths", [(), (2,), (1, 2)])
+def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
+    X, n = data(3)[0], 20_000
+    model = make(widths, frequencies=frequencies, random_q=True)
+    f = model.functions(n, seeded(), 0)(X)
+    mean, var = latents(model, X, n=4096)
+    mixed = mean.mean(0)
+    # resampled frequencies are independent draws in the predictive, too
+    n = n if frequencies != "resampled" else n * 4096 / (n + 4096)
+    z = (f.mean(0) - mixed) / f.std(0) * math.sqrt(n)
+    assert z.abs().max() < 4.5
+    second = (f - mixed).square()
+    z = (second.mean(0) - (var + (mean - mixed).square()).mean(0)) / second.std(0) * math.sqrt(n)
+    assert z.abs().max() < 4.5
+
+
+# Steps
+
+
+@pytest.mark.parametrize("frequencies", FREQUENCIES)
+@pytest.mark.parametrize(
+    "likelihood",
+    [None, HeteroscedasticGaussian(np.array([0.1])), StudentT(np.array([4.0]), np.array([0.3])),
+     Bernoulli(), Softmax()],
+    ids=["gaussian", "heteroscedastic", "student_t", "probit", "softmax"],
+)  # fmt: skip
+def test_steps_make_progress(make_batch, frequencies, likelihood):
+    X, y = data(30)
+    n_latents = 2 if isinstance(likelihood, Softmax | HeteroscedasticGaussian) else 1
+    if isinstance(likelihood, Softmax | Bernoulli):
+        y = (y > 0.0).double()
+    settings = {"likelihood": likelihood, "n_latents": n_latents, "frequencies": frequencies}
+    for covariance in ("full", "diagonal"):
+        model = make((2,), 16, covariance=covariance, n_draws=2, **settings)
+        model.learning_rate = 0.03
+        batch, generator = make_batch(X, y), seeded()
+        before = bound(model, batch)
+        losses = [model.step(batch, generator) for _ in range(80)]
+        assert np.isfinite(losses).all()
+        assert bound(model, batch) > before + 5.0
+
+
+def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_batch):
+    X, y = data(30)
+    batch = make_batch(X, y)
+    gradients = []
+    for saddle in (False, True):
+        model = make((3,), 16, linear_mean=False)
+        if saddle:
+            with torch.no_grad():
+                model.layers[0].q.mean.zero_()
+        generator = seeded()
+        for _ in range(20):  # natural steps alone: the last layer finds its place
+            model.expected_log_likelihood(batch, generator).backward()
+            q = model.layers[-1].q
+            q.natural_step(q.collected_gradients(), 0.3)
+        model.expected_log_likelihood(batch, generator).backward()
+        gradients.append(float(model.layers[0].q._leaves[0].grad.norm()))
+    assert gradients[0] > 5.0 * gradients[1]
+
+
+def test_frozen_numbers(make_batch):
+    X, y = data()
+    model = make((2,), frequencies="variational", n_frozen=3)
+    numbers = [p.detach().clone() for p in model._hyperparameters()]
+    omega = model.layers[0].q_omega.mean.detach().clone()
+    for _ in range(3):
+        model.step(make_batch(X, y), seeded())
+    assert all(torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
+    assert torch.equal(omega, model.layers[0].q_omega.mean)
+    model.step(make_batch(X, y), seeded())
+    assert all(not torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
+    # the first step of Adam is as long as the learning rate
+    moved = (model.layers[0].q_omega.mean.detach() - omega).abs().max()
+    assert float(moved) == pytest.approx(model.learning_rate, rel=1e-3)
+
+
+def test_the_last_layer_is_lazy(make_batch):
+    X, y = data()
+    batch, generator = make_batch(X, y), seeded()
+    model = make((2,), lazy=4)
+    q, moved = model.layers[-1].q, []
+    for _ in range(60):
+        before = q.root.detach().clone(), q.mean.detach().clone()
+        model.step(batch, generator)
+        moved.append([not torch.equal(a, b) for a, b in zip(before, (q.root, q.mean))])
+    assert moved == [[i < 50 or i % 4 == 0] * 2 for i in range(60)]
+
+
+def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch):
+    X, y = data()
+    batch, precisions = make_batch(X, y), []
+    for lazy in (1, 3):
+        model = make((2,), lazy=lazy)
+        model.learning_rate, model._n_steps = 0.0, 51  # nothing else moves
+        with torch.no_grad():
+            model.layers[0].q.rho.fill_(-60.0)
+        for _ in range(3):
+            model.step(batch, seeded())
+        precisions.append(model.layers[-1].q.precision())
+    torch.testing.assert_close(*precisions, rtol=1e-6, atol=1e-6)
+
+
+def test_a_lazy_layer_that_is_alone_is_not(make_batch):
+    X, y = data()
+    model = make(
+        kernel=SquaredExponential(trainable=False),
+        likelihood=Gaussian(np.array([NOISE]), trainable=False),
+    )
+    losses = [model.step(make_batch(X, y), seeded()) for _ in range(120)]
+    assert losses[-1] == pytest.approx(-bound(model, make_batch(X, y)) / len(X), abs=1e-6)
+    expected = make()
+    jump_to_optimum(expected, make_batch(X, y))
+    assert losses[-1] == pytest.approx(-bound(expected, make_batch(X, y)) / len(X), abs=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision_of_training(make_batch, dtype):
+    X, y = data(30)
+    model, generator = make((2,), 16, frequencies="variational"), seeded()
+    model.prepare(0.02, dtype)
+    batch = make_batch(X.to(dtype), y)
+    for _ in range(60):
+        loss = model.step(batch, generator)
+    assert model.layers[0].q.mean.dtype == dtype
+    other, generator = make((2,), 16, frequencies="variational"), seeded()
+    other.prepare(0.02, torch.float64)
+    assert math.isfinite(loss)
+    assert latents(model, X)[0].dtype == torch.float64
+
+
+def test_every_setting_changes_the_predictions(make_batch):
+    X, y = data()
+
+    def predictions(**settings):
+        model, generator = make((2,), **settings), seeded()
+        for _ in range(54):
+            model.step(make_batch(X, y), generator)
+        return latents(model, X)[0]
+
+    mean = predictions()
+    assert torch.equal(predictions(), mean)
+    for settings in [
+        {"n_features": 9},
+        {"frequencies": "variational"},
+        {"frequencies": "resampled"},
+        {"sampling": "independent"},
+        {"sampling": "orthogonal"},
+        {"covariance": "diagonal"},
+        {"natural_step": 0.3},
+        {"lazy": 1},
+        {"n_draws": 3},
+        {"n_frozen": 5},
+        {"linear_mean": False},
+        {"input_connected": True},
+    ]:
+        assert (predictions(**settings) - mean).abs().max() > 1e-6, settings
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"n_features": 0},
+        {"n_features": 2.5},
+        {"frequencies": "free"},
+        {"sampling": "halton"},
+        {"covariance": "low-rank"},
+        {"natural_step": 0.0},
+        {"lazy": 0},
+        {"n_draws": 0},
+        {"n_frozen": -1},
+    ],
+)
+def test_settings_that_make_no_sense(settings):
+    (name,) = settings
+    with pytest.raises(ValueError, match=f"{name} of RandomFeatures must be"):
+        RandomFeatures(**settings).validate()

@@ -1,0 +1,350 @@
+"""The shallow GP for classes, with the best Gaussian posterior."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+from skdgp import DeepGPClassifier, SparseGPClassifier
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
+from skdgp.inference import VFE
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.sparse import concave, full_batch
+from skdgp.inference.sparse.concave import ConcaveGP
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+LIKELIHOODS = {
+    "probit": (Bernoulli(), 1),
+    "logit": (Bernoulli("logit"), 1),
+    "softmax": (Softmax(), 3),
+}
+
+
+def rows(n=30, n_classes=3, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    y = np.digitize(np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=n), [-0.4, 0.4])
+    return X, np.minimum(y, n_classes - 1).astype(float)[:, None]
+
+
+def batch_of(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    return Batch(*(torch.as_tensor(a) for a in (X, y, weight)), 1.0, float(weight.sum()))
+
+
+def make_model(Z, likelihood, k, kernel="squared_exponential", train_inducing=False):
+    Z = torch.as_tensor(Z)
+    shape = Architecture(
+        Z.shape[1], (), k, len(Z), [as_kernel(kernel).bind(Z.shape[1])], True, False
+    )
+    model = ConcaveGP(shape, likelihood, VFE(train_inducing=train_inducing))
+    with torch.no_grad():
+        model.layers[0].Z.copy_(Z)
+        model.layers[0].kernel.assign(variance=3.0)
+    return model
+
+
+def value_of(model, batch):
+    with torch.no_grad():
+        return model.lower_bound(batch)
+
+
+def case(name, n=30, M=6, **settings):
+    likelihood, k = LIKELIHOODS[name]
+    X, y = rows(n, max(k, 2))
+    return make_model(X[:M] + 0.05, likelihood, k, **settings), X, y
+
+
+@pytest.fixture(autouse=True)
+def exactly(monkeypatch):
+    """The optimum to nearly all digits."""
+    monkeypatch.setattr(concave, "_GAIN", 1e-12)
+
+
+@pytest.fixture(params=["at once", "chunks anew"])
+def memory(request, monkeypatch):
+    """The ways in which rows are gone through."""
+    if request.param != "at once":
+        monkeypatch.setattr(full_batch, "_AT_ONCE", 50)
+        monkeypatch.setattr(full_batch, "_KEPT", 0)
+
+
+def test_gaussian_noise_is_the_collapsed_bound():
+    """The best posterior is that in closed form, found by a single step."""
+    X, y = rows()
+    model = make_model(X[:7], Gaussian(np.array([0.3])), 1)
+    shape = Architecture(2, (), 1, 7, [as_kernel("squared_exponential").bind(2)], True, False)
+    closed = VFE().build(shape, Gaussian(np.array([0.3])))
+    closed.load_state(model.state())
+    batch = batch_of(X, y)
+    assert_allclose(value_of(model, batch), value_of(closed, batch), rtol=1e-12)
+    with torch.no_grad():
+        posterior = closed.posterior(batch)
+    for found, expected in zip(model._found, posterior):
+        assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_gradients(name, memory):
+    model, X, y = case(name, train_inducing=True)
+    batch = batch_of(X, y, np.arange(30) % 3 + 1.0)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 3
+    for parameter in parameters:
+        parameter.grad = None
+    model.lower_bound(batch)
+    for parameter in parameters:
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in range(len(flat)):
+            before, values = float(flat[i]), []
+            for shift in (1e-4, -1e-4):
+                flat[i] = before + shift
+                values.append(value_of(model, batch))
+            flat[i] = before
+            slope = (values[0] - values[1]) / 2e-4
+            assert_allclose(float(gradient[i]), slope, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memory):
+    model, X, y = case(name)
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    model._unsolved = batch
+    model.accept()
+    model._solve()
+
+    def bound_of_posterior():
+        with torch.no_grad():
+            return float(model.expected_log_likelihood(batch, None)) - float(model.divergence())
+
+    assert_allclose(bound_of_posterior(), best, rtol=1e-9)
+    q = model.layers[0].q
+    mean, root = q.mean.clone(), q.root.clone()
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        with torch.no_grad():
+            q.mean.copy_(mean + 0.01 * torch.as_tensor(rng.normal(size=mean.shape)))
+            q.root.copy_(root + 0.01 * torch.as_tensor(rng.normal(size=root.shape)).tril())
+        assert bound_of_posterior() < best
+
+
+@pytest.mark.parametrize("link", ["probit", "logit"])
+def test_one_row_by_brute_force(link):
+    """All Gaussians over a single latent value, with integrals by adaptive quadrature."""
+    likelihood = Bernoulli(link)
+    likelihood.n_nodes = 60
+    model = make_model(np.zeros((1, 2)), likelihood, 1)
+    model.layers[0].jitter = 0.0
+    value = value_of(model, batch_of(np.zeros((1, 2)), np.ones((1, 1))))
+    variance = 3.0
+    log_p = norm.logcdf if link == "probit" else lambda f: -np.logaddexp(0.0, -f)
+
+    def negative_bound(parameters):
+        m, s = parameters[0], np.exp(parameters[1])
+        ell = quad(lambda f: norm.pdf(f, m, s) * log_p(f), m - 12 * s, m + 12 * s, epsabs=1e-12)[0]
+        return 0.5 * (s**2 / variance + m**2 / variance - 1 - np.log(s**2 / variance)) - ell
+
+    found = minimize(negative_bound, [0.0, 0.0], method="Nelder-Mead", options={"fatol": 1e-12})
+    assert_allclose(value, -found.fun, atol=1e-8)
+    evidence = quad(lambda f: norm.pdf(f, 0, variance**0.5) * np.exp(log_p(f)), -20, 20)[0]
+    assert value < np.log(evidence) < value + 0.1
+
+
+def fitted(model, batch):
+    """With the posterior for the hyperparameters as they are."""
+    value_of(model, batch)
+    model.accept()
+    model._unsolved = batch
+    return model
+
+
+def test_rows_that_are_left_out_of_an_exact_gp(memory):
+    """For Gaussian noise cavities are exact (Rasmussen and Williams, 2006, equation 5.12)."""
+    X, y = rows()
+    batch = batch_of(X, y)
+    model = fitted(make_model(X, Gaussian(np.array([0.3])), 1), batch)
+    chosen = np.array([7, 3, 29, 0])
+    with torch.no_grad():
+        K = model.layers[0].kernel()(batch.X, batch.X).numpy() + 0.3 * np.eye(30)
+    precision = np.linalg.inv(K)
+    var = 1.0 / np.diag(precision)
+    expected = norm.logpdf((precision @ y)[:, 0] * var, scale=var**0.5)
+    assert_allclose(model.loo_log_density(batch, chosen), expected[chosen], rtol=1e-7)
+    loaded = make_model(X, Gaussian(np.array([0.3])), 1)
+    loaded.load_state(model.state())
+    assert_array_equal(loaded.loo_log_density(batch, chosen), model.loo_log_density(batch, chosen))
+
+
+@pytest.mark.parametrize(("likelihood", "k"), [(Gaussian(np.array([0.3])), 1), (Softmax(), 3)])
+def test_one_count_of_a_row_is_left_out(likelihood, k):
+    X, y = rows()
+    counts = np.ones(30)
+    counts[[4, 9]] = 3.0
+    merged, copies = batch_of(X, y, counts), np.repeat(np.arange(30), counts.astype(int))
+    apart = batch_of(X[copies], y[copies])
+    Z = X[:10] + 0.05
+    one = fitted(make_model(Z, likelihood, k), merged).loo_log_density(merged, np.arange(30))
+    other = fitted(make_model(Z, likelihood, k), apart).loo_log_density(apart, np.arange(34))
+    assert_allclose(one[copies], other, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "part"), [("probit", 0.1), ("logit", 0.1), ("softmax", 0.25)])
+@pytest.mark.parametrize("M", [6, 30])
+def test_rows_that_are_left_out_are_unseen(name, part, M):
+    """Against posteriors that were found without them: the rest is what other rows would change.
+
+    Of several classes also what a row says of one through another.
+    """
+    model, X, y = case(name, M=M)
+    batch = batch_of(X, y)
+    densities = fitted(model, batch).loo_log_density(batch, np.arange(30))
+    expected, seen = [], []
+    for i in range(30):
+        others = np.delete(np.arange(30), i)
+        without, _, _ = case(name, M=M)
+        for state, rows_of in ((expected, others), (seen, np.arange(30))):
+            fitted(without, batch_of(X[rows_of], y[rows_of]))
+            mean, var = without.predictive(batch.X[i : i + 1], torch.zeros(1, 0))
+            log_p = without.likelihood().log_partition(batch.y[i : i + 1], mean[0], var[0])
+            state.append(float(log_p.detach()))
+    flattery = np.mean(seen) - np.mean(expected)
+    assert flattery > 0.05
+    assert np.abs(densities - expected).mean() < part * flattery
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_weights_are_counts(name):
+    model, X, y = case(name)
+    counts = np.random.default_rng(1).integers(1, 4, len(X))
+    weighted = value_of(model, batch_of(X, y, counts.astype(float)))
+    repeated = value_of(model, batch_of(np.repeat(X, counts, 0), np.repeat(y, counts, 0)))
+    assert_allclose(weighted, repeated, rtol=1e-9)
+
+
+def test_steps_that_see_all_classes_need_fewer_rounds_to_the_same_optimum(monkeypatch):
+    rounds, look = [], ConcaveGP._look
+
+    def counted(self, *args):
+        rounds[-1] += 1
+        return look(self, *args)
+
+    monkeypatch.setattr(ConcaveGP, "_look", counted)
+    found = []
+    for most in (concave._MOST_COUPLED, 0):
+        monkeypatch.setattr(concave, "_MOST_COUPLED", most)
+        model, X, y = case("softmax", n=60, M=20)
+        with torch.no_grad():
+            model.layers[0].kernel.assign(variance=30.0)
+        rounds.append(0)
+        value_of(model, batch_of(X, y))
+        found.append(model._found)
+    for one, other in zip(*found):
+        assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+    assert 2 * rounds[0] < rounds[1] < concave._MOST
+
+
+def test_start_does_not_matter():
+    """The bound is concave: from a far posterior the same optimum is reached."""
+    model, X, y = case("softmax")
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    rng = np.random.default_rng(0)
+    M, k = model.layers[0].q.mean.shape
+    B = torch.as_tensor(rng.normal(size=(k, M, M)))
+    model._accepted = B @ B.mT + torch.eye(M), torch.as_tensor(5.0 * rng.normal(size=(k, M, 1)))
+    assert_allclose(value_of(model, batch), best, rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_extreme_numbers(name):
+    """Steps of size 1 that go too far are halved."""
+    model, X, y = case(name, n=60, M=20)
+    with torch.no_grad():
+        model.layers[0].kernel.assign(variance=300.0, lengthscale=0.3)
+    batch = batch_of(X, y)
+    best = value_of(model, batch)
+    assert np.isfinite(best)
+    model.accept()
+    assert_allclose(value_of(model, batch), best, rtol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_resume(tmp_path, kill, n_classes):
+    from skdgp.training import Checkpoint
+
+    X, y = rows(80, n_classes)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    settings = {
+        "inference": VFE(train_inducing=True),
+        "n_inducing": 10,
+        "max_iter": 20,
+        "random_state": 0,
+    }
+    whole = DeepGPClassifier(1, **settings).fit(X, y[:, 0])
+    model = DeepGPClassifier(1, checkpoint=checkpoint, **settings)
+    kill(ConcaveGP, 10)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
+
+
+def test_loss_is_the_bound_per_row():
+    X, y = rows(80)
+    model = DeepGPClassifier(1, inference="vfe", n_inducing=20, random_state=0).fit(X, y[:, 0])
+    assert_allclose(model.lower_bound_, -model.loss_curve_[-1] * 80, rtol=1e-6)
+    assert (np.diff(model.loss_curve_) <= 0.0).all()
+    assert model.score(X, y[:, 0]) > 0.8
+
+
+@pytest.mark.parametrize("n_classes", [3, 4, 5])
+def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
+    """With 64 nodes the bound that was maximized was off by 1.4 of 23 nats for the iris flowers."""
+    rng = np.random.default_rng(0)
+    centers = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [4.0, 0.0]])[:n_classes]
+    y = np.repeat(np.arange(n_classes), 30)
+    X = centers[y] + 0.45 * rng.standard_normal((len(y), 2))
+    model = SparseGPClassifier(n_inducing=20, max_iter=60, random_state=0).fit(X, y)
+    net = model.members_[0].model("cpu")
+    scaled = torch.tensor(model._x_scaler.transform(X))
+    m, v = (part[0] for part in net.predictive(scaled, torch.zeros(1, 0)))
+    assert v.max() > 5.0
+    y = torch.tensor(y[:, None], dtype=torch.float64)
+    used = float(net.divergence()) - model.loss_curve_[-1] * len(y)
+    exact = Softmax(2**13).expected_log_prob(y, m, v).sum()
+    assert_allclose(used, exact, atol=0.05)
+
+
+@pytest.mark.parametrize(("n_classes", "most"), [(2, 300), (3, 100), (10, 50)])
+def test_inducing_points_of_classes_stay_few(n_classes, most):
+    """Natural gradients for as many as there are rows would take minutes to hours."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    y = np.digitize(X[:, 0], np.linspace(0.0, 1.0, n_classes + 1)[1:-1])
+    model = DeepGPClassifier(1, inference="vfe", max_iter=1, random_state=0).fit(X, y)
+    assert len(model.inducing_inputs_[0]) == most
+    few = DeepGPClassifier(1, inference="vfe", max_iter=1, random_state=0).fit(X[:40], y[:40])
+    assert len(few.inducing_inputs_[0]) == 40
+
+
+def test_many_columns_do_not_overfit_few_rows():
+    """Of labels that are noise nothing is learned, and the bound knows nothing of the prior."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1100, 30)), rng.integers(0, 2, 1100)
+    scheme = VFE(tol=1e-5, deviation=0.5)
+    model = DeepGPClassifier(1, inference=scheme, kernel="anova", random_state=0)
+    model.fit(X[:100], y[:100])
+    assert -model.log_predictive_density(X[100:], y[100:]).mean() < np.log(2.0) + 0.02
+    kernel, negative_log_prior = model.kernels_[0], 0.0
+    for numbers in np.log([kernel.lengthscale, kernel.strength]):
+        negative_log_prior += np.log1p(((numbers - numbers.mean()) / 0.5) ** 2).sum()
+    assert_allclose(
+        -100.0 * model.loss_curve_[-1], model.lower_bound_ - negative_log_prior, rtol=1e-4
+    )

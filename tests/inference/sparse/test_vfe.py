@@ -1,0 +1,421 @@
+"""The shallow GP with its posterior in closed form."""
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import cauchy, multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import SquaredExponential, as_kernel
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference import DSVI, VFE, PowerEP
+from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.sparse import full_batch
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+JITTER = 1e-10
+REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "aep.json").read_text())
+
+
+def rows(n=30, k=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, 2))
+    return X, np.column_stack([np.sin(2.0 * X[:, 0] + i) for i in range(k)]) + 0.3 * rng.normal(
+        size=(n, k)
+    )
+
+
+def scheme_of(alpha, **settings):
+    return PowerEP(alpha, **settings) if alpha > 0.0 else VFE(**settings)
+
+
+def make_model(Z, k=1, variance=0.1, scheme=None, alpha=0.0, kernel="matern32"):
+    shape = Architecture(2, (), k, len(Z), [as_kernel(kernel).bind(2)], True, False)
+    likelihood = Gaussian(variance=np.full(k, variance) * np.arange(1, k + 1)).bind(
+        np.zeros((2, k)), np.ones(2), np.ones(k)
+    )
+    model = (scheme_of(alpha) if scheme is None else scheme).build(shape, likelihood)
+    model.layers[0].jitter = JITTER
+    with torch.no_grad():
+        model.layers[0].Z.copy_(torch.as_tensor(Z))
+        for name, parameter in model.named_parameters():
+            if "lengthscale" in name:
+                parameter.copy_(torch.tensor([0.3, -0.2]))
+    return model
+
+
+def kernel_matrix(model, A, B):
+    with torch.no_grad():
+        return model.layers[0].kernel()(torch.as_tensor(A), torch.as_tensor(B)).numpy()
+
+
+def tensors(X, y, weight=None):
+    weight = np.ones(len(X)) if weight is None else weight
+    return tuple(torch.as_tensor(a) for a in (X, y, weight))
+
+
+def brute_force(model, X, y, Z, alpha=0.0):
+    """Bui et al. (2017), equation 27, term by term, or its limit; noises are .1, .2, ..."""
+    K_uu = kernel_matrix(model, Z, Z) + JITTER * np.eye(len(Z))
+    K_uf = kernel_matrix(model, Z, X)
+    Q = K_uf.T @ np.linalg.solve(K_uu, K_uf)
+    d = np.diag(kernel_matrix(model, X, X)) - np.diag(Q)
+    total = 0.0
+    for i, target in enumerate(y.T):
+        noise = 0.1 * (i + 1)
+        covariance = Q + alpha * np.diag(d) + noise * np.eye(len(X))
+        total += multivariate_normal(np.zeros(len(X)), covariance).logpdf(target)
+        if alpha == 0.0:
+            total -= 0.5 * d.sum() / noise
+        else:
+            total -= (1.0 - alpha) / (2.0 * alpha) * np.log1p(alpha * d / noise).sum()
+    return total
+
+
+def value_of(model, *arrays):
+    X, y, weight = tensors(*arrays)
+    with torch.no_grad():
+        return model.collapsed(X, y, weight)
+
+
+@pytest.fixture(params=["at once", "chunks", "chunks anew"])
+def memory(request, monkeypatch):
+    """The ways in which rows are gone through."""
+    if request.param != "at once":
+        monkeypatch.setattr(full_batch, "_AT_ONCE", 50)
+    if request.param == "chunks anew":
+        monkeypatch.setattr(full_batch, "_KEPT", 0)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_bound_by_brute_force(k, alpha, memory):
+    X, y = rows(k=k)
+    model = make_model(X[:7] + 0.1, k, alpha=alpha)
+    expected = brute_force(model, X, y, X[:7] + 0.1, alpha)
+    assert_allclose(value_of(model, X, y), expected, rtol=1e-9)
+
+
+def test_limit_of_small_alpha_is_the_bound():
+    X, y = rows(k=2)
+    bound = value_of(make_model(X[:7] + 0.1, 2), X, y)
+    gaps = [
+        value_of(make_model(X[:7] + 0.1, 2, alpha=alpha), X, y) - bound for alpha in (1e-4, 1e-6)
+    ]
+    assert_allclose(gaps[0] / gaps[1], 100.0, rtol=0.01)  # the difference is linear in alpha
+    assert abs(gaps[1]) < 1e-4 * abs(bound)
+    smallest = value_of(make_model(X[:7] + 0.1, 2, alpha=1e-17), X, y)
+    assert_allclose(smallest, bound, rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", REFERENCE["fitc"])
+def test_power_ep_by_reference(case):
+    X, y, Z = (np.array(case[name]) for name in ("X", "y", "Z"))
+    kernel = SquaredExponential(np.array(case["lengthscales"]), case["variance"]).bind(1)
+    model = PowerEP(case["alpha"]).build(
+        Architecture(1, (), 1, len(Z), [kernel], True, False),
+        Gaussian(np.array([case["noise_variance"]])),
+    )
+    model.layers[0].jitter = case["jitter"]
+    with torch.no_grad():
+        model.layers[0].Z.copy_(torch.as_tensor(Z))
+    expected = case["expected"]
+    assert_allclose(value_of(model, X, y[:, None]), expected["log_evidence"], rtol=1e-9)
+    model._unsolved = Batch(*tensors(X, y[:, None]), 1.0, float(len(X)))
+    model._solve()
+    q = model.layers[0].q
+    assert_allclose(q.mean[:, 0].detach(), expected["q_mu_whitened"], rtol=1e-8)
+    cov = (q.root @ q.root.mT)[0].detach()
+    assert_allclose(cov, expected["q_cov_whitened"], rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_all_rows_as_inducing_inputs_are_the_exact_gp(k, alpha):
+    X, y = rows(k=k)
+    model = make_model(X, k, alpha=alpha)
+    exact = sum(
+        multivariate_normal(
+            np.zeros(len(X)), kernel_matrix(model, X, X) + 0.1 * (i + 1) * np.eye(len(X))
+        ).logpdf(target)
+        for i, target in enumerate(y.T)
+    )
+    assert_allclose(model.exact(*tensors(X, y)).detach(), exact, rtol=1e-8)
+    assert_allclose(value_of(model, X, y), exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_weights_are_counts(alpha):
+    X, y = rows(20, k=2)
+    counts = np.random.default_rng(1).integers(1, 4, 20)
+    model = make_model(X[:8], 2, alpha=alpha)
+    repeated = value_of(model, np.repeat(X, counts, 0), np.repeat(y, counts, 0))
+    assert_allclose(value_of(model, X, y, counts.astype(float)), repeated, rtol=1e-12)
+
+
+def test_weights_are_counts_in_the_exact_gp():
+    X, y = rows(20, k=2)
+    counts = np.random.default_rng(1).integers(1, 4, 20)
+    model = make_model(X, 2)
+    weighted = float(model.exact(*tensors(X, y, counts.astype(float))))
+    repeated = value_of(model, np.repeat(X, counts, 0), np.repeat(y, counts, 0))
+    assert_allclose(weighted, repeated, rtol=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("n_inducing", [30, 6])
+@pytest.mark.parametrize("kernel", ["matern32", "linear"])
+def test_gradients(kernel, n_inducing, alpha, memory):
+    """All objectives against finite differences, for numbers and inducing inputs."""
+    X, y = rows(k=2)
+    scheme = scheme_of(alpha, train_inducing=n_inducing == 6)
+    model = make_model(X[:n_inducing] + 1e-3 * (n_inducing == 6), 2, scheme=scheme, kernel=kernel)
+    if kernel == "linear":
+        model.layers[0].jitter = 1e-6
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    assert len(parameters) == 3 + (n_inducing == 6)  # two of the kernel, noise, inputs
+    batch = Batch(*tensors(X, y, np.arange(30) % 3 + 1.0), 1.0, 60.0)
+    assert model._is_exact(batch.X) == (n_inducing == 30)
+    check_gradients(model, batch, parameters)
+
+
+def check_gradients(model, batch, parameters, rtol=1e-5):
+    for parameter in parameters:
+        parameter.grad = None
+    model.lower_bound(batch)
+
+    def value():
+        with torch.no_grad():
+            return model.lower_bound(batch)
+
+    for parameter in parameters:
+        flat, gradient = parameter.data.view(-1), parameter.grad.view(-1)
+        for i in range(len(flat)):
+            before = float(flat[i])
+            flat[i] = before + 1e-5
+            high = value()
+            flat[i] = before - 1e-5
+            low = value()
+            flat[i] = before
+            assert_allclose(float(gradient[i]), (high - low) / 2e-5, rtol=rtol, atol=1e-5)
+
+
+def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
+    """One full step of size 1 of the variational scheme, and the same bound."""
+    X, y = rows(k=2)
+    model = make_model(X[:8], 2)
+    batch = make_batch(*tensors(X, y)[:2])
+    model._unsolved = batch
+    model._solve()
+    mean, root = model.layers[0].q.mean.clone(), model.layers[0].q.root.clone()
+    other = make_model(X[:8], 2)
+    other.expected_log_likelihood(batch, None).backward()
+    q = other.layers[0].q
+    assert q.natural_step(q.collected_gradients(), 1.0)
+    assert_allclose(mean, q.mean.detach(), atol=1e-7)
+    assert_allclose(root @ root.mT, (q.root @ q.root.mT).detach(), atol=1e-8)
+    with torch.no_grad():
+        ell = float(model.expected_log_likelihood(batch, None))
+    assert_allclose(ell - float(model.divergence()), value_of(model, X, y))
+
+
+def test_same_answer_as_scikit_learn():
+    X, y = rows(60)
+    y = 5.0 + 3.0 * y[:, 0]
+    model = DeepGPRegressor(1, inference="vfe", kernel="matern32", random_state=0).fit(X, y)
+    kernel = ConstantKernel(1.0) * Matern([1.0, 1.0], nu=1.5) + WhiteKernel(0.1)
+    z = (X - X.mean(0)) / X.std(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = GaussianProcessRegressor(
+            kernel, normalize_y=True, n_restarts_optimizer=3, random_state=0
+        )
+        exact.fit(z, y)
+    evidence = exact.log_marginal_likelihood_value_ - len(y) * np.log(y.std())
+    assert_allclose(model.lower_bound_, evidence, atol=2e-3)
+    new = rows(20, seed=3)[0]
+    mean, std = model.predict(new, return_std=True)
+    expected = exact.predict((new - X.mean(0)) / X.std(0), return_std=True)
+    assert_allclose(mean, expected[0], atol=2e-2)
+    assert_allclose(std, expected[1], rtol=1e-2)
+
+
+def test_repeated_inputs_are_exact_too():
+    """Rows that share their inputs are fewer places than rows."""
+    X, y = rows(40)
+    X[20:] = X[:20]
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    member = model.members_[0].model("cpu")
+    z, t = model._x_scaler.transform(X), model._y_scaler.transform(y)
+    with torch.no_grad():
+        exact = float(member.exact(*tensors(z, t)))
+    assert member._is_exact(torch.as_tensor(z))
+    assert_allclose(model.lower_bound_, exact - 40 * np.log(model._y_scaler.scale[0]), atol=1e-2)
+
+
+def test_training_inducing_inputs_improves_the_bound():
+    X, y = rows(200)
+    fixed, trained = (
+        DeepGPRegressor(
+            1, inference=VFE(train_inducing=t), n_inducing=6, random_state=0, max_iter=60
+        ).fit(X, y[:, 0])
+        for t in (False, True)
+    )
+    assert trained.lower_bound_ > fixed.lower_bound_ + 0.5
+
+
+def test_nearly_the_bound_of_the_variational_scheme():
+    X, y = rows(150)
+    closed = DeepGPRegressor(1, inference="vfe", n_inducing=40, random_state=0).fit(X, y[:, 0])
+    steps = DeepGPRegressor(
+        1, inference=DSVI(natural_step=0.5), n_inducing=40, random_state=0, max_iter=400
+    ).fit(X, y[:, 0])
+    assert -1.0 < closed.lower_bound_ - steps.lower_bound_ < 3.0
+    new = rows(50, seed=3)[0]
+    assert_allclose(closed.predict(new), steps.predict(new), atol=0.1)
+
+
+def test_loss_is_the_bound_per_row():
+    X, y = rows(50)
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    bound = -model.loss_curve_[-1] * 50 - 50 * np.log(model._y_scaler.scale[0])
+    assert_allclose(model.lower_bound_, bound, atol=1e-2)
+    assert (np.diff(model.loss_curve_) <= 0.0).all() and model.n_iter_ == 100
+
+
+def test_draws_and_rows():
+    X, y = rows(50)
+    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
+    mean, cov = model.predict(X[:5], return_cov=True, latent=True)
+    draws = model.sample_y(X[:5], 4000, latent=True)
+    error = np.sqrt(np.diag(cov) / 4000)
+    assert (np.abs(draws.mean(1) - mean) < 5.0 * error + 1e-3).all()
+    assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
+
+
+@pytest.mark.parametrize("train_inducing", [False, True])
+def test_resume(tmp_path, monkeypatch, train_inducing):
+    from skdgp.inference.sparse.vfe import CollapsedGP
+    from skdgp.training import Checkpoint
+
+    X, y = rows(80)
+    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
+    settings = {
+        "inference": VFE(train_inducing=train_inducing),
+        "n_inducing": 10,
+        "max_iter": 20,
+        "random_state": 0,
+    }
+    whole = DeepGPRegressor(1, **settings).fit(X, y[:, 0])
+    step, calls = CollapsedGP.step, iter(range(1000))
+
+    def killed(self, *args):
+        if next(calls) == 10:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    model = DeepGPRegressor(1, checkpoint=checkpoint, **settings)
+    monkeypatch.setattr(CollapsedGP, "step", killed)
+    with pytest.raises(RuntimeError, match="killed"):
+        model.fit(X, y[:, 0])
+    model.fit(X, y[:, 0])
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert_array_equal(model.predict(X), whole.predict(X))
+
+
+def test_what_it_is_not_for():
+    X, y = rows(20)
+    y = y[:, 0]
+    with pytest.raises(ValueError, match="VFE is for shallow models; set n_layers=1"):
+        DeepGPRegressor(2, inference="vfe", random_state=0).fit(X, y)
+    with pytest.raises(
+        ValueError, match="probit, logit and softmax; for StudentT use inference='dsvi'"
+    ):
+        DeepGPRegressor(1, inference="vfe", likelihood="student_t", random_state=0).fit(X, y)
+    with pytest.raises(
+        ValueError, match="PowerEP is for Gaussian noise; for Bernoulli use inference='dsvi'"
+    ):
+        DeepGPClassifier(1, inference="pep", random_state=0).fit(X, y > 0.0)
+    with pytest.raises(ValueError, match="alpha of PowerEP must be a number in"):
+        DeepGPRegressor(1, inference=PowerEP(0.0), random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match="tol of VFE must be a number of at least 0"):
+        DeepGPRegressor(1, inference=VFE(tol=-1.0), random_state=0).fit(X, y)
+    for value in (0.0, np.inf, "small"):
+        with pytest.raises(ValueError, match="deviation of VFE must be a positive number or None"):
+            DeepGPRegressor(1, inference=VFE(deviation=value), random_state=0).fit(X, y)
+    for name, value in (("learning_rate", 0.1), ("batch_size", 10), ("dtype", "float32")):
+        with pytest.raises(ValueError, match=f"{name} means nothing to VFE"):
+            DeepGPRegressor(1, inference="vfe", random_state=0, **{name: value}).fit(X, y)
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
+        DeepGPRegressor(1, inference="vfe", random_state=0).partial_fit(X, y)
+    assert "needs all rows at once" in str(error.value.__cause__)
+
+
+def test_kernels_and_noise_can_be_fixed():
+    X, y = rows(40)
+    model = DeepGPRegressor(
+        1,
+        inference="vfe",
+        kernel=SquaredExponential(variance=2.0, lengthscale=0.7, trainable=False),
+        likelihood=Gaussian(variance=0.3, trainable=False),
+        random_state=0,
+    ).fit(X, y[:, 0])
+    assert_allclose(model.kernels_[0].lengthscale, 0.7)
+    assert_allclose(model.likelihood_.variance, 0.3)
+
+
+def test_interrupt_between_points():
+    """In the middle of a line search the hyperparameters are on trial; those of the last step stay."""
+    X, y = rows(40)
+    model = make_model(X[:8])
+    batch = Batch(*tensors(X, y), 1.0, 40.0)
+    loss, bound = model.step(batch, None), model.bound
+
+    def interrupted(batch):
+        bound(batch)
+        raise KeyboardInterrupt
+
+    model.bound = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        model.step(batch, None)
+    assert_allclose(-value_of(model, X, y) / 40.0, loss)
+
+
+@pytest.mark.parametrize("n_inducing", [8, 40])
+def test_objective_has_the_prior_of_deviations(n_inducing):
+    """The bound has not; what is added to the gradients is right."""
+    X, y = rows(40)
+    scheme, batch = VFE(deviation=0.4), Batch(*tensors(X, y), 1.0, 40.0)
+    model = make_model(X[:n_inducing], scheme=scheme)
+    (numbers,) = (p for p in model.layers[0].kernel.parameters() if p.numel() > 1)
+    values, slopes = [], []
+    for what in (model.bound, model.objective):
+        numbers.grad = torch.zeros_like(numbers)
+        values.append(what(batch))
+        slopes.append(numbers.grad.numpy())
+    deviations = np.array([0.25, -0.25])
+    prior = (cauchy.logpdf(deviations, scale=0.4) - cauchy.logpdf(0.0, scale=0.4)).sum()
+    assert_allclose(values, value_of(model, X, y) + np.array([0.0, prior]), rtol=1e-9)
+    slope = -2.0 * deviations / (0.4**2 + deviations**2)  # they add up to zero
+    assert_allclose(slopes[1] - slopes[0], slope, rtol=1e-7)
+    before = numbers.detach().clone()
+    loss = model.step(batch, None)
+    assert (numbers.detach() != before).any()
+    assert_allclose(loss, -model.objective(batch) / 40.0, rtol=1e-9)
+
+
+def test_divergence_is_that_of_the_present_posterior():
+    X, y = rows(40)
+    model = make_model(X[:8])
+    model.step(Batch(*tensors(X, y), 1.0, 40.0), None)
+    now = float(model.divergence())
+    model.state()  # which needs the posterior as well
+    assert float(model.divergence()) == now > 0.1

@@ -1,0 +1,210 @@
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+from toys import seeded
+
+from skdgp.gp.likelihoods import HeteroscedasticGaussian
+from skdgp.inference.structured import inflation, structured
+from skdgp.inference.structured.inflation import LOG_FACTORS, NODES, VarianceInflation, learned
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+
+def known(mean=1.0, spread=0.7):
+    layer = VarianceInflation()
+    layer.numbers.copy_(torch.tensor([mean, spread]))
+    return layer
+
+
+def moments(S=3, n=4, K=2, seed=0):
+    rng = np.random.default_rng(seed)
+    parts = (
+        rng.normal(size=(S, n, K)),
+        rng.uniform(0.1, 0.6, (S, n, K)),
+        rng.uniform(1.0, 2.0, (S, n)),
+    )
+    return [torch.as_tensor(part) for part in parts]
+
+
+def test_nodes_are_equally_probable():
+    np.testing.assert_allclose(norm.cdf(NODES), [0.1, 0.3, 0.5, 0.7, 0.9])
+
+
+def test_the_mixture_is_the_formula():
+    mean, var, k_ff = moments()
+    wide_mean, wide_var = known().mixture(mean, var, k_ff, 1)
+    S, n, _ = mean.shape
+    for q, s, i in product(range(len(NODES)), range(S), range(n)):
+        m, v, c = mean[:, i, 0].numpy(), var[:, i, 0].numpy(), math.exp(1.0 + 0.7 * NODES[q])
+        back = min(1.0, (v.mean() + m.var()) / float(k_ff[:, i].mean()))
+        a2 = 1.0 + (c - 1.0) * back
+        at = q * S + s
+        assert float(wide_mean[at, i, 0]) == pytest.approx(
+            m.mean() + math.sqrt(a2) * (m[s] - m.mean())
+        )
+        assert float(wide_var[at, i, 0]) == pytest.approx(a2 * v[s])
+        assert float(wide_mean[at, i, 1]) == pytest.approx(float(mean[s, i, 1]))  # of the noise
+        assert wide_var[at, i, 1] == var[s, i, 1]
+    shares = known().mixture_weights(torch.full((S,), 1.0 / S))
+    assert len(shares) == len(wide_mean) and float(shares.sum()) == pytest.approx(1.0)
+    torch.testing.assert_close(wide_mean.mean(0), mean.mean(0))  # the mean stays
+
+
+def test_where_nothing_is_unknown_nothing_changes():
+    mean, var, k_ff = moments()
+    wide_mean, wide_var = known().mixture(mean[:1], 1e-12 * var[:1], k_ff[:1], 2)
+    torch.testing.assert_close(wide_mean, mean[:1].expand_as(wide_mean))
+    torch.testing.assert_close(wide_var, 1e-12 * var[:1].expand_as(wide_var), rtol=1e-9, atol=0.0)
+    same = VarianceInflation()
+    assert not same.known() and known().known()
+    for part, whole in zip((mean, var), same.mixture(mean, var, k_ff, 2)):
+        torch.testing.assert_close(whole, part.repeat(len(NODES), 1, 1))
+
+
+def splits(log_factors, k=1.0, noise=0.05, n=4000, seed=0):
+    """Mean log-densities of rows whose errors need these factors."""
+    rng, scores = np.random.default_rng(seed), []
+    for log_factor in log_factors:
+        v = rng.uniform(0.0, k, n)
+
+        def wide(g, v=v):
+            return v * (1.0 + (math.exp(g) - 1.0) * v / k) + noise
+
+        y = rng.normal(size=n) * np.sqrt(wide(log_factor))
+        scores.append([norm.logpdf(y, scale=np.sqrt(wide(g))).mean() for g in LOG_FACTORS])
+    return np.array(scores)
+
+
+def test_what_is_learned_is_what_halves_need(monkeypatch):
+    assert learned(splits([0.0] * 4))[0] < 0.3
+    # with many rows and splits, mean and spread are those of the directions
+    monkeypatch.setattr(inflation, "_ROWS", 200.0)
+    mean, spread = learned(splits(np.tile(2.0 + NODES, 8), n=500))
+    assert mean == pytest.approx(2.0, abs=0.3) and spread == pytest.approx(1.0, abs=0.3)
+    mean, spread = learned(splits([2.0] * 40, n=500))
+    assert mean == pytest.approx(2.0, abs=0.15) and spread <= 0.25
+
+
+def test_learned_is_the_posterior_mode():
+    scores, best = splits([0.5, 2.5, 1.0], n=300), None
+    for mean, spread in product(np.arange(0.0, 4.01, 0.25), (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)):
+        total = norm.logpdf(mean, scale=1.5) + norm.logpdf(math.log(spread), scale=0.5)
+        for split in scores:
+            density = [
+                math.exp(30.0 * np.interp(mean + spread * z, LOG_FACTORS, split)) for z in NODES
+            ]
+            total += math.log(np.mean(density))
+        if best is None or total > best[0]:
+            best = total, mean, spread
+    np.testing.assert_allclose(learned(scores), best[1:])
+
+
+def test_few_rows_are_not_believed():
+    flat = np.zeros((4, len(LOG_FACTORS)))
+    assert learned(flat)[0] == 0.0
+    assert learned(np.array([0.01 * LOG_FACTORS]))[0] < 0.8  # a hundredth of a nat
+
+
+# The model
+
+
+def inflated(make_structured, **settings):
+    model = make_structured(n_inflation_splits=1, **settings).eval()
+    model.variance_inflation.moments.copy_(torch.tensor([1.5, 0.7]))
+    return model
+
+
+X = torch.tensor([[0.0, 0.1], [0.5, -0.4], [2.0, 1.0], [4.0, -4.0]], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("coupling", ["mean-field", "stripes-and-arrow", "full"])
+@pytest.mark.parametrize("widths", [(), (2,), (2, 2)])
+@pytest.mark.parametrize("n_latents", [1, 2])
+def test_predictions_are_a_mixture_of_the_widened(make_structured, coupling, widths, n_latents):
+    model = inflated(make_structured, coupling=coupling, widths=widths, n_latents=n_latents)
+    draws = torch.as_tensor(model.draws(8, 0))
+    mean, var = model.predictive(X, draws)
+    with model.as_trained():
+        plain_mean, plain_var = model.predictive(X, draws)
+        assert len(model.mixture_weights(draws)) == len(plain_mean)
+    assert len(model.mixture_weights(draws)) == len(mean) == len(NODES) * len(plain_mean)
+    torch.testing.assert_close(mean.mean(0), plain_mean.mean(0))
+    k_ff = torch.ones(1, len(X), dtype=torch.float64)  # the kernel's variance
+    for part, expected in zip(
+        (mean, var), model.variance_inflation.mixture(plain_mean, plain_var, k_ff, n_latents)
+    ):
+        torch.testing.assert_close(part, expected)
+
+
+def test_as_trained_ends(make_structured):
+    model = inflated(make_structured)
+    draws = torch.as_tensor(model.draws(8, 0))
+    with pytest.raises(KeyError), model.as_trained():
+        raise KeyError
+    assert len(model.predictive(X, draws)[0]) == 8 * len(NODES)
+
+
+@pytest.mark.parametrize(("widths", "n_latents"), [((), 2), ((2,), 1), ((2, 2), 2)])
+def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widths, n_latents):
+    monkeypatch.setattr(structured, "_DRAWS", 1024)  # which know the center better
+    model = inflated(make_structured, widths=widths, n_latents=n_latents, inner_noise=1e-6)
+    draws = torch.as_tensor(model.draws(1024, 0))
+    mean, var = model.predictive(X, draws)
+    center = mean.mean(0)
+    total = (var + (mean - center).square()).mean(0)
+    f = model.functions(4000, seeded(1), 256)(X)
+    f_var = (f - center).square().mean(0)
+    error = ((f - center).square() - f_var).square().mean(0).sqrt() / math.sqrt(len(f))
+    assert ((f_var - total).abs() < 4.0 * error).all()
+    assert ((f.mean(0) - center).abs() < 4.0 * (total / len(f)).sqrt()).all()
+
+
+def test_functions_are_consistent_over_rows(make_structured):
+    model = inflated(make_structured)
+    f = model.functions(5, seeded(2), 64)
+    torch.testing.assert_close(f(X)[:, 1:3], f(X[1:3]))
+
+
+def test_the_covariance_of_a_single_layer(make_structured):
+    model = inflated(make_structured, widths=(), n_latents=2)
+    cov = model.covariance(X)
+    with model.as_trained():
+        plain = model.covariance(X)
+    back = torch.diagonal(plain, dim1=1, dim2=2).clamp_max(1.0)  # of the kernel's variance
+    expected = torch.zeros_like(cov)
+    for factor in np.exp(1.5 + 0.7 * NODES):
+        a = (1.0 + (factor - 1.0) * back).sqrt()  # k, n
+        expected += a[:, :, None] * a[:, None] * plain / len(NODES)
+    torch.testing.assert_close(cov, expected)
+    assert (torch.linalg.eigvalsh(cov) > -1e-9).all()
+
+
+def test_latents_of_the_noise_stay(make_structured):
+    likelihood = HeteroscedasticGaussian(np.full(1, 0.1))
+    model = inflated(make_structured, n_latents=2, likelihood=likelihood)
+    draws = torch.as_tensor(model.draws(8, 0))
+    mean, var = model.predictive(X, draws)
+    with model.as_trained():
+        plain = model.predictive(X, draws)
+    for part, own in zip((mean, var), plain):
+        torch.testing.assert_close(part[..., 1], own[..., 1].repeat(len(NODES), 1))
+        assert not torch.allclose(part[..., 0], own[..., 0].repeat(len(NODES), 1))
+
+
+def test_training_does_not_know_of_it(make_structured, make_batch):
+    y = torch.sin(X[:, :1])
+    losses = []
+    for model in (inflated(make_structured), make_structured()):
+        losses.append(model.train().step(make_batch(X, y), seeded(4)))
+    assert losses[0] == losses[1]
+
+
+def test_the_state_holds_it(make_structured):
+    model, other = inflated(make_structured), make_structured(n_inflation_splits=1)
+    other.load_state(model.state())
+    torch.testing.assert_close(other.variance_inflation.moments, model.variance_inflation.moments)
+    assert "variance_inflation.moments" not in make_structured().state()

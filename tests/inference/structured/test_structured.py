@@ -1,0 +1,402 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from toys import seeded, toy
+
+from skdgp.gp.likelihoods import (
+    Bernoulli,
+    HeteroscedasticGaussian,
+    Poisson,
+    RobustMax,
+    Softmax,
+    StudentT,
+)
+from skdgp.inference import StructuredVI, as_scheme
+from skdgp.inference.structured.coupled import CoupledGaussian
+from skdgp.inference.structured.pattern import COUPLINGS, Pattern
+from skdgp.linalg import workspace
+
+pytestmark = pytest.mark.usefixtures("no_global_randomness")
+
+
+def data(n=20, k=1, seed=0):
+    return toy(n, k=k, seed=seed)
+
+
+@torch.no_grad()
+def objective(model, batch, seed=5):
+    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
+
+
+def latents(model, X, n=8):
+    return model.predictive(X, torch.as_tensor(model.draws(n, 0)))
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name])
+
+
+# The scheme
+
+
+def test_scheme_is_a_parameter_object():
+    scheme = StructuredVI("full", n_draws=3)
+    assert repr(clone(scheme)) == repr(scheme) == "StructuredVI(coupling='full', n_draws=3)"
+    assert type(as_scheme("structured")) is StructuredVI
+    StructuredVI().validate()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"coupling": "stripes"}, "coupling of StructuredVI must be one of 'mean-field', .*; got 'stripes'"),
+        ({"n_draws": 0}, "n_draws of StructuredVI must be an int of at least 1; got 0"),
+        ({"n_warmup": -1}, "n_warmup of StructuredVI must be an int of at least 0; got -1"),
+        ({"inner_noise": -1.0}, "inner_noise of StructuredVI must be a number of at least 0"),
+        ({"inner_scale": 0.0}, "inner_scale of StructuredVI must be a positive number"),
+        ({"inner_variance": 0.0}, "inner_variance of StructuredVI must be a positive number"),
+        ({"natural_gradient": "all"}, "natural_gradient of StructuredVI must be True or False"),
+        ({"natural_step": 2.0}, r"natural_step of StructuredVI must be a number in \(0, 1\]"),
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(ValueError, match=message):
+        StructuredVI(**settings).validate()
+
+
+def test_every_setting_changes_the_predictions(make_structured, make_batch):
+    X, y = data()
+
+    def predictions(coupling="full", n_warmup=2, **settings):
+        model = make_structured((2, 2), coupling, random_q=False, n_warmup=n_warmup, **settings)
+        for i in range(8):
+            model.step(make_batch(X, y), seeded(i))
+        return latents(model, X)[0]
+
+    mean = predictions()
+    assert torch.equal(predictions(), mean)
+    for settings in [
+        {"coupling": "mean-field"},
+        {"coupling": "stripes-and-arrow"},
+        {"n_draws": 3},
+        {"n_warmup": 0},
+        {"inner_noise": 0.2},
+        {"inner_scale": 0.1},
+        {"natural_gradient": False},
+        {"natural_step": 0.05},
+        {"linear_mean": False},
+        {"input_connected": True},
+        {"kernel": "matern32"},
+    ]:
+        assert (predictions(**settings) - mean).abs().max() > 1e-6, settings
+
+
+# Steps
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("widths", [(), (2,), (3, 1, 2)])
+@pytest.mark.parametrize("n_latents", [1, 2])
+@pytest.mark.parametrize("natural_gradient", [False, True])
+def test_the_optimizer_gets_the_gradient_of_the_bound(
+    make_structured, make_batch, coupling, widths, n_latents, natural_gradient
+):
+    X, y = data(5, n_latents)
+    batch = make_batch(X, y)
+    settings = {"n_draws": 2, "natural_gradient": natural_gradient, "input_connected": True}
+    model, twin = (make_structured(widths, coupling, n_latents, **settings) for _ in range(2))
+    with workspace():
+        model.step(batch, seeded())
+    if natural_gradient:
+        g_mean, g_root = model.q.collected_gradients()
+        model.q.mean.grad, model.q.root.grad = g_mean, g_root
+        divergence = 0.0
+    else:
+        divergence = 1.0
+    for (name, p), q in zip(model.named_parameters(), twin.parameters()):
+        for index in {0, p.numel() // 2, p.numel() - 1}:
+            losses = []
+            for shift in (1e-5, -2e-5):
+                with torch.no_grad():
+                    q.view(-1)[index] += shift
+                    ell = twin.expected_log_likelihood(batch, seeded())
+                    losses.append(float(divergence * twin.divergence() - ell) / batch.total)
+            with torch.no_grad():
+                q.view(-1)[index] += 1e-5
+            slope = (losses[0] - losses[1]) / 2e-5
+            assert float(p.grad.view(-1)[index]) == pytest.approx(slope, rel=1e-4, abs=1e-7), name
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("natural_gradient", [False, True])
+@pytest.mark.parametrize(
+    ("likelihood", "n_latents"),
+    [(None, 1), (None, 2), (HeteroscedasticGaussian(np.array([0.1])), 2), (Poisson(np.array([1.0])), 1),
+     (StudentT(np.array([4.0]), np.array([0.3])), 1), (Bernoulli(), 1), (Softmax(), 3), (RobustMax(), 3)],
+    ids=["gaussian", "two_outputs", "heteroscedastic", "poisson", "student_t", "probit", "softmax",
+         "robustmax"],
+)  # fmt: skip
+def test_steps_make_progress(
+    make_structured, make_batch, coupling, natural_gradient, likelihood, n_latents
+):
+    X, y = data()
+    if isinstance(likelihood, Bernoulli | Softmax | RobustMax | Poisson):
+        y = (y > 0.0).double() + (y > 1.0).double() * (n_latents > 2)
+    if likelihood is None and n_latents == 2:
+        y = torch.cat([y, -y], 1)
+    model = make_structured(
+        (2, 2), coupling, n_latents, likelihood=likelihood, random_q=False, n_warmup=5,
+        natural_gradient=natural_gradient, n_draws=2,
+    )  # fmt: skip
+    model.learning_rate = 0.03
+    batch, generator = make_batch(X, y), seeded()
+    before = objective(model, batch)
+    with workspace():
+        losses = [model.step(batch, generator) for _ in range(40)]
+    assert np.isfinite(losses).all()
+    assert objective(model, batch) > before + 3.0
+
+
+def test_the_loss_is_the_negative_bound_per_row(make_structured, make_batch):
+    X, y = data()
+    model = make_structured((2, 2), "full", n_draws=3)
+    batch = make_batch(X, y, torch.linspace(0.5, 2.0, 20).double(), scale=2.0, total=50.0)
+    expected = -objective(model, batch) / 50.0
+    assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_weight_of_two_is_the_row_twice(make_structured, make_batch):
+    X, y = data(6)
+    weight = torch.tensor([1.0, 2.0, 1.0, 0.0, 3.0, 1.0]).double()
+    rows = torch.repeat_interleave(torch.arange(6), weight.long())
+    eps = [e[:, None] for e in torch.as_tensor(make_structured().draws(4, 0)).split([2, 2], 1)]
+    values = []
+    for batch in (make_batch(X, y, weight), make_batch(X[rows], y[rows])):
+        model = make_structured()
+        mean, var = model.propagate(batch.X, eps)  # the same draws for every row
+        ell = model.likelihood().expected_log_prob(batch.y, mean, var)
+        value = (batch.weight * ell.mean(0)).sum()
+        value.backward()
+        values.append((value.detach(), *model.q.collected_gradients()))
+    for a, b in zip(*values):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("natural_gradient", [False, True])
+def test_natural_steps_stay_in_the_pattern_and_within_the_radius(
+    make_structured, make_batch, natural_gradient
+):
+    X, y = data()
+    model = make_structured((3, 2), natural_gradient=natural_gradient, natural_step=1.0)
+    generator = seeded()
+    for _ in range(10):
+        C, mean = model.q.dense_root(), model.q.mean.detach().clone()
+        assert math.isfinite(model.step(make_batch(X, 30.0 * y), generator))
+        new = model.q.dense_root()
+        assert torch.equal(new, new.tril())
+        assert (new.diagonal() != 0.0).all()
+        if natural_gradient:
+            assert (new.diagonal() > 0.0).all()
+            step = torch.linalg.solve_triangular(C, new, upper=False)
+            moved = torch.linalg.solve_triangular(
+                C, (model.q.mean - mean).detach().view(-1, 1), upper=False
+            )
+            M = mean.shape[1]
+            # to first order, the metric is that of the tangent
+            off, diagonal = step.tril(-1).square(), step.diagonal().log().square()
+            lengths = (off.sum(1) + diagonal + 0.5 * moved[:, 0].square()).view(-1, M).sum(1).sqrt()
+            assert lengths.max() <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize("natural_gradient", [False, True])
+def test_a_loss_that_is_not_finite_changes_nothing(make_structured, make_batch, natural_gradient):
+    X, y = data()
+    model = make_structured((2, 2), "full", natural_gradient=natural_gradient)
+    model.step(make_batch(X, y), seeded())
+    state, training_state = model.state(), model.training_state()
+    y[3] = torch.nan
+    assert math.isnan(model.step(make_batch(X, y), seeded()))
+    same(model.state(), state)
+    same(model.training_state(), training_state)
+
+
+# From simple to rich
+
+
+def used(model):
+    """The richest coupling whose blocks are not all zero."""
+    q, T = model.q, len(model.q.mean)
+    blocks = {
+        tuple(pair) for pair in np.argwhere(q.slots >= 0) if q.root[q.slots[tuple(pair)]].any()
+    }
+    blocks -= {(i, i) for i in range(T)}
+    for name in COUPLINGS:
+        final = q.patterns[q.coupling]
+        if blocks <= set(zip(*Pattern(final.widths, final.n_outputs, name).blocks())):
+            return name
+    raise AssertionError
+
+
+@pytest.mark.parametrize("natural_gradient", [False, True])
+def test_richer_posteriors_start_from_simpler_ones(make_structured, make_batch, natural_gradient):
+    X, y = data()
+    settings = {"random_q": False, "inner_scale": 0.3, "natural_gradient": natural_gradient}
+    model = make_structured((2, 2), "full", n_warmup=3, **settings)
+    generator, seen = seeded(), []
+    for _ in range(9):
+        model.step(make_batch(X, y), generator)
+        seen.append(used(model))
+    assert seen == [name for name in COUPLINGS for _ in range(3)]
+    simple = make_structured((2, 2), "mean-field", **settings)
+    generator = seeded()
+    for _ in range(3):
+        simple.step(make_batch(X, y), generator)
+    model = make_structured((2, 2), "full", n_warmup=3, **settings)
+    generator = seeded()
+    for _ in range(3):
+        model.step(make_batch(X, y), generator)
+    torch.testing.assert_close(model.q.mean, simple.q.mean, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(model.q.root[:5], simple.q.root, rtol=1e-9, atol=1e-12)
+
+
+def test_blocks_in_use_are_not_left_out_again(make_structured, make_batch):
+    X, y = data()
+    model = make_structured((2, 2), "full", n_warmup=100)  # with blocks that are not zero
+    batch = make_batch(X, y)
+    expected = -objective(model, batch) / batch.total
+    assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
+    assert model.q.active == "full"
+
+
+def test_a_coupling_that_sleeps(make_structured, make_batch):
+    # with tiny inner variances the gradient of the arrow all but vanishes
+    X, y = data()
+
+    def largest(inner_scale):
+        model = make_structured((2, 2), random_q=False, inner_scale=inner_scale)
+        model.expected_log_likelihood(make_batch(X, y), seeded()).backward()
+        return model.q.collected_gradients()[1][len(model.q.mean) :].abs().max()
+
+    assert largest(0.1) > 1e3 * largest(1e-5) > 0.0
+
+
+# State
+
+
+@pytest.mark.parametrize("natural_gradient", [False, True])
+@pytest.mark.parametrize("n_steps", [0, 1, 3, 5, 7])
+def test_training_goes_on_bit_for_bit(make_structured, make_batch, natural_gradient, n_steps):
+    X, y = data()
+    batch, generator = make_batch(X, y), seeded()
+    settings = {"n_warmup": 3, "natural_gradient": natural_gradient}
+    model = make_structured((2, 2), "full", random_q=False, **settings)
+    for _ in range(n_steps):
+        model.step(batch, generator)
+    state, training_state = model.state(), model.training_state()
+    assert all(type(array) is np.ndarray for array in (*state.values(), *training_state.values()))
+    kept = {name: array.copy() for name, array in {**state, **training_state}.items()}
+    position = generator.get_state()
+    losses = [model.step(batch, generator) for _ in range(4)]
+    same({**state, **training_state}, kept)  # they are copies
+    other = make_structured((2, 2), "full", seed=1, **settings)
+    other.load_state(state)
+    other.load_training_state(training_state)
+    generator.set_state(position)
+    assert [other.step(batch, generator) for _ in range(4)] == losses
+    same(other.state(), model.state())
+    same(other.training_state(), model.training_state())
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_rows_do_not_see_each_other(make_structured, coupling):
+    X = data(7)[0]
+    model = make_structured((3, 2), coupling, n_latents=2, input_connected=True).eval()
+    mean, var = latents(model, X)
+    for rows in ([3], [5, 2], [6, 5, 4, 3, 2, 1, 0]):
+        part_mean, part_var = latents(model, X[rows])
+        torch.testing.assert_close(part_mean, mean[:, rows], rtol=1e-10, atol=1e-10)
+        torch.testing.assert_close(part_var, var[:, rows], rtol=1e-10, atol=1e-10)
+
+
+def test_what_is_kept_for_prediction_is_forgotten_in_training(make_structured, make_batch):
+    X, y = data()
+    model = make_structured()
+    before = latents(model.eval(), X)[0]
+    assert torch.equal(latents(model, X)[0], before)
+    model.train()
+    model.step(make_batch(X, y), seeded())
+    assert (latents(model.eval(), X)[0] - before).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_functions_are_consistent_over_rows(make_structured, coupling):
+    X = data(8)[0]
+    model = make_structured((3, 2), coupling, n_latents=2, input_connected=True)
+    f = model.functions(4, seeded(), 30)
+    together = f(X)
+    assert together.shape == (4, 8, 2)
+    torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
+    assert torch.equal(model.functions(4, seeded(), 30)(X), together)
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("n_latents", [1, 2])
+def test_inputs_in_single_precision(make_structured, make_batch, coupling, n_latents):
+    X, y = data(k=n_latents)
+    model = make_structured((2, 2), coupling, n_latents, n_draws=2)
+    model.prepare(0.01, torch.float32)
+    eps = [torch.as_tensor(e)[:, None] for e in np.split(model.draws(2, 0), [2, 4], 1)]
+    with torch.no_grad():
+        mean, var = model.propagate(X, eps)
+        mean32, var32 = model.propagate(X.float(), [e.float() for e in eps])
+    assert mean32.dtype == var32.dtype == torch.float32
+    torch.testing.assert_close(mean32.double(), mean, rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(var32.double(), var, rtol=1e-2, atol=1e-3)
+    generator = seeded()
+    before = objective(model, make_batch(X, y))
+    for _ in range(20):
+        assert math.isfinite(model.step(make_batch(X.float(), y), generator))
+    assert objective(model, make_batch(X, y)) > before
+    assert all(p.dtype == torch.float64 for p in model.parameters())
+
+
+@pytest.mark.parametrize("n_latents", [1, 2, 3])
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_the_posterior_of_a_single_layer(make_structured, coupling, n_latents):
+    model = make_structured((2, 3), coupling, n_latents=n_latents)
+    C, M = model.q.dense_root(), 4
+    S = (C @ C.T).detach().view(5 + n_latents, M, 5 + n_latents, M)
+    for layer, first in zip(model.layers, (0, 2, 5)):
+        with torch.no_grad():
+            mean, excess = layer.q.moments()
+        assert mean.shape == (M, layer.n_outputs)
+        for d in range(layer.n_outputs):
+            expected = S[first + d, :, first + d] - torch.eye(M)
+            torch.testing.assert_close(excess[d], expected, rtol=1e-10, atol=1e-12)
+            assert torch.equal(mean[:, d], model.q.mean[first + d])
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+def test_draws_of_the_inducing_variables(make_structured, coupling):
+    q = make_structured((2, 1), coupling, n_latents=2).q
+    n = 50_000
+    v = (q.sample(n, seeded()) - q.mean).detach().flatten(1)
+    C = q.dense_root().detach()
+    products = v[:, :, None] * v[:, None]
+    z = (products.mean(0) - C @ C.T) / products.std(0) * math.sqrt(n)
+    assert z.abs().max() < 5  # of 400
+
+
+def test_gather_and_scatter_are_inverse():
+    for coupling in COUPLINGS:
+        q = CoupledGaussian(3, (3, 1, 2), 2, coupling)
+        blocks = torch.randn(q.root.shape, generator=seeded(), dtype=torch.float64)
+        blocks[: len(q.mean)].tril_()
+        pattern = q.patterns[coupling]
+        back = q._scatter(q._gather(blocks, pattern), pattern, torch.zeros_like(blocks))
+        assert torch.equal(back, blocks)
