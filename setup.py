@@ -29,6 +29,7 @@ setup(
         "test": [
             "hypothesis>=6.100",
             "matplotlib>=3.8",
+            "mypy>=1.11",
             "pandas>=2.2",
             "pytest>=8",
             "pytest-xdist>=3.5",
