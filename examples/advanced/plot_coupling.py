@@ -1,7 +1,7 @@
 """
-=========================
-Units that know of others
-=========================
+====================================
+See which units depend on each other
+====================================
 
 The layers of a deep Gaussian process depend on each other once data have been seen: what one layer
 does, the next has to undo. The usual posterior knows nothing of it; it takes all units for
@@ -34,7 +34,7 @@ for coupling in ("mean-field", "stripes-and-arrow", "full"):
         n_inducing=20,
         inference=StructuredVI(coupling),
         likelihood="gaussian",
-        max_iter=500,
+        max_iter=300,
         random_state=0,
     )
     models[coupling] = model.fit(X, y)
@@ -50,6 +50,7 @@ for ax, (coupling, model) in zip(axes, models.items()):
     displays[coupling] = CovarianceDisplay.from_estimator(model, name=coupling, ax=ax)
 for display in list(displays.values())[:2]:
     display.colorbar_.remove()
+plt.show()
 
 # %%
 # Where does the full posterior put its correlations? The root mean square over each kind of block
@@ -67,8 +68,8 @@ for name, chosen in (("arrow", arrow), ("stripes", stripes), ("others", ~arrow &
     print(f"{name:8s} {rms:.3f}")
 
 # %%
-# A richer family can only raise the optimum of the bound on the log evidence. Most of what there is
-# to gain comes with stripes and arrow, which have 16 of the 28 blocks of the full posterior; the last
+# A richer family can only raise the optimum of the bound on the log marginal likelihood. Most of what there
+# is to gain comes with stripes and arrow, which have 16 of the 28 blocks of the full posterior; the last
 # two differ by less than the noise of their estimates.
 
 for coupling, model in models.items():

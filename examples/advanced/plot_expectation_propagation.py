@@ -1,7 +1,7 @@
 """
-======================================================
-Expectation propagation: what the power does to a step
-======================================================
+=======================================================
+Turn variational inference into expectation propagation
+=======================================================
 
 :class:`~skdgp.inference.AEP` trains a deep Gaussian process by power expectation propagation. Its
 power `alpha` leads from variational inference, in the limit of 0, to expectation propagation at 1.
@@ -54,8 +54,8 @@ plt.show()
 # layer leaves open at a row counts as noise of that row. With the power 1 it stands in for the noise
 # altogether, and the band follows single points; with smaller powers the noise is found.
 #
-# The objective is no bound on the evidence, and powers cannot be compared by it. Compare them by the
-# log-density of rows that were held out:
+# The objective is no bound on the log marginal likelihood, and powers cannot be compared by it. Compare
+# them by the log-density of rows that were held out:
 
 X_new = rng.uniform(-1.0, 1.0, size=(1000, 1))
 y_new = np.sign(X_new[:, 0]) + 0.1 * rng.standard_normal(1000)
@@ -83,4 +83,5 @@ for prediction in ("moment-matching", "sampling"):
         ax.plot(values, np.exp(log_density), label=prediction)
         ax.set(title=f"density of y at x={row[0]:g}", xlabel="y")
 axes[0].legend()
+axes[0].set_ylabel("density")
 plt.show()

@@ -1,7 +1,7 @@
 """
-=========================
-How many random features?
-=========================
+====================================
+Choose the number of random features
+====================================
 
 Random features turn a Gaussian process into a linear model in sines and cosines, which is fast for any
 number of rows. With too few of them the model is a different one: between the data it looks the same,
@@ -56,6 +56,8 @@ for ax, (name, model) in zip(axes.flat, models.items()):
 axes[0, 0].legend(loc="lower center", ncols=3)
 for ax in axes[1]:
     ax.set_xlabel("x")
+for ax in axes[:, 0]:
+    ax.set_ylabel("latent function")
 
 # %%
 # With five frequencies the mean goes on to oscillate beyond the data, and the model is far too sure of it.

@@ -1,7 +1,7 @@
 """
-===============
-Digits by sines
-===============
+============================
+Add depth to random features
+============================
 
 With random features a deep Gaussian process is a network of sines and cosines, with a posterior over its
 weights. For images, learned frequencies help a model without hidden layers, and depth must not cost accuracy.
@@ -64,6 +64,8 @@ for shift, n_layers, color in ((-0.2, 1, "#0072B2"), (0.2, 3, "#D55E00")):
     losses = [log_loss(y_test, models[name, n_layers].predict_proba(X_test)) for name in cases]
     bars = ax.bar(places + shift, losses, 0.36, color=color, label=f"{n_layers - 1} hidden layers")
     ax.bar_label(bars, fmt="%.3f")
-ax.set(xticks=places, xticklabels=list(cases), ylabel="log-loss of the test images")
+ax.set(
+    xticks=places, xticklabels=list(cases), xlabel="frequencies", ylabel="log-loss of test images"
+)
 ax.set_ylim(0.0, 0.16)
 _ = ax.legend(loc="upper right")

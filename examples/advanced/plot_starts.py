@@ -1,7 +1,7 @@
 """
-==============================
-Where training starts, matters
-==============================
+============================
+Choose where training starts
+============================
 
 The bound that trains a deep Gaussian process has many optima, and bad ones are close to where training
 starts. Pascual Diaz [1]_ showed pictures of what happens, and a way out: a greedy start. This page

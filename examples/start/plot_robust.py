@@ -1,7 +1,7 @@
 """
-=========================
-Outliers and uneven noise
-=========================
+===========================================
+Choose the noise: outliers and uneven noise
+===========================================
 
 The likelihood says what noise looks like; for ``inference="dsvi"`` with one layer it is by default Gaussian,
 and of the same size everywhere. Two data sets on which that is wrong show what to put in its place: Student-t
@@ -126,3 +126,4 @@ for ax, title, models, X, y in [
     for name, model in models.items():
         CoverageDisplay.from_estimator(model, X, y, name=name, ax=ax)
     ax.set(title=title)
+plt.show()

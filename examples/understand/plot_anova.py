@@ -1,7 +1,7 @@
 """
-========================
-Parts that add up
-========================
+==============================
+Learn faster when parts add up
+==============================
 
 Many targets are sums of parts, each of which depends on one or two inputs. A kernel of one distance cannot
 see this: rows that differ in any input are far from each other. The ANOVA kernel has a term for every
@@ -62,6 +62,7 @@ for (name, row), style in zip(errors.items(), ("o--", "o-")):
     left.plot(sizes, row, style, label=name)
 left.set(xscale="log", yscale="log", xlabel="rows", ylabel="RMSE", xticks=sizes, xticklabels=sizes)
 left.minorticks_off()
+left.set(yticks=[0.2, 0.4, 0.8], yticklabels=[0.2, 0.4, 0.8])
 left.legend()
 for (name, kernel), color in zip(kernels.items(), ("C0", "C1")):
     model = DeepGPRegressor(n_layers=1, inference="exact", kernel=kernel, random_state=0).fit(X, y)
@@ -71,3 +72,4 @@ for (name, kernel), color in zip(kernels.items(), ("C0", "C1")):
 right.plot(grid[:, 0], truth, "k:", label="truth")
 right.set(xlabel="first input, others at 0.9", ylabel="y")
 right.legend()
+plt.show()

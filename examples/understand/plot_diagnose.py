@@ -1,7 +1,7 @@
 """
-========================
-What the doctor can see
-========================
+===================================
+Find out what is wrong with a model
+===================================
 
 A deep Gaussian process that failed to learn looks like one that learned that there is nothing but
 noise. :func:`~skdgp.inspection.diagnose` tells the two apart, and names what is wrong inside.
@@ -72,6 +72,8 @@ for ax, (name, model) in zip(axes, everyone.items()):
     ax.plot(X, y, "k.", markersize=2)
     missed = diagnose(model, X, y).missed
     ax.set(title=f"{name}\n{max(missed, 0.0):.0%} missed", xlabel="x")
+axes[0].set_ylabel("y")
+plt.show()
 
 # %%
 # In a notebook a diagnosis shows as a table. Such is the one of the model with few inducing points:

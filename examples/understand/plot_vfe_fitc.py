@@ -1,7 +1,7 @@
 """
-============
-VFE and FITC
-============
+===========================================
+Compare sparse approximations: VFE and FITC
+===========================================
 
 A sparse Gaussian process sees its rows through a few inducing points. What these leave unexplained has to
 go somewhere, and methods differ in where. This page repeats on a small scale what Bauer, van der
@@ -63,10 +63,11 @@ _ = axes[0].set_ylabel("y")
 # %%
 # More inducing points
 # --------------------
-# The objective of VFE is a lower bound on the log evidence, rises with the number of inducing points, and ends
-# at the exact value; the noise falls to that of the exact process. That of FITC is no bound: from
-# eight points on it lies above the exact evidence, and optimizing it leads away from the exact process. The
-# compromise, power expectation propagation with a power of one half, is between the two.
+# The objective of VFE is a lower bound on the log marginal likelihood, rises with the number of inducing
+# points, and ends at the exact value; the noise falls to that of the exact process. That of FITC is no
+# bound: from eight points on it lies above the exact log marginal likelihood, and optimizing it leads away
+# from the exact process. The compromise, power expectation propagation with a power of one half, is between
+# the two.
 
 methods = {"VFE": "vfe", "power EP, 0.5": "pep", "FITC": "fitc"}
 numbers = [4, 6, 8, 10, 12, 16, 20, 30]
