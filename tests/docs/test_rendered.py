@@ -70,7 +70,6 @@ def complaints(text):
         header = rows[0]
         found += [f"a header that says nothing: {header}"] * ("." in header or not any(header))
         empty = [row for row in rows[1:] if row and not row[0]]
-        # the first column may be given once for several rows, but the row above must then be full
         found += [f"a row without a first cell: {row}" for row in empty]
     return found
 
