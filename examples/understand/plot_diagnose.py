@@ -8,7 +8,7 @@ noise. :func:`~skdgp.inspection.diagnose` tells the two apart, and names what is
 """
 
 # %%
-# A wave of growing frequency, and a healthy model of it.
+# A wave of growing frequency, and a good model of it.
 
 import warnings
 
@@ -29,23 +29,23 @@ def regressor(**settings):
     return DeepGPRegressor(inference="dsvi", random_state=0, **settings)
 
 
-healthy = regressor().fit(X, y)
-print(diagnose(healthy, X, y))
+good = regressor().fit(X, y)
+print(diagnose(good, X, y))
 
 # %%
 # Each line is a figure, with the threshold from where on it is suspicious in brackets. The verdict comes
 # from somewhere else: from the log-density of the rows, beside that of a simple Gaussian process which
-# predicts every row from the others. Figures tell why a sick model is sick; a healthy one may have odd
+# predicts every row from the others. Figures tell why a bad model is bad; a good one may have odd
 # figures, and be well.
 #
-# Three models that are sick on purpose. ``fit`` warns of each.
+# Three models that are bad on purpose. ``fit`` warns of each.
 
-sick = {
+bad = {
     "too few inducing points": regressor(n_inducing=3),
     "loud noise": regressor(likelihood=Gaussian(variance=0.5, trainable=False)),
     "six layers, one unit, no mean": regressor(n_layers=6, width=1, mean="zero"),
 }
-for name, model in sick.items():
+for name, model in bad.items():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", PathologyWarning)
         model.fit(X, y)
@@ -64,7 +64,7 @@ spoilt.members_[0].release()
 print(diagnose(spoilt, X, y))
 
 fig, axes = plt.subplots(1, 5, figsize=(15, 3), sharey=True, layout="constrained")
-everyone = {"healthy": healthy, **sick, "inducing inputs away": spoilt}
+everyone = {"good": good, **bad, "inducing inputs away": spoilt}
 for ax, (name, model) in zip(axes, everyone.items()):
     mean, std = model.predict(X, return_std=True)
     ax.fill_between(X[:, 0], mean - 2 * std, mean + 2 * std, alpha=0.3, linewidth=0)
@@ -78,4 +78,4 @@ plt.show()
 # %%
 # In a notebook a diagnosis shows as a table. Such is the one of the model with few inducing points:
 
-diagnose(sick["too few inducing points"], X, y)
+diagnose(bad["too few inducing points"], X, y)
