@@ -11,7 +11,7 @@ import skdgp
 
 PACKAGES = [
     "skdgp",
-    "skdgp.estimators",
+    "skdgp.mixture",
     "skdgp.inference",
     "skdgp.gp.kernels",
     "skdgp.gp.likelihoods",
