@@ -44,12 +44,13 @@ for coupling in ("mean-field", "stripes-and-arrow", "full"):
 # construction the mean field has none between units, and the second family only those of its
 # pattern: stripes between units with the same number, and an arrow to the output.
 
-fig, axes = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+fig, axes = plt.subplots(1, 3, figsize=(15, 5))
 displays = {}
 for ax, (coupling, model) in zip(axes, models.items()):
     displays[coupling] = CovarianceDisplay.from_estimator(model, name=coupling, ax=ax)
 for display in list(displays.values())[:2]:
     display.colorbar_.remove()
+fig.tight_layout()
 plt.show()
 
 # %%
