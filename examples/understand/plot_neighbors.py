@@ -75,8 +75,8 @@ plt.show()
 # Classes
 # -------
 # Rings that grow narrower, with one label in twenty wrong. Enough inducing points and neighbors do equally
-# well here: the former are smoother, the latter sharper at the outer rings, and believe single wrong labels more.
-# Nobody can do better than the last line.
+# well here: the former are smoother, the latter sharper at the outer rings, and believe single wrong labels
+# more. Nobody can do better than the last line.
 
 
 def make_rings(n_samples, rng):
