@@ -10,6 +10,11 @@ COMMANDS = {
     "suite": "the development suite of 30 tables: ours, named schemes, expressions and peers",
     "uci": "regression sets of the literature and simulated functions: the table of the README",
     "classes": "sixteen sets with classes",
+    "papers": "the published protocols: what papers report, and what ours reaches",
+    "speed": "training: steps, their growth, races, the sparse bound, rows",
+    "predict": "times of predictions, and their error by the number of draws",
+    "diagnostics": "whether the warnings of fit are right, on healthy and spoilt fits",
+    "gpu": "one prepared script of at most five minutes for a graphics processor",
 }
 
 
@@ -18,7 +23,10 @@ def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     parser.add_argument(
-        "--checkout", type=Path, metavar="PATH", help="measure skdgp of another checkout (before COMMAND)"
+        "--checkout",
+        type=Path,
+        metavar="PATH",
+        help="measure skdgp of another checkout (before COMMAND)",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     chosen, path = None, None

@@ -72,7 +72,7 @@ def todo(options, suits=None, **settings):
         | ({"expression": model} if models.short(model) != model else {})
         | ({"settings": settings} if settings else {})
         for name in options.sets
-        for split in options.splits
+        for split in options.splits or range(5)
         for seed in options.seeds
         for model in options.models
         if suits is None or suits(name, split, model)

@@ -11,7 +11,16 @@ import torch
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-_NOTED = ("skdgp", "torch", "scikit-learn", "numpy", "catboost", "gpytorch", "ngboost", "quantile-forest")
+_NOTED = (
+    "skdgp",
+    "torch",
+    "scikit-learn",
+    "numpy",
+    "catboost",
+    "gpytorch",
+    "ngboost",
+    "quantile-forest",
+)
 
 
 def read(path):

@@ -1,7 +1,7 @@
 """Sixteen sets with classes, small and large: the default classifier and its peers.
 
-Three random splits of scikit-learn's small sets, four simulated problems, regression sets cut at quantiles, wine
-and EEG. Log-densities are mean logarithms of the probability of the right class.
+Three random splits of scikit-learn's small sets, four simulated problems, regression sets cut at quantiles,
+wine and EEG. Log-densities are mean logarithms of the probability of the right class.
 """
 
 import numpy as np

@@ -44,10 +44,10 @@ class Mixture:
 class Quantiles:
     """Quantiles of the orders :data:`LEVELS`, sorted (Chernozhukov et al., 2010).
 
-    The density is that of Gaussians around the quantiles, with Silverman's (1986) bandwidth: of what was tried
-    (constant between 13, 21 or 99 quantiles with exponential tails, other bandwidths) it is the best or nearly so
-    for forests and boosted quantiles alike. A hundredth of the mass is the Gaussian of the training target,
-    without which one row far outside would decide everything.
+    The density is that of Gaussians around the quantiles, with Silverman's (1986) bandwidth. Of what was
+    tried (constant between 13, 21 or 99 quantiles with exponential tails, other bandwidths) this is best or
+    nearly so for forests and boosted quantiles alike. A hundredth of the mass is the Gaussian of the
+    training target, without which one row far outside would decide everything.
 
     Parameters
     ----------
@@ -70,9 +70,7 @@ class Quantiles:
         width = np.maximum(width, 1e-3 * self._broad.variances.item() ** 0.5)
         width *= 0.9 * q.shape[1] ** -0.2
         found = Mixture(q.T, np.tile(width**2, (q.shape[1], 1))).log_density(y)
-        return np.logaddexp(
-            np.log1p(-_BROAD) + found, np.log(_BROAD) + self._broad.log_density(y)
-        )
+        return np.logaddexp(np.log1p(-_BROAD) + found, np.log(_BROAD) + self._broad.log_density(y))
 
     def crps(self, y):
         """Twice the mean pinball loss over all orders."""

@@ -54,6 +54,8 @@ FUNCTIONS = {
     "wedge": (wedge, 200),
     "growing": (growing, 300),
 }
+
+
 def draw(name, number):
     """Training and test rows of one draw; `n_held_out` is 0, for draws share no rows."""
     make, n_train = FUNCTIONS[name]

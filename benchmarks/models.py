@@ -29,7 +29,9 @@ from .distributions import LEVELS, Mixture, Ours, Quantiles
 MOST_TREES = 2000
 PATIENCE = 50
 HELD_OUT = 0.1
-_EXACT_ROWS = 1000  #: for hyperparameters of the exact Gaussian process; all rows are conditioned on
+_EXACT_ROWS = (
+    1000  #: for hyperparameters of the exact Gaussian process; all rows are conditioned on
+)
 _ARD_COLUMNS = 30  #: beyond which it has one lengthscale
 _CLASS_ROWS, _CLASS_COLUMNS = 600, 15  #: most of the exact one for classes; more take minutes
 
@@ -70,7 +72,8 @@ def _exact_gp(X, y, seed, max_iter):
     """Squared exponential with a lengthscale for each input, and noise, by the marginal likelihood."""
     scaled = Standardized(X, y)
     kernel = ConstantKernel(1.0) * RBF(
-        np.full(X.shape[1] if X.shape[1] <= _ARD_COLUMNS else 1, 0.7 * X.shape[1] ** 0.5), (1e-2, 1e4)
+        np.full(X.shape[1] if X.shape[1] <= _ARD_COLUMNS else 1, 0.7 * X.shape[1] ** 0.5),
+        (1e-2, 1e4),
     ) + WhiteKernel(0.1, (1e-6, 1e1))
     few = np.random.RandomState(seed).permutation(len(y))[:_EXACT_ROWS]
     model = GaussianProcessRegressor(kernel, random_state=seed).fit(scaled.X[few], scaled.y[few])
@@ -239,10 +242,11 @@ PEERS = {
 }
 HELP = (
     f"of {', '.join(PEERS)}, auto (our default), our schemes (exact, dsvi, ...), or expressions such as "
-    "\"DeepGPRegressor(n_layers=1)\" or \"shallow=DeepGPRegressor(n_layers=1)\""
+    '"DeepGPRegressor(n_layers=1)" or "shallow=DeepGPRegressor(n_layers=1)"'
 )
 
 
+_SHALLOW = ("exact", "vecchia", "vfe", "pep")  #: our schemes without hidden layers
 _NAMED = re.compile(r"(?:([\w.-]+)=)?(.*)", re.DOTALL)
 
 
@@ -254,7 +258,7 @@ def estimator(name, classes, seed, max_iter=None):
     expression = _NAMED.fullmatch(name)[2]
     if "(" not in expression:
         make = skdgp.DeepGPClassifier if classes else skdgp.DeepGPRegressor
-        model = make(inference=expression)
+        model = make(1 if expression in _SHALLOW else 2, inference=expression)
     else:
         known = {"np": np, "skdgp": skdgp}
         for module in (inference, skdgp):

@@ -1,4 +1,4 @@
-"""How soon a model of skdgp is as good as GPyTorch's deep Gaussian process at the end.
+"""How soon a model of ours is as good as GPyTorch's deep Gaussian process at the end.
 
 What counts is the wall time until the test log-density first stays above the final value of
 GPyTorch. Scoring stops the clock.
@@ -8,98 +8,59 @@ import time
 
 import numpy as np
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from . import arguments, cells, data, models, rst
+from .distributions import Ours
 
-from . import arguments, cells, data, models, rst, scores
-
-#: arguments of the estimator
-_FEATURES = {**models.RANDOM_FEATURES, "max_iter": 2000}
-SETTINGS = {
-    "single": {"inference": "dsvi"},
-    "skdgp": {},
-    "rff": _FEATURES,
-    "rff-3": {**_FEATURES, "n_layers": 3},
+_RFF = "inference=RandomFeatures(frequencies='variational'), dtype='float32', max_iter=2000"
+CONTENDERS = {
+    "dsvi": "{}(inference='dsvi')",
+    "auto": "{}()",
+    "rff": f"{{}}({_RFF})",
+    "rff-3": f"{{}}(3, {_RFF})",
 }
 CLASSES = ("eeg",)  #: sets with two classes
-SETS = (*data.UCI, *CLASSES)
+SETS = (*data.UCI[:7], *CLASSES)
 _FEW = slice(50)  #: rows of a fit beforehand, because the first one of a process is slow
-EVERY = 100  #: steps between two scores of GPyTorch; skdgp's are 50 steps apart
+EVERY = 100  #: steps between two scores of GPyTorch; ours are 50 steps apart
 NEARLY = 0.01  #: GPyTorch's own last bit of progress, in nats
 
 
 def add_arguments(parser):
     """Sets, splits, seeds, models, data and output."""
     arguments.add_cells(parser, SETS, "race.json", splits="0")
+    parser.set_defaults(sets=["power"])
     parser.add_argument(
-        "--models",
-        type=arguments.names,
-        default=["single", "skdgp"],
-        help=f"of {', '.join(SETTINGS)}; default: single,skdgp",
+        "--models", type=arguments.names, default=["dsvi", "auto"], help="of the race"
     )
-    parser.add_argument(
-        "--plot",
-        type=arguments.Path,
-        metavar="FILE",
-        help="draw the races of the sets that are known, and run none",
-    )
+    parser.add_argument("--plot", type=arguments.Path, metavar="FILE", help="draw known races")
 
 
 def run(options):
     """Run all races that are not there yet, and print them."""
     arguments.check_known(options.sets, SETS, "sets")
-    arguments.check_known(options.models, SETTINGS, "models")
+    arguments.check_known(options.models, CONTENDERS, "models")
     if options.plot is not None:
         return draw(cells.read(arguments.out(options)).values(), options)
     models.require(["gpytorch"])
-    if not hasattr(DeepGPRegressor, "set_callbacks"):
-        raise SystemExit("The race follows fits by callbacks, which scikit-learn has from 1.9 on.")
-    root = data.folder(options.data)
-
-    known = {}
+    root, known = data.folder(options.data), {}
 
     def compute(cell):
-        split = split_of(root, cell["set"], cell["split"])
-        seed, settings = cell["seed"], SETTINGS[cell["model"]]
+        split, seed = split_of(root, cell["set"], cell["split"]), cell["seed"]
         key = cell["set"], cell["split"], seed
         if key not in known:
             theirs_curve(split, seed, 2, _FEW)
             known[key] = theirs_curve(split, seed, options.max_iter)
-        ours_curve(split, seed, 2, settings, _FEW)
-        return race(ours_curve(split, seed, options.max_iter, settings), known[key])
+        ours_curve(split, seed, 2, cell["model"], _FEW)
+        return race(ours_curve(split, seed, options.max_iter, cell["model"]), known[key])
 
-    todo = [
-        {
-            "set": name,
-            "split": split,
-            "seed": seed,
-            "model": model,
-            "settings": {**SETTINGS[model], **arguments.trial(options)},
-        }
-        for name in options.sets
-        for split in options.splits
-        if split_of(root, name, split) is not None
-        for seed in options.seeds
-        for model in options.models
-    ]
-    out = arguments.out(options)
-    cells.fill(out, todo, compute, ["gpytorch"])
-    print(summary(cells.read(out).values()))
+    if not options.print:
+        cells.fill(arguments.out(options), arguments.todo(options), compute)
+    print(summary(cells.read(arguments.out(options)).values()))
 
 
-def split_of(root, name, split):
-    """One split of a set, or None if it has fewer; classes are 0 and 1."""
-    if name not in CLASSES:
-        return data.uci_split(root, name, split)
-    fold = data.eeg_fold(root, split)
-    classes = np.unique(fold.y_train)
-    return fold._replace(
-        y_train=np.searchsorted(classes, fold.y_train), y_test=np.searchsorted(classes, fold.y_test)
-    )
-
-
-def has_classes(split):
-    """Whether the target of a split is a class."""
-    return split.y_train.dtype.kind == "i"
+def split_of(root, name, number):
+    """One split of a set."""
+    return data.eeg_fold(root, number) if name in CLASSES else data.uci_split(root, name, number)
 
 
 class Clock:
@@ -140,11 +101,11 @@ def race(ours, theirs):
     return {
         "goal": goal,
         "reached": ours[-1][1],
-        "skdgp_seconds": stays_above(ours, goal),
-        "skdgp_all_seconds": ours[-1][0],
+        "ours_seconds": stays_above(ours, goal),
+        "ours_all_seconds": ours[-1][0],
         "gpytorch_seconds": theirs[-1][0],
         "gpytorch_nearly_seconds": stays_above(theirs, goal - NEARLY),
-        "skdgp_curve": ours,
+        "ours_curve": ours,
         "gpytorch_curve": theirs,
     }
 
@@ -160,55 +121,57 @@ def stays_above(curve, goal):
     return since
 
 
-def ours_curve(split, seed, max_iter, settings, rows=slice(None)):
-    """Seconds and test scores during a fit of skdgp."""
+def ours_curve(split, seed, max_iter, name, rows=slice(None)):
+    """Seconds and test scores during a fit of ours."""
+    make = "DeepGPClassifier" if split.classes else "DeepGPRegressor"
+    model = models.estimator(CONTENDERS[name].format(make), split.classes, seed, max_iter)
 
     def score(model):
-        if has_classes(split):
+        if split.classes:
             return of_probabilities(split.y_test, model.predict_proba(split.X_test)[:, 1])
-        mean = model.predict(split.X_test)
-        return of_means(
-            split.y_test, mean, model.log_predictive_density(split.X_test, split.y_test)
-        )
+        return of_means(split.y_test, Ours(model, split.X_test))
 
-    estimator = DeepGPClassifier if has_classes(split) else DeepGPRegressor
-    model = estimator(random_state=seed).set_params(**settings)
-    if max_iter is not None:
-        model.set_params(max_iter=max_iter)
     clock = Clock(score)
     model.set_callbacks(clock).fit(split.X_train[rows], split.y_train[rows])
     return clock.curve
 
 
 def theirs_curve(split, seed, max_iter, rows=slice(None)):
-    """Seconds and test scores during the training of GPyTorch's model."""
-    from .models import gpytorch_deep
-    from .models.scaling import Standardized
+    """Seconds and test scores during the training of GPyTorch's model.
 
-    classes = has_classes(split)
+    Columns of classes have outliers, which are moved to the quantiles of a normal distribution.
+    """
+    from sklearn.preprocessing import QuantileTransformer
+
+    from . import gpytorch_peers as peers
+
+    X, X_test = split.X_train[rows], split.X_test
+    if split.classes:
+        squeeze = QuantileTransformer(
+            n_quantiles=min(1000, len(X)), output_distribution="normal", random_state=0
+        )
+        X, X_test = squeeze.fit_transform(X), squeeze.transform(X_test)
+    scaled = models.Standardized(X, split.y_train[rows])
+    new = scaled.inputs(X_test)
 
     def score(model):
-        if classes:
-            (X,) = gpytorch_deep.tensors(scaled.inputs(split.X_test))
-            return of_probabilities(split.y_test, gpytorch_deep.predict_class(model, X))
-        moments = gpytorch_deep.predictor(model, scaled)(split.X_test)
-        log_density = scores.mixture_log_density(split.y_test, *moments)
-        return of_means(split.y_test, moments[0].mean(0), log_density)
+        if split.classes:
+            return of_probabilities(split.y_test, peers.class_probability(model, new))
+        return of_means(split.y_test, scaled.mixture(*peers.moments(model, new)))
 
     clock = Clock(score)
-    scaled = Standardized(split.X_train[rows], split.y_train[rows], outliers=classes)
-    y = split.y_train[rows] if classes else scaled.y
-    model = gpytorch_deep.start(scaled.X, seed, classes=classes)
-    n_steps = max_iter or gpytorch_deep.N_STEPS
-    for i in gpytorch_deep.train(model, scaled.X, y, seed, n_steps):
+    y = split.y_train[rows] if split.classes else scaled.y
+    model = peers.start_deep(scaled.X, seed, classes=split.classes)
+    n_steps = max_iter or peers.N_STEPS
+    for i in peers.train(model, scaled.X, y, seed, n_steps):
         if i % EVERY == 0 or i == n_steps:
             clock.look(model)
     return clock.curve
 
 
-def of_means(y, mean, log_density):
+def of_means(y, found):
     """Mean log-density, and root mean squared error."""
-    return float(log_density.mean()), float(np.sqrt(np.mean((y - mean) ** 2)))
+    return float(found.log_density(y).mean()), float(np.sqrt(np.mean((y - found.mean) ** 2)))
 
 
 def of_probabilities(y, p):
@@ -221,7 +184,7 @@ def summary(all_cells):
     """A table of all races."""
     rows = []
     for cell in all_cells:
-        ours, theirs = cell["skdgp_seconds"], cell["gpytorch_seconds"]
+        ours, theirs = cell["ours_seconds"], cell["gpytorch_seconds"]
         nearly = cell["gpytorch_nearly_seconds"]
         rows.append(
             [
@@ -233,18 +196,18 @@ def summary(all_cells):
                 rst.NOTHING if ours is None else f"{ours / theirs:.3f}",
                 rst.NOTHING if ours is None else f"{ours / nearly:.3f}",
                 f"{cell['reached']:.3f}",
-                f"{cell['skdgp_all_seconds']:.1f}",
+                f"{cell['ours_all_seconds']:.1f}",
             ]
         )
-    head = ["set, split, model", "goal", "GPyTorch (s)", "nearly (s)", "skdgp (s)", "ratio"]
-    return rst.table([*head, "to nearly", "skdgp's end", "after (s)"], rows)
+    head = ["set, split, model", "goal", "GPyTorch (s)", "nearly (s)", "ours (s)", "ratio"]
+    return rst.table([*head, "to nearly", "ours's end", "after (s)"], rows)
 
 
 def draw(all_cells, options):
     """Error and log-density against the time, a column for each set; GPyTorch's on its best day."""
     import matplotlib.pyplot as plt
 
-    found = {(c["set"], c["model"]): c for c in all_cells if len(c["skdgp_curve"][0]) > 2}
+    found = {(c["set"], c["model"]): c for c in all_cells if len(c["ours_curve"][0]) > 2}
     sets = [name for name in options.sets if any(name == key[0] for key in found)]
     if not sets:
         raise SystemExit("None of these races is known; run them without --plot.")
@@ -257,14 +220,14 @@ def draw(all_cells, options):
         layout="constrained",
     )
     for (top, bottom), name in zip(axes.T, sets):
-        curves = {m: found[name, m]["skdgp_curve"] for m in options.models if (name, m) in found}
+        curves = {m: found[name, m]["ours_curve"] for m in options.models if (name, m) in found}
         races = [cell for key, cell in found.items() if key[0] == name]
         curves["GPyTorch"] = min(races, key=lambda cell: cell["gpytorch_seconds"])["gpytorch_curve"]
         for model, curve in curves.items():
             seconds, log_density, error = np.array(curve).T
             style = {"color": "black", "ls": "--"}
-            if model in SETTINGS:
-                style = {"color": f"C{list(SETTINGS).index(model)}"}
+            if model in CONTENDERS:
+                style = {"color": f"C{list(CONTENDERS).index(model)}"}
             top.plot(seconds, error, label=model, **style)
             bottom.plot(seconds, log_density, label=model, **style)
         last = np.array([curve[-1] for curve in curves.values()])

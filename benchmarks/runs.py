@@ -18,7 +18,7 @@ def add_arguments(parser, sets, out, default, **settings):
     )
 
 
-def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=None):
+def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=None, more=None):
     """Compute all cells that are not there yet, and print the tables.
 
     Parameters
@@ -34,6 +34,8 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
         The model with which others are compared.
     extra : callable, optional
         Maps cells to more text.
+    more : callable, optional
+        Of a module; maps a distribution and the targets to more results.
     """
     models.require(options.models)
     root = data.folder(options.data)
@@ -47,14 +49,17 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
 
     if not options.print:
         todo = arguments.todo(options, asked)
-        compute = partial(evaluate, split_of, root, coverage)
+        compute = partial(evaluate, split_of, root, coverage, more)
         cells.fill(_labelled(path, options.label), todo, compute, options.n_jobs)
     found = list(cells.read(path).values())
     for label in dict.fromkeys([options.label, *options.compare]):
         for cell in cells.read(_labelled(path, label)).values() if label else ():
             found.append({**cell, "model": f"{cell['model']}@{label}"})
-    found = [c for c in found if c["set"] in options.sets and c["split"] in options.splits]
-    reference = options.reference or (f"{reference}@{options.label}" if options.label else reference)
+    splits = options.splits
+    found = [c for c in found if c["set"] in options.sets and (not splits or c["split"] in splits)]
+    reference = options.reference or (
+        f"{reference}@{options.label}" if options.label else reference
+    )
     print(table.report(found, reference, options.details))
     if extra is not None:
         print(extra(found))
@@ -64,12 +69,12 @@ def _labelled(path, label):
     return path.with_name(path.name.replace(".", f"-{label}.", 1)) if label else path
 
 
-def evaluate(split_of, root, coverage, cell):
+def evaluate(split_of, root, coverage, more, cell):
     """Scores of a cell's model."""
-    return measure(cell, split_of(root, cell["set"], cell["split"]), coverage)
+    return measure(cell, split_of(root, cell["set"], cell["split"]), coverage, more)
 
 
-def measure(cell, split, coverage=0.9):
+def measure(cell, split, coverage=0.9, more=None):
     """Fit a model to the training rows and score it on the others, with the seconds of both.
 
     Seconds are those of the process, so that other work on the machine hardly counts, but
@@ -85,6 +90,7 @@ def measure(cell, split, coverage=0.9):
         found = predict(split.X_test)
         predicted = time.process_time()
         results = scores(found, split.y_test, coverage)
+        results |= more(found, split.y_test) if more is not None else {}
     return {
         **results,
         "fit_seconds": fitted - start,

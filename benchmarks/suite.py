@@ -20,7 +20,9 @@ def add_arguments(parser):
     default = ("auto", *dict.fromkeys(REGRESSION + CLASSES))
     runs.add_arguments(parser, _TASKS, "suite.json", default, splits="0", what="--tables")
     parser.set_defaults(sets=["all"])
-    parser.add_argument("--fold", dest="splits", type=arguments.numbers, help="the same as --splits")
+    parser.add_argument(
+        "--fold", dest="splits", type=arguments.numbers, help="the same as --splits"
+    )
 
 
 def run(options):

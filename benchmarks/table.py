@@ -63,7 +63,9 @@ def difference(ours, theirs, column):
 
     Over splits (:func:`nadeau_bengio`), or over twenty blocks of the test rows if there is one.
     """
-    splits = [s for s in sorted(set(ours) & set(theirs)) if column in ours[s] and column in theirs[s]]
+    splits = [
+        s for s in sorted(set(ours) & set(theirs)) if column in ours[s] and column in theirs[s]
+    ]
     if not splits:
         return None
     paired = [ours[s][column] - theirs[s][column] for s in splits]
@@ -112,9 +114,16 @@ def summary(results, reference):
     """
     classes = all("accuracy" in v for s in results.values() for m in s.values() for v in m.values())
     columns = ("log_density", "accuracy") if classes else ("log_density", "crps", "rmse")
-    titles = {"log_density": "log-density", "crps": "CRPS (%)", "rmse": "RMSE (%)", "accuracy": "accuracy"}
+    titles = {
+        "log_density": "log-density",
+        "crps": "CRPS (%)",
+        "rmse": "RMSE (%)",
+        "accuracy": "accuracy",
+    }
     ranks = {c: {model: rank for model, rank, _ in mean_ranks(results, c)} for c in columns}
-    names = sorted({m for s in results.values() for m in s}, key=lambda m: ranks["log_density"].get(m, 99))
+    names = sorted(
+        {m for s in results.values() for m in s}, key=lambda m: ranks["log_density"].get(m, 99)
+    )
     rows = []
     for model in names:
         sets = [s for s in results.values() if model in s]
@@ -137,8 +146,9 @@ def summary(results, reference):
         if not classes:
             covers = [100.0 * v["coverage"] for v in cells if "coverage" in v]
             row.append(f"{np.mean(covers):.1f}" if covers else rst.NOTHING)
-        fits = [v.get("fit_seconds", v.get("seconds", math.nan)) for v in cells]
-        per_row = [1e6 * v["predict_seconds"] / v["n_test"] for v in cells if v.get("predict_seconds") and v["n_test"]]
+        fits = [v.get("fit_seconds", math.nan) for v in cells]
+        timed = [v for v in cells if v.get("predict_seconds") and v["n_test"]]
+        per_row = [1e6 * v["predict_seconds"] / v["n_test"] for v in timed]
         row += [f"{np.median(fits):.3g}", f"{np.sum(fits):.0f}"]
         rows.append([*row, f"{np.median(per_row):.0f}" if per_row else rst.NOTHING])
     head = ["model", "sets"]
@@ -174,7 +184,10 @@ def details(splits_of, reference):
     """The table of one set, the reference first: means over the splits of each model."""
     order = sorted(
         splits_of,
-        key=lambda m: (m != reference, *(-v.get("log_density", -99) for v in splits_of[m].values())),
+        key=lambda m: (
+            m != reference,
+            *(-v.get("log_density", -99) for v in splits_of[m].values()),
+        ),
     )
     rows = []
     for model in order:

@@ -4,10 +4,13 @@ The nine UCI sets have their usual splits, nine tenths of the rows for training;
 The seven functions have few rows, and splits are draws that share none. Intervals are those of 95 %.
 """
 
+import numpy as np
+
 from . import arguments, data, functions, models, rst, runs, table
 
 _MOST_EXACT = 1500  #: rows of scikit-learn's exact Gaussian process
 DEFAULT = ("auto", "dsvi", "exact-gp", "ngboost", "catboost", "hgb", "gpytorch", "svgp-100")
+_FORMS = {"log_density": "{:.2f}", "rmse": "{:.3g}"}
 SETS = (*data.UCI, *functions.FUNCTIONS)
 
 
@@ -46,10 +49,9 @@ def readme(all_cells):
     names = [m for m in DEFAULT if m in found] + sorted(found - set(DEFAULT))
     rows = []
     for name in (name for name in SETS if name in results):
-        means = [table.of_models(results[name], c) for c in ("log_density", "rmse")]
-        texts = [
-            [form.format(mean[m]) for mean, form in zip(means, ("{:.2f}", "{:.3g}")) if m in mean]
-            for m in names
-        ]
+        texts = []
+        for splits in (results[name].get(m, {}).values() for m in names):
+            having = ((c, form) for c, form in _FORMS.items() if any(c in v for v in splits))
+            texts.append([f.format(np.mean([v[c] for v in splits if c in v])) for c, f in having])
         rows.append([name, *(", ".join(text) or rst.NOTHING for text in texts)])
     return f"Log-density, RMSE:\n\n{rst.table(['set', *names], rows)}"

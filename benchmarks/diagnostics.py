@@ -1,4 +1,4 @@
-"""Whether alarms of ``fit`` are right: healthy fits, and fits that are made sick on purpose."""
+"""Whether the warnings of ``fit`` are right: healthy fits, and fits that are spoilt on purpose."""
 
 import warnings
 from functools import partial
@@ -27,46 +27,37 @@ _STILL = {"max_iter": 100, "learning_rate": 1e-9, "inference": DSVI(natural_step
 
 def add_arguments(parser):
     """Which fits, and for how long."""
-    parser.add_argument(
-        "--data", type=arguments.Path, help="folder of the data; default: $SKDGP_DATA"
-    )
+    arguments.add_data(parser)
     parser.add_argument("--max-iter", type=int, default=300, help="default: %(default)s")
     parser.add_argument(
         "--rows", type=int, default=800, help="rows of the larger sets; default: %(default)s"
     )
-    parser.add_argument("--only", help="fits whose names contain this")
+    parser.add_argument("--only", default="", help="fits whose names contain this")
 
 
 def run(options):
-    """Fit, and print who raised an alarm."""
+    """Fit, and print who raised a warning."""
     sets = {**_toys(), **_real(data.folder(options.data), options.rows)}
-    healthy = [fit for fit in _healthy(sets) if not options.only or options.only in fit[0]]
-    sick = [fit for fit in _sick(sets) if not options.only or options.only in fit[0]]
-    lines, wrong = [], {"false alarms": 0, "misses": 0}
-    for fits, ill in ((healthy, False), (sick, True)):
-        for name, (X, y), make in fits:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                model = make(options.max_iter, X, y).fit(X, y)
-            alarm = any(issubclass(one.category, PathologyWarning) for one in caught)
-            found = diagnose(model, X, y)
-            causes = {cause.name for report in found.reports for cause in report.causes}
-            if alarm != ill:
-                wrong["misses" if ill else "false alarms"] += 1
-            verdict = "right" if alarm == ill else "WRONG"
-            state = "sick" if ill else "healthy"
-            line = [
-                name,
-                state,
-                "alarm" if alarm else "silent",
-                verdict,
-                rst.NOTHING if found.missed is None else f"{found.missed:.2f}",
-            ]
-            lines.append([*line, ", ".join(sorted(causes)) or rst.NOTHING])
-            print(*lines[-1], sep="; ", flush=True)
-    head = ["fit", "truth", "fit says", "", "missed", "suspicious figures"]
-    print(rst.table(head, lines))
-    print(f"{wrong['false alarms']} false alarms and {wrong['misses']} misses in {len(lines)} fits")
+    fits = [("healthy", fit) for fit in _healthy(sets)] + [("spoilt", fit) for fit in _spoilt(sets)]
+    lines, false, missed = [], 0, 0
+    for truth, (name, (X, y), make) in fits:
+        if options.only not in name:
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = make(options.max_iter, X, y).fit(X, y)
+        warned = any(issubclass(one.category, PathologyWarning) for one in caught)
+        found = diagnose(model, X, y)
+        causes = sorted({cause.name for report in found.reports for cause in report.causes})
+        false += warned and truth == "healthy"
+        missed += not warned and truth == "spoilt"
+        verdict = "right" if warned == (truth == "spoilt") else "WRONG"
+        share = rst.NOTHING if found.missed is None else f"{found.missed:.2f}"
+        says = "warns" if warned else "silent"
+        lines.append([name, truth, says, verdict, share, ", ".join(causes) or rst.NOTHING])
+        print(*lines[-1], sep="; ", flush=True)
+    print(rst.table(["fit", "truth", "fit", "", "missed", "suspicious figures"], lines))
+    print(f"{false} false warnings and {missed} misses in {len(lines)} fits")
 
 
 def _toys():
@@ -129,7 +120,7 @@ def _healthy(sets):
         yield f"{name}, dsvi", sets[name], _classifier
 
 
-def _sick(sets):
+def _spoilt(sets):
     for name in ("draw", "waves", "boston", "sine", "energy"):
         yield f"{name}, loud noise", sets[name], _loud
     for name in ("draw", "waves", "friedman", "energy"):
