@@ -11,16 +11,7 @@ import torch
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-_NOTED = (
-    "skdgp",
-    "torch",
-    "scikit-learn",
-    "numpy",
-    "catboost",
-    "gpytorch",
-    "ngboost",
-    "quantile-forest",
-)
+_NOTED = "skdgp torch scikit-learn numpy catboost gpytorch ngboost quantile-forest".split()
 
 
 def read(path):
@@ -48,22 +39,9 @@ def write(path, cells):
 def fill(path, todo, compute, n_jobs=1):
     """Compute what is not there yet, cell by cell; a failure does not stop the others.
 
-    Parameters
-    ----------
-    path : path-like
-        The JSON file.
-    todo : iterable of dict
-        What names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings`. A cell that was
-        made with other settings counts as missing.
-    compute : callable
-        Maps such a dict to a dict of results; of a module, if there are several jobs.
-    n_jobs : int
-        Processes, each with one thread.
-
-    Returns
-    -------
-    failures : list of str
-        The keys of cells that could not be computed.
+    `todo` holds what names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings`; a cell that was
+    made with other settings counts as missing. `compute` maps such a dict to a dict of results (of a
+    module, if there are several jobs). Returns the keys of cells that could not be computed.
     """
     known = read(path)
     todo = [

@@ -14,12 +14,7 @@ _BROAD = 0.01  #: share of the training target's Gaussian, for what no quantile 
 
 
 class Mixture:
-    """Equal mixtures of Gaussians.
-
-    Parameters
-    ----------
-    means, variances : ndarrays of shape (c, n)
-    """
+    """Equal mixtures of Gaussians; `means` and `variances` have the shape (c, n)."""
 
     def __init__(self, means, variances):
         self.means, self.variances = np.atleast_2d(means), np.atleast_2d(variances)
@@ -49,13 +44,7 @@ class Quantiles:
     nearly so for forests and boosted quantiles alike. A hundredth of the mass is the Gaussian of the
     training target, without which one row far outside would decide everything.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n, 99)
-    y_train : ndarray
-        The training target.
-    mean : ndarray of shape (n,), optional
-        Otherwise the mean of the quantiles.
+    `values` has the shape (n, 99). Without `mean`, it is that of the quantiles.
     """
 
     def __init__(self, values, y_train, mean=None):

@@ -1,9 +1,9 @@
 """GPyTorch's deep Gaussian process, and its sparse one: Adam on minibatches of the bound.
 
-The deep one has good starting values or the documented ones. The good ones: inducing inputs by k-means,
-the identity as the mean of the hidden units (kept, which is better than to train it), lengthscales 2,
-hidden variances 0.1 with posterior roots of 1e-3, noise 0.1. The documentation's example starts from random
-inducing inputs and one random linear mean that all hidden units share.
+The deep one has good starting values: inducing inputs by k-means, the identity as the mean of the hidden
+units (kept, which is better than to train it), lengthscales 2, hidden variances 0.1 with posterior roots of
+1e-3, noise 0.1. Its documentation's example starts from random inducing inputs and one random linear mean
+that all hidden units share, and is far worse.
 """
 
 import gpytorch
@@ -11,11 +11,7 @@ import numpy as np
 import torch
 from gpytorch.distributions import MultivariateNormal
 from gpytorch.kernels import RBFKernel, ScaleKernel
-from gpytorch.likelihoods import (
-    BernoulliLikelihood,
-    GaussianLikelihood,
-    MultitaskGaussianLikelihood,
-)
+from gpytorch.likelihoods import GaussianLikelihood, MultitaskGaussianLikelihood
 from gpytorch.means import ConstantMean, LinearMean
 from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
@@ -36,15 +32,7 @@ def tensors(*arrays, dtype=DTYPE):
 
 
 class Layer(DeepGPLayer):
-    """One layer; each output has its own kernel and inducing inputs.
-
-    Parameters
-    ----------
-    Z : tensor of shape (M, n_inputs) or (n_outputs, M, n_inputs)
-    n_outputs : int or None
-        None for a single output that is the last.
-    mean : gpytorch.means.Mean
-    """
+    """One layer; each output has its own kernel and inducing inputs, which start at Z (M, n_inputs)."""
 
     def __init__(self, Z, n_outputs, mean):
         batch = torch.Size([] if n_outputs is None else [n_outputs])
@@ -70,15 +58,10 @@ class Layer(DeepGPLayer):
 class Deep(DeepGP):
     """Layers of the given widths, and the last one; `n_outputs` is None for a vector of targets."""
 
-    def __init__(self, Z, widths, n_outputs=None, documented=False, classes=False):
+    def __init__(self, Z, widths, n_outputs=None):
         super().__init__()
         layers = []
         for width in widths:
-            if documented:
-                start = torch.randn(width, *Z.shape).to(Z)
-                layers.append(Layer(start, width, LinearMean(Z.shape[1])))
-                Z = torch.empty(len(Z), width).to(Z)
-                continue
             directions = _directions(Z, width)
             mean = LinearMean(Z.shape[1], batch_shape=torch.Size([width]))
             mean.weights.data.copy_(directions.T[..., None])
@@ -86,21 +69,14 @@ class Deep(DeepGP):
             layers.append(Layer(Z, width, mean.requires_grad_(False)))
             layers[-1].start(0.1, 1e-3)
             Z = Z @ directions
-        if documented:
-            Z = torch.randn(*Z.shape).to(Z)
         shape = torch.Size([n_outputs] if n_outputs else [])
-        last = Layer(Z, n_outputs, ConstantMean(batch_shape=shape))
-        self.layers = torch.nn.ModuleList([*layers, last])
-        if classes:
-            self.likelihood = BernoulliLikelihood()
-        elif n_outputs is None:
-            self.likelihood = GaussianLikelihood()
-        else:
+        layers.append(Layer(Z, n_outputs, ConstantMean(batch_shape=shape)))
+        layers[-1].start(1.0, 1.0)
+        self.layers = torch.nn.ModuleList(layers)
+        self.likelihood = GaussianLikelihood()
+        if n_outputs is not None:
             self.likelihood = MultitaskGaussianLikelihood(n_outputs, has_task_noise=False)
-        if not documented:
-            last.start(1.0, 1.0)
-            if not classes:
-                self.likelihood.noise = 0.1
+        self.likelihood.noise = 0.1
         self.to(Z)
 
     def forward(self, x):
@@ -180,27 +156,17 @@ def moments(model, X, n_draws=N_PREDICT_DRAWS):
     return tuple(np.concatenate(part, 1) for part in zip(*parts))
 
 
-def class_probability(model, X, n_draws=N_PREDICT_DRAWS):
-    """Probability of the class 1, an array of shape (n,)."""
-    model.eval()
-    (X,), parts = tensors(X), []
-    with torch.no_grad(), gpytorch.settings.num_likelihood_samples(n_draws):
-        for rows in X.split(_ROWS_AT_ONCE):
-            parts.append(model.likelihood(model(rows)).probs.double().mean(0).numpy())
-    return np.concatenate(parts)
-
-
-def start_deep(X, seed, documented=False, dtype=DTYPE, classes=False):
+def start_deep(X, seed, dtype=DTYPE):
     """A model for standardized rows, two layers deep."""
     torch.manual_seed(seed)
     (Z,) = tensors(centers(X, N_INDUCING, seed), dtype=dtype)
-    return Deep(Z, [X.shape[1]], documented=documented, classes=classes)
+    return Deep(Z, [X.shape[1]])
 
 
-def fit_deep(X, y, seed, max_iter=None, *, documented=False):
+def fit_deep(X, y, seed, max_iter=None):
     """Train the deep model on standardized rows; a function from rows to a distribution."""
     scaled = Standardized(X, y)
-    return _fit(start_deep(scaled.X, seed, documented), scaled, seed, max_iter)
+    return _fit(start_deep(scaled.X, seed), scaled, seed, max_iter)
 
 
 def fit_sparse(X, y, seed, max_iter=None, *, n_inducing):

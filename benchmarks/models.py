@@ -181,35 +181,29 @@ def _gpytorch(name, X, y, seed, max_iter, **settings):
 # Classification. Targets are 0, 1, ...; predictions are arrays of probabilities.
 
 
-def _sklearn_classifier(make):
-    def fit(X, y, seed, max_iter):
-        return make(seed, max_iter, X).fit(X, y).predict_proba
-
-    return fit
-
-
-def _hgb_classes(seed, max_iter, X):
-    return HistGradientBoostingClassifier(
-        max_iter=max_iter or MOST_TREES,
+_CLASSES = {
+    "hgb": lambda seed, n, X: HistGradientBoostingClassifier(
+        max_iter=n or MOST_TREES,
         learning_rate=0.05,
         early_stopping=True,
         n_iter_no_change=PATIENCE,
         random_state=seed,
-    )
+    ),
+    "forest": lambda seed, n, X: RandomForestClassifier(
+        n or 500, min_samples_leaf=2, random_state=seed
+    ),
+    "logistic": lambda seed, n, X: make_pipeline(
+        StandardScaler(), LogisticRegressionCV(Cs=10, scoring="neg_log_loss", max_iter=n or 5000)
+    ),
+    "exact-gp": lambda seed, n, X: make_pipeline(
+        StandardScaler(),
+        GaussianProcessClassifier(ConstantKernel() * RBF(np.ones(X.shape[1])), random_state=seed),
+    ),
+}
 
 
-def _forest_classes(seed, max_iter, X):
-    return RandomForestClassifier(max_iter or 500, min_samples_leaf=2, random_state=seed)
-
-
-def _logistic(seed, max_iter, X):
-    model = LogisticRegressionCV(Cs=10, scoring="neg_log_loss", max_iter=max_iter or 5000)
-    return make_pipeline(StandardScaler(), model)
-
-
-def _exact_classes(seed, max_iter, X):
-    kernel = ConstantKernel() * RBF(np.ones(X.shape[1]))
-    return make_pipeline(StandardScaler(), GaussianProcessClassifier(kernel, random_state=seed))
+def _classifier(name, X, y, seed, max_iter):
+    return _CLASSES[name](seed, max_iter, X).fit(X, y).predict_proba
 
 
 def _catboost_classes(X, y, seed, max_iter):
@@ -231,12 +225,11 @@ PEERS = {
     "catboost-quantiles": Peer(_catboost_quantiles, None, "catboost"),
     "ngboost": Peer(_ngboost, None, "ngboost"),
     "quantile-forest": Peer(_quantile_forest, None, "quantile_forest"),
-    "hgb": Peer(_hgb, _sklearn_classifier(_hgb_classes)),
-    "forest": Peer(None, _sklearn_classifier(_forest_classes)),
-    "logistic": Peer(None, _sklearn_classifier(_logistic)),
-    "exact-gp": Peer(_exact_gp, _sklearn_classifier(_exact_classes)),
+    "hgb": Peer(_hgb, partial(_classifier, "hgb")),
+    "forest": Peer(None, partial(_classifier, "forest")),
+    "logistic": Peer(None, partial(_classifier, "logistic")),
+    "exact-gp": Peer(_exact_gp, partial(_classifier, "exact-gp")),
     "gpytorch": Peer(partial(_gpytorch, "fit_deep"), None, "gpytorch"),
-    "gpytorch-documented": Peer(partial(_gpytorch, "fit_deep", documented=True), None, "gpytorch"),
     "svgp-100": Peer(partial(_gpytorch, "fit_sparse", n_inducing=100), None, "gpytorch"),
     "svgp-500": Peer(partial(_gpytorch, "fit_sparse", n_inducing=500), None, "gpytorch"),
 }

@@ -91,21 +91,18 @@ def median_time(predict, X, n_repeats):
 
 def errors(X, y, X_test, options):
     """Print errors of mean and log-density by the number of draws, ours beside GPyTorch's."""
-    few, y_few = (
-        X_test[:N_REFERENCE_ROWS],
-        rows(N_TRAIN + options.rows)[1][N_TRAIN:][:N_REFERENCE_ROWS],
-    )
-    table = []
+    y_test = rows(N_TRAIN + options.rows)[1][N_TRAIN:][:N_REFERENCE_ROWS]
+    few, table = X_test[:N_REFERENCE_ROWS], []
     for name, contender, n_draws in (("ours", ours, 64), ("GPyTorch", gpytorch, 100)):
         predict = contender(X, y, options.max_iter or N_STEPS)
-        mean, std, log_density = predict(few, y_few, options.draws, 1)
+        mean, std, log_density = predict(options.draws, 1)(few, y_test)
         squares = []
         for seed in range(2, 7):
-            again, _, log_again = predict(few, y_few, n_draws, seed)
+            again, _, log_again = predict(n_draws, seed)(few, y_test)
             squares.append([((again - mean) / std) ** 2, (log_again - log_density) ** 2])
         found = np.sqrt(np.mean(squares, axis=(0, 2)))
-        seconds = median_time(lambda X: predict(X, None, n_draws, 0), X_test, 3)  # noqa: B023
-        table.append([f"{name}, {n_draws} draws", *(f"{e:.4f}" for e in found), f"{seconds:.2f}"])
+        table.append([f"{name}, {n_draws} draws", *(f"{e:.4f}" for e in found)])
+        table[-1].append(f"{median_time(predict(n_draws, 0), X_test, 3):.2f}")
     head = ["", "error of mean (std)", "of log-density", f"{len(X_test):,} rows (s)"]
     print(rst.table(head, table))
 
@@ -116,17 +113,16 @@ def ours(X, y, n_steps):
 
     settings = {"inference": "dsvi", "likelihood": "gaussian"}
     fitted = DeepGPRegressor(**settings, max_iter=n_steps, random_state=0).fit(X, y)
-    made = {}
 
-    def predict(X_new, y_new, n_draws, seed):
-        if (n_draws, seed) not in made:
-            made[n_draws, seed] = DeepGPRegressor(
-                **settings, init=fitted, max_iter=1, learning_rate=1e-12,
-                n_predict_draws=n_draws, random_state=seed,
-            ).fit(X, y)  # fmt: skip
-        model = made[n_draws, seed]
-        mean, std = model.predict(X_new, return_std=True)
-        return mean, std, None if y_new is None else model.log_predictive_density(X_new, y_new)
+    def predict(n_draws, seed):
+        rests = {"init": fitted, "max_iter": 1, "learning_rate": 1e-12, "random_state": seed}
+        model = DeepGPRegressor(**settings, **rests, n_predict_draws=n_draws).fit(X, y)
+
+        def moments(X_new, y_new=None):
+            found = model.predict(X_new, return_std=True)
+            return *found, None if y_new is None else model.log_predictive_density(X_new, y_new)
+
+        return moments
 
     return predict
 
@@ -141,14 +137,16 @@ def gpytorch(X, y, n_steps):
     for _ in peers.train(model, scaled.X, scaled.y, 0, n_steps):
         pass
 
-    def predict(X_new, y_new, n_draws, seed):
-        torch.manual_seed(seed)
-        at_once = min(n_draws, peers.N_PREDICT_DRAWS)
-        parts = [
-            peers.moments(model, scaled.inputs(X_new), at_once) for _ in range(n_draws // at_once)
-        ]
-        found = scaled.mixture(*(np.concatenate(part) for part in zip(*parts)))
-        std = np.sqrt((found.variances + (found.means - found.mean) ** 2).mean(0))
-        return found.mean, std, None if y_new is None else found.log_density(y_new)
+    def predict(n_draws, seed):
+        def moments(X_new, y_new=None):
+            torch.manual_seed(seed)
+            at_once = min(n_draws, peers.N_PREDICT_DRAWS)
+            inputs = scaled.inputs(X_new)
+            parts = [peers.moments(model, inputs, at_once) for _ in range(n_draws // at_once)]
+            found = scaled.mixture(*(np.concatenate(part) for part in zip(*parts)))
+            std = np.sqrt((found.variances + (found.means - found.mean) ** 2).mean(0))
+            return found.mean, std, None if y_new is None else found.log_density(y_new)
+
+        return moments
 
     return predict

@@ -21,21 +21,9 @@ def add_arguments(parser, sets, out, default, **settings):
 def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=None, more=None):
     """Compute all cells that are not there yet, and print the tables.
 
-    Parameters
-    ----------
-    options : argparse.Namespace
-    split_of : callable
-        Of a module; maps the folder of the data, a set and the number of a split to a Split or None.
-    suits : callable, optional
-        Maps a set, a split and a model to whether it can be asked; otherwise the split decides.
-    coverage : float
-        Of central intervals.
-    reference : str
-        The model with which others are compared.
-    extra : callable, optional
-        Maps cells to more text.
-    more : callable, optional
-        Of a module; maps a distribution and the targets to more results.
+    `split_of` maps the folder of the data, a set and a number to a Split or None; `suits` a set, a number
+    and a model to whether it can be asked (otherwise the split decides); `extra` maps cells to more
+    text; `more` a distribution and the targets to more results. `split_of` and `more` are of a module.
     """
     models.require(options.models)
     root = data.folder(options.data)
@@ -60,7 +48,7 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
     reference = options.reference or (
         f"{reference}@{options.label}" if options.label else reference
     )
-    print(table.report(found, reference, options.details))
+    print(table.report(found, reference, options.column))
     if extra is not None:
         print(extra(found))
 

@@ -3,11 +3,8 @@
 What commands know of the insides of skdgp is here: :func:`model_of` and :func:`step_of`.
 """
 
-import json
 import statistics
-import subprocess
 import time
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -103,30 +100,6 @@ def gpytorch(shape, dtype):
     model = gpytorch_peers.Deep(Z, shape.widths, several)
     step = gpytorch_peers.step_function(model, N_ROWS)
     return lambda: step(X, y if several else y[:, 0])
-
-
-def gpflux(shape, dtype, python):
-    """A step of GPflux's model, which another interpreter makes."""
-    settings = {
-        "dtype": str(dtype).removeprefix("torch."),
-        "n_rows": N_ROWS,
-        "batch": shape.batch,
-        "n_features": shape.n_features,
-        "widths": (*shape.widths, shape.n_outputs),
-        "n_inducing": shape.n_inducing,
-    }
-    script = Path(__file__).parent / "gpflux_steps.py"
-    process = subprocess.Popen(
-        [python, script, json.dumps(settings)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
-    )  # fmt: skip
-
-    def step():
-        print(file=process.stdin, flush=True)
-        if not process.stdout.readline():
-            raise SystemExit(f"{python} cannot make a step of GPflux; run {script} to see why.")
-
-    return step
 
 
 class Network(nn.Module):

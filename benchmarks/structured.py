@@ -30,9 +30,9 @@ MODELS = (
     ),
     f"structured-mean-field=DeepGPRegressor({_AS_IT_COMES.format(chr(39) + 'mean-field' + chr(39))})",
     f"structured=DeepGPRegressor({_AS_IT_COMES.format('')})",
-    f"structured-inflated=DeepGPRegressor({_AS_IT_COMES.format('n_halves=4')})",
+    f"structured-inflated=DeepGPRegressor({_AS_IT_COMES.format('n_inflation_splits=4')})",
     f"heteroscedastic=DeepGPRegressor({_VARYING.format('')})",
-    f"heteroscedastic-inflated=DeepGPRegressor({_VARYING.format('n_halves=4')})",
+    f"heteroscedastic-inflated=DeepGPRegressor({_VARYING.format('n_inflation_splits=4')})",
     # both by L-BFGS of the collapsed bound, to its end
     "sparse-gp=SparseGPRegressor(n_inducing=64, train_inducing=True, max_iter=1000)",
     "exact-gp=SparseGPRegressor(max_iter=1000)",
@@ -129,18 +129,9 @@ def tables(all_cells):
 
 
 def calibration(splits):
-    """Mean variance over mean squared error by distance, with 95 % intervals over splits.
+    """Geometric means of variance over squared error by distance, and ends of 95 % intervals.
 
-    Parameters
-    ----------
-    splits : iterable of dict
-        Cells of one model.
-
-    Returns
-    -------
-    ratios : ndarray of shape (n_bins, 3)
-        Geometric mean over splits, and the ends of its interval; bins are quantiles of the
-        distance within a split.
+    An array of shape (n_bins, 3); bins are quantiles of the distance within a split.
     """
     logs = np.log([np.divide(cell["variances"], cell["squared_errors"]) for cell in splits])
     n, center = len(logs), logs.mean(0)

@@ -18,18 +18,8 @@ def nadeau_bengio(differences, n_train, n_test):
     """Standard error of the mean difference over splits whose training sets overlap.
 
     The usual variance ``s^2 / J`` of a mean takes the splits for independent. Nadeau and Bengio
-    (2003, section 3, "corrected resampled t") widen it to ``(1 / J + n_test / n_train) s^2``.
-
-    Parameters
-    ----------
-    differences : array-like of shape (J,)
-    n_train, n_test : float
-        Sizes of a split.
-
-    Returns
-    -------
-    standard_error : float
-        NaN for a single split.
+    (2003, section 3, "corrected resampled t") widen it to ``(1 / J + n_test / n_train) s^2``. NaN for
+    a single split.
     """
     differences = np.asarray(differences, dtype=np.float64)
     J = len(differences)
@@ -174,46 +164,16 @@ def matrix(results, reference, column="log_density"):
     return rst.table(["set", reference, *names], rows)
 
 
-_DETAILS = {
-    "log-density": "log_density", "RMSE": "rmse", "CRPS": "crps", "covers": "coverage", "accuracy": "accuracy",
-    "fit (s)": "fit_seconds", "predict (s)": "predict_seconds",
-}  # fmt: skip
-
-
-def details(splits_of, reference):
-    """The table of one set, the reference first: means over the splits of each model."""
-    order = sorted(
-        splits_of,
-        key=lambda m: (
-            m != reference,
-            *(-v.get("log_density", -99) for v in splits_of[m].values()),
-        ),
-    )
-    rows = []
-    for model in order:
-        values = list(splits_of[model].values())
-        row = [model, len(values)]
-        for column in _DETAILS.values():
-            found = [v[column] for v in values if column in v]
-            row.append(f"{np.mean(found):.4g}" if found else rst.NOTHING)
-        gap = difference(splits_of.get(reference, {}), splits_of[model], "log_density")
-        rows.append([*row, rst.NOTHING if model == reference else difference_text(gap)])
-    return rst.table(["model", "splits", *_DETAILS, f"{reference} - log-density"], rows)
-
-
-def report(all_cells, reference, with_details=False):
+def report(all_cells, reference, column="log_density"):
     """All tables, as reStructuredText; sets with classes apart."""
     all_cells = [cell for cell in all_cells if "log_density" in cell or "rmse" in cell]
     parts = []
     for title, classes in (("Regression", False), ("Classes", True)):
         results = by_split(cell for cell in all_cells if ("accuracy" in cell) == classes)
-        if not results:
-            continue
-        parts += [rst.heading(title), summary(results, reference), ""]
-        parts += [f"Log-density, and what others have more than {reference}:", ""]
-        parts += [matrix(results, reference), ""]
-        for name in sorted(results) if with_details else ():
-            parts += [rst.heading(name, "~"), details(results[name], reference), ""]
+        if results:
+            parts += [rst.heading(title), summary(results, reference), ""]
+            parts += [f"{column} of {reference}, and what others have more:", ""]
+            parts += [matrix(results, reference, column), ""]
     return "\n".join(parts) or "There are no results."
 
 
