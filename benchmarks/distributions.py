@@ -10,6 +10,9 @@ from skdgp.metrics import crps_scorer, mixture_crps
 
 LEVELS = np.arange(1, 100) / 100.0  #: of the quantiles that stand for a distribution
 N_BLOCKS = 20  #: of test rows, whose mean log-densities tell the standard error of a difference
+_NARROW = (
+    0.01  #: least width of a row, relative to the target: where values repeat, spikes win else
+)
 _BROAD = 0.01  #: share of the training target's Gaussian, for what no quantile tells of
 
 
@@ -56,7 +59,7 @@ class Quantiles:
         q = self.values
         std, middle = q.std(1), (q[:, 74] - q[:, 24]) / 1.349
         width = np.where(middle > 0.0, np.minimum(std, middle), std)
-        width = np.maximum(width, 1e-3 * self._broad.variances.item() ** 0.5)
+        width = np.maximum(width, _NARROW * self._broad.variances.item() ** 0.5)
         width *= 0.9 * q.shape[1] ** -0.2
         found = Mixture(q.T, np.tile(width**2, (q.shape[1], 1))).log_density(y)
         return np.logaddexp(np.log1p(-_BROAD) + found, np.log(_BROAD) + self._broad.log_density(y))

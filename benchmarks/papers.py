@@ -14,6 +14,8 @@ Published numbers stand beside ours; of the splits that all have, ours are means
 
 import numpy as np
 
+from skdgp.inference import SCHEMES
+
 from . import arguments, data, models, rst, runs, starts, structured, table
 from .published import PUBLISHED
 
@@ -80,21 +82,15 @@ def run(options):
         return starts.run(options)
     if options.paper == "structured":
         return structured.run(options)
-    _check_scheme(options)
+    needed = {"dkp": "diwp", "sghmc": "sghmc"}.get(options.paper, "dsvi")
+    if needed not in SCHEMES:
+        raise SystemExit(f'This checkout of skdgp has no inference="{needed}" yet.')
     reference = models.short(options.models[0])
 
     def beside(found):
         return published(found, options.paper)
 
     runs.run(options, split_of, reference=reference, extra=beside)
-
-
-def _check_scheme(options):
-    from skdgp.inference import SCHEMES
-
-    needed = {"dkp": "diwp", "sghmc": "sghmc"}.get(options.paper)
-    if needed and needed not in SCHEMES:
-        raise SystemExit(f'This checkout of skdgp has no inference="{needed}" yet.')
 
 
 def split_of(root, name, number):
