@@ -39,16 +39,14 @@ def write(path, cells):
 def fill(path, todo, compute, n_jobs=1):
     """Compute what is not there yet, cell by cell; a failure does not stop the others.
 
-    `todo` holds what names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings`; a cell that was
-    made with other settings counts as missing. `compute` maps such a dict to a dict of results (of a
-    module, if there are several jobs). Returns the keys of cells that could not be computed.
+    `todo` holds what names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings` and `expression`;
+    a cell that was made with others counts as missing. `compute` maps such a dict to a dict of results
+    (of a module, if there are several jobs). Returns the keys of cells that could not be computed.
     """
     known = read(path)
-    todo = [
-        cell
-        for cell in todo
-        if known.get(key_of(cell), {"settings": ()}).get("settings") != cell.get("settings")
-    ]
+    made = [known.get(key_of(cell), {"settings": ()}) for cell in todo]
+    same = ("settings", "expression")
+    todo = [c for c, m in zip(todo, made) if any(m.get(part) != c.get(part) for part in same)]
     jobs = (delayed(_attempt)(compute, cell) for cell in todo)
     failures = []
     for cell, results, seconds in Parallel(n_jobs, return_as="generator_unordered")(jobs):
