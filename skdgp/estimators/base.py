@@ -17,7 +17,7 @@ from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
-from ..inference.sparse.full_batch import QuasiNewton
+from ..inference.quasi_newton import QuasiNewton
 from ..mixture.member import (
     Plan,
     all_or_nothing,

@@ -10,6 +10,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from .posterior import Functions, Latent, Posterior
+
 _FEWEST_DRAWS = 8  #: of a model with a small weight in a mixture
 
 
@@ -262,6 +264,10 @@ class Model(nn.Module):
         """
         return None
 
+    def posterior(self, draws):
+        """The frozen :class:`~skdgp.inference.posterior.Posterior` that predicts with these draws."""
+        return _OfModel(self, draws)
+
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
@@ -319,3 +325,55 @@ class Model(nn.Module):
 
     def settle(self):
         """Become for good what :meth:`averaged` shows."""
+
+
+class _OfModel(Posterior):
+    """Asks a model that is at rest; goes when all models make their own posteriors."""
+
+    def __init__(self, model, draws):
+        model.eval()
+        with torch.no_grad():
+            weights = model.mixture_weights(draws)
+            super().__init__(
+                model.likelihood.fitted(),
+                [layer.kernel.fitted() for layer in model.layers],
+                [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
+                model.inflation(draws),
+            )
+        self._model, self._draws, self._log_weights = model, draws, weights.log()
+
+    def latent(self, X):
+        return Latent(self._log_weights, *self._model.predictive(X, self._draws))
+
+    def functions(self, n, generator, X=None):
+        state = generator.get_state()
+        own = {} if type(self._model).__name__ == "DeepRandomFeatures" else {"dispersion": 0.0}
+        f = self._model.functions(n, generator, 1024)
+        if not own:
+            return Functions(lambda X, noise=None: (f(X, noise), 0.0 * f(X, noise)), torch.ones(n))
+        generator.set_state(state)
+        mean = self._model.functions(n, generator, 1024, **own)
+        inflation = getattr(f, "inflation", torch.ones(n, dtype=torch.float64))
+
+        def evaluate(X, noise=None):
+            before = noise.get_state() if isinstance(noise, torch.Generator) else None
+            if before is not None or noise is None:
+                value = f(X, noise)
+                if before is not None:
+                    noise.set_state(before)
+                m = mean(X, noise)
+            else:
+                import copy
+
+                again = copy.deepcopy(noise)
+                value, m = f(X, noise), mean(X, again)
+            return m, value - m
+
+        return Functions(evaluate, inflation)
+
+    def covariance(self, X):
+        return self._model.covariance(X)
+
+    def loo_log_density(self, rows, dispersions=None):
+        batch = getattr(self._model, "_unsolved", None)
+        return self._model.loo_log_density(batch, rows, dispersions)

@@ -18,7 +18,7 @@ from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
 from .base import Scheme
 from .exact import _SPREAD, _TOL, ExactGP
-from .sparse.full_batch import QuasiNewton
+from .quasi_newton import QuasiNewton
 from .vecchia.vecchia import LocalScaleScheme
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone

@@ -11,10 +11,9 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.kernels import Anova, Kernel
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import LogNormal, cholesky, inverse_triangular, rounding
 from ..optim.lbfgs import LBFGS
-from .sparse.full_batch import QuasiNewton, backward, rounding
-from .sparse.vfe import LogNormal
+from .quasi_newton import QuasiNewton, backward
 from .vecchia.neighbors import (
     _LEAST_REST,
     _LEAST_VARIANCE,

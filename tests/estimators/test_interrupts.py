@@ -10,8 +10,9 @@ from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseG
 from skdgp.estimators import base
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
+from skdgp.inference.quasi_newton import QuasiNewton
 from skdgp.inference.sparse import full_batch
-from skdgp.inference.sparse.full_batch import FullBatchGP, QuasiNewton
+from skdgp.inference.sparse.full_batch import FullBatchGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
 from skdgp.training import interrupts
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import torch
 
-from ...linalg import cholesky, gram, inverse_triangular
-from .full_batch import FullBatchGP, rounding, solve_posterior
+from ...linalg import cholesky, gram, inverse_triangular, rounding
+from .full_batch import FullBatchGP, solve_posterior
 
 _MOST = 100  #: rounds for one trial of the hyperparameters
 _MEMORY = 6  #: of them that the next one takes into account

@@ -1,7 +1,5 @@
 """Shallow sparse GPs that look at all rows at once."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -13,90 +11,15 @@ from ...linalg import (
     gradient_of_gram,
     inverse_triangular,
     root_of_inverse,
+    rounding,
 )
 from ...optim.lbfgs import LBFGS
 from ..dsvi import DSVI, DeepSparseGP
+from ..quasi_newton import QuasiNewton, backward
 
 _AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
-
-
-class QuasiNewton:
-    """A model whose hyperparameters are found by L-BFGS on all rows at once.
-
-    A subclass gives :meth:`lower_bound`, and sets `_lbfgs` and `_unsolved`: the rows whose posterior is still
-    to be found for the present hyperparameters, or None.
-    """
-
-    def lower_bound(self, batch):
-        """Lower bound of all rows; its gradients are added to the parameters'.
-
-        Parameters
-        ----------
-        batch : Batch
-            All rows; a row of weight w stands for w rows.
-
-        Returns
-        -------
-        lower_bound : float
-        """
-        raise NotImplementedError
-
-    def objective(self, batch):
-        """What is maximized, likewise."""
-        return self.lower_bound(batch)
-
-    def prepare(self, learning_rate, dtype):
-        pass  # everything is in float64
-
-    @property
-    def finished(self):
-        return self._lbfgs.converged
-
-    def step(self, batch, generator, rate=1.0):
-        parameters, search = [p for p in self.parameters() if p.requires_grad], self._lbfgs
-        total = float(batch.weight.sum())
-
-        def evaluate(x):
-            torch.nn.utils.vector_to_parameters(x, parameters)
-            for parameter in parameters:
-                parameter.grad = torch.zeros_like(parameter)
-            try:
-                value = self.objective(batch)
-            except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
-                return math.inf, torch.zeros_like(x)
-            return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total
-
-        self._unsolved = batch
-        if not parameters:  # all hyperparameters are given
-            if search.converged:
-                return search.f
-            with torch.no_grad():
-                search.f, search.converged = -self.objective(batch) / total, True
-            self.accept()
-            return search.f
-        if search.x is None:
-            x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
-            search.start(x, evaluate)
-            self.accept()
-        before = search.x
-        try:
-            search.step(evaluate)
-        finally:  # also after an interrupt no hyperparameters stay that were only tried
-            torch.nn.utils.vector_to_parameters(search.x, parameters)
-        if search.x is not before:
-            self.accept()
-        return search.f
-
-    def accept(self):
-        """Called when the search has come to stay where :meth:`lower_bound` was asked for last."""
-
-    def training_state(self):
-        return self._lbfgs.state()
-
-    def load_training_state(self, arrays):
-        self._lbfgs.load(arrays, self.layers[0].Z)
 
 
 class _SolvingLayer(SparseLayer):
@@ -259,18 +182,6 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         self.layers[0].jitter = float(arrays.pop("jitter"))
         super().load_state(arrays)
         self._unsolved = None
-
-
-def backward(*pairs):
-    """Hand gradients on to what tensors were computed from, as far as that wants any."""
-    pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.requires_grad]
-    if pairs:
-        torch.autograd.backward(*zip(*pairs))
-
-
-def rounding(P):
-    """What rounding may take from the eigenvalues of `P`."""
-    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
 
 
 def solve_posterior(P, h):

@@ -6,10 +6,11 @@ from numbers import Real
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
-from ...linalg import cholesky, gradient_of_gram, gram, inverse_triangular
+from ...linalg import LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
 from ..base import Scheme
+from ..quasi_newton import backward
 from .concave import ConcaveGP
-from .full_batch import FullBatchGP, backward, rounding, solve_posterior
+from .full_batch import FullBatchGP, solve_posterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
@@ -150,23 +151,6 @@ def _all_among(X, Z):
     """Whether every row of `X` is a row of `Z`."""
     distances = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
     return bool((distances.amin(1) == 0.0).all())
-
-
-class LogNormal(torch.autograd.Function):
-    """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
-
-    @staticmethod
-    def forward(ctx, y, K):
-        L = cholesky(K, rounding(K))
-        a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
-        ctx.save_for_backward(L, a)
-        log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
-        return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * _LOG_2PI)
-
-    @staticmethod
-    def backward(ctx, g):
-        L, a = ctx.saved_tensors
-        return None, 0.5 * g * (a @ a.mT - torch.cholesky_inverse(L))
 
 
 class CollapsedGP(FullBatchGP):
