@@ -1,25 +1,14 @@
 """Deep Gaussian process classification."""
 
-import math
-
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Anova, Kernel, SquaredExponential
-from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
-from ..inference import DSVI, VFE, Vecchia
-from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
+from ..gp.likelihoods import CLASSIFICATION
+from ..inference import DSVI
+from ..mixture import recipe
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-
-_TOL = 1e-5  #: of the lower bound of a shallow member, per row
-_DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori
-_N_INDUCING = 300  #: of such a member; less if there are several latent functions
-_FEWEST_INDUCING = 50
-_MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
-_MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
-_N_NEIGHBORS = 24
-_MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
+from .warm_start import takes_chunks
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
@@ -169,51 +158,11 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
-        few = len(data) <= _FEW_ROWS
-        deep = DSVI(inner_scale=_LOOSE if few else None).for_data(math.inf)
-        deep = self._plan(deep, data)
-        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
-        fresh = isinstance(self.init, str) and self.init in ("kmeans", "random")
-        if not (one_kernel and fresh and isinstance(deep.likelihood, (Bernoulli, Softmax))):
-            return [deep]
-        plans = [deep, *self._neighbors(deep, *data.X.shape)]
-        if few:
-            plans += self._with_inducing(deep, *data.X.shape)
-        if len(plans) == 1:
-            return plans
-        for plan in plans:
-            plan.mixture_weight, plan.most = 1.0 / len(plans), 1.0
-        if few:  # densities of the few rows that it has seen flatter it
-            deep.most = deep.mixture_weight
-        return plans
-
-    def _neighbors(self, deep, n_rows, n_features):
-        """Members that predict from near rows."""
-        if n_rows > _MOST_ROWS or n_rows * n_features > _MOST_NUMBERS:
-            return []
-        kernels = [self.kernel]
-        if self.kernel == "auto":
-            kernels = ["rational_quadratic"]
-            if n_features <= _MOST_COLUMNS:  # few rows: rough, for edges along columns
-                kernels.append(Anova(nu=0.5) if n_rows <= _FEW_ROWS else "anova")
-        return [Plan(Vecchia(_N_NEIGHBORS), deep.likelihood, kernel=kernel) for kernel in kernels]
-
-    def _with_inducing(self, deep, n_rows, n_features):
-        """Members with the best Gaussian posterior."""
-        n_latents = deep.likelihood.n_latents(len(self.classes_))
-        if n_rows * n_latents > _MOST_VALUES:
-            return []
-        n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
-        kernels = [self.kernel]
-        if self.kernel == "auto":
-            kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot overfit
-            if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
-                kernels.append("anova")
-        scheme = VFE(tol=_TOL, deviation=_DEVIATION)
-        return [
-            Plan(scheme, deep.likelihood, kernel=kernel, n_inducing=n_inducing)
-            for kernel in kernels
-        ]
+        plan = self._plan(DSVI(), data)
+        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
+            return [plan]
+        seconds = recipe.budget(len(data), self.max_time)
+        return recipe.classification(plan, *data.X.shape, len(self.classes_), seconds)
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
@@ -236,7 +185,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         -------
         self : estimator
         """
-        if hasattr(self, "members_"):
+        if self._is_fitted():
             classes = self.classes_ if classes is None else np.unique(classes)
             if not np.array_equal(classes, self.classes_):
                 raise ValueError(

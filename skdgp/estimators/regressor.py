@@ -1,27 +1,13 @@
 """Deep Gaussian process regression."""
 
-import math
-
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import (
-    Anova,
-    Kernel,
-    Linear,
-    Matern,
-    RationalQuadratic,
-    SquaredExponential,
-)
-from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
-from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
+from ..gp.likelihoods import REGRESSION
+from ..inference import DSVI, StructuredVI, as_scheme
+from ..mixture import recipe
 from .base import BaseDeepGP
 from .regression import RegressionMixin
-
-_DEEP_WEIGHT = 0.4  #: of the deep models in the mixture
-_CHEAP_ROWS = 1000  #: rows up to which one more exact model costs little
-_WARP_ROWS = 500  #: rows up to which it may have hidden layers
-_MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
+from .warm_start import takes_chunks
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
@@ -204,59 +190,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        n_rows = len(data)
-        few = n_rows <= _FEW_ROWS
-        # mixtures have both starts, whatever a single model does with so few rows
-        deep = [self._plan(DSVI().for_data(math.inf), data)]
-        if self.n_layers > 1 and few:  # more rows speak for themselves
-            deep.append(self._plan(DSVI(inner_scale=_LOOSE).for_data(math.inf), data))
-        noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
-        for plan in deep:
-            plan.mixture_weight = _DEEP_WEIGHT / len(deep)
-            if free:
-                plan.likelihood = noise()
-        if self.n_inducing is None:
-            for plan, n_inducing in zip(deep, (200, 100)):
-                plan.n_inducing = n_inducing
-        likelihood = HeteroscedasticGaussian() if free else deep[0].likelihood
-        gaussian = isinstance(likelihood, (Gaussian, HeteroscedasticGaussian))
-        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
-        if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
-            return deep
-        # densities of the few rows that they have seen flatter them, the first one more
-        for plan, most in zip(deep, (_DEEP_WEIGHT / len(deep), _DEEP_WEIGHT)):
-            plan.most = most if few else 1.0
-        return deep + self._shallow(data, likelihood)
-
-    def _shallow(self, data, likelihood):
-        """Members that see all rows."""
-        n_rows, n_features = data.X.shape
-        wide = n_features > _MOST_COLUMNS
-        smooth = RationalQuadratic()
-        plane = Linear(bias=0.0)  # would take the others many wiggles
-        columns = Matern() if wide else Anova()
-        kernels = [(Vecchia(), [smooth + plane, columns + plane])]
-        if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
-            if wide and n_rows**2 * n_features > _MOST_FACTORS:
-                of_all = [smooth, Matern()]
-            else:
-                of_all = [Anova() + plane, smooth + Anova() + plane]
-                if n_rows <= _CHEAP_ROWS:
-                    of_all = [smooth, *of_all]
-            if n_rows <= _WARP_ROWS:
-                hidden = [SquaredExponential()] * (self.n_layers - 1)
-                kernels.append((CollapsedVI(), [[*hidden, of_all.pop(0)]]))
-            kernels.append((Exact(), of_all))
-        if self.kernel != "auto":
-            kernels = [(scheme, [self.kernel]) for scheme, _ in kernels]
-        plans = [
-            Plan(scheme, likelihood, kernel=kernel) for scheme, some in kernels for kernel in some
-        ]
-        for plan in plans:
-            if isinstance(plan.scheme, CollapsedVI):
-                plan.n_layers, plan.width = self.n_layers, self.width
-            plan.mixture_weight, plan.most = (1.0 - _DEEP_WEIGHT) / len(plans), 1.0
-        return plans
+        plan = self._plan(DSVI(), data)
+        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
+            return [plan]
+        seconds = recipe.budget(len(data), self.max_time)
+        return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, sample_weight=None):

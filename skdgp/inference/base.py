@@ -77,6 +77,8 @@ class Scheme(BaseEstimator):
 
     uses = frozenset()
     takes_chunks = True
+    leaves_one_out = False  #: whether posteriors tell leave-one-out densities of training rows
+    fewer_draws = True  #: whether a member with a small weight can do with fewer draws
     early = 0
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
@@ -169,6 +171,7 @@ class Model(nn.Module):
     """
 
     finished = False
+    sees_all_rows = False  #: whether each step sees all rows
 
     def prepare(self, learning_rate, dtype):
         """Called once before training.
@@ -375,5 +378,7 @@ class _OfModel(Posterior):
         return self._model.covariance(X)
 
     def loo_log_density(self, rows, dispersions=None):
-        batch = getattr(self._model, "_unsolved", None)
+        from types import SimpleNamespace
+
+        batch = SimpleNamespace(y=torch.zeros(1, dtype=torch.float64))
         return self._model.loo_log_density(batch, rows, dispersions)

@@ -14,7 +14,8 @@ class LocalScaleScheme(Scheme):
     """Base class of schemes for all rows at once, with a local scale that near rows tell."""
 
     takes_chunks = False
-    early = 1
+    leaves_one_out = True
+    fewer_draws = False
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         if n_classes is None:
