@@ -189,16 +189,14 @@ class MixtureFit:
     def train(self, i):
         """Train the member of a plan, and score the rows that it has not seen."""
         plan, source = self.plans[i], self.sources[i]
-        seed = (
-            int(np.random.SeedSequence([self.seed, i]).generate_state(1)[0] >> 1)
-            if i
-            else self.seed
-        )
+        single, seed, rng = len(self.plans) == 1, self.seed, self.rng
+        if not single:  # each member has its own: one that goes does not change the others
+            seed = int(np.random.SeedSequence([self.seed, i]).generate_state(1)[0] >> 1)
+            rng = np.random.RandomState(seed)
         data = self.data if plan.scheme.leaves_one_out or self.unseen is None else self.rest
         budget, checkpoint = self._budget(i), self._checkpoint(i, seed)
         pretraining = PreTraining(budget, time.monotonic())
         pretraining.skipped = checkpoint is not None and checkpoint.exists()
-        single = len(self.plans) == 1
 
         def prepare(trainer, present):
             trainer.max_time = budget
@@ -209,7 +207,7 @@ class MixtureFit:
             )
 
         member, trainer = self.fit.train(
-            plan, data, self.held_out, seed, pretraining, source, prepare
+            plan, data, self.held_out, seed, rng, pretraining, source, prepare
         )
         model, result = trainer.model, _Trained(member, interrupted=trainer.interrupted)
         result.unfinished = model.unfinished()

@@ -4,7 +4,6 @@ import time
 
 import numpy as np
 import torch
-from sklearn.base import clone
 
 from ..inference.base import Architecture
 from ..mixture.member import Member, Record
@@ -115,7 +114,7 @@ class MemberFit:
             verbose=estimator.verbose,
         )
 
-    def train(self, plan, data, held_out, seed, pretraining, source=None, prepare=None):
+    def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
         """Train a member.
 
         Parameters
@@ -126,6 +125,9 @@ class MemberFit:
         held_out : Data or None
             Rows whose log density stops the training.
         seed : int
+            Of minibatches and draws.
+        rng : numpy.random.RandomState
+            Of starting values.
         pretraining : PreTraining
         source : Member, optional
             A member of an earlier fit to go on with.
@@ -137,7 +139,7 @@ class MemberFit:
         member : Member
         trainer : Trainer
         """
-        rng, began = np.random.RandomState(seed % 2**32), time.process_time()
+        began = time.process_time()
         member, model = self.start(plan, data, rng, pretraining, source)
         draws = model.draws(self.estimator.n_predict_draws, seed)
         trainer = self.trainer(model, plan, data, seed)
@@ -185,8 +187,3 @@ def mean_log_density(members, data, device):
     """Weighted mean of the log density over some rows."""
     weights = data.weights
     return float(weights @ log_densities(members, data, device) / weights.sum())
-
-
-def fresh(scheme):
-    """A scheme with the same parameters."""
-    return clone(scheme)
