@@ -70,16 +70,16 @@ class Scheme(BaseEstimator):
         that every scheme understands.
     takes_chunks : bool
         Whether a model can learn from rows that come in chunks.
-    early : int
-        A member of a mixture that needs fewer steps than the others makes them at the beginning, one
-        in so many, because they are cheap; with 0 it makes them from time to time.
+    fewer_draws : bool
+        Whether a model with a small weight in a mixture may predict with fewer draws.
+    leaves_one_out : bool
+        Whether posteriors have exact log densities of training rows given all others.
     """
 
     uses = frozenset()
     takes_chunks = True
-    leaves_one_out = False  #: whether posteriors tell leave-one-out densities of training rows
-    fewer_draws = True  #: whether a member with a small weight can do with fewer draws
-    early = 0
+    fewer_draws = True
+    leaves_one_out = False
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
@@ -168,10 +168,15 @@ class Model(nn.Module):
     ----------
     finished : bool
         Whether further steps would change nothing.
+    sees_all_rows : bool
+        Whether each step looks at all rows.
+    unfinished : str or None
+        A sentence for the user if the model is not yet what it is to be.
     """
 
     finished = False
-    sees_all_rows = False  #: whether each step sees all rows
+    sees_all_rows = False
+    unfinished = None
 
     def prepare(self, learning_rate, dtype):
         """Called once before training.
@@ -267,8 +272,21 @@ class Model(nn.Module):
         """
         return None
 
-    def posterior(self, draws):
-        """The frozen :class:`~skdgp.inference.posterior.Posterior` that predicts with these draws."""
+    def posterior(self, draws, as_trained=False):
+        """The frozen posterior that predicts with these draws.
+
+        Parameters
+        ----------
+        draws : tensor or ndarray
+            From :meth:`draws`.
+        as_trained : bool
+            Whether to leave out what was added to the posterior that the lower bound is of, such as
+            extrapolation variance inflation.
+
+        Returns
+        -------
+        posterior : ~skdgp.inference.posterior.Posterior
+        """
         return _OfModel(self, draws)
 
     def divergence(self):
@@ -307,20 +325,12 @@ class Model(nn.Module):
         """The state of a model that another scheme has built, as one of this model if it can be made one."""
         return arrays
 
-    def unfinished(self):
-        """A sentence for the user if training has ended before the model was what it is to be, or None."""
-        return None
-
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
         return {}
 
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
-
-    def as_trained(self):
-        """A context in which predictions are those of the posterior itself, as its lower bound is."""
-        return contextlib.nullcontext()
 
     def averaged(self):
         """A context in which the model is what it is best judged by, before the end of training."""

@@ -8,7 +8,8 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ..base import Scheme
-from ..dsvi import DSVI, DeepSparseGP
+from ..dsvi import DSVI
+from ..sparse_model import DeepSparseGP
 from .matching import check_matching
 from .separate import SeparateLayer
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from ...gp.component import Trainable
-from ...gp.layer import SparseLayer, draw_functions, sparse_covariance, sparse_moments
+from ...gp.layer import SparseLayer, sparse_moments
 from .matching import matched_moments, moments_by_quadrature
 
 

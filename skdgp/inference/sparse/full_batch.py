@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ...gp.layer import SparseLayer
+from ...gp.component import Trainable
 from ...gp.priors import of_deviations
 from ...linalg import (
     add_diagonal,
@@ -14,57 +14,36 @@ from ...linalg import (
     rounding,
 )
 from ...optim.lbfgs import LBFGS
-from ..dsvi import DSVI, DeepSparseGP
+from ..base import Model
 from ..quasi_newton import QuasiNewton, backward
+from ..sparse_model import make_layers
+from .posterior import AT_ONCE, ShallowPosterior
 
-_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
 
 
-class _SolvingLayer(SparseLayer):
-    """A layer that predicts as its posterior was found.
-
-    L-BFGS finds large variances of kernels for smooth targets, and kernel matrices that are singular
-    up to rounding. Their factors tell the same of all rows only by way of the same solves.
-    """
-
-    def shared_moments(self, H, q=None):
-        if q is not None or torch.is_grad_enabled():
-            return super().shared_moments(H, q)
-        kernel, L, size = self.kernel(), self._solved(), max(1, _AT_ONCE // len(self.Z))
-        parts = [self._of_some(part, kernel, L) for part in H.split(size)]
-        return tuple(torch.cat(part) for part in zip(*parts))
-
-    def _of_some(self, H, kernel, L):
-        A = torch.linalg.solve_triangular(L, kernel(self.Z, H), upper=False)  # M, P
-        left = (kernel.diag(H) - A.square().sum(0)).clamp_min(0.0)
-        var = [left + (R.T @ A).square().sum(0) for R in self.q.root]
-        return A.T @ self.q.mean, torch.stack(var, 1)
-
-    def _solve(self):
-        return self.inducing_root()
-
-
-class FullBatchGP(QuasiNewton, DeepSparseGP):
+class FullBatchGP(QuasiNewton, Model):
     """A shallow sparse GP of which L-BFGS sees only the hyperparameters of kernel and likelihood.
 
     For each trial of these hyperparameters the posterior of the whitened inducing variables is the best one.
     Rows are gone through in chunks, once for sums that the lower bound needs, and once for its gradients,
     so that memory does not grow with their number.
 
-    A subclass gives :meth:`posterior`, too.
+    A subclass gives :meth:`natural_parameters`, too.
     """
 
-    _layer_type = _SolvingLayer
-
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, DSVI())
+        super().__init__()
+        self.input_connected = architecture.input_connected
+        self.likelihood = Trainable(likelihood)
+        self.layers = make_layers(architecture, last=lambda i: {"natural": True})
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
         self._lbfgs = LBFGS(tol=scheme.tol)
         self._deviation = scheme.deviation
         self._unsolved = None  # rows whose posterior is still to be found
+        self._rows = None  # those whose posterior was found
 
     def objective(self, batch):
         """The lower bound and, if it has priors, the kernel's log prior density, up to a constant."""
@@ -77,7 +56,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
             value -= float(negative_log_prior.detach())
         return value
 
-    def posterior(self, batch):
+    def natural_parameters(self, batch):
         """The best posterior for the present hyperparameters, in natural parameters.
 
         Returns
@@ -101,7 +80,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
             ``L^{-1} K_uf``, outside of the graph.
         """
         layer = self.layers[0]
-        size = max(1, _AT_ONCE // len(layer.Z))
+        size = max(1, AT_ONCE // len(layer.Z))
         for i in range(0, len(X), size):
             rows, kernel = slice(i, i + size), layer.kernel()
             K_uf, k_ff = kernel(layer.Z, X[rows].double()), kernel.diag(X[rows].double())
@@ -149,29 +128,25 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         """Set the posterior to the best one for the present hyperparameters."""
         if self._unsolved is None:
             return
-        P, h = self.posterior(self._unsolved)
+        P, h = self.natural_parameters(self._unsolved)
         root, q = root_of_inverse(P), self.layers[0].q
         if root is None:  # numbers of very different size
             root = root_of_inverse(add_diagonal(P, 1e3 * rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
-        self._unsolved = None  # only now: an interrupt leaves it for the next call
+        # only now: an interrupt leaves them for the next call
+        self._rows, self._unsolved = self._unsolved, None
+
+    def draws(self, n, seed):
+        return np.zeros((1, 0))
 
     def divergence(self):
         self._solve()
-        return super().divergence()
+        return self.layers[0].q.kl()
 
-    def predictive(self, X, draws):
+    def posterior(self, draws, as_trained=False):
         self._solve()
-        return super().predictive(X, draws)
-
-    def covariance(self, X):
-        self._solve()
-        return super().covariance(X)
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        self._solve()
-        return super().functions(n, generator, n_features, dispersion)
+        return ShallowPosterior(self)
 
     def state(self):
         self._solve()
@@ -181,7 +156,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         arrays = dict(arrays)
         self.layers[0].jitter = float(arrays.pop("jitter"))
         super().load_state(arrays)
-        self._unsolved = None
+        self._unsolved = self._rows = None
 
 
 def solve_posterior(P, h):

@@ -61,6 +61,7 @@ class VFE(Scheme):
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
     early = 1
+    leaves_one_out = True  # for classes
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
     def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
@@ -134,6 +135,8 @@ class PowerEP(VFE):
     >>> model = DeepGPRegressor(n_layers=1, inference=PowerEP(alpha=1.0), n_inducing=20)
     """
 
+    leaves_one_out = False
+
     def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8, deviation=None):
         super().__init__(train_inducing, tol, deviation)
         self.alpha = alpha
@@ -173,7 +176,7 @@ class CollapsedGP(FullBatchGP):
         backward((value, torch.ones_like(value)))
         return float(value.detach())
 
-    def posterior(self, batch):
+    def natural_parameters(self, batch):
         layer = self.layers[0]
         noise = self.likelihood().variance.expand(batch.y.shape[1])
         L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)

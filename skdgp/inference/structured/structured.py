@@ -9,7 +9,8 @@ import torch
 from ...gp.layer import SparseLayer
 from ...linalg import inverse_triangular
 from ..base import Scheme
-from ..dsvi import DSVI, DeepSparseGP
+from ..dsvi import DSVI
+from ..sparse_model import DeepSparseGP
 from .coupled import CoupledGaussian, Marginal
 from .inflation import VarianceInflation
 from .pattern import COUPLINGS

@@ -10,7 +10,7 @@ from torch import nn
 
 from ...gp.component import Trainable
 from ...gp.kernels.base import tensor_like
-from ...gp.layer import IMPORTANCE_FRACTION
+from ...gp.frozen import IMPORTANCE_FRACTION
 from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import of_deviations
 from ...linalg import cholesky
