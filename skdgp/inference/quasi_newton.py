@@ -12,6 +12,8 @@ class QuasiNewton:
     to be found for the present hyperparameters, or None.
     """
 
+    sees_all_rows = True
+
     def lower_bound(self, batch):
         """Lower bound of all rows; its gradients are added to the parameters'.
 
