@@ -11,7 +11,7 @@ N_FEATURES = 1024  #: of a function
 _AT_ONCE = 64  #: rows
 
 
-def prior_functions(kernel, n, n_outputs, generator, like, n_features=N_FEATURES):
+def prior_functions(kernel, n, n_outputs, generator, like, n_features):
     """`n` functions from the prior, by random features (Wilson et al., 2020).
 
     Parameters

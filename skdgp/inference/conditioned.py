@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..gp.draws import prior_functions
+from ..gp.draws import N_FEATURES, prior_functions
 from ..gp.kernels import Kernel
 from ..linalg import cholesky, inverse_triangular
 from ..random import normal
@@ -55,12 +55,12 @@ class ConditionedGP(NamedTuple):
             return self.a @ K, self.kernel(H, H) - A.mT @ A
         return self.a @ K, (self.kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
 
-    def paths(self, n, generator, noise):
+    def paths(self, n, generator, noise, n_features):
         """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
 
         By pathwise conditioning (Wilson et al., 2020), with `noise` (k, P) at the unique inputs.
         """
-        prior = prior_functions(self.kernel, n, len(self.a), generator, self.H)
+        prior = prior_functions(self.kernel, n, len(self.a), generator, self.H, n_features)
         errors = normal((n, *self.a.T.shape), generator, self.H) * noise.T.sqrt()
         seen = prior(self.H) + errors
         correction = torch.cholesky_solve(seen.permute(2, 1, 0), self.root).permute(2, 0, 1)
@@ -212,6 +212,8 @@ class ConditionedPosterior(Posterior):
         As of :class:`~skdgp.inference.posterior.Posterior`.
     """
 
+    n_features = N_FEATURES
+
     @torch.no_grad()
     def __init__(
         self, gps, noise, z, nearest, local_scale, grid, loo, likelihood, kernels, inducing_inputs
@@ -270,7 +272,7 @@ class ConditionedPosterior(Posterior):
         for j in states.unique().tolist():
             mine, gp = torch.nonzero(states == j)[:, 0], self._gps[j]
             if given is None:
-                draws.append((mine, gp.paths(len(mine), generator, self._noise)))
+                draws.append((mine, gp.paths(len(mine), generator, self._noise, self.n_features)))
             else:
                 draws.append((mine, gp.joint(len(mine), generator, given)))
         mixing = None

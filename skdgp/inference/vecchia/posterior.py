@@ -142,6 +142,8 @@ class NeighborPosterior(Posterior):
         As of :class:`~skdgp.inference.posterior.Posterior`.
     """
 
+    n_features = N_FEATURES
+
     @torch.no_grad()
     def __init__(
         self, near, search, local_scale, grid, rows, log_density, likelihood, kernels, inducing
@@ -173,11 +175,11 @@ class NeighborPosterior(Posterior):
         return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
 
     @torch.no_grad()
-    def functions(self, n, generator, X=None, n_features=N_FEATURES):
+    def functions(self, n, generator, X=None):
         """By pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
         near, mixing = self._near, None
         n_outputs = near.y.shape[1]
-        prior = prior_functions(near.kernel, n, n_outputs, generator, near.Z, n_features)
+        prior = prior_functions(near.kernel, n, n_outputs, generator, near.Z, self.n_features)
         noise = near.observed.targets(near.y[None], near.weight[None])[1][0].T
         errors = normal((n, *near.y.shape), generator, near.Z) * noise.sqrt()
         if self._local_scale is not None:
