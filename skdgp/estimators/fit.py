@@ -210,7 +210,7 @@ class MixtureFit:
             plan, data, self.held_out, seed, rng, pretraining, source, prepare
         )
         model, result = trainer.model, _Trained(member, interrupted=trainer.interrupted)
-        result.unfinished = model.unfinished()
+        result.unfinished = model.unfinished
         result.short = trainer.n_iter < trainer.max_iter and budget is not None
         if single:
             self.single = trainer
@@ -379,8 +379,7 @@ def lower_bound(model, member, data, device, rng):
     draws = member.draws
     n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))
     draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
-    with model.as_trained():
-        member = member.holding(model.posterior(draws), device)
+    member = member.holding(model.posterior(draws, as_trained=True), device)
     size, expected = rows_at_once([member]), 0.0
     for part in (slice(i, i + size) for i in range(0, len(X), size)):
         predictive = Predictive([member], X[part], device)

@@ -92,9 +92,7 @@ class DeepSparseGP(GradientModel):
         Steps in which noise has the same size everywhere.
     """
 
-    def __init__(
-        self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0
-    ):
+    def __init__(self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0):
         super().__init__(natural_step=natural_step)
         self.n_draws = n_draws
         self.input_connected = architecture.input_connected
