@@ -183,7 +183,7 @@ class MixtureFit:
             if len(self.plans) == 1 or i == 0:
                 raise
             return None, None
-        except (ValueError, RuntimeError, ArithmeticError) as error:
+        except (ValueError, ArithmeticError, MemoryError, torch.linalg.LinAlgError) as error:
             return None, error
 
     def train(self, i):
