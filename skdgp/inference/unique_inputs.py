@@ -128,10 +128,10 @@ def _records(points, y, tolerance, one_target):
     tree = cKDTree(points)
     near = tree.query(points, 2, distance_upper_bound=radius)[0][:, 1]
     near = np.flatnonzero(np.isfinite(near) & one_target.numpy(force=True))
-    distances, found = tree.query(points[near], min(_MOST_COPIES + 2, n))
+    distances, found = tree.query(points[near], _MOST_COPIES + 2)  # infinite beyond the last one
     pairs = [np.zeros((0, 2), dtype=np.int64)]
-    for i in range(1, distances.shape[1] if len(near) else 0):  # the first one is the row itself
-        beyond = distances[:, i + 1] if i + 1 < distances.shape[1] else np.inf
+    for i in range(1, _MOST_COPIES + 1):  # the first one is the row itself
+        beyond = distances[:, i + 1]
         is_gap = (distances[:, i] <= radius) & (beyond >= _GAP * distances[:, i])
         copies = np.stack([near[is_gap].repeat(i), found[is_gap, 1 : i + 1].ravel()], 1)
         pairs.append(copies[one_target.numpy(force=True)[copies[:, 1]]])

@@ -43,7 +43,7 @@ class NeighborGP(GradientModel):
         self.local_scale = LocalScale() if has_local_scale else None
         self._search = self._metric = None  # the last one, and its lengthscales
         self._training_rows = None
-        self._centers = [p.detach().clone() for p in self._hyperparameters()]
+        self._centers = [p.detach().clone() for p in NeighborGP._hyperparameters(self)]
 
     @property
     def rows(self):
