@@ -216,6 +216,7 @@ class MixtureFit:
             self.single = trainer
             return result
         if plan.scheme.leaves_one_out:
+            model.hold(trainer.rows.batch(0))  # which a model that came from a file has not seen
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
             dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else np.ones(1)
             result.loo = posterior.loo_log_density(self.scored, dispersions)

@@ -289,8 +289,8 @@ def _panels(member, layers, X, line, n_functions, generator):
         draws = [torch.zeros(0, *mean.shape)]
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
-            f = layer.function(n, _FEATURES, generator)
-            draws.append(f(line.expand(n, *line.shape)))
+            f = layer.frozen().functions(n, _FEATURES, generator)
+            draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(
             mean=mean.numpy(),
             std=var.clamp_min(0.0).sqrt().numpy(),
