@@ -39,7 +39,7 @@ class ClassificationMixin(ClassifierMixin):
             present = np.unique(y[rows]) if classes is None else self.classes_
             if len(present) < 2:
                 others = ", apart from rows of weight zero" if len(self.classes_) > 1 else ""
-                if self._takes_chunks():
+                if "partial_fit" in dir(self):
                     others += f"; if others come in later chunks, {_CURE}"
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "

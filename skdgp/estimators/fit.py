@@ -215,15 +215,24 @@ class MixtureFit:
         if single:
             self.single = trainer
             return result
-        if plan.scheme.leaves_one_out:
-            model.hold(trainer.rows.batch(0))  # which a model that came from a file has not seen
+        try:
+            self._score(result, model, trainer.rows.batch(0))
+        except KeyboardInterrupt:
+            note_interrupt()
+            result.interrupted, result.loo, result.held_out = True, None, None
+        return result
+
+    def _score(self, result, model, batch):
+        """Log densities of rows that a member has not seen."""
+        member = result.member
+        if member.scheme.leaves_one_out:
+            model.hold(batch)
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
             dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else np.ones(1)
             result.loo = posterior.loo_log_density(self.scored, dispersions)
         if result.loo is None and self.unseen is not None:
             unseen = self.data.part(self.unseen)
             result.held_out = log_densities([member], unseen, self.device)
-        return result
 
     def _disperses(self):
         return self.estimator._has_dispersion(self.plans)
@@ -267,6 +276,10 @@ class MixtureFit:
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
+        if any(one.loo is None and one.held_out is None for one in trained):  # after an interrupt
+            for member in members:
+                member.mixture_weight = 1.0 / len(members)
+            return members
         with_loo = [one for one in trained if one.loo is not None]
         others = [one for one in trained if one.loo is None]
         of_rows = self.data.weights[self.scored]
@@ -309,30 +322,39 @@ class MixtureFit:
         return {**attributes, **single_attributes(members, data)}
 
     def _conclude(self, trained):
-        estimator, data = self.estimator, self.data
-        members = self._weigh(trained)
-        estimator.__dict__.update(self._attributes(members))
-        estimator._lasting = lasting(estimator)
-        estimator.__dict__.pop("_stream", None)
-        if len(self.plans) > 1:
-            self._tell_of_shortage(trained)
-        for reason in filter(None, (one.unfinished for one in trained)):
-            warn(reason, ConvergenceWarning)
+        """Set the fitted attributes, then what can be missing."""
         try:
-            if len(self.plans) == 1:
-                bound = lower_bound(self.single.model, members[0], data, self.device, self.rng)
-                if bound is not None:
-                    estimator.lower_bound_ = bound
-            warn_of_pathologies(estimator, data, estimator.n_iter_)
-            self.progress.end(lambda: self._attributes(members))
+            self._set_attributes(trained)
+            self._finish(trained)
         except KeyboardInterrupt:
             if not trained[-1].interrupted:
                 note_interrupt()
+            self._set_attributes(trained)
             warn(
                 "fit was interrupted after training; the model is trained, but lower_bound_ and the diagnosis "
                 "may be missing.",
                 ConvergenceWarning,
             )
+
+    def _set_attributes(self, trained):
+        self.members = self._weigh(trained)
+        self.estimator.__dict__.update(self._attributes(self.members))
+        self.estimator._lasting = lasting(self.estimator)
+        self.estimator.__dict__.pop("_stream", None)
+
+    def _finish(self, trained):
+        estimator, data = self.estimator, self.data
+        if len(self.plans) > 1:
+            self._tell_of_shortage(trained)
+        for reason in filter(None, (one.unfinished for one in trained)):
+            warn(reason, ConvergenceWarning)
+        if len(self.plans) == 1:
+            model, (member,) = self.single.model, self.members
+            bound = lower_bound(model, member, data, self.device, self.rng)
+            if bound is not None:
+                estimator.lower_bound_ = bound
+        warn_of_pathologies(estimator, data, estimator.n_iter_)
+        self.progress.end(lambda: self._attributes(self.members))
 
     def _tell_of_shortage(self, trained):
         names = [type(one.member.scheme).__name__ for one in trained if one.short]

@@ -9,6 +9,7 @@ from ..inference.base import Architecture
 from ..mixture.member import Member, Record
 from ..mixture.predictive import Predictive, rows_at_once
 from ..training import init as initialization
+from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
 from .data import Minibatches
 from .inflation import learn_inflation
@@ -158,7 +159,13 @@ class MemberFit:
             prepare(trainer, present)
         trainer.train()
         trainer.on_block = trainer.validate = None  # which refer to the trainer
-        return present(), trainer
+        try:
+            return present(), trainer
+        except KeyboardInterrupt:
+            note_interrupt()
+            trainer.interrupted = True
+            trainer._warn("Training was interrupted after the last step; the model is trained.")
+            return present(), trainer
 
 
 def _go_on(model, source, plan):

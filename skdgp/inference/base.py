@@ -188,6 +188,9 @@ class Model(nn.Module):
             Precision of the inputs that :meth:`step` will get, and of the large products.
         """
 
+    def hold(self, batch):
+        """Take the training rows, unless that is done: a model that comes from a file has not seen them."""
+
     def step(self, batch, generator, rate=1.0):
         """One update.
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-_PRIOR_ROWS = 2.0  #: rows that speak for equal weights; with 10 the suite loses .01 nats, with 1 nothing
+_PRIOR_ROWS = (
+    2.0  #: rows that speak for equal weights; with 10 the suite loses .01 nats, with 1 nothing
+)
 _PRIOR_DISPERSION = 0.05  #: standard deviation of the logarithm of the dispersion, a priori
 LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.35
 _NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
