@@ -88,7 +88,7 @@ class MixtureFit:
                     "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
                 )
             self.data, self.held_out = data.split(estimator.validation_fraction, self.rng)
-        self.device = estimator._device()
+        self.device, self.interrupted = estimator._device(), False
 
     def run(self):
         """Train all members, and set the fitted attributes."""
@@ -170,6 +170,7 @@ class MixtureFit:
             if result is not None:
                 trained.append(result)
             if result is None or result.interrupted:
+                self.interrupted = True
                 break
         if not trained:
             raise errors[0] if errors else KeyboardInterrupt
@@ -228,8 +229,9 @@ class MixtureFit:
         if member.scheme.leaves_one_out:
             model.hold(batch)
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
-            dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else np.ones(1)
-            result.loo = posterior.loo_log_density(self.scored, dispersions)
+            dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else None
+            loo = posterior.loo_log_density(self.scored, dispersions)
+            result.loo = None if loo is None else np.atleast_2d(loo)
         if result.loo is None and self.unseen is not None:
             unseen = self.data.part(self.unseen)
             result.held_out = log_densities([member], unseen, self.device)
@@ -327,7 +329,7 @@ class MixtureFit:
             self._set_attributes(trained)
             self._finish(trained)
         except KeyboardInterrupt:
-            if not trained[-1].interrupted:
+            if not self.interrupted:
                 note_interrupt()
             self._set_attributes(trained)
             warn(
@@ -364,7 +366,7 @@ class MixtureFit:
                 f"{', '.join(names)}.",
                 ConvergenceWarning,
             )
-        if trained[-1].interrupted:
+        if self.interrupted:
             warn(
                 f"Training was interrupted; {len(trained)} of {len(self.plans)} members predict.",
                 ConvergenceWarning,

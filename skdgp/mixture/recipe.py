@@ -107,7 +107,9 @@ def _gradient_plans(plan, n_rows, n_columns):
 
 def classification(plan, n_rows, n_columns, n_classes, seconds):
     """Members for classes, the most useful first; parameters as of :func:`regression`."""
-    deep = Plan(DSVI().for_data(math.inf), plan.likelihood, plan.n_layers, plan.width, plan.kernel)
+    # few rows: a start near the prior, or noisy labels are overfitted
+    scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else None).for_data(math.inf)
+    deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
     deep.n_inducing, deep.max_iter = plan.n_inducing or 100, 300 if n_rows <= 10_000 else 1000
     n_latents = 1 if isinstance(plan.likelihood, Bernoulli) else n_classes
     deep.seconds = deep.max_iter * (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)

@@ -379,7 +379,7 @@ def test_every_shallow_scheme_goes_on_where_another_ended(before, after):
     settings = {"init": "kmeans", "n_layers": 1, "likelihood": "gaussian", "max_iter": 40}
     given = regressor(inference=before, **settings).fit(X, y)
     model = regressor(inference=after, **{**settings, "init": given, "max_iter": 1}).fit(X, y)
-    old, new = (fit.members_[0].inducing_inputs[0] for fit in (given, model))
+    old, new = (fit.members_[0].inducing_inputs_[0] for fit in (given, model))
     assert_allclose(new, old, atol=0.02)  # Adam may take a step
     cold = regressor(inference=after, **{**settings, "max_iter": 1}).fit(X, y)
     assert model.loss_curve_[0] < cold.loss_curve_[0] - 0.1

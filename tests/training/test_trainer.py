@@ -1,6 +1,5 @@
 """The training loop, with a model that is simple enough to be foretold."""
 
-import contextlib
 import math
 
 import numpy as np
@@ -49,12 +48,6 @@ class Walk:
     def load_training_state(self, arrays):
         self.momentum = int(arrays["momentum"])
 
-    def averaged(self):
-        return contextlib.nullcontext()
-
-    def settle(self):
-        pass
-
 
 class Spoiled(Walk):
     """Whose 60th step leaves what is no number."""
@@ -78,24 +71,29 @@ def make(model=None, **settings):
 
 
 class Averaged(Walk):
-    """What is looked at, and what stays, is half of the way."""
+    """Whose state is half of the way, and that knows all of it while it trains."""
 
-    @contextlib.contextmanager
-    def averaged(self):
-        position, self.position = self.position, 0.5 * self.position
-        yield
-        self.position = position
+    def state(self):
+        return {"position": np.array(0.5 * self.position)}
 
-    def settle(self):
-        self.position *= 0.5
+    def training_state(self):
+        return {**super().training_state(), "last": np.array(self.position)}
+
+    def load_training_state(self, arrays):
+        super().load_training_state(arrays)
+        self.position = float(arrays["last"])
+
+
+def seen_of(model):
+    return float(model.state()["position"])
 
 
 def test_averages_are_looked_at_and_training_goes_on_from_where_it_was():
     model, seen = Averaged(), []
     trainer = make(
         model,
-        validate=lambda: seen.append(model.position) or 0.0,
-        on_block=lambda stop: seen.append(model.position) or False,
+        validate=lambda: seen.append(seen_of(model)) or 0.0,
+        on_block=lambda stop: seen.append(seen_of(model)) or False,
     )
     trainer.patience = 9
     trainer.run()
@@ -111,7 +109,7 @@ def test_averages_stay_in_the_end(trouble):
     else:
         with pytest.warns(ConvergenceWarning, match="interrupted after 70 steps"):
             trainer.run()
-    assert trainer.model.position == 0.5 * trainer.n_iter
+    assert seen_of(trainer.model) == 0.5 * trainer.n_iter
 
 
 def test_averages_of_the_last_good_state():
@@ -121,4 +119,4 @@ def test_averages_of_the_last_good_state():
     trainer = make(Both(), max_iter=60)
     with pytest.warns(ConvergenceWarning, match="last good state"):
         trainer.run()
-    assert trainer.model.position == 25.0
+    assert seen_of(trainer.model) == 25.0
