@@ -9,8 +9,8 @@ from sklearn.neighbors import NearestNeighbors
 from torch import nn
 
 from ...gp.component import Trainable
-from ...gp.kernels.base import tensor_like
 from ...gp.frozen import IMPORTANCE_FRACTION
+from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import of_deviations
 from ...linalg import cholesky
