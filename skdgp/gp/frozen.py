@@ -129,13 +129,15 @@ class FrozenLayer:
         Those that share kernel and inducing inputs; one after the other, all outputs.
     W : tensor of shape (n_inputs, n_outputs) or None
         The linear mean function.
-    noise : tensor of shape ()
-        Variance that is added to the outputs.
     """
 
     def __init__(self, units, W, noise):
-        self.units, self.W, self.noise = units, W, noise
+        self.units, self.W, self._noise = units, W, noise
         self.n_outputs = sum(part.q_mean.shape[1] for part in units)
+
+    def noise(self):
+        """Variance that is added to the outputs, a tensor."""
+        return self._noise
 
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W
@@ -143,7 +145,7 @@ class FrozenLayer:
     def shared_moments(self, H):
         """Mean and variance of the outputs; one column of variances if all outputs have the same."""
         mean, var = (torch.cat(part, 1) for part in zip(*(unit.moments(H) for unit in self.units)))
-        return mean + self.mean_function(H), var + self.noise
+        return mean + self.mean_function(H), var + self._noise
 
     def moments(self, H):
         """Mean and variance of the outputs at rows (P, n_inputs), each of shape (P, n_outputs)."""

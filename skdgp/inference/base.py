@@ -158,6 +158,10 @@ class Scheme(BaseEstimator):
         """
         raise NotImplementedError
 
+    def translated(self, arrays, scheme, model):
+        """The state of a model that another scheme has built, as one of `model` if it can be made one."""
+        return arrays
+
 
 class Model(nn.Module):
     """What a scheme builds.

@@ -192,7 +192,7 @@ class DeepPosterior(Posterior):
     @torch.no_grad()
     def functions(self, n, generator, X=None):
         layers = self._layer_functions(n, generator)
-        noises = [layer.noise for layer in self.layers[:-1]]
+        noises = [layer.noise() for layer in self.layers[:-1]]
         f = compose(layers, noises, n, self.input_connected)
 
         def evaluate(X, noise=None):
