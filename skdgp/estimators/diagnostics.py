@@ -116,7 +116,7 @@ def _reference(likelihood, X, y):
     if likelihood.scales_target:
         reference = Reference(X, y)
         return reference, reference.log_density, reference.constant
-    if not hasattr(likelihood, "log_probabilities"):  # counts
+    if not likelihood.is_class:  # counts
         log = np.log1p(y)
         reference = Reference(X, log)
         return reference, reference.log_density - log.sum(1), reference.constant - log.sum(1)

@@ -41,10 +41,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
         ``"gaussian"``, ``"heteroscedastic"``, ``"student_t"``, ``"heteroscedastic_student_t"``,
-        ``"poisson"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose:
-        heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or more, ``"rff"``
-        and the deep models of the mixture, noise of a local size for ``"vecchia"`` and ``"exact"``, Gaussian
-        noise for the others.
+        ``"poisson"``, ``"negative_binomial"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the
+        scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
+        more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
+        ``"exact"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"collapsed"``,
         ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single
@@ -176,8 +176,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         likelihood = self.likelihood
-        tags.target_tags.positive_only = likelihood == "poisson" or isinstance(
-            likelihood, REGRESSION["poisson"]
+        counts = {name: kind for name, kind in REGRESSION.items() if kind.discrete}
+        tags.target_tags.positive_only = likelihood in list(counts) or isinstance(
+            likelihood, tuple(counts.values())
         )
         return tags
 

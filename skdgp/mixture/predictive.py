@@ -134,11 +134,12 @@ class Predictive:
         weights : ndarray of shape (c, n, k) or that broadcasts to it
         means, variances : ndarrays of shape (c, n, k)
         """
-        if not all(hasattr(likelihood, "components") for _, likelihood, _, _ in self._parts):
-            return None
         columns = [], [], []
         for mixture_weights, likelihood, m, v in self._parts:
-            log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+            components = likelihood.components(m, v)
+            if components is None:
+                return None
+            log_w, means, variances = components  # c, S, n, k
             for column, values in zip(columns, (log_w.exp() * mixture_weights, means, variances)):
                 column.append(values.expand_as(means).flatten(0, 1))
         return tuple(torch.cat(column).cpu().numpy() for column in columns)
@@ -179,11 +180,12 @@ class Predictive:
 
 def _cdf_of_part(mixture_weights, likelihood, m, v):
     """A function that adds up the distribution functions of all draws of a member."""
-    if not hasattr(likelihood, "components"):
+    components = likelihood.components(m, v)
+    if components is None:
         return lambda y: (
             mixture_weights * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)
         ).sum(0)
-    log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+    log_w, means, variances = components  # c, S, n, k
     weights, factors = 0.5 * log_w.exp() * mixture_weights, (2.0 * variances).rsqrt()
     half = weights.expand_as(means).sum((0, 1))
 

@@ -86,7 +86,7 @@ def stand_in(likelihood, y, weights):
     unit : ndarray of shape (k,) or None
         Standard deviations of the target if it stands for itself.
     """
-    if hasattr(likelihood, "log_probabilities"):
+    if likelihood.is_class:
         classes = np.unique(y)
         y = (y == (classes[1:] if len(classes) == 2 else classes)).astype(np.float64)
     elif not likelihood.scales_target:
