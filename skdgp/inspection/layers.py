@@ -9,6 +9,8 @@ from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
 from ..gp.layer import SparseLayer
+from ..linalg import cholesky
+from ..random import normal
 from ._plotting import check_matplotlib_support, line_style
 from ._responses import heaviest, unwrap_deep_gp
 from ._slices import slice_along
@@ -261,6 +263,16 @@ def _has_moments(model):
     return all(isinstance(layer, SparseLayer) for layer in model.layers)
 
 
+def _whitened(layer, n, generator):
+    """Draws (n, M, D) of the whitened inducing variables, where the layer does not make them itself."""
+    if layer.q.root is not None:
+        return None
+    mean, excess = layer.q.moments()
+    root = cholesky(torch.eye(excess.shape[-1]).to(excess) + excess)
+    eps = normal((n, *excess.shape[:2]), generator, excess)
+    return mean + (root @ eps[..., None])[..., 0].mT
+
+
 @torch.no_grad()
 def _panels(member, layers, X, line, n_functions, generator):
     """What is shown of each layer, in standardized units.
@@ -289,7 +301,7 @@ def _panels(member, layers, X, line, n_functions, generator):
         draws = [torch.zeros(0, *mean.shape)]
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
-            f = layer.frozen().functions(n, _FEATURES, generator)
+            f = layer.frozen().functions(n, _FEATURES, generator, _whitened(layer, n, generator))
             draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(
             mean=mean.numpy(),

@@ -43,12 +43,12 @@ def test_moving_median_of_a_falling_curve():
 def test_artists_show_the_curves(plt, validated):
     display = LossCurveDisplay.from_estimator(validated, smooth=11)
     steps = np.arange(1, 121)
-    loss = np.array(validated.loss_curve_)
+    loss = np.array(heaviest(validated).loss_curve)
     assert_array_equal(display.line_.get_xydata(), np.c_[steps, loss])
     assert_array_equal(display.smooth_line_.get_xydata(), np.c_[steps, moving_median(loss, 11)])
     assert display.line_.get_linewidth() < display.smooth_line_.get_linewidth()
     assert_array_equal(display.validation_line_.get_xdata(), [50, 100, 120])
-    scores = validated.validation_scores_
+    scores = heaviest(validated).validation_scores
     assert_array_equal(display.validation_line_.get_ydata(), scores)
     best = int(np.argmax(scores))
     assert_array_equal(display.best_.get_xydata(), [[[50, 100, 120][best], scores[best]]])

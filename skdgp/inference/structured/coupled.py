@@ -367,14 +367,14 @@ class Marginal:
         return self._q[0].mean[self._gps].mT
 
     @torch.no_grad()
-    def moments(self):
+    def moments(self, dtype=torch.float64):
         """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
         squares = self._q[0].moments().squares[self._layer]
         n, pattern = self._gps.stop - self._gps.start, self._q[0].patterns[self._q[0].active]
         own = squares[:n]
         if self._layer == len(pattern.widths) and pattern.shares:
             own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
-        return self.mean, own
+        return self.mean.to(dtype), own.to(dtype)
 
 
 def _halved(matrix):

@@ -333,7 +333,9 @@ def test_a_posterior_stays_as_it_was(make_structured, make_batch):
     model.step(make_batch(X, y), seeded())
     model.variance_inflation.moments.zero_()
     assert torch.equal(ask(), before)
-    assert (posterior(model).latent(X).mean.mean(0) - frozen.latent(X).mean.mean(0)).abs().max() > 1e-6
+    assert (
+        posterior(model).latent(X).mean.mean(0) - frozen.latent(X).mean.mean(0)
+    ).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
