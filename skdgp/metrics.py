@@ -8,7 +8,12 @@ Where scikit-learn routes metadata, a scorer must say whether it weights the row
 makes of one cannot say so, and does not weight them then.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import erf
 from scipy.stats import norm
 from sklearn.metrics import mean_pinball_loss
@@ -55,7 +60,9 @@ _DECILES = tuple(i / 10 for i in range(1, 10))
 # Functions of arrays
 
 
-def crps_gaussian(y_true, mean, std, *, sample_weight=None):
+def crps_gaussian(
+    y_true: ArrayLike, mean: ArrayLike, std: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""Continuous ranked probability score of Gaussian predictions.
 
     The score of a distribution function :math:`F` is
@@ -97,7 +104,14 @@ def crps_gaussian(y_true, mean, std, *, sample_weight=None):
     return _average(values, sample_weight)
 
 
-def crps_gaussian_mixture(y_true, means, variances, weights=None, *, sample_weight=None):
+def crps_gaussian_mixture(
+    y_true: ArrayLike,
+    means: ArrayLike,
+    variances: ArrayLike,
+    weights: ArrayLike | None = None,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Continuous ranked probability score of mixtures of Gaussians.
 
     With :math:`A(m, v) = E|X|` for :math:`X \sim N(m, v)`, the score of the mixture
@@ -159,7 +173,13 @@ def crps_gaussian_mixture(y_true, means, variances, weights=None, *, sample_weig
     return _average(values, sample_weight)
 
 
-def pinball_loss(y_true, y_quantiles, alpha, *, sample_weight=None):
+def pinball_loss(
+    y_true: ArrayLike,
+    y_quantiles: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Pinball loss of several quantiles, the mean of scikit-learn's over their orders.
 
     Parameters
@@ -199,7 +219,14 @@ def pinball_loss(y_true, y_quantiles, alpha, *, sample_weight=None):
     return float(np.mean(losses))
 
 
-def interval_score(y_true, lower, upper, coverage, *, sample_weight=None):
+def interval_score(
+    y_true: ArrayLike,
+    lower: ArrayLike,
+    upper: ArrayLike,
+    coverage: float,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     r"""Interval score: the width of central intervals, and a penalty for what they miss.
 
     .. math:: S(l, u; y) = (u - l) + \frac{2}{1 - c} \left( (l - y)_+ + (y - u)_+ \right)
@@ -240,7 +267,9 @@ def interval_score(y_true, lower, upper, coverage, *, sample_weight=None):
     return _average(upper - lower + 2.0 / (1.0 - coverage) * missed, sample_weight)
 
 
-def coverage_score(y_true, lower, upper, *, sample_weight=None):
+def coverage_score(
+    y_true: ArrayLike, lower: ArrayLike, upper: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Share of targets that lie inside predicted intervals, their ends included.
 
     No proper score: intervals that are wide enough cover everything. Compare it with the coverage
@@ -270,7 +299,13 @@ def coverage_score(y_true, lower, upper, *, sample_weight=None):
     return _average((lower <= y_true) & (y_true <= upper), sample_weight)
 
 
-def calibration_error(y_true, y_quantiles, alpha, *, sample_weight=None):
+def calibration_error(
+    y_true: ArrayLike,
+    y_quantiles: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> float:
     """Distance between the nominal and the empirical coverage of central intervals.
 
     The quantiles of the orders `a` and `1 - a` bound an interval of nominal coverage `1 - 2 a`. The
@@ -320,7 +355,9 @@ def calibration_error(y_true, y_quantiles, alpha, *, sample_weight=None):
     return float(np.mean(errors))
 
 
-def negative_log_predictive_density(log_density, *, sample_weight=None):
+def negative_log_predictive_density(
+    log_density: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
     """Mean negative log-density of what happened, the logarithmic score.
 
     Parameters
@@ -389,7 +426,9 @@ def _mean_size(mean, variance):
 
 
 @requesting
-def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
+def log_predictive_density_scorer(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
     """Mean log-density of the target, or mean log-probability of the label.
 
     Like all scorers here it takes searches and pipelines apart, and reads ``predict(X,
@@ -436,7 +475,9 @@ def log_predictive_density_scorer(estimator, X, y, sample_weight=None):
 
 
 @requesting
-def crps_scorer(estimator, X, y, sample_weight=None):
+def crps_scorer(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
     """Negative continuous ranked probability score.
 
     Exact for Gaussian predictions and for mixtures of at most 128 Gaussians; otherwise integrated
@@ -467,7 +508,14 @@ def crps_scorer(estimator, X, y, sample_weight=None):
 
 
 @requesting
-def pinball_scorer(estimator, X, y, sample_weight=None, *, alpha=_DECILES):
+def pinball_scorer(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    alpha: ArrayLike = _DECILES,
+) -> float:
     """Negative pinball loss of the nine deciles, or of other quantiles.
 
     Parameters
@@ -496,7 +544,14 @@ def pinball_scorer(estimator, X, y, sample_weight=None, *, alpha=_DECILES):
 
 
 @requesting
-def interval_score_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
+def interval_score_scorer(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    coverage: float = 0.9,
+) -> float:
     """Negative interval score of central intervals.
 
     Parameters
@@ -525,7 +580,14 @@ def interval_score_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
 
 
 @requesting
-def coverage_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
+def coverage_scorer(
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    coverage: float = 0.9,
+) -> float:
     """Negative distance of the empirical coverage of central intervals from the nominal one.
 
     Parameters
@@ -555,7 +617,9 @@ def coverage_scorer(estimator, X, y, sample_weight=None, *, coverage=0.9):
 
 
 @requesting
-def calibration_scorer(estimator, X, y, sample_weight=None):
+def calibration_scorer(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
     """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
 
     Parameters
