@@ -1,5 +1,7 @@
 """Standardization of inputs and targets."""
 
+from itertools import pairwise
+
 import numpy as np
 
 _CHUNK = 65536
@@ -9,6 +11,10 @@ _FAR = 5.0  #: times the range of ordinary values that a code is away from them
 _SHARED = 0.002  #: of the rows hold a code, at least; two of few rows
 _ORDINARY = [0.05, 0.95]  #: quantiles that codes and gross outliers do not reach
 _ROUNDING = 1e-9  #: relative to their size, where ordinary values hardly vary
+_LEFT_OVER = np.array(
+    [1.0 / 64, 16.0]
+)  #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
+_FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 
 
 def pieces(n_rows):
@@ -22,8 +28,9 @@ class InputScaler:
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. Values that many rows share and that are far from all others, such as codes for what is
-    missing or the ends of a sensor, count as the next ordinary one. Values farther than five standard deviations from the mean grow
-    only logarithmically. Constant columns are dropped. What is scaled may then be warped.
+    missing or the ends of a sensor, count as the next ordinary one. Values farther than five standard
+    deviations from the mean grow only logarithmically. Constant columns are dropped, and those that hold
+    nothing but rounding errors. What is scaled may then be warped.
 
     Parameters
     ----------
@@ -37,11 +44,14 @@ class InputScaler:
     center, scale : ndarray of shape (n_columns,)
     constants : ndarray of shape (n_features,)
         Means of all columns.
+    rounding : float
+        Size of the rounding errors of the table, below which a constant column has not changed.
     warp : Warp or None
         How scaled columns are warped.
     """
 
     warp = None
+    rounding = 0.0
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
     def __init__(self, standardize=True):
@@ -61,12 +71,16 @@ class InputScaler:
         mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
-        eps = 10.0 * eps + n * np.finfo(np.float64).eps
-        constant = std <= eps * np.abs(mean)
+        constant = std <= (10.0 * eps + n * np.finfo(np.float64).eps) * np.abs(mean)
+        # around zero; of few rows, any column may be
+        centered = (sample.min(0) < 0.0) & (sample.max(0) > 0.0) & (n >= _FEWEST)
+        constant |= left_over(np.where(constant, 0.0, std), centered, eps)
         self.blank = bool(constant.all())
         self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, std)[self.columns]
+        size = np.abs(mean).max() if self.blank else np.median(self.scale)
+        self.rounding = _LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
         return self
 
     @property
@@ -133,6 +147,23 @@ class TargetScaler:
 
     def transform(self, y):
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
+
+
+def left_over(std, centered, eps):
+    """Columns whose deviations are of the size of the rounding errors of the next larger ones.
+
+    A unit may be tiny, as that of a capacitance in farads beside lengths in meters. But such columns and
+    the rest rarely have a gap between them of just the digits of a number, and rarely lie around zero,
+    as most of those do that sums leave.
+    """
+    some = np.zeros(len(std), dtype=bool)
+    order = np.argsort(std)
+    for small, large in pairwise(order):
+        if 0.0 < std[small] <= _LEFT_OVER[1] * eps * std[large]:
+            group = (std <= std[small]) & (std >= _LEFT_OVER[0] * eps * std[large])
+            if 2 * centered[group].sum() >= group.sum():
+                some |= group
+    return some
 
 
 def ordinary_range(X, weights):

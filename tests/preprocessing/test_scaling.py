@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPRegressor
@@ -141,6 +142,26 @@ def test_rounding_is_no_variance():
         X[:, 1] = np.arange(100_003)
         assert_array_equal(fit(X).columns, [1])
         assert_array_equal(fit(X.astype(np.float32)).columns, [1])
+
+
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+@pytest.mark.parametrize(("n_features", "rank"), [(3, 2), (20, 5), (60, 3)])
+def test_principal_components_without_variance_are_no_features(rng, n_features, rank, offset):
+    X = rng.uniform(-1.0, 1.0, (80, rank)) @ rng.standard_normal((rank, n_features)) + offset
+    Z = PCA().fit_transform(X)
+    assert np.all(np.ptp(Z[:, rank:], axis=0) > 0.0)
+    assert_array_equal(fit(Z).columns, np.arange(rank))
+
+
+def test_tiny_units_are_features(rng):
+    X = rng.standard_normal((80, 4)) * [1e-12, 1.0, 1e4, 1e-150]
+    capacitance = rng.uniform(1.0, 9.0, 80) * 1e-12  # beside pressures of any size
+    for other in (1.0, 1e4, 1e9, 1e300):
+        assert len(fit(np.column_stack([capacitance, other * X[:, 1]])).columns) == 2
+    assert len(fit(X).columns) == 4 and len(fit(X[:, :2]).columns) == 2
+    assert len(fit(1e-200 * X[:, :2]).columns) == 2
+    rounded = 1e8 + 1e-9 * X[:, 1]
+    assert_array_equal(fit(np.column_stack([rounded, X[:, 1]])).columns, [1])
 
 
 def test_rare_values_are_no_outliers(rng):
