@@ -37,7 +37,13 @@ setup(
             "ruff>=0.6",
             "skops>=0.11",
         ],
-        "bench": ["catboost>=1.2", "gpytorch>=1.15", "ngboost>=0.5"],
+        "bench": [
+            "catboost>=1.2",
+            "gpytorch>=1.15",
+            "ngboost>=0.5",
+            "pandas>=2.2",
+            "quantile-forest>=1.4",
+        ],
         "docs": [
             "matplotlib>=3.8",
             "numpydoc>=1.8",

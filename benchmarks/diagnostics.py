@@ -1,17 +1,10 @@
-"""Whether alarms of ``fit`` are right: healthy fits, and fits that are made sick on purpose."""
+"""Whether the warnings of ``fit`` are right: healthy fits, and fits that are spoilt on purpose."""
 
 import warnings
 from functools import partial
 
 import numpy as np
-from sklearn.datasets import (
-    load_breast_cancer,
-    load_diabetes,
-    load_digits,
-    load_iris,
-    make_friedman1,
-    make_moons,
-)
+from sklearn import datasets
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.datasets import make_deep_gp, make_mountain_car, make_piecewise_linear, make_step
@@ -27,46 +20,37 @@ _STILL = {"max_iter": 100, "learning_rate": 1e-9, "inference": DSVI(natural_step
 
 def add_arguments(parser):
     """Which fits, and for how long."""
-    parser.add_argument(
-        "--data", type=arguments.Path, help="folder of the data; default: $SKDGP_DATA"
-    )
+    arguments.add_data(parser)
     parser.add_argument("--max-iter", type=int, default=300, help="default: %(default)s")
     parser.add_argument(
         "--rows", type=int, default=800, help="rows of the larger sets; default: %(default)s"
     )
-    parser.add_argument("--only", help="fits whose names contain this")
+    parser.add_argument("--only", default="", help="fits whose names contain this")
 
 
 def run(options):
-    """Fit, and print who raised an alarm."""
+    """Fit, and print who raised a warning."""
     sets = {**_toys(), **_real(data.folder(options.data), options.rows)}
-    healthy = [fit for fit in _healthy(sets) if not options.only or options.only in fit[0]]
-    sick = [fit for fit in _sick(sets) if not options.only or options.only in fit[0]]
-    lines, wrong = [], {"false alarms": 0, "misses": 0}
-    for fits, ill in ((healthy, False), (sick, True)):
-        for name, (X, y), make in fits:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                model = make(options.max_iter, X, y).fit(X, y)
-            alarm = any(issubclass(one.category, PathologyWarning) for one in caught)
-            found = diagnose(model, X, y)
-            causes = {cause.name for report in found.reports for cause in report.causes}
-            if alarm != ill:
-                wrong["misses" if ill else "false alarms"] += 1
-            verdict = "right" if alarm == ill else "WRONG"
-            state = "sick" if ill else "healthy"
-            line = [
-                name,
-                state,
-                "alarm" if alarm else "silent",
-                verdict,
-                rst.NOTHING if found.missed is None else f"{found.missed:.2f}",
-            ]
-            lines.append([*line, ", ".join(sorted(causes)) or rst.NOTHING])
-            print(*lines[-1], sep="; ", flush=True)
-    head = ["fit", "truth", "fit says", "", "missed", "suspicious figures"]
-    print(rst.table(head, lines))
-    print(f"{wrong['false alarms']} false alarms and {wrong['misses']} misses in {len(lines)} fits")
+    fits = [("healthy", fit) for fit in _healthy(sets)] + [("spoilt", fit) for fit in _spoilt(sets)]
+    lines, false, missed = [], 0, 0
+    for truth, (name, (X, y), make) in fits:
+        if options.only not in name:
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = make(options.max_iter, X, y).fit(X, y)
+        warned = any(issubclass(one.category, PathologyWarning) for one in caught)
+        found = diagnose(model, X, y)
+        causes = sorted({cause.name for report in found.reports for cause in report.causes})
+        false += warned and truth == "healthy"
+        missed += not warned and truth == "spoilt"
+        verdict = "right" if warned == (truth == "spoilt") else "WRONG"
+        share = rst.NOTHING if found.missed is None else f"{found.missed:.2f}"
+        says = "warns" if warned else "silent"
+        lines.append([name, truth, says, verdict, share, ", ".join(causes) or rst.NOTHING])
+        print(*lines[-1], sep="; ", flush=True)
+    print(rst.table(["fit", "truth", "fit", "", "missed", "suspicious figures"], lines))
+    print(f"{false} false warnings and {missed} misses in {len(lines)} fits")
 
 
 def _toys():
@@ -83,29 +67,30 @@ def _toys():
         "piecewise": make_piecewise_linear(100, random_state=0),
         "draw": (X, y),
         "mountain car": make_mountain_car(400, random_state=0),
-        "friedman": make_friedman1(300, noise=1.0, random_state=0),
+        "friedman": datasets.make_friedman1(300, noise=1.0, random_state=0),
         "noise": noise,
         "waves": (plane, waves),
         "sine": (line, np.sin(20 * line[:, 0])),
-        "moons": make_moons(200, noise=0.2, random_state=0),
+        "moons": datasets.make_moons(200, noise=0.2, random_state=0),
         "counts": (line, rng.poisson(np.exp(2 + np.sin(9 * line[:, 0])))),
     }
 
 
 def _real(root, n_rows):
-    found = {"diabetes": load_diabetes(return_X_y=True)}
+    found = {"diabetes": datasets.load_diabetes(return_X_y=True)}
     for name in ("boston", "concrete", "energy", "power", "naval", "wine_red"):
         split = data.uci_split(root, name, 0)
         found[name] = split.X_train[:n_rows], split.y_train[:n_rows]
-    for load in (load_iris, load_breast_cancer, load_digits):
+    for load in (datasets.load_iris, datasets.load_breast_cancer, datasets.load_digits):
         X, y = load(return_X_y=True)
         found[load.__name__[5:]] = X[:600], y[:600]
     return found
 
 
 def _regressor(max_iter, X, y, **settings):
-    settings = {"inference": "dsvi", "max_iter": max_iter, **settings}
-    return DeepGPRegressor(random_state=0).set_params(**settings)
+    return DeepGPRegressor(random_state=0).set_params(
+        **{"inference": "dsvi", "max_iter": max_iter, **settings}
+    )
 
 
 def _classifier(max_iter, X, y, **settings):
@@ -129,9 +114,10 @@ def _healthy(sets):
         yield f"{name}, dsvi", sets[name], _classifier
 
 
-def _sick(sets):
+def _spoilt(sets):
     for name in ("draw", "waves", "boston", "sine", "energy"):
-        yield f"{name}, loud noise", sets[name], _loud
+        noise = Gaussian(variance=float(np.var(sets[name][1])), trainable=False)
+        yield f"{name}, loud noise", sets[name], partial(_regressor, likelihood=noise)
     for name in ("draw", "waves", "friedman", "energy"):
         yield f"{name}, two inducing points", sets[name], partial(_regressor, n_inducing=2)
     for name in ("draw", "waves", "sine", "boston"):
@@ -152,11 +138,6 @@ def _sick(sets):
         yield f"{name}, inducing inputs away", sets[name], partial(_broken, change=_shift)
 
 
-def _loud(max_iter, X, y):
-    noise = Gaussian(variance=float(np.var(y)), trainable=False)
-    return _regressor(max_iter, X, y, likelihood=noise)
-
-
 def _untrained(max_iter, X, y):
     return DeepGPRegressor(random_state=0, **_STILL)
 
@@ -165,26 +146,21 @@ def _broken(max_iter, X, y, change):
     """A model that starts where a healthy one was spoilt, and hardly moves."""
     healthy = _classifier if len(np.unique(y)) == 2 else _regressor
     model = healthy(max_iter, X, y, n_inducing=50).fit(X, y)
-    arrays = model.members_[0].arrays
-    for name in arrays:
-        change(name, arrays)
+    change(model.members_[0].arrays)
     model.members_[0].release()
     return type(model)(n_inducing=50, init=model, random_state=0, **_STILL)
 
 
-def _clump(name, arrays):
-    if name == "layers.0.Z":
-        center = arrays[name].mean(0)
-        arrays[name] = center + 0.02 * (arrays[name] - center)
+def _clump(arrays):
+    center = arrays["layers.0.Z"].mean(0)
+    arrays["layers.0.Z"] = center + 0.02 * (arrays["layers.0.Z"] - center)
 
 
-def _shift(name, arrays):
-    if name == "layers.0.Z":
-        arrays[name] = arrays[name] + 50.0
+def _shift(arrays):
+    arrays["layers.0.Z"] = arrays["layers.0.Z"] + 50.0
 
 
-def _inflate(name, arrays):
-    if name == "layers.0.q.root":
-        arrays[name] = arrays[name] + 3.0 * np.eye(arrays[name].shape[-1])
-    if name == "layers.0.kernel.log_variance":
-        arrays[name] = np.maximum(arrays[name], 0.0)
+def _inflate(arrays):
+    root, variance = "layers.0.q.root", "layers.0.kernel.log_variance"
+    arrays[root] = arrays[root] + 3.0 * np.eye(arrays[root].shape[-1])
+    arrays[variance] = np.maximum(arrays[variance], 0.0)
