@@ -9,6 +9,7 @@ from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
 from ..gp.layer import SparseLayer
+from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
 from ..random import normal
 from ._plotting import check_matplotlib_support, line_style
@@ -260,12 +261,12 @@ class LayersDisplay:
 
 
 def _has_moments(model):
-    return all(isinstance(layer, SparseLayer) for layer in model.layers)
+    return all(isinstance(layer, (SparseLayer, FeatureLayer)) for layer in model.layers)
 
 
 def _whitened(layer, n, generator):
     """Draws (n, M, D) of the whitened inducing variables, where the layer does not make them itself."""
-    if layer.q.root is not None:
+    if not isinstance(layer, SparseLayer) or layer.q.root is not None:
         return None
     mean, excess = layer.q.moments()
     root = cholesky(torch.eye(excess.shape[-1]).to(excess) + excess)

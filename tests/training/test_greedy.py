@@ -415,7 +415,7 @@ def test_start_from_a_mixture():
     X, y = data(40)
     given = regressor(inference="auto", init="kmeans").fit(X, y)
     model = regressor(inference="auto", init=given, max_iter=1, learning_rate=1e-12).fit(X, y)
-    before = [m.arrays for m in given.members_ if m.architecture.widths][0]
+    before = next(m.arrays for m in given.members_ if m.architecture.widths)
     assert_array_equal(before["layers.0.Z"].shape, model.members_[0].arrays["layers.0.Z"].shape)
     assert len(model.members_) == 1  # the deep model alone takes a start
 
