@@ -292,7 +292,13 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
                 self._scale(data, plan.likelihood, fit.donor, rng)
                 member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
                 seed = int(rng.randint(2**31 - 1))
-                self._stream = {"seed": seed, "n_rows": 0.0, "n_iter": 0, "loss_curve": []}
+                self._stream = {
+                    "seed": seed,
+                    "n_rows": 0.0,
+                    "n_iter": 0,
+                    "loss_curve": [],
+                    "training": {},
+                }
             else:
                 data.scale_as(self._x_scaler, self._y_scaler)
                 member = learner(self.members_)
@@ -306,6 +312,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
                     "n_rows": self._n_rows,
                     "n_iter": record.n_iter,
                     "loss_curve": record.loss_curve,
+                    "training": {},
                 }
             stream = dict(self._stream)
             stream["n_rows"] += float(rows.weights.sum())
@@ -313,11 +320,17 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             draws = model.draws(self.n_predict_draws, stream["seed"])
             trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
             trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
+            if stream["training"]:
+                model.load_training_state(stream["training"])
             trainer.train()
             record = Record(
                 stream["n_iter"] + trainer.n_iter, stream["loss_curve"] + trainer.loss_curve
             )
-            stream.update(n_iter=record.n_iter, loss_curve=record.loss_curve)
+            stream.update(
+                n_iter=record.n_iter,
+                loss_curve=record.loss_curve,
+                training=model.training_state(),
+            )
             member = member.fitted(model, draws, record)
             self.__dict__.update(
                 members_=[member],

@@ -84,7 +84,7 @@ def function_draws(model, n, generator):
 
 @torch.no_grad()
 def bound(model, batch, seed=5):
-    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
+    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.kl())
 
 
 def jump_to_optimum(model, batch):
