@@ -1,7 +1,6 @@
 """What all estimators share: validation, fitting, prediction."""
 
 import contextlib
-import math
 import os
 import time
 from numbers import Integral, Real
@@ -9,26 +8,26 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
+from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .._threads import at_most
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
-from ..inference import DSVI, Scheme, as_scheme
-from ..mixture.member import Plan, Record
+from ..inference import Scheme, as_scheme
+from ..mixture.member import Plan
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
-from ..training.pretraining import PreTraining
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
+from .chunks import learn_chunk
 from .data import Data
 from .diagnostics import warn_if_light
-from .fit import MixtureFit, single_attributes
-from .fitting import DTYPES, MemberFit
+from .fit import MixtureFit
+from .fitting import DTYPES
 from .fork import mark_work
 from .prediction import Predictor, as_numpy, warn_of_changed
-from .warm_start import all_or_nothing, check_chunk, donor_of, lasting
+from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
@@ -272,82 +271,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
-        check_chunk(self)
-        first = not self._is_fitted()
         with self._threads(), all_or_nothing(self):
-            parts = self._validate(X, y, sample_weight, reset=first)
-            rows = self._counting(*parts, first, classes)
-            data = rows.merged()
-            fit, device = MemberFit(self, self._device(), None), self._device()
-            if first:
-                rng = check_random_state(self.random_state)
-                if len(rows) < 2:
-                    raise ValueError(
-                        "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
-                        "inputs come from it; got 1 sample."
-                    )
-                plan = self._chunk_plan(data)
-                plan.scheme = plan.scheme.for_data(math.inf)
-                fit.donor = donor_of(self)
-                self._scale(data, plan.likelihood, fit.donor, rng)
-                member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
-                seed = int(rng.randint(2**31 - 1))
-                self._stream = {
-                    "seed": seed,
-                    "n_rows": 0.0,
-                    "n_iter": 0,
-                    "loss_curve": [],
-                    "training": {},
-                }
-            else:
-                data.scale_as(self._x_scaler, self._y_scaler)
-                member = learner(self.members_)
-                plan = Plan(member.scheme)
-                self._check_likelihood(member.likelihood, data.y)
-                model = member.model(device)
-            if "_stream" not in self.__dict__:  # the first chunk after fit
-                record = member.record
-                self._stream = {
-                    "seed": 0,
-                    "n_rows": self._n_rows,
-                    "n_iter": record.n_iter,
-                    "loss_curve": record.loss_curve,
-                    "training": {},
-                }
-            stream = dict(self._stream)
-            stream["n_rows"] += float(rows.weights.sum())
-            seed = (stream["seed"] + stream["n_iter"]) % 2**31
-            draws = model.draws(self.n_predict_draws, stream["seed"])
-            trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
-            trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
-            if stream["training"]:
-                model.load_training_state(stream["training"])
-            trainer.train()
-            record = Record(
-                stream["n_iter"] + trainer.n_iter, stream["loss_curve"] + trainer.loss_curve
-            )
-            stream.update(
-                n_iter=record.n_iter,
-                loss_curve=record.loss_curve,
-                training=model.training_state(),
-            )
-            member = member.fitted(model, draws, record)
-            self.__dict__.update(
-                members_=[member],
-                _stream=stream,
-                _lasting=lasting(self),
-                _n_rows=float(data.weights.sum()),
-                n_iter_=record.n_iter,
-                device_=str(device),
-                warp_=data.x_scaler.curvature(self.n_features_in_),
-                _x_scaler=data.x_scaler,
-                _y_scaler=data.y_scaler,
-                **single_attributes([member], data),
-            )
-            self.__dict__.pop("lower_bound_", None)
-            if model.divergence() is not None:
-                per_row = -record.loss_curve[-1] - np.log(data.y_scaler.scale).sum()
-                self.lower_bound_ = stream["n_rows"] * per_row
+            learn_chunk(self, X, y, sample_weight, classes)
         return self
 
     def _plans(self, data):
@@ -359,12 +284,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         for plan in plans:
             plan.scheme.validate()
         return plans
-
-    def _chunk_plan(self, data):
-        """The plan of a model that learns from chunks."""
-        scheme = DSVI() if self.inference == "auto" else clone(as_scheme(self.inference))
-        scheme.validate()
-        return self._plan(scheme, data)
 
     def _plan(self, scheme, data):
         for name, default in _MAY_MEAN_NOTHING.items():
@@ -454,13 +373,3 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}
-
-
-def learner(members):
-    """The member of a mixture that goes on with chunks: the heaviest one that can."""
-    able = [member for member in members if member.scheme.takes_chunks]
-    if not able:
-        raise ValueError(
-            "No model of the mixture learns from chunks; set inference='dsvi' before fit."
-        )
-    return max(able, key=lambda member: member.mixture_weight)
