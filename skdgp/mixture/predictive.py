@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from ..metrics import mixture_crps
+from ..metrics.scores import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
 

@@ -17,12 +17,9 @@ _N_NODES = (
     2048,
 )  #: of a prediction over all components, for ten classes or fewer, and for more
 _FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
-_N_LEVELS = 32, 24  #: nodes of that variable, for few classes and for more than four
-_N_GIVEN_LEVEL = 40, 16  #: nodes of a latent function given it, likewise
-_RARE, _RARE_DEVIATION = (
-    1e-5,
-    4.3,
-)  #: probability of levels that are left out on each side; of a Gaussian
+_N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
+_N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
+_RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
 _CACHED = 100_000  #: numbers that predictions handle at once; more leave the cache

@@ -1,63 +1,25 @@
-"""Scores of predictive distributions, and scorers for model selection.
-
-The functions take arrays, and smaller is better unless they say otherwise. The scorers take a fitted
-estimator and rows, as ``cross_val_score(scoring=...)`` wants them, and greater is better always.
-
-Where scikit-learn routes metadata, a scorer must say whether it weights the rows, by
-``crps_scorer.set_score_request(sample_weight=True)``, which is a scorer, too. What ``functools.partial``
-makes of one cannot say so, and does not weight them then.
-"""
-
-from __future__ import annotations
-
-from typing import Any
+"""Scores of predictive distributions, as functions of arrays."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erf
-from scipy.stats import norm
 from sklearn.metrics import mean_pinball_loss
 from sklearn.utils import check_array, gen_batches
 
-from ._scoring import (
+from .._scoring import (
     _average,
     _check_not_negative,
     _check_shape,
     _columns,
     _components,
     _interval,
-    _normal,
-    _predict_interval,
-    _predict_quantiles,
     _quantiles,
     _same_shape,
     _weights,
     check_coverage,
-    requesting,
-    take_apart,
 )
 
-__all__ = [
-    "calibration_error",
-    "calibration_scorer",
-    "coverage_score",
-    "coverage_scorer",
-    "crps_gaussian",
-    "crps_gaussian_mixture",
-    "crps_scorer",
-    "interval_score",
-    "interval_score_scorer",
-    "log_predictive_density_scorer",
-    "negative_log_predictive_density",
-    "pinball_loss",
-    "pinball_scorer",
-]
-
 _PAIRS_AT_ONCE = 1_000_000  #: pairs of components and rows that are in memory together
-_DECILES = tuple(i / 10 for i in range(1, 10))
-
-
-# Functions of arrays
 
 
 def crps_gaussian(
@@ -85,6 +47,12 @@ def crps_gaussian(
     -------
     score : float
         Mean over rows and outputs; at least 0, and smaller is better.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, weights are negative or all zero, or `std` is
+        negative.
 
     References
     ----------
@@ -135,6 +103,12 @@ def crps_gaussian_mixture(
     -------
     score : float
         Mean over rows and outputs, in the unit of the target; at least 0, and smaller is better.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, or weights are negative or all zero,
+        or variances are negative, or `weights` are negative or do not sum to one.
 
     References
     ----------
@@ -200,6 +174,12 @@ def pinball_loss(
         better. Over many orders, equally spaced, it tends to half the continuous ranked probability
         score.
 
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, weights are negative or all zero, or orders are
+        not between 0 and 1.
+
     See Also
     --------
     sklearn.metrics.mean_pinball_loss : The loss of one quantile.
@@ -250,6 +230,12 @@ def interval_score(
     score : float
         Mean over rows and outputs, in the unit of the target; at least 0, and smaller is better.
 
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, weights are negative or all zero, or
+        intervals end before they begin, or `coverage` is not between 0 and 1.
+
     References
     ----------
     .. [1] T. Gneiting and A. Raftery (2007). Strictly proper scoring rules, prediction, and
@@ -288,6 +274,12 @@ def coverage_score(
     -------
     coverage : float
         Mean over rows and outputs, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, weights are negative or all zero, or
+        intervals end before they begin.
 
     Examples
     --------
@@ -329,6 +321,12 @@ def calibration_error(
     error : float
         Between 0 and 1, and smaller is better. For calibrated predictions of `n` rows, chance makes
         it about ``0.3 / sqrt(n)``.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, weights are negative or all zero, or orders are
+        not between 0 and 1 or no pairs of `a` and `1 - a`.
 
     References
     ----------
@@ -373,6 +371,11 @@ def negative_log_predictive_density(
     score : float
         In nats per row, and smaller is better. Targets in units `a` times smaller add ``log(a)``
         for each output.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, numbers are not finite, or weights are negative or all zero.
 
     Examples
     --------
@@ -420,226 +423,3 @@ def _mean_size(mean, variance):
     with np.errstate(over="ignore"):
         z = mean / np.maximum(std, 1e-300)
         return mean * erf(np.sqrt(0.5) * z) + np.sqrt(2.0 / np.pi) * std * np.exp(-0.5 * z * z)
-
-
-# Scorers
-
-
-@requesting
-def log_predictive_density_scorer(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-) -> float:
-    """Mean log-density of the target, or mean log-probability of the label.
-
-    Like all scorers here it takes searches and pipelines apart, and reads ``predict(X,
-    return_std=True)`` as a Gaussian for regressors that have nothing better.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted. An estimator of skdgp, another regressor with ``predict(X, return_std=True)``, or a
-        pipeline or search around one of these.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-
-    Returns
-    -------
-    score : float
-        In nats per row, several outputs together. Greater is better.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from sklearn.linear_model import BayesianRidge
-    >>> from sklearn.model_selection import cross_val_score
-    >>> from skdgp.metrics import log_predictive_density_scorer
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> scores = cross_val_score(BayesianRidge(), X, y, scoring=log_predictive_density_scorer)
-    >>> round(float(scores.mean()), 1)
-    -5.4
-    """
-    estimator, X = take_apart(estimator, X)
-    if hasattr(estimator, "log_predictive_density"):
-        log_density = estimator.log_predictive_density(X, y)
-    else:
-        y, mean, std = _same_shape(y, **_normal(estimator, X))
-        if not std.all():
-            raise ValueError(
-                f"{type(estimator).__name__} predicts a standard deviation of zero for some rows, "
-                "so there is no density; give it a noise term."
-            )
-        log_density = norm.logpdf(y, mean, std).sum(1)
-    return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
-
-
-@requesting
-def crps_scorer(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-) -> float:
-    """Negative continuous ranked probability score.
-
-    Exact for Gaussian predictions and for mixtures of at most 128 Gaussians; otherwise integrated
-    numerically, to a relative error below 1e-4.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-
-    Returns
-    -------
-    score : float
-        In the unit of the target. Greater is better.
-
-    See Also
-    --------
-    crps_gaussian_mixture : The score as a function of arrays.
-    """
-    estimator, X = take_apart(estimator, X)
-    if hasattr(estimator, "_crps"):
-        return -_average(estimator._crps(X, y), sample_weight)
-    return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
-
-
-@requesting
-def pinball_scorer(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    alpha: ArrayLike = _DECILES,
-) -> float:
-    """Negative pinball loss of the nine deciles, or of other quantiles.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-    alpha : tuple of floats in (0, 1)
-        Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
-        of others.
-
-    Returns
-    -------
-    score : float
-        In the unit of the target. Greater is better.
-
-    See Also
-    --------
-    pinball_loss : The loss as a function of arrays.
-    """
-    quantiles = _predict_quantiles(estimator, X, alpha)
-    return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
-
-
-@requesting
-def interval_score_scorer(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    coverage: float = 0.9,
-) -> float:
-    """Negative interval score of central intervals.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-    coverage : float in (0, 1), default=0.9
-        Probability that a target lies inside. ``functools.partial(interval_score_scorer,
-        coverage=0.5)`` makes a scorer of other intervals.
-
-    Returns
-    -------
-    score : float
-        In the unit of the target. Greater is better.
-
-    See Also
-    --------
-    interval_score : The score as a function of arrays.
-    """
-    lower, upper = _predict_interval(estimator, X, coverage)
-    return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
-
-
-@requesting
-def coverage_scorer(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None = None,
-    *,
-    coverage: float = 0.9,
-) -> float:
-    """Negative distance of the empirical coverage of central intervals from the nominal one.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-    coverage : float in (0, 1), default=0.9
-        Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
-        makes a scorer of other intervals.
-
-    Returns
-    -------
-    score : float
-        Between -1 and 0. Greater is better.
-
-    See Also
-    --------
-    coverage_score : The coverage itself.
-    calibration_scorer : The same for many intervals.
-    """
-    lower, upper = _predict_interval(estimator, X, coverage)
-    return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
-
-
-@requesting
-def calibration_scorer(
-    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
-) -> float:
-    """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
-
-    Parameters
-    ----------
-    estimator : estimator
-        As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-
-    Returns
-    -------
-    score : float
-        Between -1 and 0. Greater is better.
-
-    See Also
-    --------
-    calibration_error : The error as a function of arrays.
-    """
-    alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
-    quantiles = _predict_quantiles(estimator, X, alpha)
-    return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)
