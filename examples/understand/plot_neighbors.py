@@ -4,7 +4,7 @@ Keep all rows: nearest neighbors
 ================================
 
 A sparse Gaussian process summarizes all rows by some inducing points. A nearest-neighbor Gaussian process
-keeps the rows, and predicts from those around. It is fast, and its error bars are local.
+keeps the rows, and predicts from those around, so that its error bars can be local, too.
 """
 
 # %%
@@ -59,9 +59,9 @@ for name, model in models.items():
     )
 
 # %%
-# Five hundred inducing points follow the function, in more time than neighbors take. But all models with
-# one size of noise are too sure of themselves in the middle, and too careful elsewhere. The local scale is
-# estimated from the neighbors of each row.
+# Five hundred inducing points follow the function as well as neighbors do. But all models with one size of
+# noise are too sure of themselves in the middle, and too careful elsewhere. The local scale is estimated from
+# the neighbors of each row.
 
 fig, axes = plt.subplots(2, 1, figsize=(9, 6), sharex=True, sharey=True, layout="constrained")
 for ax, name in zip(axes, ("500 inducing points", "16 neighbors, local scale")):
@@ -74,8 +74,9 @@ plt.show()
 # %%
 # Classes
 # -------
-# Rings that grow narrower, with one label in twenty wrong. Each neighborhood sees its own ring, in a
-# fraction of the time that inducing points take. Nobody can do better than the last line.
+# Rings that grow narrower, with one label in twenty wrong. Enough inducing points and neighbors do equally
+# well here: the former are smoother, the latter sharper at the outer rings, and believe single wrong labels
+# more. Nobody can do better than the last line.
 
 
 def make_rings(n_samples, rng):
