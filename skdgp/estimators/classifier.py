@@ -14,7 +14,9 @@ from .warm_start import takes_chunks
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     """Deep Gaussian process classification.
 
-    A composition of sparse Gaussian processes, trained on raw data, with calibrated probabilities.
+    A composition of sparse Gaussian processes, trained on raw data, with calibrated probabilities. By default
+    the predictions are those of a mixture: nearest neighbors, a sparse and a deep model, weighted by how well
+    they predict rows that they have not seen. A scheme given as `inference` trains a single model.
 
     Parameters
     ----------
@@ -50,8 +52,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning. The step size is lowered in time. Mixture weights
-        of members, the lower bound and the diagnosis follow, for some seconds.
+        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
+        the members that fit in, see :class:`DeepGPRegressor`.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -88,8 +90,12 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     dtype : {"auto", "float64", "float32"}, default="auto"
         Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
         predictions are in float64 always.
+    n_jobs : int or None, default=None
+        Members of the mixture that train at the same time, in processes of their own; None is 1, -1 all
+        processors. Results do not depend on it.
     n_threads : int or None, default=None
-        Limit on the number of threads during ``fit`` and prediction.
+        Threads of each training and of predictions. None is 1: matrices are small, and idle threads take
+        time from others.
     random_state : int, RandomState instance or None, default=None
         Determines starting values, minibatches and draws.
     verbose : int, default=0
@@ -100,9 +106,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     classes_ : ndarray of shape (n_classes,)
         The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
-        Kernel of each layer with fitted hyperparameters, in units of the standardized inputs.
+        Of a single model: the kernel of each layer with fitted hyperparameters, in units of the standardized
+        inputs.
     likelihood_ : Likelihood
-        With fitted hyperparameters, in units of the target.
+        Of a single model: with fitted hyperparameters, in units of the target.
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs.
     members_ : list of Member
@@ -110,14 +117,14 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
-        Loss of the first model in each step, per row: an estimate of the negative lower bound. For
+        Of a single model: its loss in each step, per row: an estimate of the negative lower bound. For
         ``"aep"`` it is the negative energy, for ``"vecchia"`` the negative mean log-probability of rows
         under leave-one-out.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
-        Lower bound on the log marginal likelihood of the training rows; beyond 10,000 rows an estimate from so
-        many of them, unless ``inference`` is that of a sparse Gaussian process. Not set for ``"aep"`` and
+        Of a single model: lower bound on the log marginal likelihood of the training rows; beyond 10,000
+        rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not set for ``"aep"`` and
         ``"vecchia"``, which have none.
     device_ : str
         Where the model was trained.

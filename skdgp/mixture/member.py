@@ -195,6 +195,10 @@ class Member:
         new.arrays, new.draws, new.record = model.state(), draws, record
         return new
 
+    def release(self):
+        """Forget the posteriors; the next one is made from `arrays`."""
+        self._posteriors = {}
+
     def holding(self, posterior, device="cpu"):
         """A member that predicts with this posterior."""
         new = Member(self.scheme, self.architecture, self.likelihood)

@@ -9,16 +9,14 @@ from .member import Plan
 
 #: CPU seconds that a fit may take by default, up to so many rows: what a person waits for
 _BUDGETS = ((500, 5.0), (2500, 10.0), (10_000, 20.0), (50_000, 60.0))
-_EXACT_ROWS = (
-    4000  #: beyond which the covariance matrix of all rows takes too long, and too much memory
-)
+_EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
 _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices do
 _ANOVA_COLUMNS = (
     30  #: a factor of its kernel for each: beyond it, steps take ten times those of others
 )
-_WIDTH = 5  #: of hidden layers with few rows: on the suite as good as a unit for each column, in half the time
-_FEW_ROWS = (
-    1000  #: which 50 inducing points summarize: the suite's small tables do not gain by more
+_FEW_ROWS = 500  #: which 50 inducing points and 200 steps are enough for: the suite's small tables
+_WIDTH = (
+    5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
 )
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
@@ -63,45 +61,46 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     given = None if plan.kernel == "auto" else plan.kernel
     several = given is not None and not isinstance(given, (str, Kernel))
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
-    plans = []
+    plans = {}
     if real and not several:
         kernel = RationalQuadratic() + linear if given is None else given
         if n_rows <= _EXACT_ROWS and n_outputs == 1:
-            plans.append(Plan(Exact(), noise, kernel=kernel, seconds=_exact(n_rows)))
-        plans.append(
-            Plan(Vecchia(), noise, kernel=kernel, max_iter=100, seconds=_vecchia(n_rows, n_columns))
-        )
-    plans += _gradient_plans(plan, n_rows, n_columns)
-    if real and given is None and n_columns <= _ANOVA_COLUMNS and n_rows <= _EXACT_ROWS:
-        if n_outputs == 1:
-            cost = _anova(n_rows, n_columns)
-            plans.append(Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost))
+            plans["exact"] = Plan(Exact(), noise, kernel=kernel, seconds=_exact(n_rows))
+        cost = _vecchia(n_rows, n_columns)
+        plans["near"] = Plan(Vecchia(), noise, kernel=kernel, max_iter=100, seconds=cost)
+    plans.update(_gradient_plans(plan, n_rows, n_columns))
+    if "exact" in plans and given is None and n_columns <= _ANOVA_COLUMNS:
+        cost = _anova(n_rows, n_columns)
+        plans["anova"] = Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost)
     if real and not several and n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
         kernel = [*hidden, RationalQuadratic() if given is None else given]
         collapsed = Plan(CollapsedVI(), noise, plan.n_layers, plan.width, kernel)
         collapsed.seconds = 4.0 + 20.0 * (n_rows / _COLLAPSED_ROWS) ** 2
-        plans.append(collapsed)
-    return affordable(plans, seconds)
+        plans["collapsed"] = collapsed
+    few = ("exact", "near", "shallow", "deep", "anova", "collapsed")
+    many = ("near", "deep", "exact", "shallow", "anova", "collapsed")
+    order = few if n_rows <= _FEW_ROWS else many
+    return affordable([plans[name] for name in order if name in plans], seconds)
 
 
 def _gradient_plans(plan, n_rows, n_columns):
     """A shallow sparse model, and a deep one, both with heavy-tailed noise of varying size."""
     few = n_rows <= _FEW_ROWS
     n_inducing = plan.n_inducing or (50 if few else 100)
-    steps = 200 if n_rows <= 10_000 else 1000
-    step = 6e-3 if few else 15e-3
-    scheme, plans = DSVI().for_data(math.inf), []
+    steps = 200 if few else 400 if n_rows <= 10_000 else 1000
+    step = 5e-3 if few else 5e-3 + 9e-6 * min(n_rows, 1000)  # seconds: a batch has 1,000 rows
+    scheme, plans = DSVI().for_data(math.inf), {}
     if plan.n_layers > 1:
         width = _WIDTH if plan.width is None and few and n_columns > _WIDTH else plan.width
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
-        deep.seconds = 2.0 * steps * step
-        plans.append(deep)
+        deep.seconds = steps * step * (1.5 if few else 1.0)
+        plans["deep"] = deep
     if not isinstance(plan.kernel, (list, tuple)):
         kernel = RationalQuadratic() if plan.kernel == "auto" else plan.kernel
-        shallow = Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, steps)
-        shallow.seconds = steps * step
-        plans.insert(0, shallow)
+        shallow = Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, 200)
+        shallow.seconds = 200 * step
+        plans["shallow"] = shallow
     return plans
 
 
