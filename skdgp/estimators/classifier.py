@@ -124,8 +124,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
         Of a single model: lower bound on the log marginal likelihood of the training rows; beyond 10,000
-        rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not set for ``"aep"`` and
-        ``"vecchia"``, which have none.
+        rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not
+        set for ``"aep"`` and ``"vecchia"``, which have none.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)
