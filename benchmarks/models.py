@@ -154,22 +154,26 @@ def _quantile_forest(X, y, seed, max_iter):
 
 
 def _hgb(X, y, seed, max_iter):
-    """Means by boosted trees; variances by others from squared residuals of rows left out."""
+    """Means by boosted trees; variances by small ones from squared residuals of rows left out.
 
-    def trees(loss="squared_error"):
+    Without bounds the latter run away on some tables.
+    """
+
+    def trees(**settings):
         return HistGradientBoostingRegressor(
-            loss=loss,
             max_iter=max_iter or MOST_TREES,
             early_stopping=True,
             validation_fraction=HELD_OUT,
             n_iter_no_change=PATIENCE,
             random_state=seed,
+            **settings,
         )
 
     squares = (y - cross_val_predict(trees(), X, y, cv=3)) ** 2
-    squares = np.maximum(squares, 1e-6 * squares.mean())
-    mean, variance = trees().fit(X, y), trees("gamma").fit(X, squares)
-    return lambda X: Mixture(mean.predict(X), variance.predict(X))
+    low, high = 0.05 * squares.mean(), 20.0 * squares.mean()
+    mean, variance = trees().fit(X, y), trees(loss="gamma", max_leaf_nodes=8, learning_rate=0.05)
+    variance.fit(X, np.clip(squares, 0.2 * low, None))
+    return lambda X: Mixture(mean.predict(X), np.clip(variance.predict(X), low, high))
 
 
 def _gpytorch(name, X, y, seed, max_iter, **settings):
