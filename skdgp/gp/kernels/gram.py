@@ -49,7 +49,7 @@ def arc_cosine(order, inner, left, right):
 
 
 class _SecondProfile(torch.autograd.Function):
-    """``3 sin(t) cos(t) + (pi - t) (1 + 2 cos(t)^2)`` of ``c = cos(t)``; its slope is that of order one, times 4."""
+    """``3 sin(t) cos(t) + (pi - t) (1 + 2 c^2)`` of ``c = cos(t)``; its slope is four times order one."""
 
     @staticmethod
     def forward(ctx, c):

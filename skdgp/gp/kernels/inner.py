@@ -29,9 +29,7 @@ class ArcCosine(Kernel):
     _may_be_zero = ("bias",)
     order = 1  # for files that were saved before there was a choice
 
-    def __init__(
-        self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1
-    ):
+    def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1):
         self.lengthscale = lengthscale
         self.variance = variance
         self.bias = bias

@@ -11,7 +11,7 @@ from ...gp.component import Trainable
 from ...random import sobol_normal
 from ..base import GradientModel
 from .posterior import KernelPosterior
-from .process import Level, Path, Sites, Whitened, diagonal, draw_metric
+from .process import JITTER, Level, Path, Sites, Whitened, diagonal, draw_metric
 from .wishart import Fixed, Fresh, degrees
 
 _START_V = 0.1  #: of the factor V, as a multiple of the identity
@@ -24,7 +24,7 @@ class KernelModel(GradientModel):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(natural_step=scheme.natural_step)
         a, real = architecture, torch.float64
-        self.n_draws = scheme.n_draws
+        self.n_draws, self.jitter = scheme.n_draws, JITTER
         self.n_features, self.n_layers = a.n_features, len(a.kernels)
         kernels = [k.of_gram(n) for k, n in zip(a.kernels, a.layer_inputs())]
         self.kernels = nn.ModuleList(Trainable(kernel) for kernel in kernels)
@@ -137,7 +137,7 @@ class GramModel(KernelModel):
                 d, G = diagonal(G), kernel().from_gram(G)
                 path.levels.append(Level(kernel(), d, torch.zeros_like(d[:, 0])))
                 continue
-            level, K = Level.of(kernel(), G)
+            level, K = Level.of(kernel(), G, self.jitter)
             path.levels.append(level)
             if i < self.n_layers:
                 path.kl = path.kl + level.draw_inducing(K, *self._base_of_inducing(i, base))

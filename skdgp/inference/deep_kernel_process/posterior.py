@@ -10,6 +10,8 @@ from .process import Level, Whitened, diagonal
 from .wishart import degrees, inverse_wishart_root
 
 _N_FEATURES = 256  #: random features of what is left of a kernel between inducing points
+_LEAST_SIZE = 0.01  #: of squared lengths of features, relative to what they should be
+_TINY = 1e-10  #: white noise of layers without randomness, where features of them are wanted
 _AT_ONCE = 2_000_000  #: numbers that one piece of the rows of function draws needs
 
 
@@ -29,7 +31,10 @@ class FrozenPosterior:
             self.likelihood = model.likelihood()
             self.kernels = [kernel.numbers() for kernel in model.kernels]
             self.inducing_inputs = [model.Z.numpy(force=True).copy()]
-            self.log_scale, self.shift = model.log_scale.detach(), model.shift.detach()
+            self.log_scale, self.shift = (
+                model.log_scale.detach().clone(),
+                model.shift.detach().clone(),
+            )
         self.log_weights = torch.full_like(self.shift[:1], -np.log(n_components)).repeat(
             n_components
         )
@@ -135,8 +140,9 @@ class Residual:
         """``A = J K_it`` (n, P, rows) and residual features (n, rows, D)."""
         A, s = self.level.schur(K_it, K_tt)
         r = self._features(F) - A.mT @ self._of_inducing
-        size = r.square().sum(-1).clamp_min(torch.finfo(r.dtype).tiny)
-        return A, r * (s / size).sqrt()[..., None]
+        size = r.square().sum(-1)
+        # at an inducing point there is nothing but rounding errors, which stay as small as they are
+        return A, r * (s / torch.maximum(size, _LEAST_SIZE * s)).sqrt()[..., None]
 
 
 def of_draws(level, which):
@@ -167,8 +173,8 @@ class GramFunctions(InPieces):
     """Draws of functions through random Gram matrices.
 
     A Gram matrix that is linear in features, ``r Omega r^T`` with an inverse Wishart `Omega`, is an inverse
-    Wishart process (Eaton, 1983). So what the inducing points leave open has finitely many random numbers, which are drawn
-    once; any row, at any time, is a function of them.
+    Wishart process (Eaton, 1983). So what the inducing points leave open has finitely many random numbers,
+    which are drawn once; any row, at any time, is a function of them.
     """
 
     def __init__(self, posterior, n, generator):
@@ -183,11 +189,12 @@ class GramFunctions(InPieces):
         for level in path.levels:
             level = of_draws(level, which)
             if level.J is None:  # a layer without randomness is factorized for functions alone
-                level = Level.of(level.kernel, G[:1])[0]
+                level = Level.of(level.kernel, G[:1], _TINY)[0]
             residual = Residual(level, F, generator)
             self._layers.append((residual, *self._random(level, residual, n, generator)))
             root = level.L if level.C is None else level.C
-            root, G = root.expand(n, -1, -1), root @ root.mT
+            G = level.kernel.from_gram(G) if level.C is None else root @ root.mT
+            root = root.expand(n, -1, -1)
             F = torch.nn.functional.pad(root, (0, residual.n_features))
             self.size = max(getattr(self, "size", 1), 3 * F.shape[-1])
         q, like = posterior.q, F
@@ -216,14 +223,15 @@ class GramFunctions(InPieces):
         G_it, G_tt = self._F @ F.mT, F.square().sum(-1)
         for residual, root, E in self._layers:
             level = residual.level
-            A, r = residual(F, *level.covariances(G_it, G_tt))
+            K_it, K_tt = level.covariances(G_it, G_tt)
+            A, r = residual(F, K_it, K_tt)
             if residual is self._layers[-1][0]:
                 break
             if root is None:
-                F, L = torch.cat([A.mT, r], -1), level.L
-            else:
-                r = r @ root
-                U = level.W @ (A + E @ r.mT)
-                F, L = torch.cat([U.mT, level.delta.sqrt() * r], -1), level.C
-            G_it, G_tt = L @ F[..., : L.shape[-1]].mT, F.square().sum(-1)
+                F, G_it, G_tt = torch.cat([A.mT, r], -1), K_it, K_tt - level.white[..., None]
+                continue
+            r = r @ root
+            U = level.W @ (A + E @ r.mT)
+            F = torch.cat([U.mT, level.delta.sqrt() * r], -1)
+            G_it, G_tt = level.C @ U, F.square().sum(-1)
         return A.mT @ self._mean, A.mT @ self._w + r @ self._omega

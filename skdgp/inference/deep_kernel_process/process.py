@@ -6,14 +6,11 @@ import torch
 from torch import nn
 
 from ...linalg import inverse_triangular
-from .wishart import (
-    degrees,
-    inverse_wishart_kl,
-    inverse_wishart_root,
-    log_det,
-)
+from .wishart import inverse_wishart_kl, inverse_wishart_root, log_det
 
-JITTER = 1e-6  #: white noise of every kernel that is factorized, relative to the mean of its diagonal
+JITTER = (
+    1e-6  #: white noise of every kernel that is factorized, relative to the mean of its diagonal
+)
 _ESCALATION = (1.0, 10.0, 100.0, 1e3, 1e4)
 _LEAST = 1e-10  #: conditional variances of rows, relative to their variance
 
@@ -51,7 +48,7 @@ class Level:
     delta: torch.Tensor = None
 
     @classmethod
-    def of(cls, kernel, G, jitter=JITTER):
+    def of(cls, kernel, G, jitter):
         """The level above the Gram matrices `G`, and its ``K_ii``."""
         K, white, L = factorize(kernel.from_gram(G), jitter)
         return cls(kernel, diagonal(G), white, L, inverse_triangular(L)), K
