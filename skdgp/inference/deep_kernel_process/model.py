@@ -9,7 +9,7 @@ from torch import nn
 from ...gp.centers import centers
 from ...gp.component import Trainable
 from ...random import sobol_normal
-from ..base import GradientModel
+from ..gradient_model import GradientModel
 from .posterior import KernelPosterior
 from .process import JITTER, Level, Path, Sites, Whitened, diagonal, draw_metric
 from .wishart import Fixed, Fresh, degrees

@@ -9,9 +9,9 @@ import torch
 from sklearn.base import clone
 
 from ...gp.likelihoods import Gaussian
-from ...lbfgs import LBFGS
+from ...optim.lbfgs import LBFGS
 from ..base import Model
-from ..full_batch import QuasiNewton
+from ..sparse.full_batch import QuasiNewton
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import KernelPosterior
@@ -129,7 +129,7 @@ class ExactNNGP(QuasiNewton, Model):
             G = kernel().from_gram(G)
         return factorize(G[None], inner.jitter)[0] + torch.diag_embed(self._noise())
 
-    def bound(self, batch):
+    def lower_bound(self, batch):
         """The log marginal likelihood; a row of weight w stands for w rows."""
         K, (k, w) = self.covariances(), (self.y.shape[1], self.weight)
         with torch.no_grad():

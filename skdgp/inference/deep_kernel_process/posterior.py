@@ -29,7 +29,7 @@ class FrozenPosterior:
     def __init__(self, model, n_components):
         with torch.no_grad():
             self.likelihood = model.likelihood()
-            self.kernels = [kernel.numbers() for kernel in model.kernels]
+            self.kernels = [kernel.fitted() for kernel in model.kernels]
             self.inducing_inputs = [model.Z.numpy(force=True).copy()]
             self.log_scale, self.shift = (
                 model.log_scale.detach().clone(),
