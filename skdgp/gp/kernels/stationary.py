@@ -8,7 +8,7 @@ from ...random import gamma, normal
 from ..covariances import Radial, SquaredDistance
 from ..frequencies import importance_sampled
 from .base import Kernel, tensor_like
-from .gram import diagonals, squared_distances, with_diagonal
+from .gram import GramRadial, diagonals, with_diagonal
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
@@ -47,10 +47,12 @@ class Stationary(Kernel):
 
     def from_gram(self, G, left=None, right=None):
         left, right, square = diagonals(G, left, right)
-        r2 = squared_distances(G, left, right) / tensor_like(self.lengthscale, G).square()
-        variance = tensor_like(self.variance, G)
-        K = variance * self.profile(r2.clamp_min(_LEAST_DISTANCE))
+        lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
+        K = self._from_gram(G, left, right, lengthscale, variance)
         return with_diagonal(K, variance) if square else K
+
+    def _from_gram(self, G, left, right, lengthscale, variance):
+        return GramRadial.apply(G, left, right, lengthscale, variance, self)
 
     def diag_from_gram(self, d):
         return tensor_like(self.variance, d).expand(d.shape)
@@ -223,6 +225,10 @@ class RationalQuadratic(Stationary):
     def __call__(self, X, Z):
         r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
         return tensor_like(self.variance, X) * self.profile(r2)
+
+    def _from_gram(self, G, left, right, lengthscale, variance):
+        r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
+        return variance * self.profile(r2.clamp_min(0.0) / lengthscale.square())
 
     def profile(self, r2):
         alpha = tensor_like(self.alpha, r2)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from ...linalg import inverse_triangular
 from .wishart import inverse_wishart_kl, inverse_wishart_root, log_det
@@ -18,6 +19,37 @@ _LEAST = 1e-10  #: conditional variances of rows, relative to their variance
 def diagonal(K):
     """Diagonals of matrices."""
     return torch.diagonal(K, dim1=-2, dim2=-1)
+
+
+class _Product(torch.autograd.Function):
+    """``A B`` and the squared norms of its columns; the way back takes one pass over the product."""
+
+    @staticmethod
+    def forward(ctx, A, B):
+        C = A @ B
+        ctx.save_for_backward(A, B, C)
+        return C, (C * C).sum(-2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g, of_squares):
+        A, B, C = ctx.saved_tensors
+        g = torch.addcmul(g, C, of_squares[..., None, :], value=2.0)
+        return (g @ B.mT).sum_to_size(A.shape), (A.mT @ g).sum_to_size(B.shape)
+
+
+class _AddScaled(torch.autograd.Function):
+    """``A + eps * r``, with a factor for each column."""
+
+    @staticmethod
+    def forward(ctx, A, eps, r):
+        ctx.save_for_backward(eps)
+        return torch.addcmul(A, eps, r[..., None, :])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g, None, (g * ctx.saved_tensors[0]).sum(-2)
 
 
 @dataclass
@@ -60,8 +92,8 @@ class Level:
 
     def schur(self, K_it, K_tt):
         """``J K_it``, and what the inducing points leave open of the variances of rows."""
-        A = self.J @ K_it
-        return A, torch.maximum(K_tt - A.square().sum(-2), _LEAST * K_tt)
+        A, squares = _Product.apply(self.J, K_it)
+        return A, torch.maximum(K_tt - squares, _LEAST * K_tt)
 
     def draw_inducing(self, K, delta, gamma, V, n, c2):
         """Draw the Gram matrix of the inducing points (Aitchison et al., 2021, eq. 21).
@@ -96,9 +128,8 @@ class Level:
         """
         A, s = self.schur(K_it, K_tt)
         g = s / c2
-        U = self.W @ (A + eps * g.sqrt()[..., None, :])
-        g = self.delta * g
-        return self.C @ U, g + U.square().sum(-2)
+        U, squares = _Product.apply(self.W, _AddScaled.apply(A, eps, g.sqrt()))
+        return self.C @ U, self.delta * g + squares
 
 
 def factorize(K, jitter):
@@ -106,7 +137,7 @@ def factorize(K, jitter):
 
     White noise is relative to the mean of the diagonal; if the factorization fails, there is more.
     """
-    size = diagonal(K).mean(-1)
+    size = diagonal(K).mean(-1) if jitter else K.new_zeros(K.shape[:-2])
     for factor in _ESCALATION if jitter else (1.0,):
         white = factor * jitter * size
         full = K + torch.diag_embed(white[..., None].expand(K.shape[:-1])) if jitter else K
@@ -253,7 +284,7 @@ class Whitened:
 
     def moments(self, A, s):
         """Moments (S, n, k) at rows with ``A = J K_it`` and conditional variances `s`."""
-        var = (self.J @ A[:, None]).square().sum(-2) + s[:, None]
+        var = _Product.apply(self.J, A[:, None])[1] + s[:, None]
         return A.mT @ self.mean, var.mT
 
     def sample(self, xi):

@@ -8,7 +8,8 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammaincinv, ndtr
+from scipy.special import gammaincinv, gammaln, ndtr, polygamma, psi
+from torch.autograd.function import once_differentiable
 
 from ...random import gamma, normal
 
@@ -57,9 +58,26 @@ def inverse_wishart_kl(L_q, nu_q, L_p, nu_p):
     """Divergence of ``W^{-1}(L_q L_q^T, nu_q)`` from ``W^{-1}(L_p L_p^T, nu_p)``, shape (...)."""
     p = L_q.shape[-1]
     squares = triangular(L_q, L_p).square().sum((-1, -2))
-    of_dof = multivariate_lgamma(0.5 * nu_p, p) - multivariate_lgamma(0.5 * nu_q, p)
-    of_dof = of_dof + 0.5 * (nu_q - nu_p) * multivariate_digamma(0.5 * nu_q, p)
-    return nu_p * (log_det(L_q) - log_det(L_p)) + 0.5 * nu_q * (squares - p) + of_dof
+    of_degrees = _KLOfDegrees.apply(nu_q, nu_p, p)
+    return nu_p * (log_det(L_q) - log_det(L_p)) + 0.5 * nu_q * (squares - p) + of_degrees
+
+
+class _KLOfDegrees(torch.autograd.Function):
+    """What the divergence has of the degrees of freedom alone, which are two numbers."""
+
+    @staticmethod
+    def forward(ctx, nu_q, nu_p, p):
+        q, p_ = float(nu_q), float(nu_p)
+        a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (q, p_))
+        slopes = 0.25 * (q - p_) * polygamma(1, a_q).sum(), 0.5 * (psi(a_p) - psi(a_q)).sum()
+        ctx.slopes = slopes
+        value = (gammaln(a_p) - gammaln(a_q)).sum() + 0.5 * (q - p_) * psi(a_q).sum()
+        return nu_q.new_full((), value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g * ctx.slopes[0], g * ctx.slopes[1], None
 
 
 def degrees(nu, p):
@@ -99,7 +117,9 @@ class Fresh:
 
     def normal(self, shape, like):
         """Standard normal variables (n_draws, ...)."""
-        return normal((self.n_draws, *shape), self.generator, like)
+        like = like.detach()
+        single = like.new_empty(0, dtype=torch.float32)  # drawn in half the time
+        return normal((self.n_draws, *shape), self.generator, single).to(like)
 
     def lower(self, p, like):
         """Normal variables for :func:`inverse_wishart_root`."""
