@@ -38,6 +38,27 @@ class _Product(torch.autograd.Function):
         return (g @ B.mT).sum_to_size(A.shape), (A.mT @ g).sum_to_size(B.shape)
 
 
+class _Factors(torch.autograd.Function):
+    """Cholesky factor, its inverse, and whether there is none; the way back has products only."""
+
+    @staticmethod
+    def forward(ctx, K):
+        L, info = torch.linalg.cholesky_ex(K)
+        failed = bool(info.any())
+        J = L if failed else inverse_triangular(L)
+        ctx.save_for_backward(L, J)
+        return L, J.clone() if failed else J, failed
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_L, g_J, _):
+        L, J = ctx.saved_tensors
+        T = (L.mT @ g_L - g_J @ J.mT).tril()
+        diagonal(T).mul_(0.5)
+        T = J.mT @ (T @ J)
+        return 0.5 * (T + T.mT)
+
+
 class _AddScaled(torch.autograd.Function):
     """``A + eps * r``, with a factor for each column."""
 
@@ -82,8 +103,8 @@ class Level:
     @classmethod
     def of(cls, kernel, G, jitter):
         """The level above the Gram matrices `G`, and its ``K_ii``."""
-        K, white, L = factorize(kernel.from_gram(G), jitter)
-        return cls(kernel, diagonal(G), white, L, inverse_triangular(L)), K
+        K, white, L, J = factorize(kernel.from_gram(G), jitter)
+        return cls(kernel, diagonal(G), white, L, J), K
 
     def covariances(self, G_it, G_tt):
         """``K_it`` (S, P, n) and the diagonal of ``K_tt`` (S, n)."""
@@ -133,7 +154,7 @@ class Level:
 
 
 def factorize(K, jitter):
-    """`K` with white noise, the white noise, and the Cholesky factor.
+    """`K` with white noise, the white noise, the Cholesky factor, and its inverse.
 
     White noise is relative to the mean of the diagonal; if the factorization fails, there is more.
     """
@@ -141,9 +162,9 @@ def factorize(K, jitter):
     for factor in _ESCALATION if jitter else (1.0,):
         white = factor * jitter * size
         full = K + torch.diag_embed(white[..., None].expand(K.shape[:-1])) if jitter else K
-        L, info = torch.linalg.cholesky_ex(full)
-        if not info.any():
-            return full, white, L
+        L, J, failed = _Factors.apply(full)
+        if not failed:
+            return full, white, L, J
     raise torch.linalg.LinAlgError(
         "A kernel matrix of inducing points is not positive definite; fewer inducing points, or a smaller "
         "learning_rate, may help."
@@ -275,8 +296,7 @@ class Whitened:
         """For kernels ``L L^T`` (S, P, P), pseudo-observations (P, k) and precisions (k, P, P)."""
         B = L.mT[:, None] @ Lambda @ L[:, None]  # S, k, P, P
         B = B + torch.eye(B.shape[-1], dtype=B.dtype, device=B.device)
-        L_B = factorize(0.5 * (B + B.mT), 0.0)[2]
-        J = inverse_triangular(L_B)
+        L_B, J = factorize(0.5 * (B + B.mT), 0.0)[2:]
         mean = J.mT @ (J @ (L.mT @ h).mT[..., None])  # S, k, P, 1
         squares = mean.square().sum((-1, -2)) + J.square().sum((-1, -2)) - B.shape[-1]
         kl = (0.5 * squares + log_det(L_B)).sum(-1)

@@ -16,7 +16,7 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.deep_kernel_process import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.deep_kernel_process import wishart as w
-from skdgp.inference.deep_kernel_process.process import Level
+from skdgp.inference.deep_kernel_process.process import Level, _AddScaled, _Product, factorize
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 NOISE = 0.1
@@ -376,3 +376,19 @@ def test_relu_gram_matrices_of_wide_networks_are_those_of_the_kernel():
         G.append(grams[1] - K)
     z = np.mean(G, 0) / (np.std(G, 0) / math.sqrt(len(G)))
     assert np.abs(z).max() < 4.0
+
+
+def test_backward_passes_of_our_own():
+    rng = np.random.default_rng(0)
+
+    def leaf(*shape):
+        return torch.as_tensor(rng.standard_normal(shape)).requires_grad_()
+
+    check = torch.autograd.gradcheck
+    K = (lambda A: A @ A.mT)(leaf(2, 4, 6)).detach().requires_grad_()
+    assert check(lambda K: factorize(0.5 * (K + K.mT), 1e-6), K)
+    assert check(_Product.apply, (leaf(1, 3, 4), leaf(2, 4, 5)))
+    assert check(_AddScaled.apply, (leaf(2, 4, 5), leaf(2, 4, 5).detach(), leaf(2, 5)))
+    L_q, L_p = (torch.linalg.cholesky(spd(3, seed)) for seed in (0, 1))
+    nus = torch.tensor([7.3, 5.6]).double().requires_grad_()
+    assert check(lambda nus: w.inverse_wishart_kl(L_q, nus[0], L_p, nus[1]), nus)
