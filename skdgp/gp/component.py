@@ -79,7 +79,7 @@ class Trainable(nn.Module):
     def fitted(self):
         """The component with its present hyperparameters, as floats and numpy arrays."""
         with torch.no_grad():
-            return _to_numpy(self())
+            return to_numpy(self())
 
     def assign(self, **values):
         """Overwrite hyperparameters, for instance by starting values found from data."""
@@ -91,12 +91,12 @@ class Trainable(nn.Module):
                     raw.copy_(torch.log(value.clamp_min(1e-12)).expand_as(raw))
 
 
-def _to_numpy(component):
+def to_numpy(component):
     values = {}
     for name, value in component.__dict__.items():
         if isinstance(value, torch.Tensor):
             value = value.cpu().numpy().copy()
             values[name] = float(value) if value.ndim == 0 else value
         elif name in component._parts:
-            values[name] = _to_numpy(value)
+            values[name] = to_numpy(value)
     return component.with_values(**values)
