@@ -160,7 +160,7 @@ class SlicedDeepGP(ChainModel):
         self.chains = {name: x[each, order] for name, x in states.items()}
         self.n_steps += 1
         past = self.n_steps - self.scheme.n_burn_in
-        if past > 0 and past % self.scheme.spacing == 0:
+        if past > 0 and past % self.scheme.spacing == 0 and not self.finished:
             self._keep(generator)
         return -float(self.chains["log_lik"][:, 0].mean()) / float(self.rows[2].sum())
 
@@ -294,7 +294,11 @@ class SlicedDeepGP(ChainModel):
 
     def posterior(self, draws):
         """The mixture of the states that were kept."""
-        return SlicedPosterior(self, self.states(), draws)
+        return self.posterior_of(self.states(), draws)
+
+    def posterior_of(self, states, draws):
+        """The mixture of the given states."""
+        return SlicedPosterior(self, states, draws)
 
     def state(self):
         arrays = super().state()

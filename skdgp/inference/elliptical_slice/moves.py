@@ -115,7 +115,7 @@ def swaps(log_lik, powers, uniform, odd):
     """
     C, T = log_lik.shape
     order = torch.arange(T, device=log_lik.device).repeat(C, 1)
-    a = torch.arange(odd, T - 1, 2, device=log_lik.device)
+    a = torch.arange(odd, max(T - 1, odd), 2, device=log_lik.device)
     log_ratio = (powers[a] - powers[a + 1]) * (log_lik[:, a + 1] - log_lik[:, a])
     change = uniform(C * len(a)).view(C, -1).log() < log_ratio
     order[:, a] += change.long()

@@ -53,6 +53,8 @@ class SlicedPosterior:
 
     Attributes
     ----------
+    n_chains : int
+        How many chains the states are of; those of a chain follow each other.
     powers : tensor of shape (T + 1,)
         Powers of the likelihood, the last one 0.
     log_likelihoods : tensor of shape (n_chains, n_draws, T + 1) or None
@@ -70,7 +72,7 @@ class SlicedPosterior:
         self._eps = draws.split(self._widths[: len(self._W) - (not self._integrates)], 1)
         center = self._hyper.components(self._phi.exp().mean(0).log())
         self.kernels, self.likelihood = [to_numpy(k) for k in center[0]], to_numpy(center[1])
-        self.inducing_inputs = []
+        self.inducing_inputs, self.n_chains = [], model.n_chains
         self.inflation = torch.ones(len(self._v), dtype=torch.float64)
         self.powers = torch.cat([model.powers, torch.zeros(1, dtype=torch.float64)])
         self.log_likelihoods = None

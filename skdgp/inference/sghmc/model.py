@@ -183,7 +183,8 @@ class SampledDeepGP(ChainModel):
         if learning:
             self._learn(batch, generator, rate)
         self.n_steps += 1
-        if self.n_steps > warm and (self.n_steps - warm) % scheme.spacing == 0:
+        past = self.n_steps - warm
+        if past > 0 and past % scheme.spacing == 0 and not self.finished:
             self._complete(batch, generator)
             self.keep()
         return value
@@ -351,7 +352,9 @@ class SampledDeepGP(ChainModel):
         """The mixture of the states that were kept."""
         states = self.states()
         v = [states[f"v{i}"] for i in range(len(self.layers))]
-        return SampledPosterior(self.layers, self.likelihood.numbers(), v, draws, self.input_connected)
+        return SampledPosterior(
+            self.layers, self.likelihood.fitted(), v, draws, self.input_connected, self.n_chains
+        )
 
     def training_state(self):
         arrays = {**super().training_state(), "n_looks": np.array(self._n_looks)}

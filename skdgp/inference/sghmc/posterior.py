@@ -26,12 +26,15 @@ class SampledPosterior:
     draws : tensor of shape (S, n_hidden)
         The noise of hidden units, one draw for each state, shared by all rows.
     input_connected : bool
+    n_chains : int
+        How many chains the states are of; those of a chain follow each other.
     """
 
     @torch.no_grad()
-    def __init__(self, layers, likelihood, v, draws, input_connected):
+    def __init__(self, layers, likelihood, v, draws, input_connected, n_chains):
+        self.n_chains = n_chains
         self.likelihood, self.input_connected = likelihood, input_connected
-        self.kernels = [layer.kernel.numbers() for layer in layers]
+        self.kernels = [layer.kernel.fitted() for layer in layers]
         self._Z = [layer.Z.detach().clone() for layer in layers]
         self.inducing_inputs = [Z.cpu().numpy() for Z in self._Z]
         self._layers = [copy.deepcopy(layer).requires_grad_(False) for layer in layers]
