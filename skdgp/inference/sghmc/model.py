@@ -19,6 +19,8 @@ from .posterior import SampledPosterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
+#: Hyperparameters live on a log scale, are few, and have far to go: their steps of Adam are larger.
+_HYPERPARAMETER_RATE = 6.0
 _MEMORY = 10  #: of these looks that its average reaches back over
 
 
@@ -298,7 +300,11 @@ class SampledDeepGP(ChainModel):
 
     def _adam(self):
         if self._optimizer is None:
-            self._optimizer = Adam([(list(self.parameters()), 1.0)])
+            named = list(self.named_parameters())
+            hyperparameters = [p for name, p in named if "log_" in name]
+            others = [p for name, p in named if "log_" not in name]
+            rate = 1.0 if self.scheme.preconditioner == "adaptive" else _HYPERPARAMETER_RATE
+            self._optimizer = Adam([(others, 1.0), (hyperparameters, rate)])
         return self._optimizer
 
     @torch.no_grad()
