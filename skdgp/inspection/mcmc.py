@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-_MOST_RHAT, _LEAST_ESS = 1.05, 400.0  #: notes of Vehtari et al. (2021): 1.01 and 400 for publication
+_MOST_RHAT, _LEAST_ESS = (
+    1.05,
+    400.0,
+)  #: notes of Vehtari et al. (2021): 1.01 and 400 for publication
 
 
 @dataclass(frozen=True)

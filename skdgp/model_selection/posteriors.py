@@ -72,7 +72,7 @@ def compare_posteriors(reference, models, X, inside=None):
             values = {}
             for figure, v in figures.items():
                 left = np.array([_over(o[figure], rows, figure) for o in others])
-                error = math.sqrt((chains - 1) / chains * ((left - left.mean()) ** 2).sum()) if len(left) else math.nan
+                error = math.sqrt((chains - 1) * left.var()) if len(left) else math.nan
                 values[figure] = _over(v, rows, figure), error
             table[name][g] = values
     return PosteriorComparison(table)
@@ -94,7 +94,9 @@ class PosteriorComparison:
         for model, groups in self.table.items():
             for group, figures in groups.items():
                 if not lines:
-                    lines.append(f"{'model':12s} {'rows':8s}" + "".join(f"{f:>10s}" for f in figures))
+                    lines.append(
+                        f"{'model':12s} {'rows':8s}" + "".join(f"{f:>10s}" for f in figures)
+                    )
                 cells = (_with_error(*pair) for pair in figures.values())
                 lines.append(f"{model:12s} {group:8s}" + "".join(f"{c:>10s}" for c in cells))
         return "\n".join(line.rstrip() for line in lines)
@@ -190,13 +192,15 @@ def log_marginal_likelihood(posterior):
     levels = getattr(posterior, "log_likelihoods", None)
     if levels is None:
         raise ValueError(
-            "The log marginal likelihood needs states of tempered chains; use EllipticalSlice with n_tempering of "
-            "2 or more, and let it keep some."
+            "The log marginal likelihood needs states of tempered chains; use EllipticalSlice with "
+            "n_tempering of 2 or more, and let it keep some."
         )
     powers, levels = posterior.powers.numpy(force=True), levels.numpy(force=True)
     value = _bennett(levels.reshape(-1, len(powers)), powers)
     chains = [_bennett(chain, powers) for chain in levels]
-    return value, float(np.std(chains, ddof=1) / math.sqrt(len(chains))) if len(chains) > 1 else math.nan
+    return value, float(np.std(chains, ddof=1) / math.sqrt(len(chains))) if len(
+        chains
+    ) > 1 else math.nan
 
 
 def _bennett(levels, powers):

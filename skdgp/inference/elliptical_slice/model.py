@@ -37,7 +37,9 @@ class SlicedDeepGP(ChainModel):
         self.integrates = isinstance(likelihood, Gaussian)
         widths = architecture.widths
         self.widths = widths if self.integrates else (*widths, architecture.n_latents)
-        self._linear = [architecture.linear_mean and i < len(widths) for i in range(len(self.widths))]
+        self._linear = [
+            architecture.linear_mean and i < len(widths) for i in range(len(self.widths))
+        ]
         for i, n_inputs in enumerate(architecture.layer_inputs()[: len(self.widths)]):
             W = torch.zeros(n_inputs, self.widths[i], dtype=torch.float64)
             self.register_buffer(f"W{i}", W if self._linear[i] else None)
@@ -114,7 +116,9 @@ class SlicedDeepGP(ChainModel):
         a = torch.linalg.solve_triangular(L, b, upper=False)
         value = -0.5 * a.square().sum((1, 2, 3)) - L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
         value = value - 0.5 * _LOG_2PI * y.numel()
-        if self._counts is not None:  # rows that count more than once, as so many rows with one target
+        if (
+            self._counts is not None
+        ):  # rows that count more than once, as so many rows with one target
             more, log_weights = self._counts
             value = value - 0.5 * (more * (_LOG_2PI + noise.log()) + log_weights).sum(1)
         return torch.where(torch.isfinite(value), value, -torch.inf)
@@ -167,7 +171,9 @@ class SlicedDeepGP(ChainModel):
     def _hold(self, batch):
         n = len(batch.X)
         if batch.scale != 1.0:
-            raise ValueError("EllipticalSlice needs all rows in each batch; leave batch_size alone.")
+            raise ValueError(
+                "EllipticalSlice needs all rows in each batch; leave batch_size alone."
+            )
         if n > _MOST_ROWS:
             raise ValueError(
                 f"EllipticalSlice factors matrices of all rows in every step, of at most {_MOST_ROWS}; got "
@@ -257,7 +263,9 @@ class SlicedDeepGP(ChainModel):
 
         So it is where hidden means are zero and the next kernel depends on differences.
         """
-        n = len(self.widths) - (not self.integrates)  # the last sampled layer is seen by the likelihood
+        n = len(self.widths) - (
+            not self.integrates
+        )  # the last sampled layer is seen by the likelihood
         if n == 0 or any(self._linear):
             return v
         if not all(isinstance(k.component, Stationary) for k in list(self.kernels)[1:]):
@@ -275,7 +283,7 @@ class SlicedDeepGP(ChainModel):
                 kernels, _ = hyper.components(phi)
                 values = self.propagate(v, kernels)
 
-            def evaluate(x, i, p=p):
+            def evaluate(x, i, p=p, phi=phi, values=values):
                 changed = phi[i].clone()
                 changed[:, p] = x
                 if values is None:

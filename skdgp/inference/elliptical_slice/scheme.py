@@ -14,12 +14,11 @@ _BURN_IN = 0.25  #: share of the steps
 class EllipticalSlice(Scheme):
     r"""Elliptical slice sampling of all rows' hidden values, with parallel tempering: a gold standard.
 
-    Without inducing points: hidden layers hold values at all rows, and their exact
-    posterior is sampled (Cutajar et al., 2017, appendix C). With Gaussian noise the last layer is integrated out;
-    other likelihoods have it sampled, too. Deeper models mix steps of all whitened layers at once with steps
-    of one layer given the next. Several chains, each with several powers of the likelihood
-    that exchange their states, find foldings of the hidden layers that a single
-    chain cannot reach.
+    Without inducing points: hidden layers hold values at all rows, and their exact posterior is sampled
+    (Cutajar et al., 2017, appendix C). With Gaussian noise the last layer is integrated out; other likelihoods
+    have it sampled, too. Deeper models mix steps of all whitened layers at once with steps of one layer given
+    the next. Several chains, each with several powers of the likelihood that exchange their
+    states, find foldings of the hidden layers that a single chain cannot reach.
 
     A step factors matrices of all rows some ten times for each chain and power: this is for up to
     500 rows, where it takes minutes to hours.
@@ -30,8 +29,8 @@ class EllipticalSlice(Scheme):
         Levels of the powers of the likelihood, from 1 in a geometric sequence to `least_power`.
     hyperparameters : {"sample", "fixed"}, default="sample"
         Whether kernels and noise have posteriors. Their logarithms are then a priori normal around their
-        starts, with standard deviations of 1 for kernels and of 2 for what likelihoods have. Variances of hidden
-        layers stay, because lengthscales of the next layer mean the same.
+        starts, with standard deviations of 1 for kernels and of 2 for what likelihoods have. Variances of
+        hidden layers stay, because lengthscales of the next layer mean the same.
     n_chains : int, default=4
     n_samples : int, default=400
         States that are kept, of all chains together.
@@ -104,9 +103,8 @@ class EllipticalSlice(Scheme):
             self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
         for name, least in (("n_burn_in", 0), ("spacing", 1)):
             if getattr(self, name) is not None:
-                self.check(
-                    name, Integral, lambda n: n >= least, f"an int of at least {least} or None"
-                )
+                what = f"an int of at least {least} or None"
+                self.check(name, Integral, lambda n, least=least: n >= least, what)
         self.check("least_power", Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
         if self.hyperparameters not in ("sample", "fixed"):
             raise ValueError(

@@ -1,7 +1,5 @@
 """Steps of stochastic gradient Hamiltonian Monte Carlo (Chen et al., 2014)."""
 
-import math
-
 import torch
 
 _TINY = 1e-16
@@ -79,18 +77,7 @@ def autocorrelation_time(step_size, friction):
     return 2.0 * friction / step_size * (1.0 - step_size / (2.0 * (2.0 - friction)))
 
 
-def stationary_inflation(step_size, friction, gradient_noise=0.0):
-    """By what the discretization multiplies the variance in a direction of curvature one."""
-    noise = 1.0 + step_size * gradient_noise / (2.0 * friction)
-    return noise / (1.0 - step_size / (2.0 * (2.0 - friction)))
-
-
 def fresh(theta):
     """The state of :func:`adaptive_step` before the first step."""
     state = {name: torch.ones_like(theta) for name in ("xi", "g", "g2")}
     return {"p": torch.zeros_like(theta), **state}
-
-
-def critical_friction(step_size):
-    """The friction that damps a direction of curvature one critically."""
-    return 2.0 * math.sqrt(step_size)

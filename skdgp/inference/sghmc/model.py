@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from ...adam import Adam
 from ...gp.component import Trainable
 from ...gp.likelihoods import Gaussian
 from ...linalg import add_diagonal, cholesky, root_of_inverse
+from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
 from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
@@ -59,9 +59,8 @@ class SampledDeepGP(ChainModel):
                 zip(architecture.kernels, architecture.layer_inputs(), outputs)
             )
         )  # fmt: skip
-        self._momentum, self._fisher, self._roots = [], [], []
-        self._n_looks, self._noise, self._window = 0, [], []
-        self._whitenings = self._optimizer = None
+        self._memory = {}  # of the sampler: tensors, by what they are and by layer
+        self._n_looks, self._whitenings, self._optimizer = 0, None, None
         self.integrates = False  #: whether the last layer is integrated out
 
     def n_hidden(self):
@@ -184,6 +183,8 @@ class SampledDeepGP(ChainModel):
         value = self._move(batch, generator, learning, adapting)
         if learning:
             self._learn(batch, generator, rate)
+        elif n == scheme.n_learn:
+            self._memory = {k: x for k, x in self._memory.items() if not k.startswith("window")}
         self.n_steps += 1
         past = self.n_steps - warm
         if past > 0 and past % scheme.spacing == 0 and not self.finished:
@@ -204,13 +205,22 @@ class SampledDeepGP(ChainModel):
         for i, layer in enumerate(self.layers):
             shape = self.n_chains, len(layer.Z), layer.n_outputs
             self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z)
-        v = self._sampled()
-        self._momentum = [torch.zeros_like(x) for x in v]
-        self._noise = [torch.zeros_like(x[0]) for x in v]
-        if start:
-            self._roots = [torch.eye(x.shape[1]).to(x).expand(x.shape[2], -1, -1) for x in v]
-        else:
-            self._adaptive = [fresh(x) for x in v]
+        for i, x in enumerate(self._sampled()):
+            if not start:
+                state = fresh(x)
+            else:
+                eye = torch.eye(x.shape[1]).to(x).repeat(x.shape[2], 1, 1)
+                state = {"p": torch.zeros_like(x), "noise": torch.zeros_like(x[0]), "root": eye}
+                state["fisher"] = torch.zeros_like(eye)
+            self._remember(i, state)
+
+    def _remember(self, i, state):
+        self._memory.update({f"{i}.{name}": value for name, value in state.items()})
+
+    def _of_layer(self, i):
+        """What is remembered of a layer."""
+        keys = [key for key in self._memory if key.startswith(f"{i}.")]
+        return {key.partition(".")[2]: self._memory[key] for key in keys}
 
     def _sampled(self):
         """The inducing outputs that steps move."""
@@ -261,21 +271,21 @@ class SampledDeepGP(ChainModel):
         with torch.no_grad():
             for i, x in enumerate(v):
                 g = sum(found[i] for found in gradients)
-                xi = normal(x.shape, generator, x)
+                xi, m = normal(x.shape, generator, x), self._of_layer(i)
+                size, friction = scheme.step_size, scheme.friction
                 if scheme.preconditioner == "adaptive":
                     adapt = self.n_steps < scheme.n_learn + scheme.n_burn_in
-                    new, self._adaptive[i] = adaptive_step(
-                        x, self._adaptive[i], g / batch.total, xi, batch.total,
-                        scheme.step_size, scheme.friction, adapt,
-                    )  # fmt: skip
+                    new, m = adaptive_step(
+                        x, m, g / batch.total, xi, batch.total, size, friction, adapt
+                    )
                 else:
                     if len(parts) > 1 and adapting:
-                        difference = to_z(gradients[0][i] - gradients[1][i], self._roots[i])
-                        self._noise[i].lerp_(difference.square().mean(0), 0.02)
-                    new, self._momentum[i] = preconditioned_step(
-                        x.detach(), self._momentum[i], g, self._roots[i], xi,
-                        scheme.step_size, scheme.friction, self._noise[i],
-                    )  # fmt: skip
+                        difference = to_z(gradients[0][i] - gradients[1][i], m["root"])
+                        m["noise"] = torch.lerp(m["noise"], difference.square().mean(0), 0.02)
+                    new, m["p"] = preconditioned_step(
+                        x.detach(), m["p"], g, m["root"], xi, size, friction, m["noise"]
+                    )
+                self._remember(i, m)
                 self.chains[f"v{i}"] = new.detach()
         return value
 
@@ -283,9 +293,13 @@ class SampledDeepGP(ChainModel):
         """A step of Adam on hyperparameters and inducing inputs (Havasi et al., 2018, algorithm 1)."""
         scheme, parameters = self.scheme, list(self.parameters())
         if scheme.window > 1:
-            self._window = [*self._window, self._sampled()][-scheme.window :]
-            pick = torch.randint(len(self._window), (), generator=generator)
-            v, eps = self._window[int(pick)], self._draw_eps(batch, generator)
+            v, place = self._sampled(), self.n_steps % scheme.window
+            for i, x in enumerate(v):
+                self._memory[f"window.{place}.{i}"] = x
+            n = min(self.n_steps + 1, scheme.window)
+            pick = int(torch.randint(n, (), generator=generator))
+            v = [self._memory[f"window.{pick}.{i}"] for i in range(len(v))]
+            eps = self._draw_eps(batch, generator)
             whitenings = [layer.whitening() for layer in self.layers]
             loss = -self.log_target(batch, v, eps, whitenings).mean() / batch.total
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
@@ -342,15 +356,13 @@ class SampledDeepGP(ChainModel):
         self._n_looks += 1
         share = 1.0 / min(self._n_looks, _MEMORY)
         for i, ((A, _), score) in enumerate(zip(passed, scores)):
-            if i == len(self._roots):
+            if i == len(self._sampled()):
                 break
             w = (batch.scale * batch.weight[:, None] * score.square()).mT  # C, D, B
             A, w = A.detach(), w.mean(0, keepdim=True) if len(A) == 1 else w
             F = sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)
-            if len(self._fisher) == i:
-                self._fisher.append(torch.zeros_like(F))
-            self._fisher[i] = torch.lerp(self._fisher[i], F, share)
-            self._roots[i] = root_of_inverse(add_diagonal(self._fisher[i], 1.0))
+            F = torch.lerp(self._memory[f"{i}.fisher"], F, share)
+            self._remember(i, {"fisher": F, "root": root_of_inverse(add_diagonal(F, 1.0))})
 
     # What is kept, and prediction
 
@@ -363,44 +375,24 @@ class SampledDeepGP(ChainModel):
         )
 
     def training_state(self):
-        arrays = {**super().training_state(), "n_looks": np.array(self._n_looks)}
-        arrays["integrates"] = np.array(self.integrates)
-        lists = {"momentum": self._momentum, "fisher": self._fisher, "noise": self._noise}
-        for i, state in enumerate(getattr(self, "_adaptive", [])):
-            arrays.update({f"adaptive.{i}.{k}": x.cpu().numpy().copy() for k, x in state.items()})
-        for j, entry in enumerate(self._window if self.n_steps < self.scheme.n_learn else []):
-            lists[f"window{j:04d}"] = entry
-        for name, tensors in lists.items():
-            arrays.update({f"{name}.{i}": x.cpu().numpy().copy() for i, x in enumerate(tensors)})
+        arrays = {name: x.cpu().numpy().copy() for name, x in self._memory.items()}
         for i, slot in enumerate(self._adam().slots):
             arrays.update({f"adam.{i}.{k}": x.cpu().numpy().copy() for k, x in slot.items()})
-        return arrays
+        numbers = {"n_looks": np.array(self._n_looks), "integrates": np.array(self.integrates)}
+        return {**super().training_state(), **arrays, **numbers}
 
     def load_training_state(self, arrays):
         super().load_training_state(arrays)
-        self._whitenings = self._optimizer = None
-        if not arrays:
-            return
-        self._n_looks, self.integrates = int(arrays["n_looks"]), bool(arrays["integrates"])
-        lists, self._adaptive = {}, []
+        self._whitenings, self._optimizer, self._memory = None, None, {}
         for key, value in arrays.items():
-            name, _, place = key.partition(".")
-            value = torch.tensor(value)
-            if name == "adam":
-                i, _, what = place.partition(".")
-                self._adam().remember(int(i), what, value)
-            elif name == "adaptive":
-                i, _, what = place.partition(".")
-                if int(i) == len(self._adaptive):
-                    self._adaptive.append({})
-                self._adaptive[int(i)][what] = value
-            elif place:
-                lists.setdefault(name, []).append(value)
-        self._momentum, self._fisher, self._noise = (
-            lists.pop(name, []) for name in ("momentum", "fisher", "noise")
-        )
-        self._window = [lists[name] for name in sorted(lists)]
-        self._roots = [root_of_inverse(add_diagonal(F, 1.0)) for F in self._fisher]
+            first, _, name = key.partition(".")
+            if first == "adam":
+                i, _, name = name.partition(".")
+                self._adam().remember(int(i), name, torch.tensor(value))
+            elif name:
+                self._memory[key] = torch.tensor(value)
+        self._n_looks = int(arrays.get("n_looks", 0))
+        self.integrates = bool(arrays.get("integrates", False))
 
     def load_state(self, arrays):
         super().load_state(arrays)

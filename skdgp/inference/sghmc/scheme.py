@@ -22,8 +22,8 @@ class SGHMC(Scheme):
     Monte Carlo EM; they are frozen, and chains burn in; then states are kept, a few
     autocorrelation times apart. The kept states are the components of the predictive mixture.
 
-    With Gaussian noise and all rows in each batch, the last layer is integrated out of the target and drawn exactly
-    whenever a state is kept. A model of one layer is then exact given its hyperparameters.
+    With Gaussian noise and all rows in each batch, the last layer is integrated out of the target and drawn
+    exactly whenever a state is kept. A model of one layer is then exact given its hyperparameters.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ class SGHMC(Scheme):
     spacing : int or None, default=None
         Steps between states that are kept. None for two autocorrelation times, or what `max_iter` leaves.
     window : int, default=1
-        Past states of the chains that hyperparameters are learned from, one at a time. With 1, all chains' present
-        states serve, which takes no gradients of its own.
+        Past states of the chains that hyperparameters are learned from, one at a time. With 1, all chains'
+        present states serve, which takes no gradients of its own.
     last_layer : {"exact", "sampled"}, default="exact"
         Whether to integrate out the last layer where that is possible.
     n_hidden_draws : int, default=1
@@ -70,8 +70,8 @@ class SGHMC(Scheme):
 
     References
     ----------
-    M. Havasi, J. M. Hernandez-Lobato and J. J. Murillo-Fuentes (2018). Inference in deep Gaussian processes using
-    stochastic gradient Hamiltonian Monte Carlo. Advances in Neural Information Processing Systems 31.
+    M. Havasi, J. M. Hernandez-Lobato and J. J. Murillo-Fuentes (2018). Inference in deep Gaussian processes
+    using stochastic gradient Hamiltonian Monte Carlo. Advances in Neural Information Processing Systems 31.
 
     Examples
     --------
@@ -169,9 +169,8 @@ class SGHMC(Scheme):
             self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
         for name, least in (("n_learn", 0), ("n_burn_in", 0), ("spacing", 1)):
             if getattr(self, name) is not None:
-                self.check(
-                    name, Integral, lambda n: n >= least, f"an int of at least {least} or None"
-                )
+                what = f"an int of at least {least} or None"
+                self.check(name, Integral, lambda n, least=least: n >= least, what)
         for name in ("step_size", "friction"):
             self.check(name, Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
         self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")

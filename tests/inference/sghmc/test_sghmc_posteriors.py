@@ -107,7 +107,7 @@ def test_coordinates_are_those_of_the_exact_precision():
     for _ in range(60):
         model._n_looks = 0  # which makes the next look the only one
         model._inform(batch, generator)
-        F = F + model._fisher[0][0] / 60
+        F = F + model._memory["0.fisher"][0] / 60
     _, cov = exact(model, batch)
     exact_F = torch.linalg.inv(cov) - torch.eye(8)
     # squares of scores have relative deviations of 1.4; there are 60 looks of four chains at each row
@@ -204,7 +204,9 @@ def test_other_likelihoods(likelihood, y):
 
 def test_learning_maximizes_the_marginal_likelihood_of_one_layer():
     # with the last layer integrated out there is nothing else to do
-    model, batch = make(n_learn=400, n_burn_in=0, n_samples=4, spacing=1, noise=0.05, target="variational")
+    model, batch = make(
+        n_learn=400, n_burn_in=0, n_samples=4, spacing=1, noise=0.05, target="variational"
+    )
     with torch.no_grad():
         model.likelihood.assign(variance=0.5)
     run(model, batch, 404)
