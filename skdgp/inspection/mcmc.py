@@ -69,9 +69,10 @@ def mcmc_diagnostics(model, X):
     A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner (2021). Rank-normalization, folding, and
     localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16.
     """
-    az, data = _arviz(), to_arviz(model, X)
-    if data.posterior.sizes["draw"] < 4:
+    az, means = _arviz(), _means(model, X)
+    if means.shape[1] < 4:
         raise ValueError("Each chain must have kept at least four states; sample for longer.")
+    data = az.convert_to_dataset({"f": means})
     found = (az.rhat(data), az.ess(data, method="bulk"), az.ess(data, method="tail"))
     return ChainDiagnostics(*(np.asarray(part["f"]) for part in found))
 
@@ -96,9 +97,13 @@ def to_arviz(model, X):
     ImportError
         If ArviZ is not installed.
     """
+    return _arviz().from_dict(posterior={"f": _means(model, X)}, dims={"f": ["row", "latent"]})
+
+
+def _means(model, X):
+    """Means of the latent functions under each state, (n_chains, n_draws, n_rows, k)."""
     X = torch.as_tensor(np.asarray(X, dtype=np.float64))
-    means = model.latent(X).mean.unflatten(0, (model.n_chains, -1)).numpy(force=True)
-    return _arviz().from_dict(posterior={"f": means}, dims={"f": ["row", "latent"]})
+    return model.latent(X).mean.unflatten(0, (model.n_chains, -1)).numpy(force=True)
 
 
 def _arviz():

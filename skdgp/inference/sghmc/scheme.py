@@ -37,12 +37,12 @@ class SGHMC(Scheme):
         or those of the inducing outputs, with the published adaptive masses. The
         latter mix slowly where the prior decides.
     n_chains : int, default=4
-    n_samples : int, default=500
+    n_samples : int, default=400
         States that are kept, of all chains together.
-    step_size : float, default=0.1
+    step_size : float, default=0.05
         The squared step of the preconditioned sampler. Variances are too large by a quarter of
         it, about. The step of the adaptive one.
-    friction : float, default=0.6
+    friction : float, default=0.45
         Share of the momentum that is lost in each step.
     n_learn : int or None, default=None
         Steps in which hyperparameters and inducing inputs are learned; with 0 they stay at their
@@ -77,7 +77,7 @@ class SGHMC(Scheme):
     --------
     >>> from skdgp.inference.sghmc import SGHMC
     >>> SGHMC(n_samples=200).max_iter(1000)
-    3048
+    3832
     """
 
     uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
@@ -88,9 +88,9 @@ class SGHMC(Scheme):
         target="marginal",
         preconditioner="fisher",
         n_chains=4,
-        n_samples=500,
-        step_size=0.1,
-        friction=0.6,
+        n_samples=400,
+        step_size=0.05,
+        friction=0.45,
         n_learn=None,
         n_burn_in=None,
         spacing=None,

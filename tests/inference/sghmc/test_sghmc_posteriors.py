@@ -69,7 +69,7 @@ def of_independent_draws(n, mean, cov, quantile):
 @pytest.mark.parametrize("target", ["marginal", "variational"])
 @pytest.mark.parametrize("last_layer", ["exact", "sampled"])
 def test_one_layer_is_the_exact_gaussian(target, last_layer):
-    settings = {"n_samples": 2000, "n_burn_in": 300, "spacing": 25} if last_layer == "sampled" else {
+    settings = {"n_samples": 2000, "n_burn_in": 300, "spacing": 36} if last_layer == "sampled" else {
         "n_samples": 2000, "n_burn_in": 0, "spacing": 1}  # fmt: skip
     model, batch = make(target=target, last_layer=last_layer, n_chains=20, **settings)
     run(model, batch, settings["n_burn_in"] + 100 * settings["spacing"])
@@ -116,7 +116,7 @@ def test_coordinates_are_those_of_the_exact_precision():
 
 def test_minibatches_have_their_noise_taken_off():
     model, batch = make(
-        last_layer="sampled", n_chains=20, n_samples=2000, n_burn_in=600, spacing=25, step_size=0.05
+        last_layer="sampled", n_chains=20, n_samples=2000, n_burn_in=600, spacing=25
     )
     generator = torch.Generator().manual_seed(0)
     for _ in range(600 + 2500):
@@ -126,7 +126,7 @@ def test_minibatches_have_their_noise_taken_off():
     mean, cov = exact(model, batch)
     v, root = model.states()["v0"][..., 0] - mean, torch.linalg.cholesky(cov)
     whitened = torch.linalg.solve_triangular(root, v.T, upper=False)
-    # without the correction, 1.14 by the formula of the stationary law at s^2 = 3
+    # without the correction, 1.18 by the formula of the stationary law at s^2 = 3
     assert float(whitened.square().mean()) == pytest.approx(1.0, abs=0.08)
 
 
