@@ -91,7 +91,7 @@ def test_joint_draws_keep_the_prior(case):
     generator, hyper = torch.Generator().manual_seed(3), model.hyperparameters
     model._hold(batch)
     found = []
-    for _ in range(150):
+    for _ in range(100):
         v, phi = model._prior(1, generator)
         kernels, likelihood = hyper.components(phi[0])
         F = model.propagate(v, kernels)[-1]
@@ -195,7 +195,7 @@ def test_predictions_of_rows_and_functions(kind):
     assert latent.mean.shape == latent.var.shape == (16, 4, 1)
     alone = torch.cat([posterior.latent(Xs[j : j + 1]).mean for j in range(4)], 1)
     np.testing.assert_allclose(alone, latent.mean, atol=1e-9)
-    f = posterior.functions(640, torch.Generator().manual_seed(0))
+    f = posterior.functions(96, torch.Generator().manual_seed(0))
     mean, deviation = f(Xs)
     value = mean + deviation
     np.testing.assert_allclose(sum(f(Xs[2:])), value[:, 2:], atol=1e-7)
