@@ -69,15 +69,15 @@ def of_independent_draws(n, mean, cov, quantile):
 @pytest.mark.parametrize("target", ["marginal", "variational"])
 @pytest.mark.parametrize("last_layer", ["exact", "sampled"])
 def test_one_layer_is_the_exact_gaussian(target, last_layer):
-    settings = {"n_samples": 2000, "n_burn_in": 300, "spacing": 36} if last_layer == "sampled" else {
-        "n_samples": 2000, "n_burn_in": 0, "spacing": 1}  # fmt: skip
+    settings = {"n_samples": 1000, "n_burn_in": 300, "spacing": 36} if last_layer == "sampled" else {
+        "n_samples": 1000, "n_burn_in": 0, "spacing": 1}  # fmt: skip
     model, batch = make(target=target, last_layer=last_layer, n_chains=20, **settings)
-    run(model, batch, settings["n_burn_in"] + 100 * settings["spacing"])
+    run(model, batch, settings["n_burn_in"] + 50 * settings["spacing"])
     assert model.finished
     assert model.integrates == (last_layer == "exact")
     mean, cov = exact(model, batch)
     found = divergence(model.states()["v0"][..., 0], mean, cov)
-    assert found < 2.0 * of_independent_draws(2000, mean, cov, 0.5)
+    assert found < 2.0 * of_independent_draws(1000, mean, cov, 0.5)
 
 
 def test_published_constants_fail_where_the_prior_decides():
@@ -116,10 +116,10 @@ def test_coordinates_are_those_of_the_exact_precision():
 
 def test_minibatches_have_their_noise_taken_off():
     model, batch = make(
-        last_layer="sampled", n_chains=20, n_samples=2000, n_burn_in=600, spacing=25
+        last_layer="sampled", n_chains=20, n_samples=1000, n_burn_in=400, spacing=25
     )
     generator = torch.Generator().manual_seed(0)
-    for _ in range(600 + 2500):
+    for _ in range(400 + 1250):
         i = torch.randperm(60, generator=generator)[:20]
         part = batch._replace(X=batch.X[i], y=batch.y[i], weight=batch.weight[i], scale=3.0)
         model.step(part, generator)
@@ -133,12 +133,12 @@ def test_minibatches_have_their_noise_taken_off():
 def test_two_layers_agree_with_elliptical_slices():
     # inducing inputs at all rows in the first layer and a dense grid in the second make both the same model
     n = 8
-    model, batch = make(n, n, (1,), n_chains=16, n_samples=16 * 60, n_burn_in=400, spacing=20)
+    model, batch = make(n, n, (1,), n_chains=16, n_samples=16 * 40, n_burn_in=300, spacing=20)
     with torch.no_grad():
         model.layers[0].Z.copy_(batch.X)
         last = model.layers[1]
         last.Z = torch.nn.Parameter(torch.linspace(-5.0, 5.0, 24).double()[:, None])
-    run(model, batch, 400 + 60 * 20)
+    run(model, batch, 300 + 40 * 20)
     v = model.states()["v0"]
     shape = Architecture(1, (1,), 1, 0, [k.kernel.component for k in model.layers], True, False)
     scheme = EllipticalSlice(1, "fixed", n_chains=16, n_samples=16 * 100, n_burn_in=100, spacing=4)
