@@ -174,7 +174,7 @@ def compose(functions, noises, n, input_connected):
     ----------
     functions : list of callable
         For each layer, mean and deviation at (n, P, n_inputs).
-    noises : list of tensors of shape ()
+    noises : list of tensors of shape (), or of None
         Variances that hidden layers add to their outputs.
     n : int
     input_connected : bool
@@ -190,7 +190,7 @@ def compose(functions, noises, n, input_connected):
         mean, deviation = functions[0](X)
         for function, variance in zip(functions[1:], noises):
             H = mean + deviation
-            if noise is not None:
+            if noise is not None and variance is not None:
                 H = H + variance.sqrt() * normal(H.shape, noise, H)
             mean, deviation = function(torch.cat([H, X], -1) if input_connected else H)
         return mean, deviation

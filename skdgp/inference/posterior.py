@@ -104,3 +104,12 @@ class Posterior:
             In units of the standardized target.
         """
         return None
+
+
+def frozen_parts(model):
+    """Likelihood, kernels and inducing inputs of a model, for its posterior."""
+    return (
+        model.likelihood.fitted(),
+        [layer.kernel.fitted() for layer in model.layers],
+        [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
+    )

@@ -12,7 +12,7 @@ from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
 from .gradient_model import GradientModel
 from .homoscedastic_warmup import HomoscedasticWarmup, without_scales
-from .posterior import Functions, Latent, Posterior
+from .posterior import Functions, Latent, Posterior, frozen_parts
 
 _FLOOR = 1e-12  #: least variance
 
@@ -92,9 +92,7 @@ class DeepSparseGP(GradientModel):
         Steps in which noise has the same size everywhere.
     """
 
-    def __init__(
-        self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0
-    ):
+    def __init__(self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0):
         super().__init__(natural_step=natural_step)
         self.n_draws = n_draws
         self.input_connected = architecture.input_connected
@@ -149,15 +147,6 @@ class DeepSparseGP(GradientModel):
         arrays = dict(arrays)
         self.warmup.load(arrays)
         super().load_state(arrays)
-
-
-def frozen_parts(model):
-    """Likelihood, kernels and inducing inputs of a model, for its posterior."""
-    return (
-        model.likelihood.fitted(),
-        [layer.kernel.fitted() for layer in model.layers],
-        [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
-    )
 
 
 class DeepPosterior(Posterior):

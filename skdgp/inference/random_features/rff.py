@@ -1,5 +1,7 @@
 """Deep Gaussian processes by random features."""
 
+import math
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -7,12 +9,14 @@ import torch
 from torch import nn
 
 from ...gp.component import Trainable
+from ...gp.frozen import compose
 from ...gp.gaussian import DiagonalBlock
 from ...gp.means import linear_map
 from ...random import normal, sobol_normal
 from ..base import Scheme
 from ..gradient_model import GradientModel
-from .features import SAMPLINGS, FeatureLayer
+from ..posterior import Functions, Latent, Posterior, frozen_parts
+from .features import SAMPLINGS, FeatureLayer, FrozenFeatureLayer
 
 _FREQUENCIES = ("fixed", "variational", "resampled")
 _COVARIANCES = ("auto", "full", "diagonal")
@@ -175,7 +179,6 @@ class DeepRandomFeatures(GradientModel):
             self.layers.append(layer)
         trained = [*self._hyperparameters(), *(layer.q_omega for layer in self.layers)]
         self._only_weights = all(part is None for part in trained)
-        self._known = None  # resampled frequencies of the last prediction
 
     def start(self, X, weights, rng):
         """Draw frequencies, set the mean functions, and break symmetries where there are none.
@@ -253,17 +256,8 @@ class DeepRandomFeatures(GradientModel):
         -------
         mean, var : tensors of shape (S, n, n_latents); S is 1 if nothing is drawn
         """
-        H, moments = X, None
-        for i, layer in enumerate(self.layers):
-            if moments is not None:
-                mean, var = moments
-                H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
-                if self.input_connected:
-                    H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-            last = layer is self.layers[-1]
-            moments = layer.moments(H, xi[i], weights if last else None)
-        mean, var = (m if m.ndim == 3 else m[None] for m in moments)
-        return mean, var.clamp_min(1e-12)
+        *hidden, last = [partial(layer.moments, xi=x) for layer, x in zip(self.layers, xi)]
+        return propagate([*hidden, partial(last, weights=weights)], X, eps, self.input_connected)
 
     def expected_log_likelihood(self, batch, generator):
         for parameter in self._hyperparameters():
@@ -293,36 +287,58 @@ class DeepRandomFeatures(GradientModel):
         seeds = (seed + np.arange(n)) % 2**31
         return np.column_stack([sobol_normal(n, width, seed), seeds])
 
-    def predictive(self, X, draws):
-        with torch.no_grad():
-            widths = [layer.n_outputs for layer in self.layers[:-1]]
-            eps = [e[:, None] for e in draws[:, : sum(widths)].split(widths, 1)] if widths else []
-            xi = [None] * len(self.layers)
-            if self.layers[0].resampled:
-                xi = self._drawn(draws[:, -1].long().tolist(), draws)
-            return self.propagate(X, eps, xi)
+    def _frozen(self, draws, as_trained):
+        return FeaturePosterior(self, draws)
 
-    def _drawn(self, seeds, like):
-        """Draws for the frequencies of all layers, a generator for each draw."""
-        if self._known is None or self._known[0] != seeds:
-            generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+def propagate(moments, X, eps, input_connected):
+    """Moments of the last layer, from those of each layer as functions of its inputs."""
+    H, found = X, None
+    for i, of_layer in enumerate(moments):
+        if found is not None:
+            mean, var = found
+            H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
+            if input_connected:
+                H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
+        found = of_layer(H)
+    mean, var = (m if m.ndim == 3 else m[None] for m in found)
+    return mean, var.clamp_min(1e-12)
+
+
+class FeaturePosterior(Posterior):
+    """The frozen posterior of :class:`DeepRandomFeatures`: a mixture over draws from hidden layers.
+
+    Parameters
+    ----------
+    model : DeepRandomFeatures
+    draws : tensor of shape (S, sum of widths), or one more for seeds of the frequencies
+    """
+
+    def __init__(self, model, draws):
+        like = model.layers[0].z
+        draws = torch.as_tensor(draws).to(like)
+        widths = [layer.n_outputs for layer in model.layers[:-1]]
+        eps = draws[:, : sum(widths)].split(widths, 1) if widths else []
+        self._eps, xi = [e[:, None].clone() for e in eps], [None] * len(model.layers)
+        if model.layers[0].resampled:
+            generators = [torch.Generator().manual_seed(int(seed)) for seed in draws[:, -1]]
             xi = [
-                torch.cat([layer.draw_xi(1, generator, like) for generator in generators])
-                for layer in self.layers
+                torch.cat([layer.draw_xi(1, generator) for generator in generators])
+                for layer in model.layers
             ]
-            self._known = seeds, xi
-        return self._known[1]
+        C = len(draws)
+        super().__init__(*frozen_parts(model), inflation=like.new_ones(C))
+        self._layers = [FrozenFeatureLayer(*pair) for pair in zip(model.layers, xi)]
+        self._input_connected = model.input_connected
+        self._log_weights = like.new_full((C,), -math.log(C))
 
-    def functions(self, n, generator, n_features):
-        with torch.no_grad():
-            layers = [layer.function(n, n_features, generator) for layer in self.layers]
+    @torch.no_grad()
+    def latent(self, X):
+        moments, X = [layer.moments for layer in self._layers], X.to(torch.float64)
+        return Latent(self._log_weights, *propagate(moments, X, self._eps, self._input_connected))
 
-        def f(X, noise=None):
-            with torch.no_grad():
-                X = X.expand(n, *X.shape)
-                H = layers[0](X)
-                for function in layers[1:]:
-                    H = function(torch.cat([H, X], -1) if self.input_connected else H)
-                return H
-
-        return f
+    @torch.no_grad()
+    def functions(self, n, generator, X=None):
+        layers = [layer.functions(n, generator) for layer in self._layers]
+        f = compose(layers, [None] * (len(layers) - 1), n, self._input_connected)
+        return Functions(f, self.inflation[:1].expand(n))

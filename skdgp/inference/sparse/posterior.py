@@ -3,8 +3,7 @@
 import torch
 
 from ...gp.frozen import FrozenUnits
-from ..posterior import Functions, Latent, Posterior
-from ..sparse_model import frozen_parts
+from ..posterior import Functions, Latent, Posterior, frozen_parts
 
 AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 

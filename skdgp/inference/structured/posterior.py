@@ -44,7 +44,9 @@ class StructuredPosterior(DeepPosterior):
         self._pattern, self._moments = model.q.patterns[model.q.active], model.q.moments()
         self._q = model.q.frozen()
         known = model.variance_inflation is not None and model.variance_inflation.known()
-        self._inflate = copy.deepcopy(model.variance_inflation) if known and not as_trained else None
+        self._inflate = (
+            copy.deepcopy(model.variance_inflation) if known and not as_trained else None
+        )
         if self._inflate is not None:
             S = len(self._log_weights)
             self.inflation = self._inflate.factors().repeat_interleave(S)
