@@ -128,8 +128,8 @@ class SparseLayer(nn.Module):
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
     q : object, optional
-        The posterior, if it is not the layer's own; with `mean`, `root` and `moments` as those of
-        :class:`GaussianBlock`, but perhaps no root.
+        The posterior, if it is not the layer's own; with `mean` and, for what needs them, `root` and
+        `moments` as those of :class:`GaussianBlock`; `root` may be None.
     """
 
     def __init__(

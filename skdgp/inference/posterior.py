@@ -56,7 +56,14 @@ class Posterior:
     inflation : tensor of shape (C,), optional
         What the variance of effects that no training row tells of is multiplied by, for each component of
         :meth:`latent`; ones by default.
+
+    Attributes
+    ----------
+    layers : list of ~skdgp.gp.frozen.FrozenLayer
+        At rest, of models with inducing inputs.
     """
+
+    layers = ()
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
         self.likelihood = likelihood

@@ -118,7 +118,7 @@ class ConcavePosterior(ShallowPosterior):
         """
         if self._batch is None:
             return None
-        units, batch, densities = self.layer.units[0], self._batch, []
+        units, batch, densities = self.layers[0].units[0], self._batch, []
         mu, roots = units.q_mean.T[..., None], units.q_root.mT
         for part in np.array_split(rows, -(-len(rows) * len(units.Z) // AT_ONCE)):
             y, weight = batch.y[part], batch.weight[part].clamp_max(1.0)

@@ -46,17 +46,17 @@ class ShallowPosterior(Posterior):
     def __init__(self, model):
         like = model.layers[0].Z
         super().__init__(*frozen_parts(model), inflation=like.new_ones(1))
-        self.layer = model.layers[0].frozen(SolvedUnits)
+        self.layers = [model.layers[0].frozen(SolvedUnits)]
         self._log_weights = like.new_zeros(1)
 
     @torch.no_grad()
     def latent(self, X):
-        mean, var = self.layer.moments(X.to(torch.float64))
+        mean, var = self.layers[0].moments(X.to(torch.float64))
         return Latent(self._log_weights, mean[None], var.clamp_min(1e-12)[None])
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
-        f = self.layer.functions(n, self.n_features, generator)
+        f = self.layers[0].functions(n, self.n_features, generator)
         return Functions(
             lambda X, noise=None: f(X.to(torch.float64).expand(n, *X.shape)),
             self.inflation.expand(n),
@@ -64,4 +64,4 @@ class ShallowPosterior(Posterior):
 
     @torch.no_grad()
     def covariance(self, X):
-        return self.layer.covariance(X.to(torch.float64))
+        return self.layers[0].covariance(X.to(torch.float64))

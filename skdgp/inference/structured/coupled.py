@@ -366,15 +366,14 @@ class Marginal:
         """Means, shape (M, D)."""
         return self._q[0].mean[self._gps].mT
 
-    @torch.no_grad()
-    def moments(self):
-        """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
-        squares = self._q[0].moments().squares[self._layer]
+    def excess(self, moments):
+        """The part of its own in the moments of all layers: the covariance (D, M, M), less the prior's."""
+        squares = moments.squares[self._layer]
         n, pattern = self._gps.stop - self._gps.start, self._q[0].patterns[self._q[0].active]
         own = squares[:n]
         if self._layer == len(pattern.widths) and pattern.shares:
             own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
-        return self.mean, own
+        return own
 
 
 def _halved(matrix):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from functools import partial
 
 import torch
 
@@ -11,21 +12,30 @@ from ..homoscedastic_warmup import without_scales
 from ..posterior import Functions, Latent
 from ..sparse_model import DeepPosterior
 from .inflation import NODES
+from .products import forms
 from .propagation import propagate
 
 
 class _WhitenedUnits(FrozenUnits):
-    """Units that hand out what the kernel says of rows."""
+    """Units that hand out what the kernel says of rows; `Q` is what they have by themselves."""
 
-    def __init__(self, *args):
+    def __init__(self, *args, Q):
         super().__init__(*args)
-        self._L_inv = inverse_triangular(self.L)
+        self._L_inv, self._Q = inverse_triangular(self.L), Q
 
     def whitened(self, H):
         """``L^{-1} k(Z, H)`` and ``k(H, H)``, of shapes (M, s, n) and (s, n)."""
         rows = H.reshape(-1, H.shape[-1])
         A, k_ff = self._L_inv @ self.kernel(self.Z, rows), self.kernel.diag(rows)
         return A.view(-1, *H.shape[:2]), k_ff.view(H.shape[:2])
+
+    def excess(self):
+        return self._Q
+
+    def moments(self, H):
+        A, k_ff = self.whitened(H[None])
+        linear, squares = forms(A, self.q_mean, self._Q)
+        return linear[:, 0].T, (k_ff + squares[:, 0]).T
 
 
 class StructuredPosterior(DeepPosterior):
@@ -40,8 +50,12 @@ class StructuredPosterior(DeepPosterior):
     """
 
     def __init__(self, model, draws, as_trained=False):
-        super().__init__(model, draws, [layer.frozen(_WhitenedUnits) for layer in model.layers])
         self._pattern, self._moments = model.q.patterns[model.q.active], model.q.moments()
+        layers = [
+            layer.frozen(partial(_WhitenedUnits, Q=layer.q.excess(self._moments)))
+            for layer in model.layers
+        ]
+        super().__init__(model, draws, layers)
         self._q = model.q.frozen()
         known = model.variance_inflation is not None and model.variance_inflation.known()
         self._inflate = (
@@ -98,12 +112,8 @@ class StructuredPosterior(DeepPosterior):
 
     @torch.no_grad()
     def covariance(self, X):
-        if len(self.layers) > 1:
-            return None
-        X, units = X.to(torch.float64), self.layers[0].units[0]
-        A, k_ff = units.whitened(X[None])
-        A = A[:, 0]
-        covariance = units.kernel(X, X) + A.T @ self._moments.squares[0] @ A
-        if self._inflate is None:
+        covariance = super().covariance(X)
+        if covariance is None or self._inflate is None:
             return covariance
-        return self._inflate.covariance(covariance, k_ff[0], self.n_means)
+        k_ff = self.layers[0].units[0].kernel.diag(X.to(torch.float64))
+        return self._inflate.covariance(covariance, k_ff, self.n_means)
