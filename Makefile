@@ -1,31 +1,39 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+INSTALL = $(BIN)/pip install -q -c constraints.txt
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: install quickstart test lint docs clean
 
-$(BIN)/installed: setup.py constraints.txt
+$(BIN)/core: setup.py constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
-	$(BIN)/pip install -q -c constraints.txt -e ".[test]"
+	$(INSTALL) -e ".[plot]"
 	touch $@
 
-install: $(BIN)/installed
+$(BIN)/tests: $(BIN)/core
+	$(INSTALL) -e ".[test]"
+	touch $@
+
+install: $(BIN)/core
 
 quickstart: install
-	$(BIN)/python examples/plot_quickstart.py quickstart.png
+	$(BIN)/python examples/start/plot_quickstart.py quickstart.png
 
-test: install
+test: $(BIN)/tests
 	$(BIN)/pytest -n auto
 
-lint: install
+lint: $(BIN)/tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
-docs: install
-	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+docs: $(BIN)/tests
+	$(INSTALL) -e ".[docs]"
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(BIN)/python docs/pictures.py
+	SKDGP_HTML=docs/_build/html $(BIN)/pytest -q tests/docs
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/auto_examples docs/generated

@@ -13,6 +13,7 @@ setup(
     long_description_content_type="text/x-rst",
     license="BSD-3-Clause",
     packages=find_packages(include=["skdgp", "skdgp.*"]),
+    package_data={"skdgp": ["py.typed"], "skdgp.datasets": ["data/*.csv"]},
     package_dir={"": "."},  # an editable install that a folder of the same name does not hide
     python_requires=">=3.11",
     install_requires=[
@@ -28,6 +29,7 @@ setup(
         "test": [
             "hypothesis>=6.100",
             "matplotlib>=3.8",
+            "mypy>=1.11",
             "pandas>=2.2",
             "pytest>=8",
             "pytest-xdist>=3.5",
@@ -35,7 +37,13 @@ setup(
             "ruff>=0.6",
             "skops>=0.11",
         ],
-        "bench": ["catboost>=1.2", "gpytorch>=1.15", "ngboost>=0.5"],
+        "bench": [
+            "catboost>=1.2",
+            "gpytorch>=1.15",
+            "ngboost>=0.5",
+            "pandas>=2.2",
+            "quantile-forest>=1.4",
+        ],
         "docs": [
             "matplotlib>=3.8",
             "numpydoc>=1.8",

@@ -1,4 +1,4 @@
-"""Measurements of quality and speed, ours beside our peers'; see docs/benchmarks.rst.
+"""Measurements of quality and speed, ours beside our peers'; see docs/benchmarks.
 
 Not part of the installed package. Run ``python -m benchmarks --help`` in the root of the repository.
 """

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from . import models
+
 RESULTS = Path("benchmarks/results")
 
 
@@ -15,15 +17,41 @@ def numbers(text):
     return [int(number) for number in names(text)]
 
 
-def add_cells(parser, sets, out, *, splits="0,1,2,3,4", seeds="0"):
+def add_models(parser, default):
+    """Names and expressions, apart by spaces, because expressions have commas."""
+    parser.add_argument(
+        "--models", nargs="+", default=list(default), metavar="MODEL",
+        help=f"{models.HELP}; default: {' '.join(default)}",
+    )  # fmt: skip
+
+
+def add_cells(parser, sets, out, *, splits="0,1,2,3,4", what="--sets"):
     """What a benchmark that goes through cells needs: sets, splits, seeds, data and output."""
-    parser.add_argument("--sets", type=names, default=list(sets), help="default: all")
-    if splits is not None:
-        parser.add_argument("--splits", type=numbers, default=splits, help=f"default: {splits}")
-    parser.add_argument("--seeds", type=numbers, default=seeds, help=f"default: {seeds}")
-    parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
+    sets = list(sets)
+    parser.add_argument(
+        what, dest="sets", type=names, default=sets, help=f"of {','.join(sets)}; default: all"
+    )
+    parser.add_argument("--splits", type=numbers, default=splits, help="default: %(default)s")
+    parser.add_argument("--seeds", type=numbers, default="0", help="default: %(default)s")
+    add_data(parser)
     parser.add_argument("--out", type=Path, default=RESULTS / out, help="default: %(default)s")
+    parser.add_argument("--n-jobs", type=int, default=1, help="cells at a time; default: 1")
+    parser.add_argument("--print", action="store_true", help="only print what is there")
+    parser.add_argument("--column", default="log_density", help="of the table of sets, e.g. rmse")
+    parser.add_argument("--reference", help="the model that others are paired with")
     add_max_iter(parser)
+
+
+def add_data(parser):
+    """Where the data are."""
+    parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
+
+
+def add_max_iter(parser):
+    """The number of steps or trees, for trials."""
+    parser.add_argument(
+        "--max-iter", type=int, help="steps of every model, for a trial (with a file of its own)"
+    )
 
 
 def trial(options):
@@ -36,28 +64,19 @@ def out(options):
     return options.out.with_suffix(".trial.json") if trial(options) else options.out
 
 
-def todo(options, seeds):
-    """All cells of the chosen sets, splits and models."""
+def todo(options, suits=None, **settings):
+    """All cells of the chosen sets, splits, seeds and models."""
+    settings |= trial(options)
     return [
-        {
-            "set": name,
-            "split": split,
-            "seed": seed,
-            "model": model,
-            "settings": trial(options),
-        }
+        {"set": name, "split": split, "seed": seed, "model": models.short(model)}
+        | ({"expression": model} if models.short(model) != model else {})
+        | ({"settings": settings} if settings else {})
         for name in options.sets
-        for split in options.splits
-        for seed in seeds
+        for split in options.splits or range(5)
+        for seed in options.seeds
         for model in options.models
+        if suits is None or suits(name, split, model)
     ]
-
-
-def add_max_iter(parser):
-    """The number of steps or trees, for trials."""
-    parser.add_argument(
-        "--max-iter", type=int, help="steps of every model, for a trial (with a file of its own)"
-    )
 
 
 def check_known(chosen, known, what):

@@ -1,16 +1,17 @@
 """Results, one cell for each set, split, seed and model, in a JSON file that a run can take up."""
 
 import json
+import math
 import os
 import time
 from importlib import metadata
 from pathlib import Path
 
 import torch
+from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
-import skdgp
-
-_OURS = ("torch", "scikit-learn", "numpy")
+_NOTED = "skdgp torch scikit-learn numpy catboost gpytorch ngboost quantile-forest".split()
 
 
 def read(path):
@@ -19,59 +20,75 @@ def read(path):
     return json.loads(path.read_text())["cells"] if path.exists() else {}
 
 
-def write(path, key, cell):
-    """Add a cell. The file is replaced as a whole, so that it is complete at every moment."""
+def key_of(cell):
+    """The name of a cell in its file."""
+    return "/".join(str(cell[part]) for part in ("set", "split", "seed", "model"))
+
+
+def write(path, cells):
+    """Add cells. The file is replaced as a whole, so that it is complete at every moment."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    cells = {**read(path), key: cell}  # read again: another process may have added some
+    found = {**read(path), **cells}  # read again: another process may have added some
     part = path.with_name(f"{path.stem}.{os.getpid()}.json.part")
-    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(cells[key])}" for key in sorted(cells))
-    part.write_text(f'{{"cells": {{\n{lines}\n}}}}\n')
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(found[key])}" for key in sorted(found))
+    part.write_text(f'{{"versions": {json.dumps(_versions())},\n"cells": {{\n{lines}\n}}}}\n')
     os.replace(part, path)
 
 
-def fill(path, todo, compute, packages=()):
+def fill(path, todo, compute, n_jobs=1):
     """Compute what is not there yet, cell by cell; a failure does not stop the others.
 
-    Parameters
-    ----------
-    path : path-like
-        The JSON file.
-    todo : iterable of dict
-        What names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings`. A cell that was
-        made with other settings counts as missing.
-    compute : callable
-        Maps such a dict to a dict of results.
-    packages : sequence of str
-        Whose versions are noted, beside skdgp's own.
-
-    Returns
-    -------
-    failures : list of str
-        The keys of cells that could not be computed.
+    `todo` holds what names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings` and `expression`;
+    a cell that was made with others counts as missing. `compute` maps such a dict to a dict of results
+    (of a module, if there are several jobs). Returns the keys of cells that could not be computed.
     """
+    known = read(path)
+    made = [known.get(key_of(cell), {"settings": ()}) for cell in todo]
+    same = ("settings", "expression")
+    todo = [c for c, m in zip(todo, made) if any(m.get(part) != c.get(part) for part in same)]
+    jobs = (delayed(_attempt)(compute, cell) for cell in todo)
     failures = []
-    for name in todo:
-        key = "/".join(str(name[part]) for part in ("set", "split", "seed", "model"))
-        known = read(path).get(key)
-        if known is not None and known.get("settings") == name.get("settings"):
-            print(f"{key}: known", flush=True)
-            continue
-        start = time.perf_counter()
-        try:
-            results = compute(name)
-        except Exception as error:
-            print(f"{key}: {type(error).__name__}: {error}", flush=True)
+    for cell, results, seconds in Parallel(n_jobs, return_as="generator_unordered")(jobs):
+        key = key_of(cell)
+        if isinstance(results, str):
+            print(f"{key}: {results}", flush=True)
             failures.append(key)
-            continue
-        versions = {"n_threads": torch.get_num_threads(), "versions": _versions(packages)}
-        write(path, key, {**name, **results, **versions})
-        print(f"{key}: {time.perf_counter() - start:.1f} s", flush=True)
+        else:
+            write(path, {key: {**cell, **shorten(results)}})
+            print(f"{key}: {seconds:.1f} s", flush=True)
     if failures:
         print(f"{len(failures)} cells failed; the same command tries them again.", flush=True)
     return failures
 
 
-def _versions(packages):
-    versions = {name: metadata.version(name) for name in (*_OURS, *packages)}
-    return {"skdgp": skdgp.__version__, **versions}
+def _attempt(compute, cell):
+    start = time.perf_counter()
+    torch.set_num_threads(1)  # a cell has its process, and the times are those of one thread
+    with threadpool_limits(1):
+        try:
+            results = compute(cell)
+        except Exception as error:
+            results = f"{type(error).__name__}: {error}"
+    return cell, results, time.perf_counter() - start
+
+
+def shorten(value):
+    """Numbers with six digits, in dicts and lists, too."""
+    if isinstance(value, dict):
+        return {name: shorten(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [shorten(part) for part in value]
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.6g}")
+    return value
+
+
+def _versions():
+    found = {}
+    for name in _NOTED:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            pass
+    return found

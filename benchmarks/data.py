@@ -1,26 +1,33 @@
 """Where the data are, and how a split is read."""
 
+import json
 import os
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import KFold
+from sklearn.preprocessing import OneHotEncoder
 
-UCI = ("boston", "concrete", "energy", "power", "naval", "protein", "wine_red")
+UCI = ("boston", "concrete", "energy", "power", "naval", "protein", "wine_red", "kin8nm", "yacht")
 #: Sets whose test rows repeat training rows, target included: whoever remembers them wins. The
 #: repeated rows are not scored.
 REPEATED = ("wine_red",)
+MOST_ROWS = 3000  #: of a table of the suite
 
 
 class Split(NamedTuple):
-    """One division of a set into training and test rows."""
+    """One division of a set into training and test rows; targets of classes are 0, 1, ..."""
 
     X_train: np.ndarray
     y_train: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
-    n_held_out: int  #: test rows before repeated ones were dropped
-    repeated: np.ndarray = None  #: which of the test rows that are left equal a training row
+    classes: bool = False
+    n_held_out: int = 0  #: test rows before repeated ones were dropped
 
 
 def folder(given=None):
@@ -33,38 +40,84 @@ def folder(given=None):
     return Path(found)
 
 
-def load(root, path):
-    """An archive below the folder of the data."""
+def _existing(root, path):
     path = Path(root) / path
     if not path.exists():
         raise SystemExit(f"There is no {path}; --data or SKDGP_DATA must name the folder above it.")
-    return np.load(path, allow_pickle=False)
+    return path
 
 
+def load(root, path):
+    """An archive below the folder of the data."""
+    return np.load(_existing(root, path), allow_pickle=False)
+
+
+@lru_cache(2)
 def uci_split(root, name, split):
-    """One split of a regression set."""
+    """One split of a regression set; None if it has fewer."""
     with load(root, f"uci/{name}.npz") as archive:
         X, y = archive["X"], archive["y"]
         if not 0 <= split < len(archive["train"]):
             return None
         train, test = archive["train"][split], archive["test"][split]
-    seen = repeated(X, y, train, test)
-    kept = ~seen if name in REPEATED else np.full(len(test), True)
-    rows = test[kept]
-    return Split(X[train], y[train], X[rows], y[rows], len(test), seen[kept])
+    rows = test[~repeated(X, y, train, test)] if name in REPEATED else test
+    return Split(X[train], y[train], X[rows], y[rows], False, len(test))
 
 
 def repeated(X, y, train, test):
     """Which of the test rows equal a training row, in the inputs and the target."""
-    seen = {row.tobytes() for row in np.column_stack([X, y])[train] + 0.0}
-    return np.array([row.tobytes() in seen for row in np.column_stack([X, y])[test] + 0.0])
+    rows = np.column_stack([X, y]) + 0.0
+    seen = {row.tobytes() for row in rows[train]}
+    return np.array([row.tobytes() in seen for row in rows[test]])
+
+
+@lru_cache(1)
+def suite(root):
+    """What the tables of the development suite are: a dict by name."""
+    return json.loads(_existing(root, "suite/suite.json").read_text())
+
+
+@lru_cache(2)
+def suite_fold(root, name, fold):
+    """One fold of a table: strings one-hot, rare levels together; gaps imputed, with an indicator."""
+    import pandas as pd
+
+    about = suite(root)[name]
+    frame = pd.read_csv(_existing(root, f"suite/{name}.csv.gz"))
+    if len(frame) > MOST_ROWS:
+        frame = frame.sample(MOST_ROWS, random_state=42)
+    classes = about["task"] == "classification"
+    y = frame[about["target"]].to_numpy()
+    y = np.unique(y.astype(str), return_inverse=True)[1] if classes else y.astype(float)
+    numbers = [column for column, kind in about["kinds"].items() if kind == "number"]
+    levels = [column for column in about["kinds"] if column not in numbers]
+    for column in levels:
+        frame[column] = frame[column].astype(object).where(frame[column].notna(), "missing")
+        frame[column] = frame[column].astype(str)
+    train, test = list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
+    encode = make_column_transformer(
+        (SimpleImputer(strategy="median", add_indicator=True), numbers),
+        (
+            OneHotEncoder(
+                drop="if_binary",
+                min_frequency=max(5, len(train) // 100),
+                handle_unknown="infrequent_if_exist",
+                sparse_output=False,
+            ),
+            levels,
+        ),
+        sparse_threshold=0.0,
+    )
+    X_train = encode.fit_transform(frame.iloc[train]).astype(float)
+    X_test = encode.transform(frame.iloc[test]).astype(float)
+    return Split(X_train, y[train], X_test, y[test], classes, len(test))
 
 
 def eeg_fold(root, fold):
     """One fold of the EEG eye states, two classes."""
     with load(root, "rff_folds/eeg.npz") as archive:
         parts = [archive[f"{part}_{fold}"] for part in ("X_train", "y_train", "X_test", "y_test")]
-    return Split(*parts, len(parts[3]))
+    return Split(*parts, True, len(parts[3]))
 
 
 def mnist(root):
@@ -74,7 +127,7 @@ def mnist(root):
     """
     with load(root, "mnist.npz") as archive:
         X_train, X_test = (archive[f"X_{part}"].astype(np.float32) for part in ("train", "test"))
-        y_train, y_test = archive["y_train"], archive["y_test"]
+        y_train, y_test = (archive[f"y_{part}"].astype(int) for part in ("train", "test"))
     center, scale = X_train.mean(0), np.sqrt(X_train.var(0).mean())
     X_train, X_test = (X_train - center) / scale, (X_test - center) / scale
-    return Split(X_train, y_train, X_test, y_test, len(y_test))
+    return Split(X_train, y_train, X_test, y_test, True, len(y_test))

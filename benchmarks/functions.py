@@ -1,4 +1,4 @@
-"""Quality on functions of the literature with few rows, many of them smooth, where shallow GPs are at home.
+"""Functions of the literature with few rows, many of them smooth, where shallow GPs are at home.
 
 Each draw has training and test rows of its own.
 """
@@ -6,7 +6,7 @@ Each draw has training and test rows of its own.
 import numpy as np
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
-from . import arguments, cells, data, models, uci
+from . import data
 
 _N_TEST = 1000
 
@@ -54,35 +54,11 @@ FUNCTIONS = {
     "wedge": (wedge, 200),
     "growing": (growing, 300),
 }
-PEERS = ("skdgp", "exact", "catboost", "ngboost")
-
-
-def add_arguments(parser):
-    """Functions, draws, seeds, models and output."""
-    arguments.add_cells(parser, FUNCTIONS, "functions.json")
-    parser.add_argument(
-        "--models", type=arguments.names, default=list(PEERS), help=f"default: {','.join(PEERS)}"
-    )
-
-
-def run(options):
-    """Compute all cells that are not there yet."""
-    arguments.check_known(options.sets, FUNCTIONS, "sets")
-    arguments.check_known(options.models, models.MODELS, "models")
-    models.require(options.models)
-
-    def compute(cell):
-        split = draw(cell["set"], cell["split"])
-        found = uci.evaluate(cell["model"], split, cell["seed"], options.max_iter)
-        return {**found, "n_test": 0}  # draws share no rows, which is what the tables ask for
-
-    todo = arguments.todo(options, options.seeds)
-    cells.fill(arguments.out(options), todo, compute, models.packages(options.models))
 
 
 def draw(name, number):
-    """Training and test rows of one draw of a function."""
+    """Training and test rows of one draw; `n_held_out` is 0, for draws share no rows."""
     make, n_train = FUNCTIONS[name]
     rng = np.random.default_rng([number, n_train])
     (X, y), (X_test, y_test) = (make(n, rng) for n in (n_train, _N_TEST))
-    return data.Split(X, y, X_test, y_test, _N_TEST, np.full(_N_TEST, False))
+    return data.Split(X, y, X_test, y_test)

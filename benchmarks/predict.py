@@ -1,58 +1,53 @@
-"""Time and error of predictions with two layers in float64: skdgp beside GPyTorch.
+"""Times of predictions, in calls of 10,000 rows and of one, and their error by the finite number of draws.
 
-Both models are trained on the same rows; each is compared with a reference from 10,000 draws of its
-own, because they are different models.
+The default and single models, and GPyTorch's deep Gaussian process, on one thread in float64. The error is
+that of fewer draws against 10,000 draws of the same model, which ours takes as `n_predict_draws`.
 """
 
 import statistics
 import time
+from functools import partial
 
 import numpy as np
 import torch
 
-from skdgp import DeepGPRegressor
+from . import arguments, models, rst
 
-from . import arguments, models, rst, scores
-
-N_ROWS = 10_000
-N_REFERENCE_DRAWS = 10_000
+N_FEATURES, N_TRAIN, N_STEPS = 8, 2000, 300
 N_REFERENCE_ROWS = 200  #: rows on which errors are measured
-N_FEATURES = 8
-N_TRAIN = 2000
-N_STEPS = 300
-N_REPEATS = 5
+SETTINGS = f"inference='dsvi', likelihood='gaussian', max_iter={N_STEPS}"
+DEFAULT = ("auto", f"dsvi=DeepGPRegressor({SETTINGS})", "exact", "rff")
 
 
 def add_arguments(parser):
-    """Sizes, for trials."""
+    """Models and sizes."""
+    arguments.add_models(parser, DEFAULT)
     arguments.add_max_iter(parser)
-    parser.add_argument("--rows", type=int, default=N_ROWS)
-    parser.add_argument("--reference-draws", type=int, default=N_REFERENCE_DRAWS)
+    parser.add_argument("--rows", type=int, default=10_000, help="default: %(default)s")
+    parser.add_argument("--draws", type=int, default=10_000, help="of the reference")
+    parser.add_argument("--classes", type=int, default=0, help="classify into so many instead")
 
 
 def run(options):
-    """Print times, errors and ratios."""
-    models.require(["gpytorch"])
+    """Print times and errors."""
+    models.require(options.models)
     torch.set_num_threads(1)
     X, y = rows(N_TRAIN + options.rows)
-    train, test = (X[:N_TRAIN], y[:N_TRAIN]), (X[N_TRAIN:], y[N_TRAIN:])
-    n_steps = options.max_iter or N_STEPS
-    table, times = [], []
-    for name, contender in (("skdgp, 64 draws", ours), ("GPyTorch, 100 draws", gpytorch)):
-        predict, redraw = contender(*train, n_steps)
-        seconds = [median_time(predict, test[0], 3), median_time(predict, test[0][:1], 20)]
-        errors = errors_of(redraw, *(part[:N_REFERENCE_ROWS] for part in test), options)
-        table.append(
-            [name, f"{seconds[0]:.3f}", f"{1e3 * seconds[1]:.2f}", *(f"{e:.4f}" for e in errors)]
-        )
-        times.append(seconds)
-    table.append(["ratio", *(f"{theirs / own:.1f}" for own, theirs in zip(*times)), "", ""])
-    rows_head = f"{options.rows:,} rows (s)"
-    print(rst.table(["", rows_head, "one row (ms)", "error of mean", "of log-density"], table))
-    print(
-        "\nErrors are root mean squares over rows and repeated draws, those of the mean in predictive\n"
-        f"standard deviations; the reference has {options.reference_draws:,} draws of the same model."
-    )
+    if options.classes:
+        edges = np.quantile(y, np.arange(1, options.classes) / options.classes)
+        y = np.digitize(y, edges)
+    table = []
+    for name in options.models:
+        if "=" in name and options.classes:
+            name = name.replace("Regressor", "Classifier").replace("likelihood='gaussian', ", "")
+        model = models.estimator(name, bool(options.classes), 0, options.max_iter)
+        model.fit(X[:N_TRAIN], y[:N_TRAIN])
+        table.append([models.short(name), *times(model, X[N_TRAIN:], y[N_TRAIN:])])
+    head = ["us a row", "mean, std and density", "quantiles", "probabilities", "one row (ms)"]
+    print(rst.table(head, table))
+    if not options.classes:
+        print()
+        errors(X[:N_TRAIN], y[:N_TRAIN], X[N_TRAIN:], options)
 
 
 def rows(n):
@@ -63,53 +58,24 @@ def rows(n):
     return X, bent + 0.1 * rng.standard_normal(n)
 
 
-def ours(X, y, n_steps):
-    """Functions for the moments as a user gets them, and for moments and log-density anew."""
-    model = DeepGPRegressor(
-        inference="dsvi", likelihood="gaussian", max_iter=n_steps, random_state=0
-    ).fit(X, y)
-    (member,) = model.members_
+def times(model, X, y):
+    """Microseconds a row of each kind of call, and milliseconds of one row, as texts."""
+    if hasattr(model, "predict_proba"):
+        calls = [None, None, model.predict_proba]
+        one = model.predict_proba
+    else:
 
-    def predict(X):
-        return model.predict(X, return_std=True)
+        def moments(X):
+            model.predict(X, return_std=True)
+            model.log_predictive_density(X, y[: len(X)])
 
-    def redraw(X, y, n_draws, seed):
-        kept = member.draws
-        member.draws = member.model("cpu").draws(n_draws or len(kept), seed)
-        moments = model.predict(X, return_std=True)
-        log_density = model.log_predictive_density(X, y)
-        member.draws = kept
-        return *moments, log_density
-
-    return predict, redraw
-
-
-def gpytorch(X, y, n_steps):
-    """The same for GPyTorch's model."""
-    from .models import gpytorch_deep
-    from .models.scaling import Standardized
-
-    scaled = Standardized(X, y)
-    model = gpytorch_deep.start(scaled.X, 0, dtype=torch.float64)
-    for _ in gpytorch_deep.train(model, scaled.X, scaled.y, 0, n_steps):
-        pass
-    mixture = gpytorch_deep.predictor(model, scaled)
-
-    def moments(means, variances):
-        mean = means.mean(0)
-        return mean, np.sqrt((variances + (means - mean) ** 2).mean(0))
-
-    def predict(X):
-        return moments(*mixture(X))
-
-    def redraw(X, y, n_draws, seed):
-        torch.manual_seed(seed)
-        at_once = gpytorch_deep.N_PREDICT_DRAWS
-        parts = [mixture(X) for _ in range(max(1, (n_draws or 0) // at_once))]
-        means, variances = (np.concatenate(part) for part in zip(*parts))
-        return *moments(means, variances), scores.mixture_log_density(y, means, variances)
-
-    return predict, redraw
+        calls = [moments, lambda X: model.predict_quantiles(X, [0.05, 0.5, 0.95]), None]
+        one = partial(model.predict, return_std=True)
+    per_row = [
+        rst.NOTHING if call is None else f"{1e6 * median_time(call, X, 3) / len(X):.1f}"
+        for call in calls
+    ]
+    return [*per_row, f"{1e3 * median_time(one, X[:1], 20):.2f}"]
 
 
 def median_time(predict, X, n_repeats):
@@ -123,11 +89,64 @@ def median_time(predict, X, n_repeats):
     return statistics.median(seconds)
 
 
-def errors_of(redraw, X, y, options):
-    """Errors of the mean and of the log-density by the finite number of draws."""
-    mean, std, log_density = redraw(X, y, options.reference_draws, 1_000)
-    squares = []
-    for seed in range(N_REPEATS):
-        again, _, log_again = redraw(X, y, None, seed)
-        squares.append([((again - mean) / std) ** 2, (log_again - log_density) ** 2])
-    return np.sqrt(np.mean(squares, axis=(0, 2)))
+def errors(X, y, X_test, options):
+    """Print errors of mean and log-density by the number of draws, ours beside GPyTorch's."""
+    y_test = rows(N_TRAIN + options.rows)[1][N_TRAIN:][:N_REFERENCE_ROWS]
+    few, table = X_test[:N_REFERENCE_ROWS], []
+    for name, contender, n_draws in (("ours", ours, 64), ("GPyTorch", gpytorch, 100)):
+        predict = contender(X, y, options.max_iter or N_STEPS)
+        mean, std, log_density = predict(options.draws, 1)(few, y_test)
+        squares = []
+        for seed in range(2, 7):
+            again, _, log_again = predict(n_draws, seed)(few, y_test)
+            squares.append([((again - mean) / std) ** 2, (log_again - log_density) ** 2])
+        found = np.sqrt(np.mean(squares, axis=(0, 2)))
+        table.append([f"{name}, {n_draws} draws", *(f"{e:.4f}" for e in found)])
+        table[-1].append(f"{median_time(predict(n_draws, 0), X_test, 3):.2f}")
+    head = ["", "error of mean (std)", "of log-density", f"{len(X_test):,} rows (s)"]
+    print(rst.table(head, table))
+
+
+def ours(X, y, n_steps):
+    """Moments and log-density with so many draws: a model that starts from the fitted one, and rests."""
+    from skdgp import DeepGPRegressor
+
+    settings = {"inference": "dsvi", "likelihood": "gaussian"}
+    fitted = DeepGPRegressor(**settings, max_iter=n_steps, random_state=0).fit(X, y)
+
+    def predict(n_draws, seed):
+        rests = {"init": fitted, "max_iter": 1, "learning_rate": 1e-12, "random_state": seed}
+        model = DeepGPRegressor(**settings, **rests, n_predict_draws=n_draws).fit(X, y)
+
+        def moments(X_new, y_new=None):
+            found = model.predict(X_new, return_std=True)
+            return *found, None if y_new is None else model.log_predictive_density(X_new, y_new)
+
+        return moments
+
+    return predict
+
+
+def gpytorch(X, y, n_steps):
+    """The same for GPyTorch's model."""
+    models.require(["gpytorch"])
+    from . import gpytorch_peers as peers
+
+    scaled = models.Standardized(X, y)
+    model = peers.start_deep(scaled.X, 0, dtype=torch.float64)
+    for _ in peers.train(model, scaled.X, scaled.y, 0, n_steps):
+        pass
+
+    def predict(n_draws, seed):
+        def moments(X_new, y_new=None):
+            torch.manual_seed(seed)
+            at_once = min(n_draws, peers.N_PREDICT_DRAWS)
+            inputs = scaled.inputs(X_new)
+            parts = [peers.moments(model, inputs, at_once) for _ in range(n_draws // at_once)]
+            found = scaled.mixture(*(np.concatenate(part) for part in zip(*parts)))
+            std = np.sqrt((found.variances + (found.means - found.mean) ** 2).mean(0))
+            return found.mean, std, None if y_new is None else found.log_density(y_new)
+
+        return moments
+
+    return predict

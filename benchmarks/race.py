@@ -1,4 +1,4 @@
-"""How soon a model of skdgp is as good as GPyTorch's deep Gaussian process at the end.
+"""How soon a model of ours is as good as GPyTorch's deep Gaussian process at the end.
 
 What counts is the wall time until the test log-density first stays above the final value of
 GPyTorch. Scoring stops the clock.
@@ -8,113 +8,56 @@ import time
 
 import numpy as np
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from . import arguments, cells, data, models, rst
+from .distributions import Ours
 
-from . import arguments, cells, data, models, rst, scores
-
-#: arguments of the estimator
-_FEATURES = {**models.RANDOM_FEATURES, "max_iter": 2000}
-SETTINGS = {
-    "single": {"inference": "dsvi"},
-    "skdgp": {},
-    "rff": _FEATURES,
-    "rff-3": {**_FEATURES, "n_layers": 3},
+_RFF = "inference=RandomFeatures(frequencies='variational'), dtype='float32', max_iter=2000"
+CONTENDERS = {
+    "dsvi": "DeepGPRegressor(inference='dsvi')",
+    "auto": "DeepGPRegressor()",
+    "rff": f"DeepGPRegressor({_RFF})",
 }
-CLASSES = ("eeg",)  #: sets with two classes
-SETS = (*data.UCI, *CLASSES)
 _FEW = slice(50)  #: rows of a fit beforehand, because the first one of a process is slow
-EVERY = 100  #: steps between two scores of GPyTorch; skdgp's are 50 steps apart
+EVERY = 100  #: steps between two scores of GPyTorch; ours are 50 steps apart
 NEARLY = 0.01  #: GPyTorch's own last bit of progress, in nats
-
-
-def add_arguments(parser):
-    """Sets, splits, seeds, models, data and output."""
-    arguments.add_cells(parser, SETS, "race.json", splits="0")
-    parser.add_argument(
-        "--models",
-        type=arguments.names,
-        default=["single", "skdgp"],
-        help=f"of {', '.join(SETTINGS)}; default: single,skdgp",
-    )
-    parser.add_argument(
-        "--plot",
-        type=arguments.Path,
-        metavar="FILE",
-        help="draw the races of the sets that are known, and run none",
-    )
 
 
 def run(options):
     """Run all races that are not there yet, and print them."""
-    arguments.check_known(options.sets, SETS, "sets")
-    arguments.check_known(options.models, SETTINGS, "models")
-    if options.plot is not None:
-        return draw(cells.read(arguments.out(options)).values(), options)
+    arguments.check_known(options.models, CONTENDERS, "models")
     models.require(["gpytorch"])
-    if not hasattr(DeepGPRegressor, "set_callbacks"):
-        raise SystemExit("The race follows fits by callbacks, which scikit-learn has from 1.9 on.")
-    root = data.folder(options.data)
-
-    known = {}
+    root, known = data.folder(options.data), {}
 
     def compute(cell):
-        split = split_of(root, cell["set"], cell["split"])
-        seed, settings = cell["seed"], SETTINGS[cell["model"]]
+        split, seed = data.uci_split(root, cell["set"], cell["split"]), cell["seed"]
         key = cell["set"], cell["split"], seed
         if key not in known:
             theirs_curve(split, seed, 2, _FEW)
             known[key] = theirs_curve(split, seed, options.max_iter)
-        ours_curve(split, seed, 2, settings, _FEW)
-        return race(ours_curve(split, seed, options.max_iter, settings), known[key])
+        ours_curve(split, seed, 2, cell["model"], _FEW)
+        return race(ours_curve(split, seed, options.max_iter, cell["model"]), known[key])
 
-    todo = [
-        {
-            "set": name,
-            "split": split,
-            "seed": seed,
-            "model": model,
-            "settings": {**SETTINGS[model], **arguments.trial(options)},
-        }
-        for name in options.sets
-        for split in options.splits
-        if split_of(root, name, split) is not None
-        for seed in options.seeds
-        for model in options.models
-    ]
-    out = arguments.out(options)
-    cells.fill(out, todo, compute, ["gpytorch"])
-    print(summary(cells.read(out).values()))
-
-
-def split_of(root, name, split):
-    """One split of a set, or None if it has fewer; classes are 0 and 1."""
-    if name not in CLASSES:
-        return data.uci_split(root, name, split)
-    fold = data.eeg_fold(root, split)
-    classes = np.unique(fold.y_train)
-    return fold._replace(
-        y_train=np.searchsorted(classes, fold.y_train), y_test=np.searchsorted(classes, fold.y_test)
-    )
-
-
-def has_classes(split):
-    """Whether the target of a split is a class."""
-    return split.y_train.dtype.kind == "i"
+    if not options.print:
+        cells.fill(arguments.out(options), arguments.todo(options), compute)
+    print(summary(cells.read(arguments.out(options)).values()))
 
 
 class Clock:
     """Seconds since the start, pauses left out; also a callback that scores after each block."""
 
-    def __init__(self, score):
-        self._score = score
+    def __init__(self, split, predict):
+        self._split, self._predict = split, predict
         self._paused = 0.0
         self._start = time.perf_counter()
-        self.curve = []  #: seconds, log-density, and error: rates of classes, or the RMSE
+        self.curve = []  #: seconds, log-density, RMSE
 
     def look(self, model):
         """Note the time and the scores of a model."""
-        now = time.perf_counter()
-        self.curve.append((now - self._start - self._paused, *self._score(model)))
+        now, y = time.perf_counter(), self._split.y_test
+        found = self._predict(model, self._split.X_test)
+        rmse = float(np.sqrt(np.mean((y - found.mean) ** 2)))
+        log_density = float(found.log_density(y).mean())
+        self.curve.append((now - self._start - self._paused, log_density, rmse))
         self._paused += time.perf_counter() - now
 
     # the protocol of scikit-learn's callbacks
@@ -140,11 +83,11 @@ def race(ours, theirs):
     return {
         "goal": goal,
         "reached": ours[-1][1],
-        "skdgp_seconds": stays_above(ours, goal),
-        "skdgp_all_seconds": ours[-1][0],
+        "ours_seconds": stays_above(ours, goal),
+        "ours_all_seconds": ours[-1][0],
         "gpytorch_seconds": theirs[-1][0],
         "gpytorch_nearly_seconds": stays_above(theirs, goal - NEARLY),
-        "skdgp_curve": ours,
+        "ours_curve": ours,
         "gpytorch_curve": theirs,
     }
 
@@ -160,127 +103,41 @@ def stays_above(curve, goal):
     return since
 
 
-def ours_curve(split, seed, max_iter, settings, rows=slice(None)):
-    """Seconds and test scores during a fit of skdgp."""
-
-    def score(model):
-        if has_classes(split):
-            return of_probabilities(split.y_test, model.predict_proba(split.X_test)[:, 1])
-        mean = model.predict(split.X_test)
-        return of_means(
-            split.y_test, mean, model.log_predictive_density(split.X_test, split.y_test)
-        )
-
-    estimator = DeepGPClassifier if has_classes(split) else DeepGPRegressor
-    model = estimator(random_state=seed).set_params(**settings)
-    if max_iter is not None:
-        model.set_params(max_iter=max_iter)
-    clock = Clock(score)
+def ours_curve(split, seed, max_iter, name, rows=slice(None)):
+    """Seconds and test scores during a fit of ours."""
+    model = models.estimator(CONTENDERS[name], False, seed, max_iter)
+    clock = Clock(split, Ours)
     model.set_callbacks(clock).fit(split.X_train[rows], split.y_train[rows])
     return clock.curve
 
 
 def theirs_curve(split, seed, max_iter, rows=slice(None)):
     """Seconds and test scores during the training of GPyTorch's model."""
-    from .models import gpytorch_deep
-    from .models.scaling import Standardized
+    from . import gpytorch_peers as peers
 
-    classes = has_classes(split)
+    def predict(model, X):
+        return scaled.mixture(*peers.moments(model, scaled.inputs(X)))
 
-    def score(model):
-        if classes:
-            (X,) = gpytorch_deep.tensors(scaled.inputs(split.X_test))
-            return of_probabilities(split.y_test, gpytorch_deep.predict_class(model, X))
-        moments = gpytorch_deep.predictor(model, scaled)(split.X_test)
-        log_density = scores.mixture_log_density(split.y_test, *moments)
-        return of_means(split.y_test, moments[0].mean(0), log_density)
-
-    clock = Clock(score)
-    scaled = Standardized(split.X_train[rows], split.y_train[rows], outliers=classes)
-    y = split.y_train[rows] if classes else scaled.y
-    model = gpytorch_deep.start(scaled.X, seed, classes=classes)
-    n_steps = max_iter or gpytorch_deep.N_STEPS
-    for i in gpytorch_deep.train(model, scaled.X, y, seed, n_steps):
+    clock = Clock(split, predict)
+    scaled = models.Standardized(split.X_train[rows], split.y_train[rows])
+    model, n_steps = peers.start_deep(scaled.X, seed), max_iter or peers.N_STEPS
+    for i in peers.train(model, scaled.X, scaled.y, seed, n_steps):
         if i % EVERY == 0 or i == n_steps:
             clock.look(model)
     return clock.curve
 
 
-def of_means(y, mean, log_density):
-    """Mean log-density, and root mean squared error."""
-    return float(log_density.mean()), float(np.sqrt(np.mean((y - mean) ** 2)))
-
-
-def of_probabilities(y, p):
-    """Mean log-probability of the right class, and share of wrong ones."""
-    right = np.log(np.maximum(np.where(y == 1, p, 1.0 - p), np.finfo(float).tiny))
-    return float(right.mean()), float(((p > 0.5) != (y == 1)).mean())
-
-
 def summary(all_cells):
     """A table of all races."""
-    rows = []
+    lines = []
     for cell in all_cells:
-        ours, theirs = cell["skdgp_seconds"], cell["gpytorch_seconds"]
-        nearly = cell["gpytorch_nearly_seconds"]
-        rows.append(
-            [
-                f"{cell['set']} {cell['split']} {cell['model']}",
-                f"{cell['goal']:.3f}",
-                f"{theirs:.1f}",
-                f"{nearly:.1f}",
-                "never" if ours is None else f"{ours:.1f}",
-                rst.NOTHING if ours is None else f"{ours / theirs:.3f}",
-                rst.NOTHING if ours is None else f"{ours / nearly:.3f}",
-                f"{cell['reached']:.3f}",
-                f"{cell['skdgp_all_seconds']:.1f}",
-            ]
-        )
-    head = ["set, split, model", "goal", "GPyTorch (s)", "nearly (s)", "skdgp (s)", "ratio"]
-    return rst.table([*head, "to nearly", "skdgp's end", "after (s)"], rows)
-
-
-def draw(all_cells, options):
-    """Error and log-density against the time, a column for each set; GPyTorch's on its best day."""
-    import matplotlib.pyplot as plt
-
-    found = {(c["set"], c["model"]): c for c in all_cells if len(c["skdgp_curve"][0]) > 2}
-    sets = [name for name in options.sets if any(name == key[0] for key in found)]
-    if not sets:
-        raise SystemExit("None of these races is known; run them without --plot.")
-    fig, axes = plt.subplots(
-        2,
-        len(sets),
-        figsize=(3.6 * len(sets), 5.5),
-        sharex="col",
-        squeeze=False,
-        layout="constrained",
-    )
-    for (top, bottom), name in zip(axes.T, sets):
-        curves = {m: found[name, m]["skdgp_curve"] for m in options.models if (name, m) in found}
-        races = [cell for key, cell in found.items() if key[0] == name]
-        curves["GPyTorch"] = min(races, key=lambda cell: cell["gpytorch_seconds"])["gpytorch_curve"]
-        for model, curve in curves.items():
-            seconds, log_density, error = np.array(curve).T
-            style = {"color": "black", "ls": "--"}
-            if model in SETTINGS:
-                style = {"color": f"C{list(SETTINGS).index(model)}"}
-            top.plot(seconds, error, label=model, **style)
-            bottom.plot(seconds, log_density, label=model, **style)
-        last = np.array([curve[-1] for curve in curves.values()])
-        low, high = last[:, 1].min(), last[:, 1].max()
-        bottom.set_ylim(low - 0.6 * (high - low), high + 0.1 * (high - low))
-        top.set_ylim(top=last[:, 2].max() + 0.6 * np.ptp(last[:, 2]))
-        first = min(curve[0][0] for curve in curves.values())
-        top.set(
-            title=name,
-            xscale="log",
-            xlim=(10.0 ** np.floor(np.log10(first)), None),
-            ylabel="errors" if name in CLASSES else "RMSE",
-        )
-        bottom.set(xlabel="seconds", ylabel="log-density")
-    entries = {
-        label: line for ax in axes[0] for line, label in zip(*ax.get_legend_handles_labels())
-    }
-    fig.legend(entries.values(), entries, loc="outside upper center", ncols=len(entries))
-    fig.savefig(options.plot, dpi=120)
+        theirs, nearly = cell["gpytorch_seconds"], cell["gpytorch_nearly_seconds"]
+        seconds = cell["ours_seconds"]
+        ratios = ["never", *[rst.NOTHING] * 2]
+        if seconds is not None:
+            ratios = [f"{seconds:.1f}", f"{seconds / theirs:.3f}", f"{seconds / nearly:.3f}"]
+        name = f"{cell['set']} {cell['split']} {cell['model']}"
+        row = [name, f"{cell['goal']:.3f}", f"{theirs:.1f}", f"{nearly:.1f}", *ratios]
+        lines.append([*row, f"{cell['reached']:.3f}", f"{cell['ours_all_seconds']:.1f}"])
+    head = ["set, split, model", "goal", "GPyTorch (s)", "nearly (s)", "ours (s)", "ratio"]
+    return rst.table([*head, "to nearly", "our end", "after (s)"], lines)

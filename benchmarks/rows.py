@@ -1,44 +1,30 @@
-"""Memory and time for each row with random features, on data that do not fit into memory."""
+"""Time for each row with random features, and its memory, on data that do not fit into memory."""
 
 import tempfile
-import threading
 import time
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
-
-from skdgp import DeepGPRegressor
-from skdgp.inference.random_features.rff import DeepRandomFeatures
 
 from . import rst
 
 N_FEATURES = 20
 BATCH = 1000
-_FIRST = 60  #: steps that are not timed: in many of them, everything moves
-
-
-def add_arguments(parser):
-    """Numbers of rows, steps, and where the memory map goes."""
-    parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 10_000_000])
-    parser.add_argument("--steps", type=int, default=1000, help="timed steps; default: %(default)s")
-    parser.add_argument("--folder", type=Path, help="of the memory map; default: a temporary one")
+_FIRST = 20  #: steps that are not timed
 
 
 def run(options):
     """Print what a fit needs, for each number of rows."""
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         X, y = memory_map(Path(folder), max(options.rows))
         fit(X[:5000], y[:5000], 10)  # the first fit of a process is slow
-        table = [measure(X[:n], y[:n], options.steps) for n in options.rows]
-    first = table[0]
-    rows = [
-        [f"{n:,}", f"{start:.1f}", f"{step:.2f}", f"{row:.2f}", f"{row / first[3]:.2f}"]
-        + [f"{reading:.2f}", f"{memory:.0f}"]
-        for n, start, step, row, reading, memory in table
+        found = [measure(X[:n], y[:n], options.steps) for n in options.rows]
+    lines = [
+        [f"{n:,}", f"{start:.1f}", f"{step:.2f}", f"{step / found[0][2]:.2f}", f"{memory:.0f}"]
+        for n, start, step, memory in found
     ]
-    head = ["rows", "scaling and start (s)", "step (ms)", "row (us)", "row / first", "reading (ms)"]
-    print(rst.table([*head, "anonymous memory (MB)"], rows))
+    head = ["rows", "scaling and start (s)", "step (ms)", "step / first"]
+    print(rst.table([*head, "anonymous memory (MB)"], lines))
 
 
 def memory_map(folder, n):
@@ -55,56 +41,18 @@ def memory_map(folder, n):
 
 
 def fit(X, y, n_steps):
-    """Processor seconds before the first step, and of a step without the first ones.
+    """Processor seconds of a fit with so many steps; reading is part of a step."""
+    from skdgp import DeepGPRegressor
 
-    Others may be at work on the machine, so that the wall does not count. Reading is part of a step.
-    """
-    times, step = [time.process_time()], DeepRandomFeatures.step
-
-    def timed(*args, **kwargs):
-        times.append(time.process_time())
-        return step(*args, **kwargs)
-
-    model = DeepGPRegressor(
-        inference="rff", max_iter=_FIRST + n_steps, batch_size=BATCH, random_state=0
-    )
-    with mock.patch.object(DeepRandomFeatures, "step", timed):
-        model.fit(X, y)
-    return times[1] - times[0], (times[-1] - times[_FIRST]) / (n_steps - 1)
+    start = time.process_time()
+    model = DeepGPRegressor(inference="rff", max_iter=n_steps, batch_size=BATCH, random_state=0)
+    model.fit(X, y)
+    return time.process_time() - start
 
 
 def measure(X, y, n_steps):
-    """Rows, seconds of the start, times of a step, of a row and of reading, and memory."""
-    with Memory() as memory:
-        start, step = fit(X, y, n_steps)
-    before = time.process_time()
-    rng = np.random.default_rng(0)
-    for _ in range(100):
-        np.asarray(X[np.sort(rng.integers(len(X), size=BATCH))], dtype=np.float64)
-    reading = (time.process_time() - before) / 100
-    return len(X), start, 1e3 * step, 1e6 * step / BATCH, 1e3 * reading, memory.peak
-
-
-class Memory:
-    """The largest anonymous memory of this process, in MB, while it is entered."""
-
-    def __enter__(self):
-        self.peak, self._inside = 0.0, True
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *error):
-        self._inside = False
-        self._thread.join()
-
-    def _watch(self):
-        while self._inside:
-            self.peak = max(self.peak, anonymous())
-            time.sleep(0.01)
-
-
-def anonymous():
-    """Anonymous memory of this process, in MB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024.0
+    """Rows, seconds of the start, milliseconds of a step (of two fits), and anonymous memory in MB."""
+    few, more = fit(X, y, _FIRST), fit(X, y, _FIRST + n_steps)
+    step, lines = (more - few) / n_steps, Path("/proc/self/status").read_text().splitlines()
+    memory = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024.0
+    return len(X), few - _FIRST * step, 1e3 * step, memory

@@ -1,75 +1,25 @@
-"""Tables of the regression results, with paired differences and mean ranks, for the documentation.
+"""Tables of results: scores, paired differences with standard errors, mean ranks.
 
-Means are over splits, after seeds are averaged. A difference is ours minus a peer's, on the splits
-that both have, with a standard error for training sets that overlap.
+Means are over splits, after seeds are averaged. A difference is the reference minus another model, on the
+splits that both have.
 """
 
 import math
-from pathlib import Path
 
 import numpy as np
 from scipy.stats import rankdata
 
-from . import arguments, cells, rst
+from . import rst
 
-_COLUMNS = ("log_density", "rmse", "crps", "coverage", "fit_seconds", "predict_seconds")
-_HEAD = [
-    "model",
-    "splits",
-    "log-density",
-    "difference",
-    "RMSE",
-    "difference",
-    "CRPS",
-    "95 % covers",
-    "fit (s)",
-    "predict (s)",
-]
-
-
-def add_arguments(parser):
-    """Where results are read, and who is compared."""
-    parser.add_argument(
-        "--in",
-        dest="paths",
-        type=Path,
-        nargs="+",
-        default=[arguments.RESULTS / "uci.json"],
-        help="files of results; default: benchmarks/results/uci.json",
-    )
-    parser.add_argument("--splits", type=arguments.numbers, help="default: all that are there")
-    parser.add_argument("--reference", default="skdgp", help="the model that is ours")
-
-
-def run(options):
-    """Print all tables."""
-    found = {}
-    for path in options.paths:
-        found.update(cells.read(path))
-    if not found:
-        raise SystemExit(f"There are no results in {', '.join(map(str, options.paths))}.")
-    chosen = [
-        cell for cell in found.values() if options.splits is None or cell["split"] in options.splits
-    ]
-    print(tables(chosen, options.reference))
+HIGHER = ("log_density", "accuracy")  #: is better; of all others lower is
 
 
 def nadeau_bengio(differences, n_train, n_test):
     """Standard error of the mean difference over splits whose training sets overlap.
 
     The usual variance ``s^2 / J`` of a mean takes the splits for independent. Nadeau and Bengio
-    (2003, section 3, "corrected resampled t") widen it to ``(1 / J + n_test / n_train) s^2``.
-
-    Parameters
-    ----------
-    differences : array-like of shape (J,)
-    n_train, n_test : float
-        Sizes of a split.
-
-    Returns
-    -------
-    standard_error : float
-        NaN for a single split.
+    (2003, section 3, "corrected resampled t") widen it to ``(1 / J + n_test / n_train) s^2``. NaN for
+    a single split.
     """
     differences = np.asarray(differences, dtype=np.float64)
     J = len(differences)
@@ -82,112 +32,149 @@ def by_split(all_cells):
     """Averages over seeds: a dict from set, model and split to the means of all numbers."""
     groups = {}
     for cell in all_cells:
-        groups.setdefault(cell["set"], {}).setdefault(cell["model"], {}).setdefault(
-            cell["split"], []
-        ).append(cell)
+        of_model = groups.setdefault(cell["set"], {}).setdefault(cell["model"], {})
+        of_model.setdefault(cell["split"], []).append(cell)
     return {
         set_name: {
-            model: {
-                split: {
-                    name: float(np.mean([cell[name] for cell in group]))
-                    for name, value in group[0].items()
-                    if isinstance(value, int | float)
-                }
-                for split, group in splits.items()
-            }
+            model: {split: _mean(group) for split, group in splits.items()}
             for model, splits in of_models.items()
         }
         for set_name, of_models in groups.items()
     }
 
 
+def _mean(group):
+    numbers = [k for k, v in group[0].items() if isinstance(v, int | float) or k == "blocks"]
+    return {k: np.mean([cell[k] for cell in group], axis=0) for k in numbers}
+
+
 def difference(ours, theirs, column):
-    """Mean paired difference and its standard error; None if there is nothing to compare."""
-    splits = sorted(set(ours) & set(theirs))
-    splits = [s for s in splits if column in ours[s] and column in theirs[s]]
+    """Mean paired difference and its standard error; None if there is nothing to compare.
+
+    Over splits (:func:`nadeau_bengio`), or over twenty blocks of the test rows if there is one.
+    """
+    splits = [
+        s for s in sorted(set(ours) & set(theirs)) if column in ours[s] and column in theirs[s]
+    ]
     if not splits:
         return None
     paired = [ours[s][column] - theirs[s][column] for s in splits]
+    if len(splits) == 1 and column == "log_density" and "blocks" in ours[splits[0]]:
+        a, b = (of_model[splits[0]].get("blocks", ()) for of_model in (ours, theirs))
+        if len(a) == len(b) > 1:
+            return float(paired[0]), float(np.std(a - b, ddof=1) / math.sqrt(len(a)))
     n_train, n_test = (np.mean([ours[s][name] for s in splits]) for name in ("n_train", "n_test"))
     return float(np.mean(paired)), nadeau_bengio(paired, n_train, n_test)
 
 
-def set_table(of_models, reference="skdgp"):
-    """The table of one set, from what :func:`by_split` gives for it."""
-    rows = []
-    for model in _in_order(of_models, reference):
-        splits = of_models[model]
-        means = {
-            column: np.mean([values[column] for values in splits.values()])
-            for column in _COLUMNS
-            if all(column in values for values in splits.values())
-        }
-        ours = of_models.get(reference, {}) if model != reference else {}
-        gaps = {c: difference_text(difference(ours, splits, c)) for c in ("log_density", "rmse")}
-        rows.append(
-            [
-                model,
-                len(splits),
-                text(means, "log_density", "{:.3f}"),
-                gaps["log_density"],
-                text(means, "rmse", "{:.3g}"),
-                gaps["rmse"],
-                text(means, "crps", "{:.3g}"),
-                text({k: 100.0 * v for k, v in means.items()}, "coverage", "{:.1f}"),
-                text(means, "fit_seconds", "{:.3g}"),
-                text(means, "predict_seconds", "{:.2g}"),
-            ]
-        )
-    return rst.table(_HEAD, rows)
+def of_models(splits_of, column):
+    """The mean of each model that has this column, on the splits that all of these share."""
+    having = {m: s for m, s in splits_of.items() if all(column in v for v in s.values())}
+    shared = set.intersection(*map(set, having.values())) if having else ()
+    if not shared:
+        return {}
+    return {m: float(np.mean([s[i][column] for i in shared])) for m, s in having.items()}
 
 
-def mean_ranks(results):
-    """Mean rank of the log-density over sets, and the number of sets, for each model; best first.
-
-    In each set those models are ranked that predict a density, on the splits that all of them have.
-    """
+def mean_ranks(results, column="log_density"):
+    """For each model its mean rank over sets, and their number; best first."""
     ranks = {}
-    for of_models in results.values():
-        with_density = {
-            model: splits
-            for model, splits in of_models.items()
-            if all("log_density" in values for values in splits.values())
-        }
-        shared = set.intersection(*map(set, with_density.values())) if with_density else set()
-        if not shared:
-            continue
-        means = [np.mean([s[i]["log_density"] for i in shared]) for s in with_density.values()]
-        for model, rank in zip(with_density, rankdata(np.negative(means))):
+    for splits_of in results.values():
+        means = of_models(splits_of, column)
+        sign = -1.0 if column in HIGHER else 1.0
+        for model, rank in zip(means, rankdata([sign * value for value in means.values()])):
             ranks.setdefault(model, []).append(rank)
-    return sorted(
-        ((model, float(np.mean(r)), len(r)) for model, r in ranks.items()), key=lambda row: row[1]
+    found = ((model, float(np.mean(r)), len(r)) for model, r in ranks.items())
+    return sorted(found, key=lambda row: row[1])
+
+
+def _with_error(values, form="{:+.3f} ± {:.3f}"):
+    """A mean over sets and its standard error."""
+    if not values:
+        return rst.NOTHING
+    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    text = form.format(np.mean(values), error)
+    return text if error == error else text.partition(" ")[0]
+
+
+def summary(results, reference):
+    """One line for each model: ranks, and differences to the reference over all sets.
+
+    Log-densities and accuracies are subtracted; of errors the mean ratio is shown, in percent.
+    """
+    classes = all("accuracy" in v for s in results.values() for m in s.values() for v in m.values())
+    columns = ("log_density", "accuracy") if classes else ("log_density", "crps", "rmse")
+    titles = {
+        "log_density": "log-density",
+        "crps": "CRPS (%)",
+        "rmse": "RMSE (%)",
+        "accuracy": "accuracy",
+    }
+    ranks = {c: {model: rank for model, rank, _ in mean_ranks(results, c)} for c in columns}
+    names = sorted(
+        {m for s in results.values() for m in s}, key=lambda m: ranks["log_density"].get(m, 99)
     )
+    rows = []
+    for model in names:
+        sets = [s for s in results.values() if model in s]
+        row = [model, len(sets)]
+        for column in columns:
+            rank = ranks[column].get(model)
+            row.append(rst.NOTHING if rank is None else f"{rank:.2f}")
+            gaps = [
+                (means[model], means[reference])
+                for s in sets
+                for means in [of_models({m: s[m] for m in (model, reference) if m in s}, column)]
+                if model in means and reference in means and model != reference
+            ]
+            if column in HIGHER:
+                row.append(_with_error([theirs - ours for theirs, ours in gaps]))
+            else:
+                logs = [100.0 * math.log(theirs / ours) for theirs, ours in gaps]
+                row.append(_with_error(logs, "{:+.1f} ± {:.1f}"))
+        cells = [value for s in sets for value in s[model].values()]
+        if not classes:
+            covers = [100.0 * v["coverage"] for v in cells if "coverage" in v]
+            row.append(f"{np.mean(covers):.1f}" if covers else rst.NOTHING)
+        fits = [v.get("fit_seconds", math.nan) for v in cells]
+        timed = [v for v in cells if v.get("predict_seconds") and v["n_test"]]
+        per_row = [1e6 * v["predict_seconds"] / v["n_test"] for v in timed]
+        row += [f"{np.median(fits):.3g}", f"{np.sum(fits):.0f}"]
+        rows.append([*row, f"{np.median(per_row):.0f}" if per_row else rst.NOTHING])
+    head = ["model", "sets"]
+    for column in columns:
+        head += ["rank", titles[column]]
+    head += [] if classes else ["covers"]
+    return rst.table([*head, "fit (s)", "all (s)", "predict (us)"], rows)
 
 
-def tables(all_cells, reference="skdgp"):
-    """All tables, as reStructuredText."""
-    results = by_split(all_cells)
-    parts = []
+def matrix(results, reference, column="log_density"):
+    """A line for each set: the reference, and what the others have more or less, with errors."""
+    names = [m for m, *_ in mean_ranks(results, column) if m != reference]
+    rows = []
     for name in sorted(results):
-        parts += [rst.heading(name, "~"), set_table(results[name], reference), ""]
-    rows = [[model, f"{rank:.2f}", n_sets] for model, rank, n_sets in mean_ranks(results)]
-    parts += [rst.heading("Mean rank", "~"), rst.table(["model", "mean rank", "sets"], rows)]
-    return "\n".join(parts)
+        splits_of = results[name]
+        ours = splits_of.get(reference, {})
+        own = [v[column] for v in ours.values() if column in v]
+        row = [name, f"{np.mean(own):.4g}" if own else rst.NOTHING]
+        for model in names:
+            gap = difference(splits_of.get(model, {}), ours, column)
+            row.append(difference_text(gap))
+        rows.append(row)
+    return rst.table(["set", reference, *names], rows)
 
 
-def _in_order(of_models, reference):
-    """The reference, models with a density from the best down, models without."""
-
-    def key(model):
-        values = [cell.get("log_density", -math.inf) for cell in of_models[model].values()]
-        return model != reference, -np.mean(values)
-
-    return sorted(of_models, key=key)
-
-
-def text(means, column, form):
-    """A mean as a cell of a table."""
-    return form.format(means[column]) if column in means else rst.NOTHING
+def report(all_cells, reference, column="log_density"):
+    """All tables, as reStructuredText; sets with classes apart."""
+    all_cells = [cell for cell in all_cells if "log_density" in cell or "rmse" in cell]
+    parts = []
+    for title, classes in (("Regression", False), ("Classes", True)):
+        results = by_split(cell for cell in all_cells if ("accuracy" in cell) == classes)
+        if results:
+            parts += [rst.heading(title), summary(results, reference), ""]
+            parts += [f"{column} of {reference}, and what others have more:", ""]
+            parts += [matrix(results, reference, column), ""]
+    return "\n".join(parts) or "There are no results."
 
 
 def difference_text(gap):

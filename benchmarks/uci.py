@@ -1,63 +1,57 @@
-"""Quality on the regression sets: log-density, RMSE, CRPS, coverage and time of every model."""
+"""Regression sets of the literature, and simulated functions: the table of the README.
 
-import time
+The nine UCI sets have their usual splits, nine tenths of the rows for training; splits 0 to 4 are reported.
+The seven functions have few rows, and splits are draws that share none. Intervals are those of 95 %.
+"""
 
-from . import arguments, cells, data, models
+import numpy as np
 
-_SCORES = ("log_density", "rmse")
+from . import arguments, data, functions, models, rst, runs, table
+
+_MOST_EXACT = 1500  #: rows of scikit-learn's exact Gaussian process
+DEFAULT = ("auto", "dsvi", "exact-gp", "ngboost", "catboost", "hgb", "gpytorch", "svgp-100")
+_FORMS = {"log_density": "{:.2f}", "rmse": "{:.3g}"}
+SETS = (*data.UCI, *functions.FUNCTIONS)
 
 
 def add_arguments(parser):
-    """Sets, splits, seeds, models, data and output."""
-    arguments.add_cells(parser, data.UCI, "uci.json")
-    parser.add_argument(
-        "--models", type=arguments.names, default=list(models.MODELS), help="default: all"
-    )
+    """Sets, splits, models, labels, data and output."""
+    runs.add_arguments(parser, SETS, "uci.json", DEFAULT)
 
 
 def run(options):
-    """Compute all cells that are not there yet."""
-    arguments.check_known(options.sets, data.UCI, "sets")
-    arguments.check_known(options.models, models.MODELS, "models")
-    models.require(options.models)
+    """Compute all cells that are not there yet, and print the tables."""
+    arguments.check_known(options.sets, SETS, "sets")
     root = data.folder(options.data)
 
-    def compute(cell):
-        split = data.uci_split(root, cell["set"], cell["split"])
-        return evaluate(cell["model"], split, cell["seed"], options.max_iter)
+    def suits(name, number, model):
+        split = split_of(root, name, number)
+        if split is None:
+            return False
+        if model == "exact-gp":  # repeated rows let its noise collapse
+            return len(split.y_train) <= _MOST_EXACT and name not in data.REPEATED
+        return models.suits(model, split.X_train.shape, False)
 
-    todo = [
-        {
-            "set": name,
-            "split": split,
-            "seed": seed,
-            "model": model,
-            "settings": arguments.trial(options),
-        }
-        for name in options.sets
-        for split in options.splits
-        if (rows := data.uci_split(root, name, split)) is not None
-        for seed in options.seeds
-        for model in options.models
-        if models.suits(model, name, len(rows.y_train))
-    ]
-    cells.fill(arguments.out(options), todo, compute, models.packages(options.models))
+    runs.run(options, split_of, suits, coverage=0.95, extra=readme)
 
 
-def evaluate(model, split, seed, max_iter=None):
-    """Fit a model to the training rows and score it on the test rows."""
-    fit = models.fit_function(model)
-    start = time.perf_counter()
-    score = fit(split.X_train, split.y_train, seed, max_iter)
-    seconds = time.perf_counter() - start
-    new, scores = ~split.repeated, score(split.X_test, split.y_test)
-    if not new.all():  # whoever remembers the other rows predicts them well
-        of_new = score(split.X_test[new], split.y_test[new])
-        scores.update({f"{name}_new_rows": of_new[name] for name in _SCORES if name in of_new})
-    return {
-        **scores,
-        "fit_seconds": seconds,
-        "n_train": len(split.y_train),
-        "n_test": split.n_held_out,
-        "n_scored": len(split.y_test),
-    }
+def split_of(root, name, number):
+    """One split of a set, or one draw of a function."""
+    if name in functions.FUNCTIONS:
+        return functions.draw(name, number)
+    return data.uci_split(root, name, number)
+
+
+def readme(all_cells):
+    """Log-density and RMSE of every model."""
+    results = table.by_split(all_cells)
+    found = {model for splits_of in results.values() for model in splits_of}
+    names = [m for m in DEFAULT if m in found] + sorted(found - set(DEFAULT))
+    rows = []
+    for name in (name for name in SETS if name in results):
+        texts = []
+        for splits in (results[name].get(m, {}).values() for m in names):
+            having = ((c, form) for c, form in _FORMS.items() if any(c in v for v in splits))
+            texts.append([f.format(np.mean([v[c] for v in splits if c in v])) for c, f in having])
+        rows.append([name, *(", ".join(text) or rst.NOTHING for text in texts)])
+    return f"Log-density, RMSE:\n\n{rst.table(['set', *names], rows)}"

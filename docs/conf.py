@@ -59,5 +59,7 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib",),
     "remove_config_comments": True,
     "show_memory": False,
+    "subsection_order": ["../examples/start", "../examples/understand", "../examples/advanced"],
     "within_subsection_order": "FileNameSortKey",
+    "thumbnail_size": (480, 320),
 }

@@ -19,6 +19,11 @@ def take_apart(estimator, X=None):
     """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
 
     A pipeline passes on `predict` alone, a search not even its keywords.
+
+    Raises
+    ------
+    ValueError
+        If a search keeps no best estimator.
     """
     estimator, transforms = _innermost(estimator)
     if X is not None:
@@ -190,15 +195,22 @@ def _check_not_negative(values, name):
         raise ValueError(f"Negative values in data passed to {name}.")
 
 
-def check_alpha(alpha):
-    """Orders of quantiles as an array of shape (n_alpha,)."""
+def check_alpha(alpha) -> np.ndarray:
+    """Orders of quantiles as an array of shape (n_alpha,).
+
+    Raises
+    ------
+    ValueError
+        If there are none, or some are not between 0 and 1.
+    """
     alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if alpha.ndim != 1 or alpha.size == 0 or not ((alpha > 0.0) & (alpha < 1.0)).all():
         raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
     return alpha
 
 
-def check_coverage(coverage):
+def check_coverage(coverage) -> None:
+    """Raise ValueError unless the coverage of an interval is between 0 and 1."""
     if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
 

@@ -97,3 +97,23 @@ def normal_nodes(dim, budget, like):
         torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
         torch.as_tensor(log_weights, dtype=like.dtype, device=like.device),
     )
+
+
+@lru_cache(maxsize=8)
+def _sobol(dim, n_groups, n):
+    return (
+        sobol_normal(n_groups * n, dim, seed=0).reshape(n_groups, n, dim).transpose(1, 0, 2).copy()
+    )
+
+
+def sobol_nodes(dim, n_groups, n, like):
+    """Nodes for independent standard normal variables in groups, which together are one Sobol sequence.
+
+    For means over the groups, too: their errors cancel, while those of common nodes do not.
+
+    Returns
+    -------
+    nodes : tensor of shape (n, n_groups, dim)
+        Of equal weights.
+    """
+    return torch.as_tensor(_sobol(dim, n_groups, n), dtype=like.dtype, device=like.device)

@@ -1,7 +1,8 @@
-"""Toy problems of the deep Gaussian process literature."""
+"""Toy problems of the deep Gaussian process literature, and one real data set."""
 
+from .cars import load_cars
 from .deep_gp import make_deep_gp
 from .functions import make_piecewise_linear, make_step
 from .mountain_car import make_mountain_car
 
-__all__ = ["make_deep_gp", "make_mountain_car", "make_piecewise_linear", "make_step"]
+__all__ = ["load_cars", "make_deep_gp", "make_mountain_car", "make_piecewise_linear", "make_step"]

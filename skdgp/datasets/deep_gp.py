@@ -1,5 +1,8 @@
 """Draws from the prior of a deep Gaussian process."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from numbers import Integral, Real
 
 import numpy as np
@@ -11,18 +14,18 @@ from ._checks import check_noise
 
 
 def make_deep_gp(
-    n_samples,
+    n_samples: int,
     *,
-    lengthscales,
-    width=1,
-    variance=1.0,
-    hidden_noise=0.0,
-    noise=0.01,
-    n_features=1,
-    interval=(0.0, 10.0),
-    return_hidden=False,
-    random_state=None,
-):
+    lengthscales: Sequence[float],
+    width: int | Sequence[int] = 1,
+    variance: float = 1.0,
+    hidden_noise: float = 0.0,
+    noise: float = 0.01,
+    n_features: int = 1,
+    interval: tuple[float, float] = (0.0, 10.0),
+    return_hidden: bool = False,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple:
     r"""Generate a draw from a deep Gaussian process with known lengthscales.
 
     With :math:`h_0 = x`, each output of layer :math:`l` is an independent draw
@@ -91,7 +94,7 @@ def make_deep_gp(
             f"lengthscales must be a list with one entry for each layer; got {lengthscales!r}."
         )
     n_hidden = len(lengthscales) - 1
-    widths = [width] * n_hidden if isinstance(width, Integral) else list(width)
+    widths = [width] * n_hidden if isinstance(width, int | Integral) else list(width)
     if len(widths) != n_hidden or min(widths, default=1) < 1:
         raise ValueError(
             f"width must be a positive int or one for each of the {n_hidden} hidden layers; got "

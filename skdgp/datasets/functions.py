@@ -8,7 +8,12 @@ from sklearn.utils import check_random_state, check_scalar
 from ._checks import check_noise
 
 
-def make_step(n_samples=50, *, noise=0.025, random_state=None):
+def make_step(
+    n_samples: int = 50,
+    *,
+    noise: float = 0.025,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Generate the step function.
 
     :math:`y = 1 + \epsilon` if :math:`x > 0` and :math:`y = -1 + \epsilon` otherwise, at equally
@@ -44,7 +49,12 @@ def make_step(n_samples=50, *, noise=0.025, random_state=None):
     return _noisy(lambda x: np.where(x > 0.0, 1.0, -1.0), -1.0, 1.0, n_samples, noise, random_state)
 
 
-def make_piecewise_linear(n_samples=100, *, noise=0.025, random_state=None):
+def make_piecewise_linear(
+    n_samples: int = 100,
+    *,
+    noise: float = 0.025,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Generate the piecewise linear function with three jumps inside.
 
     .. math::

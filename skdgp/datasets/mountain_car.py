@@ -1,5 +1,7 @@
 """The value function of the mountain car."""
 
+from __future__ import annotations
+
 from functools import lru_cache
 from numbers import Integral
 
@@ -16,7 +18,12 @@ _N_GRID = 200  #: grid points along each axis; 400 change values by a quarter of
 _ACTIONS = (-1.0, 0.0, 1.0)
 
 
-def make_mountain_car(n_samples=500, *, noise=0.0, random_state=None):
+def make_mountain_car(
+    n_samples: int = 500,
+    *,
+    noise: float = 0.0,
+    random_state: int | np.random.RandomState | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Generate the optimal values of the mountain car at random states.
 
     An underpowered car has to reach the top of a hill on its right, and may have to swing back and

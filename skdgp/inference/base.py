@@ -1,7 +1,5 @@
 """The contract between inference schemes and everything above them."""
 
-import contextlib
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,10 +7,6 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import nn
-
-from .posterior import Functions, Latent, Posterior
-
-_FEWEST_DRAWS = 8  #: of a model with a small weight in a mixture
 
 
 @dataclass
@@ -74,16 +68,12 @@ class Scheme(BaseEstimator):
         Whether a model with a small weight in a mixture may predict with fewer draws.
     leaves_one_out : bool
         Whether posteriors have exact log densities of training rows given all others.
-    early : int
-        A member of a mixture that needs fewer steps than the others makes them at the beginning, one
-        in so many, because they are cheap; with 0 it makes them from time to time.
     """
 
     uses = frozenset()
     takes_chunks = True
     fewer_draws = True
     leaves_one_out = False
-    early = 0
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
@@ -196,6 +186,9 @@ class Model(nn.Module):
             Precision of the inputs that :meth:`step` will get, and of the large products.
         """
 
+    def hold(self, batch):
+        """Take the training rows, unless that is done: a model that comes from a file has not seen them."""
+
     def step(self, batch, generator, rate=1.0):
         """One update.
 
@@ -217,69 +210,6 @@ class Model(nn.Module):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
         raise NotImplementedError
 
-    def needed(self, draws, mixture_weight):
-        """Those of the draws that predictions need where the model has this weight in a mixture.
-
-        The first ones, of which no single one counts for more than half of what it would in a model alone.
-        """
-        n = max(_FEWEST_DRAWS, 2.0 * mixture_weight * len(draws))
-        return draws[: 2 ** math.ceil(math.log2(n))]
-
-    def predictive(self, X, draws):
-        """The latent mixture, one Gaussian for each draw, or for each state and draw of models with states.
-
-        Given the draws, rows do not see each other.
-
-        Parameters
-        ----------
-        X : tensor of shape (n_rows, n_features)
-        draws : tensor
-            From :meth:`draws`.
-
-        Returns
-        -------
-        mean, var : tensors of shape (n_draws, n_rows, n_latents)
-        """
-        raise NotImplementedError
-
-    def mixture_weights(self, draws):
-        """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
-        return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
-
-    def inflation(self, draws):
-        """Extrapolation variance inflation factor of each component, shape (n_draws,)."""
-        return torch.ones_like(self.mixture_weights(draws))
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        """`n` draws of the latent functions, each consistent over all rows ever asked for.
-
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-        n_features : int
-            Random features, where the scheme needs them.
-        dispersion : float
-            By what the last layer's deviations from its mean are multiplied, in those latent
-            functions that are means of the target. Schemes outside mixtures need not know it.
-
-        Returns
-        -------
-        f : callable
-            ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
-            generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every
-            row; without it, there is none. Where :meth:`inflation` is not one, ``f.inflation`` has shape (n,).
-        """
-        raise NotImplementedError
-
-    def covariance(self, X):
-        """Posterior covariances of rows, (k, n_rows, n_rows), of the first `k` latent functions.
-
-        These are at least those that are means of the target. Of a mixture it is the mean of the covariances
-        of its components. None without a closed form.
-        """
-        return None
-
     def posterior(self, draws, as_trained=False):
         """The frozen posterior that predicts with these draws.
 
@@ -295,28 +225,10 @@ class Model(nn.Module):
         -------
         posterior : ~skdgp.inference.posterior.Posterior
         """
-        return _OfModel(self, draws)
+        raise NotImplementedError
 
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
-        return None
-
-    def loo_log_density(self, batch, rows, dispersions=None):
-        """Log-densities of training rows under the predictions from all others, where that is cheap.
-
-        Parameters
-        ----------
-        batch : Batch
-            All rows, in the order of the training.
-        rows : ndarray of int
-            The rows to leave out, one at a time.
-        dispersions : ndarray of shape (n_dispersions,), optional
-            For real targets: by what the standard deviations of the predictions are multiplied.
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_rows,) or (n_dispersions, n_rows), or None
-        """
         return None
 
     def state(self):
@@ -329,72 +241,9 @@ class Model(nn.Module):
         """The inverse of :meth:`state`."""
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
-    def translated(self, arrays, scheme):
-        """The state of a model that another scheme has built, as one of this model if it can be made one."""
-        return arrays
-
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
         return {}
 
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
-
-    def averaged(self):
-        """A context in which the model is what it is best judged by, before the end of training."""
-        return contextlib.nullcontext()
-
-    def settle(self):
-        """Become for good what :meth:`averaged` shows."""
-
-
-class _OfModel(Posterior):
-    """Asks a model that is at rest; goes when all models make their own posteriors."""
-
-    def __init__(self, model, draws):
-        model.eval()
-        with torch.no_grad():
-            weights = model.mixture_weights(draws)
-            super().__init__(
-                model.likelihood.fitted(),
-                [layer.kernel.fitted() for layer in model.layers],
-                [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
-                model.inflation(draws),
-            )
-        self._model, self._draws, self._log_weights = model, draws, weights.log()
-
-    def latent(self, X):
-        return Latent(self._log_weights, *self._model.predictive(X, self._draws))
-
-    def functions(self, n, generator, X=None):
-        state = generator.get_state()
-        own = {} if type(self._model).__name__ == "DeepRandomFeatures" else {"dispersion": 0.0}
-        f = self._model.functions(n, generator, 1024)
-        if not own:
-            return Functions(lambda X, noise=None: (f(X, noise), 0.0 * f(X, noise)), torch.ones(n))
-        generator.set_state(state)
-        mean = self._model.functions(n, generator, 1024, **own)
-        inflation = getattr(f, "inflation", torch.ones(n, dtype=torch.float64))
-
-        def evaluate(X, noise=None):
-            before = noise.get_state() if isinstance(noise, torch.Generator) else None
-            if before is not None or noise is None:
-                value = f(X, noise)
-                if before is not None:
-                    noise.set_state(before)
-                m = mean(X, noise)
-            else:
-                import copy
-
-                again = copy.deepcopy(noise)
-                value, m = f(X, noise), mean(X, again)
-            return m, value - m
-
-        return Functions(evaluate, inflation)
-
-    def covariance(self, X):
-        return self._model.covariance(X)
-
-    def loo_log_density(self, rows, dispersions=None):
-        batch = getattr(self._model, "_unsolved", None)
-        return self._model.loo_log_density(batch, rows, dispersions)

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
-from ..metrics import mixture_crps
+from ..metrics.scores import mixture_crps
 from .crps import crps_of_counts, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
 
@@ -33,19 +33,17 @@ class Predictive:
         X = torch.as_tensor(X, device=device)
         total = sum(member.mixture_weight for member in members)
         for member in members:
-            model = member.model(device)
-            draws = torch.tensor(member.draws, device=device)
-            mean, var = model.predictive(X, draws)
-            weights = member.mixture_weight / total * model.mixture_weights(draws)[:, None, None]
-            with torch.no_grad():
-                likelihood = model.likelihood().for_prediction(len(mean))
-                if constant_columns:
-                    latents = torch.arange(var.shape[-1], device=device)
-                    of_means = (latents < likelihood.n_means(len(latents))).to(var)
-                    more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
-                    var = var + model.inflation(draws).to(var)[:, None, None] * more
-                likelihood = dispersed(likelihood, member.dispersion)
-            self._parts.append((weights, likelihood, mean, var))
+            posterior = member.posterior(device)
+            log_weights, mean, var = posterior.latent(X)
+            log_weights = log_weights + math.log(member.mixture_weight / total)
+            likelihood = posterior.likelihood.for_prediction(len(mean))
+            if constant_columns:
+                latents = torch.arange(var.shape[-1], device=device)
+                of_means = (latents < likelihood.n_means(len(latents))).to(var)
+                more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
+                var = var + posterior.inflation.to(var)[:, None, None] * more
+            likelihood = dispersed(likelihood, member.dispersion)
+            self._parts.append((log_weights.exp()[:, None, None], likelihood, mean, var))
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -136,11 +134,12 @@ class Predictive:
         weights : ndarray of shape (c, n, k) or that broadcasts to it
         means, variances : ndarrays of shape (c, n, k)
         """
-        if not all(hasattr(likelihood, "components") for _, likelihood, _, _ in self._parts):
-            return None
         columns = [], [], []
         for mixture_weights, likelihood, m, v in self._parts:
-            log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+            components = likelihood.components(m, v)
+            if components is None:
+                return None
+            log_w, means, variances = components  # c, S, n, k
             for column, values in zip(columns, (log_w.exp() * mixture_weights, means, variances)):
                 column.append(values.expand_as(means).flatten(0, 1))
         return tuple(torch.cat(column).cpu().numpy() for column in columns)
@@ -181,11 +180,12 @@ class Predictive:
 
 def _cdf_of_part(mixture_weights, likelihood, m, v):
     """A function that adds up the distribution functions of all draws of a member."""
-    if not hasattr(likelihood, "components"):
+    components = likelihood.components(m, v)
+    if components is None:
         return lambda y: (
             mixture_weights * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)
         ).sum(0)
-    log_w, means, variances = likelihood.components(m, v)  # c, S, n, k
+    log_w, means, variances = components  # c, S, n, k
     weights, factors = 0.5 * log_w.exp() * mixture_weights, (2.0 * variances).rsqrt()
     half = weights.expand_as(means).sum((0, 1))
 

@@ -1,7 +1,11 @@
 """Training and test rows on two sides of a hyperplane."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import BaseCrossValidator
@@ -49,12 +53,18 @@ class ProjectionSplit(BaseCrossValidator):
     [0 1 2] [3 4 5]
     """
 
-    def __init__(self, n_splits=10, *, test_size=0.5, random_state=None):
+    def __init__(
+        self,
+        n_splits: int = 10,
+        *,
+        test_size: float = 0.5,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.n_splits = n_splits
         self.test_size = test_size
         self.random_state = random_state
 
-    def get_n_splits(self, X=None, y=None, groups=None):
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
         """Number of splits.
 
         Parameters
@@ -68,7 +78,9 @@ class ProjectionSplit(BaseCrossValidator):
         """
         return check_scalar(self.n_splits, "n_splits", Integral, min_val=1)
 
-    def split(self, X, y=None, groups=None):
+    def split(
+        self, X: Any, y: Any = None, groups: Any = None
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Row numbers of the splits.
 
         Parameters

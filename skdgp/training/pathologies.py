@@ -108,7 +108,7 @@ def findings(posterior, X):
     findings : list of Finding
     """
     layers = posterior.layers
-    found, H = [], X
+    found, H = [], X.to(torch.float64)
     for i, layer in enumerate(layers):
         hidden = i < len(layers) - 1
         mean, var = layer.moments(H)

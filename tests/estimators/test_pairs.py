@@ -12,7 +12,7 @@ SEVERAL = ("softmax", "robustmax")
 CLASSES = [(name, 2) for name in BINARY] + [(name, 3) for name in SEVERAL]
 PAIRS = [(name, 1) for name in REGRESSION] + CLASSES
 SHALLOW = ("exact", "pep", "vecchia", "vfe")
-SOME = {  # docs/guide/likelihoods.rst has the same table
+SOME = {  # docs/guide/target.rst has the same table
     "collapsed": {("gaussian", 1), ("heteroscedastic", 1)},
     "vfe": {("gaussian", 1), ("probit", 2), ("logit", 2), ("softmax", 2), ("softmax", 3)},
     "pep": {("gaussian", 1)},

@@ -480,7 +480,9 @@ def test_state_round_trip(make_model, make_batch, natural_gradient):
     same(other.state(), state)
     for a, b in zip(latents(other, X), latents(model, X)):
         assert torch.equal(a, b)
-    assert torch.equal(draw_functions(other, 2, seeded(), 10)(X), draw_functions(model, 2, seeded(), 10)(X))
+    assert torch.equal(
+        draw_functions(other, 2, seeded(), 10)(X), draw_functions(model, 2, seeded(), 10)(X)
+    )
     assert objective(other, make_batch(X, y)) == objective(model, make_batch(X, y))
 
 

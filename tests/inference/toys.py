@@ -3,8 +3,6 @@
 import numpy as np
 import torch
 
-from skdgp.inference.random_features.features import features
-
 
 def toy(n, n_features=2, k=1, seed=0):
     """Inputs (n, n_features) and targets (n, k) of a wave in the first input, with noise."""
@@ -33,9 +31,3 @@ def draw_functions(model, n, generator, n_features):
     of_model.n_features = n_features
     f = of_model.functions(n, generator)
     return lambda X, noise=None: sum(f(X, noise))
-
-
-def features_of(layer, X, xi=None):
-    """Features of rows, and the square of their common factor."""
-    project, c2 = layer._projection(xi, X)
-    return features(project(X), layer.trigonometric), c2

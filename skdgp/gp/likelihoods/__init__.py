@@ -2,13 +2,9 @@
 
 from .base import Likelihood
 from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax
-from .regression import (
-    Gaussian,
-    HeteroscedasticGaussian,
-    HeteroscedasticStudentT,
-    Poisson,
-    StudentT,
-)
+from .counts import NegativeBinomial, Poisson
+from .gaussian import Gaussian, HeteroscedasticGaussian
+from .student_t import HeteroscedasticStudentT, StudentT
 
 REGRESSION = {
     "gaussian": Gaussian,
@@ -16,6 +12,7 @@ REGRESSION = {
     "student_t": StudentT,
     "heteroscedastic_student_t": HeteroscedasticStudentT,
     "poisson": Poisson,
+    "negative_binomial": NegativeBinomial,
 }
 CLASSIFICATION = {
     "probit": Bernoulli,
@@ -31,6 +28,7 @@ __all__ = [
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
     "Likelihood",
+    "NegativeBinomial",
     "Poisson",
     "RobustMax",
     "Softmax",
@@ -41,7 +39,7 @@ __all__ = [
 ]
 
 
-def as_likelihood(likelihood, by_name):
+def as_likelihood(likelihood: str | Likelihood, by_name: dict) -> Likelihood:
     """A likelihood object from its name; objects pass through.
 
     Parameters
@@ -49,6 +47,11 @@ def as_likelihood(likelihood, by_name):
     likelihood : str or Likelihood
     by_name : dict
         `REGRESSION` or `CLASSIFICATION`.
+
+    Raises
+    ------
+    ValueError
+        If the name is none of these, or the object is for other targets.
     """
     if isinstance(likelihood, str):
         if likelihood not in by_name:

@@ -1,10 +1,15 @@
 """What a likelihood offers to the inference schemes and to prediction."""
 
+import math
+
 import numpy as np
 import torch
 
 from ...quadrature import gauss_hermite
 from ..component import Component
+
+LOG_2PI = math.log(2.0 * math.pi)
+LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 
 
 class Likelihood(Component):
@@ -19,6 +24,8 @@ class Likelihood(Component):
     scales_target = False
     #: whether the target takes values on the integers only
     discrete = False
+    #: whether targets are classes, which have :meth:`log_probabilities`; others have :meth:`moments`
+    is_class = False
     #: for each number, the power of the target's unit in which it is measured
     _units = {}
     #: for each number, its value for a standardized target if the user gives None
@@ -33,7 +40,13 @@ class Likelihood(Component):
         return n_latents // self.n_latents(1)
 
     def check_target(self, y):
-        """Raise ValueError if some values of `y` have no probability."""
+        """Refuse targets that have no probability.
+
+        Raises
+        ------
+        ValueError
+            If some values of `y` have none.
+        """
 
     def bind(self, y, weights, scale):
         """This likelihood with one number for each output.
@@ -45,6 +58,12 @@ class Likelihood(Component):
         weights : ndarray of shape (n,)
         scale : ndarray of shape (k,)
             Units of the user's target in one unit of `y`.
+
+        Raises
+        ------
+        ValueError
+            If there is another number of values than outputs, or if one is not positive and finite, or too
+            small beside the target while it is not trained.
         """
         k, hyperparameters = y.shape[1], {}
         for name in self._positive:
@@ -103,6 +122,27 @@ class Likelihood(Component):
         """
         raise NotImplementedError
 
+    def moments(self, m, v):
+        """Mean and variance of `y` given latent moments, shape (..., n, k)."""
+        raise NotImplementedError
+
+    def cdf(self, y, m, v):
+        """Distribution function of `y` given latent moments, shape (..., n, k)."""
+        raise NotImplementedError
+
+    def components(self, m, v):
+        """The mixture of Gaussians that `y` follows given latent moments, or None if it follows none.
+
+        Returns
+        -------
+        log_weights : tensor that broadcasts against `means`
+        means, variances : tensors of shape (c, ..., n, k)
+        """
+
+    def log_probabilities(self, m, v):
+        """Logarithms of the class probabilities given latent moments, shape (..., n, n_classes)."""
+        raise NotImplementedError
+
     def finer(self, n_latents):
         """This likelihood with integrals whose errors a search does not exploit, if they cost little."""
         return self
@@ -114,6 +154,38 @@ class Likelihood(Component):
     def sample(self, f, generator):
         """A draw of `y` given latent values, shape (..., n, k)."""
         raise NotImplementedError
+
+
+def log_normal(y, mean, var):
+    """Log-density of a Gaussian, element by element."""
+    return -0.5 * (LOG_2PI + var.log() + (y - mean).square() / var)
+
+
+class GaussianMixture(Likelihood):
+    """Likelihoods under which `y`, given latent moments, is a finite mixture of Gaussians.
+
+    A subclass gives :meth:`components`.
+    """
+
+    scales_target = True
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        if alpha != 1.0:
+            return super().log_partition(y, m, v, alpha)
+        log_weights, means, variances = self.components(m, v)
+        return torch.logsumexp(log_weights + log_normal(y, means, variances), 0).sum(-1)
+
+    def moments(self, m, v):
+        """Mean and variance of `y`, shape (..., n, k)."""
+        log_weights, means, variances = self.components(m, v)
+        weights = log_weights.exp()
+        mean = (weights * means).sum(0)
+        return mean, (weights * (variances + (means - mean).square())).sum(0)
+
+    def cdf(self, y, m, v):
+        """Distribution function of `y`, shape (..., n, k)."""
+        log_weights, means, variances = self.components(m, v)
+        return (log_weights.exp() * torch.special.ndtr((y - means) / variances.sqrt())).sum(0)
 
 
 class OneLatent(Likelihood):
@@ -150,3 +222,16 @@ def split(latents):
     """The last axis, split in the middle."""
     k = latents.shape[-1] // 2
     return latents[..., :k], latents[..., k:]
+
+
+def in_pieces(integral, size, *arrays, dim=-1):
+    """What `integral` says of rows, the axis before the last one, `size` of them at a time.
+
+    The result has its rows along the axis `dim`.
+    """
+    n = max(array.shape[-2] for array in arrays)
+    arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]
+    if n <= size:
+        return integral(*arrays)
+    pieces = zip(*(array.split(size, -2) for array in arrays))
+    return torch.cat([integral(*piece) for piece in pieces], dim)

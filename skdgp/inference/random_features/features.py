@@ -1,5 +1,6 @@
 """Layers of random features: Gaussian processes as Bayesian linear models."""
 
+import copy
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
-from ...gp.gaussian import DiagonalBlock, GaussianBlock, sample
+from ...gp.gaussian import DiagonalBlock, GaussianBlock
 from ...gp.kernels import ArcCosine, Matern, SquaredExponential
 from ...gp.kernels.base import tensor_like
 from ...linalg import current_workspace, gram
@@ -267,14 +268,41 @@ class FeatureLayer(nn.Module):
                 self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
                 self.q_omega.rho.fill_(2.0 * math.log(spread))
 
+    def basis(self, xi, like):
+        r"""The feature map for some frequencies.
+
+        Parameters
+        ----------
+        xi : tensor of shape (S, n_inputs, R) or None
+            Standard normal draws, for resampled frequencies.
+        like : tensor
+            Gives the dtype.
+
+        Returns
+        -------
+        phi : callable
+            Maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights),
+            and the square of this factor.
+        """
+        project, c2 = self._projection(xi, like)
+        if self.trigonometric:
+            return lambda H: (_CosSin.apply(project(H)), c2)
+        return lambda H: (project(H).clamp_min(0.0), c2)
+
     def _projection(self, xi, like):
-        """See :func:`projection`; `xi` as for :meth:`moments`."""
-        z = tensor_like(self.z, like)
+        """What the features are functions of, and the square of their common factor."""
+        kernel, z = self.kernel(), tensor_like(self.z, like)
         if self.q_omega is not None:
             mean, var = self.q_omega.moments(like.dtype)
             z = mean + var.sqrt() * (xi if self.resampled else z)
-        mix = None if self.mix is None else tensor_like(self.mix, like)
-        return projection(self.kernel(), z, mix, self.n_inputs)
+        if self.mix is not None:
+            z = z * tensor_like(self.mix, like)
+        c2 = tensor_like(kernel.variance, like) / z.shape[-1]
+        Omega = z[..., : self.n_inputs, :] / tensor_like(kernel.lengthscale, like)[..., None]
+        if self.trigonometric:
+            return lambda H: H @ Omega, c2
+        shift = tensor_like(kernel.bias, like) * z[..., self.n_inputs :, :]
+        return lambda H: H @ Omega + shift, 2.0 * c2
 
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
@@ -293,132 +321,54 @@ class FeatureLayer(nn.Module):
         weights : tensor of shape (n_weights, n_outputs), optional
             A draw of the weights, in place of their posterior; the variance is then zero.
         """
-        project, c2 = self._projection(xi, H)
+        independent = isinstance(self.q, DiagonalBlock)
+        if weights is None and independent and self.trigonometric:
+            project, c2 = self._projection(xi, H)
+            mean, var = _CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
+            return c2.sqrt() * mean + self.mean_function(H), c2 * var
+        Phi, c2 = self.basis(xi, H)(H)
         if weights is not None:
-            mean = c2.sqrt() * (features(project(H), self.trigonometric) @ weights.to(H.dtype))
+            mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
-        full = isinstance(self.q, GaussianBlock)
-        q = self.q.moments() if full else self.q.moments(H.dtype)
-        mean, var = output_moments(project(H), q, full, self.trigonometric)
+        if independent:
+            mean, var = _LocalMoments.apply(Phi, *self.q.moments(H.dtype))
+        else:
+            q_mean, Q = self.q.moments()
+            flat = Phi.reshape(-1, Phi.shape[-1])
+            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
+            prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
+            mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var
 
-    def draw_xi(self, n, generator, like=None):
-        """Draws for :meth:`moments`."""
-        return normal((n, *self.z.shape), generator, self.z if like is None else like)
+    def frozen(self):
+        """The layer as it is now, for predictions."""
+        return copy.deepcopy(self).requires_grad_(False)
 
-
-def projection(kernel, z, mix, n_inputs):
-    r"""What the features are functions of, and the square of their common factor.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    z : tensor of shape (..., n_inputs, R), with another row for the bias of the arc-cosine kernel
-        Frequencies in units of inverse lengthscales.
-    mix : tensor of shape (R,) or None
-    n_inputs : int
-
-    Returns
-    -------
-    project : callable
-        Maps (..., P, n_inputs) to (..., P, R).
-    c2 : tensor of shape ()
-    """
-    if mix is not None:
-        z = z * mix
-    c2 = tensor_like(kernel.variance, z) / z.shape[-1]
-    Omega = z[..., :n_inputs, :] / tensor_like(kernel.lengthscale, z)[..., None]
-    if not isinstance(kernel, ArcCosine):
-        return lambda H: H @ Omega, c2
-    shift = tensor_like(kernel.bias, z) * z[..., n_inputs:, :]
-    return lambda H: H @ Omega + shift, 2.0 * c2
-
-
-def features(A, trigonometric):
-    """Features (..., P, n_weights) without their common factor, of projected inputs."""
-    return _CosSin.apply(A) if trigonometric else A.clamp_min(0.0)
-
-
-def output_moments(A, q, full, trigonometric):
-    """Mean and variance of outputs, without their common factors, for projected inputs.
-
-    Parameters
-    ----------
-    A : tensor of shape (..., P, R)
-    q : pair of tensors
-        Means of the weights, and variances or, if `full`, covariances less the prior's.
-    full, trigonometric : bool
-    """
-    if trigonometric and not full:
-        return _CosSinMoments.apply(A, *q)
-    Phi = features(A, trigonometric)
-    if not full:
-        return _LocalMoments.apply(Phi, *q)
-    forms = _QuadraticForms.apply(Phi.reshape(-1, Phi.shape[-1]), q[1])
-    prior = 0.5 * Phi.shape[-1] if trigonometric else Phi.square().sum(-1)[..., None]
-    return Phi @ q[0].to(Phi.dtype), prior + forms.reshape(*Phi.shape[:-1], len(q[1]))
-
-
-class FrozenFeatureLayer:
-    """A layer at rest.
-
-    Parameters
-    ----------
-    layer : FeatureLayer
-    xi : tensor of shape (S, n_inputs, R), optional
-        Draws of resampled frequencies, for :meth:`moments`.
-    """
-
-    @torch.no_grad()
-    def __init__(self, layer, xi=None):
-        self.trigonometric, self.resampled = layer.trigonometric, layer.resampled
-        self._kernel, self._n_inputs = layer.kernel.frozen(), layer.n_inputs
-        self._z = layer.z.clone(), 0.0
-        if layer.q_omega is not None:
-            mean, var = layer.q_omega.moments()
-            self._z = mean.clone(), var.sqrt()
-            if not layer.resampled:
-                self._z = mean + var.sqrt() * layer.z, 0.0
-        self._mix = None if layer.mix is None else layer.mix.clone()
-        self._project, self._c2 = self._projection(xi)
-        self._full = isinstance(layer.q, GaussianBlock)
-        self._q = tuple(part.clone() for part in layer.q.moments())
-        self._root = layer.q.root.clone() if self._full else None
-        self._W = None if layer.W is None else layer.W.clone()
-
-    def _projection(self, xi):
-        mean, deviation = self._z
-        z = mean if xi is None else mean + deviation * xi
-        return projection(self._kernel, z, self._mix, self._n_inputs)
-
-    def _mean_function(self, H):
-        return 0.0 if self._W is None else H @ self._W
-
-    def moments(self, H):
-        """Mean and variance of the outputs, see :meth:`FeatureLayer.moments`."""
-        mean, var = output_moments(self._project(H), self._q, self._full, self.trigonometric)
-        return self._c2.sqrt() * mean + self._mean_function(H), self._c2 * var
-
-    def functions(self, n, generator):
+    def functions(self, n, n_features, generator, v=None):
         """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
+
+        Parameters
+        ----------
+        n : int
+        n_features : int
+            Unused, for the layer has features of its own, and so has `v`.
+        generator : torch.Generator
 
         Returns
         -------
         f : callable
-            Maps (n, P, n_inputs) to mean and deviation, (n, P, n_outputs).
+            Maps (n, P, n_inputs) to means given the frequencies, and deviations, (n, P, n_outputs).
         """
-        mean = self._q[0]
-        xi = normal((n, *self._z[0].shape), generator, mean) if self.resampled else None
-        project, c2 = self._projection(xi)
-        if self._full:
-            deviation = sample(torch.zeros_like(mean), self._root, n, generator)
-        else:
-            deviation = self._q[1].sqrt() * normal((n, *mean.shape), generator, mean)
-        both = torch.cat([mean.expand_as(deviation), deviation], -1)
+        xi = self.draw_xi(n, generator) if self.resampled else None
+        phi, center = self.basis(xi, self.z), self.q.mean.to(self.z)
+        w = self.q.sample(n, generator).to(self.z) - center
 
         def f(H):
-            Phi = features(project(H), self.trigonometric)
-            mean, deviation = (c2.sqrt() * (Phi @ both)).chunk(2, -1)
-            return mean + self._mean_function(H), deviation
+            Phi, c2 = phi(H)
+            return c2.sqrt() * (Phi @ center) + self.mean_function(H), c2.sqrt() * (Phi @ w)
 
         return f
+
+    def draw_xi(self, n, generator, like=None):
+        """Draws for :meth:`basis`."""
+        return normal((n, *self.z.shape), generator, self.z if like is None else like)

@@ -1,7 +1,5 @@
 """Deep Gaussian processes by random features."""
 
-import math
-from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -9,14 +7,14 @@ import torch
 from torch import nn
 
 from ...gp.component import Trainable
-from ...gp.frozen import compose
 from ...gp.gaussian import DiagonalBlock
 from ...gp.means import linear_map
 from ...random import normal, sobol_normal
 from ..base import Scheme
 from ..gradient_model import GradientModel
-from ..posterior import Functions, Latent, Posterior, frozen_parts
-from .features import SAMPLINGS, FeatureLayer, FrozenFeatureLayer
+from .features import SAMPLINGS, FeatureLayer
+from .posterior import FeaturePosterior
+from .propagation import propagate
 
 _FREQUENCIES = ("fixed", "variational", "resampled")
 _COVARIANCES = ("auto", "full", "diagonal")
@@ -240,24 +238,8 @@ class DeepRandomFeatures(GradientModel):
         return super().step(batch, generator, rate)
 
     def propagate(self, X, eps, xi, weights=None):
-        """Moments of the last layer.
-
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
-        xi : list of tensors of shape (S, n_inputs, R), or of None
-            Standard normal draws for the frequencies of all layers.
-        weights : tensor of shape (n_weights, n_latents), optional
-            Weights of the last layer, in place of their posterior.
-
-        Returns
-        -------
-        mean, var : tensors of shape (S, n, n_latents); S is 1 if nothing is drawn
-        """
-        *hidden, last = [partial(layer.moments, xi=x) for layer, x in zip(self.layers, xi)]
-        return propagate([*hidden, partial(last, weights=weights)], X, eps, self.input_connected)
+        """Moments of the last layer, see :func:`propagate`."""
+        return propagate(self.layers, X, eps, xi, self.input_connected, weights)
 
     def expected_log_likelihood(self, batch, generator):
         for parameter in self._hyperparameters():
@@ -289,56 +271,3 @@ class DeepRandomFeatures(GradientModel):
 
     def _frozen(self, draws, as_trained):
         return FeaturePosterior(self, draws)
-
-
-def propagate(moments, X, eps, input_connected):
-    """Moments of the last layer, from those of each layer as functions of its inputs."""
-    H, found = X, None
-    for i, of_layer in enumerate(moments):
-        if found is not None:
-            mean, var = found
-            H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
-            if input_connected:
-                H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-        found = of_layer(H)
-    mean, var = (m if m.ndim == 3 else m[None] for m in found)
-    return mean, var.clamp_min(1e-12)
-
-
-class FeaturePosterior(Posterior):
-    """The frozen posterior of :class:`DeepRandomFeatures`: a mixture over draws from hidden layers.
-
-    Parameters
-    ----------
-    model : DeepRandomFeatures
-    draws : tensor of shape (S, sum of widths), or one more for seeds of the frequencies
-    """
-
-    def __init__(self, model, draws):
-        like = model.layers[0].z
-        draws = torch.as_tensor(draws).to(like)
-        widths = [layer.n_outputs for layer in model.layers[:-1]]
-        eps = draws[:, : sum(widths)].split(widths, 1) if widths else []
-        self._eps, xi = [e[:, None].clone() for e in eps], [None] * len(model.layers)
-        if model.layers[0].resampled:
-            generators = [torch.Generator().manual_seed(int(seed)) for seed in draws[:, -1]]
-            xi = [
-                torch.cat([layer.draw_xi(1, generator) for generator in generators])
-                for layer in model.layers
-            ]
-        C = len(draws)
-        super().__init__(*frozen_parts(model), inflation=like.new_ones(C))
-        self._layers = [FrozenFeatureLayer(*pair) for pair in zip(model.layers, xi)]
-        self._input_connected = model.input_connected
-        self._log_weights = like.new_full((C,), -math.log(C))
-
-    @torch.no_grad()
-    def latent(self, X):
-        moments, X = [layer.moments for layer in self._layers], X.to(torch.float64)
-        return Latent(self._log_weights, *propagate(moments, X, self._eps, self._input_connected))
-
-    @torch.no_grad()
-    def functions(self, n, generator, X=None):
-        layers = [layer.functions(n, generator) for layer in self._layers]
-        f = compose(layers, [None] * (len(layers) - 1), n, self._input_connected)
-        return Functions(f, self.inflation[:1].expand(n))

@@ -144,6 +144,10 @@ class FullBatchGP(QuasiNewton, Model):
         self._solve()
         return self.layers[0].q.kl()
 
+    def hold(self, batch):
+        if self._rows is None:
+            self._rows = batch
+
     def posterior(self, draws, as_trained=False):
         self._solve()
         return ShallowPosterior(self)

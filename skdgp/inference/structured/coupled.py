@@ -375,6 +375,11 @@ class Marginal:
             own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
         return own
 
+    @torch.no_grad()
+    def moments(self, dtype=torch.float64):
+        """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
+        return self.mean.to(dtype), self.excess(self._q[0].moments()).to(dtype)
+
 
 def _halved(matrix):
     """The lower triangle with its diagonal halved."""

@@ -395,7 +395,7 @@ def test_matched_functions_covary_as_deep_ones(make_model, generator):
         model = make_model(scheme=AEP(prediction=prediction))
         f = draw_functions(model, 4000, generator, 200)
         found.append(np.corrcoef(f(X)[..., 0].T))
-        torch.testing.assert_close(f(X[1:]), f(X)[:, 1:], rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(f(X[1:]), f(X)[:, 1:], rtol=1e-12, atol=1e-12)
     assert (np.abs(found[0] - found[1]) < 4.0 * (1.0 - found[1] ** 2 + 0.05) / math.sqrt(128)).all()
 
 

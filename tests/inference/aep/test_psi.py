@@ -9,7 +9,12 @@ import torch
 from skdgp.gp.kernels import Matern, SquaredExponential, as_kernel
 from skdgp.gp.layer import SparseLayer
 from skdgp.inference.aep import psi as psi_module
-from skdgp.inference.aep.matching import check_matching, matched_moments, moments_by_quadrature, psi_of
+from skdgp.inference.aep.matching import (
+    check_matching,
+    matched_moments,
+    moments_by_quadrature,
+    psi_of,
+)
 from skdgp.inference.aep.separate import SeparateLayer
 from skdgp.quadrature import gauss_hermite
 

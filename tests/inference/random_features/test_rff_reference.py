@@ -8,14 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from toys import features_of
 
 from skdgp.gp.gaussian import DiagonalBlock
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Softmax
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture, Batch
-from skdgp.inference.random_features import features as feature_module
 from skdgp.inference.random_features.features import FeatureLayer, draw_frequencies
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -68,7 +66,7 @@ def test_features(case):
     layer = FeatureLayer(kernel, *np.shape(given["log_ell"]), 1, np.shape(given["z"])[1])
     place(layer, given)
     X = tensor(given["X"])
-    Phi, c2 = features_of(layer, X)
+    Phi, c2 = layer.basis(None, X)(X)
     close(c2.sqrt() * Phi, case["expected"]["Phi"])
     close(c2 * Phi @ Phi.T, case["expected"]["Gram"])
 
@@ -83,14 +81,14 @@ def test_many_features_are_the_kernel(case):
     grams = []
     for seed in range(4):
         layer.start(np.random.RandomState(seed), "independent", 1.0)
-        Phi, c2 = features_of(layer, X)
+        Phi, c2 = layer.basis(None, X)(X)
         grams.append((c2 * Phi @ Phi.T).numpy())
     # the error of one of these numbers is below 1 / sqrt(n) times a diagonal one, or twice that of
     # rectified units; averaged over four seeds, this is four standard errors or more
     size = np.abs(case["expected"]["K"]).max()
     np.testing.assert_allclose(np.mean(grams, 0), case["expected"]["K"], atol=6 * size / n**0.5)
     layer.start(np.random.RandomState(0), "auto", 1.0)
-    Phi, c2 = features_of(layer, X)
+    Phi, c2 = layer.basis(None, X)(X)
     np.testing.assert_allclose(c2 * Phi @ Phi.T, case["expected"]["K"], atol=3e-3 * size)
 
 
@@ -130,7 +128,7 @@ def forward(model, given):
             mean, var = layer.moments(H, xi)
             H = mean + var.sqrt() * tensor(q["eps"])
         else:
-            Phi, c2 = features_of(layer, H, xi)
+            Phi, c2 = layer.basis(xi, X)(H)
             H = c2.sqrt() * Phi @ (layer.q.mean + (0.5 * layer.q.rho).exp() * tensor(q["eps"]))
     return H
 
@@ -165,10 +163,10 @@ def test_the_model_propagates_the_same(case):
 
 
 @cases("closed_form_last_layer")
-def test_a_natural_step_is_the_closed_form(case, monkeypatch):
+def test_a_natural_step_is_the_closed_form(case):
     given, expected = case["inputs"], case["expected"]
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
-    model = one_layer(monkeypatch, Phi, lam, "full")
+    model = one_layer(Phi, lam, "full")
     model._n_steps = 5  # the full step at once
     batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
     model.n_frozen = 100
@@ -180,10 +178,10 @@ def test_a_natural_step_is_the_closed_form(case, monkeypatch):
 
 
 @cases("closed_form_last_layer")
-def test_independent_weights_at_their_optimum(case, monkeypatch):
+def test_independent_weights_at_their_optimum(case):
     given, expected = case["inputs"], case["expected"]
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
-    model = one_layer(monkeypatch, Phi, lam, "diagonal")
+    model = one_layer(Phi, lam, "diagonal")
     batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
     A = torch.eye(Phi.shape[1]) + Phi.T @ Phi / lam
     with torch.no_grad():
@@ -197,15 +195,14 @@ def test_independent_weights_at_their_optimum(case, monkeypatch):
     close(q.rho.grad, 0.0, atol=1e-7)
 
 
-def one_layer(monkeypatch, Phi, noise, covariance):
+def one_layer(Phi, noise, covariance):
     """A shallow model whose features are its inputs, of any sign: the tests are about weights."""
     M = Phi.shape[1]
     kernel = ArcCosine().bind(M)
     shape = Architecture(M, (), 1, M, [kernel], False, False)
     model = RandomFeatures(covariance=covariance, natural_step=1.0)
     model = model.build(shape, Gaussian(np.array([noise])))
-    model.layers[0]._projection = lambda xi, like: (lambda H: H, tensor(1.0))
-    monkeypatch.setattr(feature_module, "features", lambda A, trigonometric: A)
+    model.layers[0].basis = lambda xi, like: lambda H: (H, tensor(1.0))
     return model
 
 

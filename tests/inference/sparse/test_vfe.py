@@ -226,7 +226,7 @@ def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
     assert q.natural_step(q.collected_gradients(), 1.0)
     assert_allclose(mean, q.mean.detach(), atol=1e-7)
     assert_allclose(root @ root.mT, (q.root @ q.root.mT).detach(), atol=1e-8)
-    m, v = latents(model, batch.X)
+    _, m, v = model.posterior(model.draws(1, 0)).latent(batch.X)
     ell = float(model.likelihood.frozen().expected_log_prob(batch.y, m[0], v[0]).sum())
     assert_allclose(ell - float(model.divergence()), value_of(model, X, y))
 

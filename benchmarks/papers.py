@@ -1,0 +1,119 @@
+"""The published protocols: what papers report, and what ours reaches with their settings.
+
+--paper dsvi        depths 1 to 5 with Gaussian noise, 100 inducing points and separate covariances
+        aep         two layers of two units by expectation propagation (Ashman et al.)
+        structured  mean field, stripes and arrow, full, with early stopping, on random splits and away
+                    from the data (Lindinger et al., 2020)
+        rff         random features on MNIST and EEG (Cutajar et al., 2017)
+        dkp         deep inverse Wishart processes (Aitchison et al., 2021)
+        sghmc       the chain of Havasi et al. (2018)
+        starts      draws whose roughness varies, from different starts (Pascual Diaz, 2017)
+
+Published numbers stand beside ours; of the splits that all have, ours are means of those that were run.
+"""
+
+import numpy as np
+
+from skdgp.inference import SCHEMES
+
+from . import arguments, data, models, rst, runs, starts, structured, table
+from .published import PUBLISHED
+
+UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine_red")
+SMALL = ("boston", "concrete", "energy")
+
+
+def _ours(name, settings, estimator="DeepGPRegressor"):
+    return f"{name}={estimator}({settings})"
+
+
+def _dsvi(depth):
+    scheme = "DSVI(shared_covariance=False)" if depth > 1 else "DSVI()"
+    settings = "likelihood='gaussian', n_inducing=100, batch_size=10000, learning_rate=0.01"
+    return _ours(f"dsvi-{depth}", f"{depth}, inference={scheme}, max_iter=5000, {settings}")
+
+
+_AEP = "2, width=2, n_inducing=100, likelihood='gaussian', inference="
+_RFF = (
+    "{}, width={}, inference=RandomFeatures(n_features=500, frequencies='variational'), "
+    "max_iter=5000, learning_rate=0.01, dtype='float32', standardize=False"
+)
+_SGHMC = "2, n_inducing=100, likelihood='gaussian', batch_size=10000, inference='sghmc'"
+_DIWP = "3, n_inducing=100, likelihood='gaussian', max_iter=8000, inference="
+#: sets and models of each paper, all of them expressions of our estimators
+PAPERS = {
+    "dsvi": (UCI, [_dsvi(depth) for depth in (1, 2, 3, 4, 5)]),
+    "aep": (
+        ("boston", "concrete", "energy", "power", "wine_red"),
+        [
+            _ours("aep-0.5", f"{_AEP}AEP(alpha=0.5)"),
+            _ours("aep-1", f"{_AEP}AEP(alpha=1.0)"),
+            _ours("dsvi", f"{_AEP}DSVI()"),
+        ],
+    ),
+    "structured": (structured.SETS, structured.MODELS),
+    "rff": (
+        ("mnist", "eeg"),
+        [_ours(f"rff-{n}", _RFF.format(n, 50), "DeepGPClassifier") for n in (1, 2, 3)]
+        + [_ours("auto", "", "DeepGPClassifier")],
+    ),
+    "dkp": ((*UCI, "yacht"), [_ours(n, f"{_DIWP}'{n}'") for n in ("diwp", "nngp")]),
+    "sghmc": (UCI, [_ours("sghmc-2", _SGHMC)]),
+    "starts": (starts.PROBLEMS, starts.MODELS),
+}
+
+
+def add_arguments(parser):
+    """The paper; its sets, splits and models; data and output."""
+    parser.add_argument("--paper", choices=PAPERS, required=True)
+    runs.add_arguments(parser, (), "", ())
+    parser.set_defaults(sets=None, models=None, splits=None, out=None)
+
+
+def run(options):
+    """Compute all cells that are not there yet, and print them beside the published numbers."""
+    sets, known = PAPERS[options.paper]
+    named = {models.short(model): model for model in known}
+    options.models = [named.get(model, model) for model in options.models or named]
+    options.sets = options.sets or list(sets)
+    arguments.check_known(options.sets, sets, "sets")
+    options.out = options.out or arguments.RESULTS / f"{options.paper}.json"
+    if options.paper == "starts":
+        return starts.run(options)
+    if options.paper == "structured":
+        return structured.run(options)
+    needed = {"dkp": "diwp", "sghmc": "sghmc"}.get(options.paper, "dsvi")
+    if needed not in SCHEMES:
+        raise SystemExit(f'This checkout of skdgp has no inference="{needed}" yet.')
+    reference = models.short(options.models[0])
+
+    def beside(found):
+        return published(found, options.paper)
+
+    runs.run(options, split_of, reference=reference, extra=beside)
+
+
+def split_of(root, name, number):
+    """One split of a set; MNIST has one."""
+    if name == "mnist":
+        return data.mnist(root) if number == 0 else None
+    return data.eeg_fold(root, number) if name == "eeg" else data.uci_split(root, name, number)
+
+
+def published(all_cells, paper):
+    """Ours beside the paper's, set by set, with the standard error of ours over splits."""
+    results, rows = table.by_split(all_cells), []
+    for name in sorted(set(results) & set(PUBLISHED[paper])):
+        for model, numbers in PUBLISHED[paper][name].items():
+            splits = results[name].get(model, {})
+            row = [name, model, len(splits)]
+            for column, number in numbers.items():
+                own = [v[column] for v in splits.values() if column in v]
+                error = np.std(own, ddof=1) / len(own) ** 0.5 if len(own) > 1 else np.nan
+                row += [f"{np.mean(own):.3f}" if own else rst.NOTHING, f"{error:.3f}", number]
+            rows.append([*row, *[rst.NOTHING] * (9 - len(row))])
+    if not rows:
+        return "Nothing of what is there has a published number."
+    first = "accuracy" if paper == "rff" else "log-density"
+    head = ["set", "model", "splits", first, "s.e.", "published", "RMSE", "s.e.", "published"]
+    return f"Beside the published numbers:\n\n{rst.table(head, rows)}"

@@ -1,0 +1,52 @@
+"""The development suite: 30 tables by which the default is decided, ours beside our peers.
+
+At most 3,000 rows of a table, one fold of five, scores in the target's units. Fold 0 is to develop on, 1
+and 2 are to report. Cells that are known are not computed again. With --label results go to a file of
+their own and models are shown as "auto@label", so that states of the code can be compared:
+``python -m benchmarks --checkout PATH suite --label old`` measures another checkout, and
+``--compare old`` shows it beside.
+"""
+
+from . import arguments, data, models, runs
+
+REGRESSION = ("catboost", "catboost-quantiles", "ngboost", "quantile-forest", "hgb", "exact-gp")
+CLASSES = ("catboost", "hgb", "forest", "logistic", "exact-gp")
+_TASKS = {"all": ("regression", "classification"), "classes": ("classification",)}
+_TASKS["regression"] = ("regression",)
+
+
+def add_arguments(parser):
+    """Tables, folds, models, labels, data and output."""
+    default = ("auto", *dict.fromkeys(REGRESSION + CLASSES))
+    runs.add_arguments(parser, _TASKS, "suite.json", default, splits="0", what="--tables")
+    parser.set_defaults(sets=["all"])
+    parser.add_argument(
+        "--fold", dest="splits", type=arguments.numbers, help="the same as --splits"
+    )
+
+
+def run(options):
+    """Compute all cells that are not there yet, and print the tables."""
+    root = data.folder(options.data)
+    tables = data.suite(root)
+    options.sets = chosen(tables, options.sets)
+
+    def suits(name, fold, model):
+        about = tables[name]
+        n_rows = min(about["n_rows"], data.MOST_ROWS) * 4 // 5
+        shape = n_rows, about["n_columns"]  # without reading the table
+        return models.suits(model, shape, about["task"] == "classification")
+
+    runs.run(options, data.suite_fold, suits)
+
+
+def chosen(tables, names):
+    """Tables by name, or all of a kind."""
+    found = []
+    for name in names:
+        if name in _TASKS:
+            found += [key for key, about in tables.items() if about["task"] in _TASKS[name]]
+        else:
+            arguments.check_known([name], tables, "tables")
+            found.append(name)
+    return list(dict.fromkeys(found))

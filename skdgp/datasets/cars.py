@@ -1,0 +1,122 @@
+"""Fuel consumption of cars: the one data set that comes with the package."""
+
+from __future__ import annotations
+
+import csv
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from sklearn.utils import Bunch
+
+_NUMBERS = ["cylinders", "displacement", "horsepower", "weight", "acceleration", "model_year"]
+_ORIGINS = ["europe", "japan", "usa"]
+_DESCR = """\
+Fuel consumption of cars (Auto MPG)
+
+398 cars of the model years 1970 to 1982. The target is the fuel economy in miles per US gallon.
+
+cylinders       number of cylinders, 3 to 8
+displacement    of the engine, in cubic inches
+horsepower      of the engine; unknown for six cars, which have the median of the others, 93.5
+weight          in pounds
+acceleration    seconds from 0 to 60 miles per hour
+model_year      last two digits of the year
+origin_europe, origin_japan, origin_usa
+                1 where the car was made, else 0
+
+Source: R. Quinlan (1993), Auto MPG, UCI Machine Learning Repository,
+https://doi.org/10.24432/C5859H, licensed under CC BY 4.0; from the StatLib library of Carnegie
+Mellon University.
+"""
+
+
+def load_cars(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
+    """Load the fuel consumption of 398 cars (Auto MPG).
+
+    The task is to predict miles per gallon from what a car is. The answer matters: economy falls with
+    weight along a curve, its scatter grows where cars are economical, and a few columns act together.
+
+    All columns are numbers, so that every regressor takes them as they are. The country of origin
+    is three columns of zeros and ones. The horsepower of six cars is unknown; these have the median
+    of the others, 93.5.
+
+    Parameters
+    ----------
+    return_X_y : bool, default=False
+        Return ``(data, target)`` instead of a `Bunch`.
+    as_frame : bool, default=False
+        Return pandas objects with the same numbers. Needs pandas.
+
+    Returns
+    -------
+    data : Bunch
+        With the attributes
+
+        data : ndarray or DataFrame of shape (398, 9)
+            One row for each car.
+        target : ndarray or Series of shape (398,)
+            Miles per US gallon, 9 to 46.6.
+        frame : DataFrame of shape (398, 10) or None
+            Both together, with ``as_frame=True``.
+        feature_names : list of str
+            Names of the nine columns.
+        target_names : list of str
+            ``["mpg"]``.
+        car_names : ndarray of shape (398,)
+            Make and model.
+        DESCR : str
+            What the columns are, and the source.
+    (data, target) : tuple
+        With ``return_X_y=True``.
+
+    Raises
+    ------
+    ImportError
+        If `as_frame` is True and pandas is not installed.
+
+    References
+    ----------
+    .. [1] R. Quinlan (1993). Auto MPG. UCI Machine Learning Repository,
+       https://doi.org/10.24432/C5859H, licensed under CC BY 4.0.
+
+    Examples
+    --------
+    >>> from skdgp.datasets import load_cars
+    >>> X, y = load_cars(return_X_y=True)
+    >>> X.shape, y.shape
+    ((398, 9), (398,))
+    >>> load_cars().feature_names[:4]
+    ['cylinders', 'displacement', 'horsepower', 'weight']
+    """
+    with (files("skdgp.datasets") / "data" / "cars.csv").open(encoding="utf-8") as file:
+        cars = list(csv.DictReader(file))
+    X = np.empty((len(cars), len(_NUMBERS) + len(_ORIGINS)))
+    for column, name in enumerate(_NUMBERS):
+        X[:, column] = [float(car[name] or "nan") for car in cars]
+        X[np.isnan(X[:, column]), column] = np.nanmedian(X[:, column])
+    origin = np.array([car["origin"] for car in cars])
+    X[:, len(_NUMBERS) :] = origin[:, None] == np.array(_ORIGINS)
+    y = np.array([float(car["mpg"]) for car in cars])
+    names = _NUMBERS + [f"origin_{origin}" for origin in _ORIGINS]
+
+    data, target, frame = X, y, None
+    if as_frame:
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("load_cars(as_frame=True) needs pandas; install it.") from error
+        frame = pandas.DataFrame(X, columns=names)
+        frame["mpg"] = y
+        data, target = frame[names], frame["mpg"]
+    if return_X_y:
+        return data, target
+    return Bunch(
+        data=data,
+        target=target,
+        frame=frame,
+        feature_names=names,
+        target_names=["mpg"],
+        car_names=np.array([car["name"] for car in cars]),
+        DESCR=_DESCR,
+    )

@@ -1,0 +1,287 @@
+"""Scorers for model selection: of a fitted estimator and rows; greater is better."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import norm
+
+from .._scoring import (
+    _average,
+    _normal,
+    _predict_interval,
+    _predict_quantiles,
+    _same_shape,
+    requesting,
+    take_apart,
+)
+from .scores import (
+    calibration_error,
+    coverage_score,
+    crps_gaussian,
+    interval_score,
+    negative_log_predictive_density,
+    pinball_loss,
+)
+
+_DECILES = tuple(i / 10 for i in range(1, 10))
+
+
+@requesting
+def log_predictive_density_scorer(
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean log-density of the target, or mean log-probability of the label.
+
+    Like all scorers here it takes searches and pipelines apart, and reads ``predict(X,
+    return_std=True)`` as a Gaussian for regressors that have nothing better.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted. An estimator of skdgp, another regressor with ``predict(X, return_std=True)``, or a
+        pipeline or search around one of these.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        In nats per row, several outputs together. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If a standard deviation is zero, so that there is no density, or a search keeps no best estimator.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from skdgp.metrics import log_predictive_density_scorer
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> scores = cross_val_score(BayesianRidge(), X, y, scoring=log_predictive_density_scorer)
+    >>> round(float(scores.mean()), 1)
+    -5.4
+    """
+    estimator, X = take_apart(estimator, X)
+    if hasattr(estimator, "log_predictive_density"):
+        log_density = estimator.log_predictive_density(X, y)
+    else:
+        y, mean, std = _same_shape(y, **_normal(estimator, X))
+        if not std.all():
+            raise ValueError(
+                f"{type(estimator).__name__} predicts a standard deviation of zero for some rows, "
+                "so there is no density; give it a noise term."
+            )
+        log_density = norm.logpdf(y, mean, std).sum(1)
+    return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
+
+
+@requesting
+def crps_scorer(
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    """Negative continuous ranked probability score.
+
+    Exact for Gaussian predictions and for mixtures of at most 128 Gaussians; otherwise integrated
+    numerically, to a relative error below 1e-4.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If a search keeps no best estimator.
+
+    See Also
+    --------
+    crps_gaussian_mixture : The score as a function of arrays.
+    """
+    estimator, X = take_apart(estimator, X)
+    if hasattr(estimator, "_crps"):
+        return -_average(estimator._crps(X, y), sample_weight)
+    return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
+
+
+@requesting
+def pinball_scorer(
+    estimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    alpha: ArrayLike = _DECILES,
+) -> float:
+    """Negative pinball loss of the nine deciles, or of other quantiles.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    alpha : tuple of floats in (0, 1)
+        Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
+        of others.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If orders are not between 0 and 1, or a search keeps no best estimator.
+
+    See Also
+    --------
+    pinball_loss : The loss as a function of arrays.
+    """
+    quantiles = _predict_quantiles(estimator, X, alpha)
+    return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
+
+
+@requesting
+def interval_score_scorer(
+    estimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    coverage: float = 0.9,
+) -> float:
+    """Negative interval score of central intervals.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    coverage : float in (0, 1), default=0.9
+        Probability that a target lies inside. ``functools.partial(interval_score_scorer,
+        coverage=0.5)`` makes a scorer of other intervals.
+
+    Returns
+    -------
+    score : float
+        In the unit of the target. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If `coverage` is not between 0 and 1, or a search keeps no best estimator.
+
+    See Also
+    --------
+    interval_score : The score as a function of arrays.
+    """
+    lower, upper = _predict_interval(estimator, X, coverage)
+    return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
+
+
+@requesting
+def coverage_scorer(
+    estimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    coverage: float = 0.9,
+) -> float:
+    """Negative distance of the empirical coverage of central intervals from the nominal one.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+    coverage : float in (0, 1), default=0.9
+        Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
+        makes a scorer of other intervals.
+
+    Returns
+    -------
+    score : float
+        Between -1 and 0. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If `coverage` is not between 0 and 1, or a search keeps no best estimator.
+
+    See Also
+    --------
+    coverage_score : The coverage itself.
+    calibration_scorer : The same for many intervals.
+    """
+    lower, upper = _predict_interval(estimator, X, coverage)
+    return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
+
+
+@requesting
+def calibration_scorer(
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+) -> float:
+    """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As for :func:`log_predictive_density_scorer`.
+    X : array-like of shape (n_samples, n_features)
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
+
+    Returns
+    -------
+    score : float
+        Between -1 and 0. Greater is better.
+
+    Raises
+    ------
+    TypeError
+        If the estimator predicts no distribution of the target.
+    ValueError
+        If a search keeps no best estimator.
+
+    See Also
+    --------
+    calibration_error : The error as a function of arrays.
+    """
+    alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
+    quantiles = _predict_quantiles(estimator, X, alpha)
+    return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)
