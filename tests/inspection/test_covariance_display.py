@@ -95,8 +95,9 @@ def test_units_with_kernels_and_inducing_inputs_of_their_own(rows):
     assert display.first_units == [0, 2]
     for layer, start in zip(model.members_[0].model("cpu").layers, display.first_units):
         roots = layer.q.root.detach()
-        for unit, (kernel, Z) in enumerate(zip(layer.kernel(), layer.Z.detach())):
-            K = kernel(Z, Z).detach() + layer.jitter * torch.eye(6)
+        for unit, (kernel, Z, _) in enumerate(layer.units()):
+            Z = Z.detach()
+            K = kernel()(Z, Z).detach() + layer.jitter * torch.eye(6)
             order = torch.argsort((Z - Z.mean(0)) @ torch.linalg.svd(Z - Z.mean(0))[2][0])
             root = torch.linalg.cholesky(K) @ roots[unit]
             own = display.covariance[start + unit, :, start + unit]
