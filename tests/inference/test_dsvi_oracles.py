@@ -33,7 +33,7 @@ def bound(model, batch, eps=()):
     """The bound on all rows for given draws."""
     mean, var = model.propagate(batch.X, eps)
     ell = model.likelihood().expected_log_prob(batch.y, mean, var)
-    return float((batch.weight * ell.mean(0)).sum() - model.divergence())
+    return float((batch.weight * ell.mean(0)).sum() - model.kl())
 
 
 def jump_to_optimum(model, batch, generator=None):

@@ -264,7 +264,7 @@ def test_richer_posteriors_have_higher_optima(make_structured, make_batch):
     @torch.no_grad()
     def bounds(model, S, seed):
         mean, var = model.propagate(X, draws(model, X, S, seed))
-        return model.likelihood().expected_log_prob(y, mean, var).sum(1) - model.divergence()
+        return model.likelihood().expected_log_prob(y, mean, var).sum(1) - model.kl()
 
     frozen = [float(bounds(model, n_draws, 5).mean()) for model in posteriors.values()]
     assert frozen[1] > frozen[0] + 0.01 and frozen[2] > frozen[1] + 0.01
