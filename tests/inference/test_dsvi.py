@@ -1,5 +1,4 @@
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -641,27 +640,6 @@ def test_several_outputs_share_the_hidden_layers(make_model, make_batch):
 
 
 # Posteriors
-
-
-def test_a_posterior_stays_as_it_was(make_model, make_batch):
-    """Steps and predictions change nothing of it; eight threads get the numbers of one."""
-    X, y = data(200)
-    model = make_model(2, (3,), inner_noise=0.1)
-    model.step(make_batch(X, y), seeded())
-    frozen = posterior(model)
-
-    def ask(i):
-        rows = slice(20 * i, 20 * i + 20)
-        f = frozen.functions(3, seeded(i))
-        return torch.cat([*frozen.latent(X[rows])[1:], *f(X[rows], noise=seeded(i))])
-
-    expected = [ask(i) for i in range(8)]
-    for i in range(3):
-        model.step(make_batch(X, y), seeded(i))
-    model.load_state({name: 0.5 * array for name, array in model.state().items()})
-    with ThreadPoolExecutor(8) as pool:
-        for got, wanted in zip(pool.map(ask, [i % 8 for i in range(32)]), 4 * expected):
-            assert torch.equal(got, wanted)
 
 
 def test_the_mean_of_a_function_is_that_given_its_hidden_layers(make_model):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
-from toys import draw_functions, latents, posterior, seeded, toy
+from toys import draw_functions, latents, seeded, toy
 
 from skdgp.gp.likelihoods import (
     Bernoulli,
@@ -318,24 +318,6 @@ def test_rows_do_not_see_each_other(make_structured, coupling):
         part_mean, part_var = latents(model, X[rows])
         torch.testing.assert_close(part_mean, mean[:, rows], rtol=1e-10, atol=1e-10)
         torch.testing.assert_close(part_var, var[:, rows], rtol=1e-10, atol=1e-10)
-
-
-def test_a_posterior_stays_as_it_was(make_structured, make_batch):
-    X, y = data()
-    model = make_structured(n_inflation_splits=1)
-    model.variance_inflation.moments.copy_(torch.tensor([1.5, 0.7]))
-    frozen = posterior(model)
-
-    def ask():
-        return torch.cat([*frozen.latent(X)[1:], *frozen.functions(3, seeded())(X)])
-
-    before = ask()
-    model.step(make_batch(X, y), seeded())
-    model.variance_inflation.moments.zero_()
-    assert torch.equal(ask(), before)
-    assert (
-        posterior(model).latent(X).mean.mean(0) - frozen.latent(X).mean.mean(0)
-    ).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("coupling", COUPLINGS)
