@@ -120,7 +120,9 @@ def test_numbers_have_a_prior():
     Of the columns' lengthscales the level has it; deviations from it have Cauchy distributions.
     """
     X, y = rows()
-    model = make(X, y, Softmax(n_nodes=2048))  # for an integral nearly as good as that of left-out rows
+    model = make(
+        X, y, Softmax(n_nodes=2048)
+    )  # for an integral nearly as good as that of left-out rows
     batch, everyone = everything(X, y), np.arange(len(X))
     with torch.no_grad():
         model.layers[0].kernel.assign(
