@@ -2,9 +2,11 @@
 
 import contextlib
 import contextvars
+import math
 
 import torch
 
+_LOG_2PI = math.log(2.0 * math.pi)
 _ESCALATION = (10.0, 100.0, 1000.0)
 _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
@@ -211,3 +213,25 @@ def workspace():
         yield
     finally:
         _current.reset(token)
+
+
+def rounding(P):
+    """What rounding may take from the eigenvalues of `P`."""
+    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
+
+
+class LogNormal(torch.autograd.Function):
+    """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
+
+    @staticmethod
+    def forward(ctx, y, K):
+        L = cholesky(K, rounding(K))
+        a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
+        ctx.save_for_backward(L, a)
+        log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
+        return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * _LOG_2PI)
+
+    @staticmethod
+    def backward(ctx, g):
+        L, a = ctx.saved_tensors
+        return None, 0.5 * g * (a @ a.mT - torch.cholesky_inverse(L))

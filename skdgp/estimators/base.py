@@ -1,6 +1,6 @@
-"""What all estimators share: validation, scaling, training, members, state."""
+"""What all estimators share: validation, fitting, prediction."""
 
-import math
+import contextlib
 import os
 import time
 from numbers import Integral, Real
@@ -8,51 +8,27 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils import check_array, check_consistent_length, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .._threads import at_most
 from .._version import __version__
-from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
-from ..inference.sparse.full_batch import QuasiNewton
-from ..mixture.member import (
-    Plan,
-    all_or_nothing,
-    at_rest,
-    check_chunk,
-    check_lasting,
-    lasting,
-    warm_start_sources,
-    with_needed_draws,
-)
-from ..mixture.predictive import Predictive, rows_at_once
-from ..mixture.weights import StackingMixin
+from ..mixture.member import Plan
 from ..training import init as initialization
-from ..training.checkpoint import Checkpoint, fingerprint
-from ..training.interrupts import note_interrupt
-from ..training.pretraining import PreTraining
-from ..training.together import RowsTogether, Together
-from ..training.trainer import BLOCK, Trainer
-from ._sklearn import (
-    CallbackSupportMixin,
-    FitProgress,
-    Interval,
-    StrOptions,
-    _fit_context,
-    check_sample_weight,
-)
-from .data import Data, Minibatches
-from .diagnostics import warn_if_light, warn_of_pathologies
-from .inflation import InflationMixin
-from .prediction import PredictionMixin, as_numpy
-from .starts import StartsMixin, warn_if_far
+from ..training.checkpoint import Checkpoint
+from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
+from .chunks import learn_chunk
+from .data import Data
+from .diagnostics import warn_if_light
+from .fit import MixtureFit
+from .fitting import DTYPES
+from .fork import mark_work
+from .prediction import Predictor, as_numpy, warn_of_changed
+from .warm_start import all_or_nothing
 
-_BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
-_BOUND_DRAWS = 100_000  #: draws of all these rows together
-_DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
     "n_inducing": None,
@@ -64,9 +40,7 @@ _MAY_MEAN_NOTHING = {
 }
 
 
-class BaseDeepGP(
-    CallbackSupportMixin, StartsMixin, StackingMixin, InflationMixin, PredictionMixin, BaseEstimator
-):
+class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     """Base class of the deep Gaussian process estimators."""
 
     _parameter_constraints = {
@@ -92,7 +66,8 @@ class BaseDeepGP(
         "standardize": ["boolean", StrOptions({"auto", "warp"})],
         "checkpoint": [str, os.PathLike, Checkpoint, None],
         "device": [str],
-        "dtype": [StrOptions(set(_DTYPES))],
+        "dtype": [StrOptions(set(DTYPES))],
+        "n_jobs": [Integral, None],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
@@ -124,6 +99,7 @@ class BaseDeepGP(
         checkpoint=None,
         device="auto",
         dtype="auto",
+        n_jobs=None,
         n_threads=None,
         random_state=None,
         verbose=0,
@@ -151,6 +127,7 @@ class BaseDeepGP(
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
+        self.n_jobs = n_jobs
         self.n_threads = n_threads
         self.random_state = random_state
         self.verbose = verbose
@@ -182,9 +159,7 @@ class BaseDeepGP(
                 if not isinstance(value, (str, list, tuple)):
                     continue
                 inference = params.get("inference", self.inference)
-                if value == "auto" and name == "inference":
-                    value = "dsvi"
-                elif value == "auto" and name == "kernel" and inference != "auto":
+                if value == "auto" and name == "kernel" and inference != "auto":
                     value = as_scheme(inference).auto_kernel
                 if not isinstance(value, str) or value == "auto":
                     raise ValueError(
@@ -197,6 +172,11 @@ class BaseDeepGP(
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags
+
+    _gives_state = True  #: may stand for `init` of another estimator
+
+    def _is_fitted(self):
+        return "members_" in self.__dict__
 
     # Fitting
 
@@ -224,21 +204,23 @@ class BaseDeepGP(
         -------
         self : estimator
             Fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If a parameter or the data make no sense.
         """
         started = time.monotonic()
-        reset = not (self.warm_start and hasattr(self, "members_"))
+        reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self):
             X, y, weights = self._validate(X, y, sample_weight, reset)
-            raw = {
-                "X": X,
-                "y": y,
-                "metadata": None if sample_weight is None else {"sample_weight": weights},
-            }
+            metadata = None if sample_weight is None else {"sample_weight": weights}
+            raw = {"X": X, "y": y, "metadata": metadata}
             data = self._counting(X, y, weights, reset).merged()
             if sample_weight is not None:
                 warn_if_light(weights)
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
-            self._fit(data, held_out, raw, started)
+            MixtureFit(self, data, held_out, raw, started).run()
         return self
 
     def _validate(self, X, y, sample_weight, reset):
@@ -269,162 +251,38 @@ class BaseDeepGP(
         parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
         return self._counting(*parts, reset=False)
 
-    def _fit(self, data, held_out, raw, started):
-        rng = check_random_state(self.random_state)
-        seed = int(rng.randint(2**31 - 1))
-        if held_out is None and self.early_stopping:
-            if len(data) < 2:
-                raise ValueError(
-                    "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
-                )
-            data, held_out = data.split(self.validation_fraction, rng)
-        old = self.members_ if self.warm_start and hasattr(self, "members_") else None
-        if old is not None:
-            check_lasting(self)
-        plans = self._plans(data)
-        for plan in plans:
-            plan.scheme = plan.scheme.for_data(len(data), self._n_classes(), self.max_iter)
-        if held_out is not None:
-            self._check_likelihood(plans[0].likelihood, held_out.y)
-        init_source = self._init_source() if old is None else None
-        if old is None:
-            self._scale(data, plans[0].likelihood, init_source, rng)
-        else:
-            data.scale_as(self._x_scaler, self._y_scaler)
-            warn_if_far(data)
-        pretraining = PreTraining(self.max_time, started)
-        checkpoint = self._checkpoint_file(seed, data, held_out, old, init_source)
-        pretraining.skipped = checkpoint is not None and checkpoint.exists()
-        members, models = zip(
-            *(
-                self._start(plan, data, rng, pretraining, source)
-                for plan, source in zip(plans, warm_start_sources(plans, old or ()))
-            )
-        )
-        draws = [model.draws(self.n_predict_draws, seed) for model in models]
-        trainer = self._trainer(models, data, plans, seed)
-        trainer.max_time, trainer.elapsed = self.max_time, time.monotonic() - started
-        trainer.interrupted = pretraining.interrupted
-        trainer.checkpoint = checkpoint
-        if held_out is not None:
-            held_out.scale_as(data.x_scaler, data.y_scaler)
+    def _scale(self, data, likelihood, donor, rng):
+        """Learn the scaling of inputs and targets, or take that of another estimator."""
+        data.scale(self.standardize, likelihood.scales_target, rng)
+        if donor is not None:
+            both = data.y_scaler.standardize and donor._y_scaler.standardize
+            data.scale_as(donor._x_scaler, donor._y_scaler if both else data.y_scaler)
+        elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
+            data.warp(likelihood)
 
-            def validate():
-                with at_rest(models):
-                    self._stack(plans, members, models, draws, data, seed)
-                    parts = with_needed_draws(members, models, draws)
-                    live = [member.holding(*own) for member, *own in parts]
-                    return self._log_density_of(live, held_out)
+    def _warps(self):
+        """Whether inputs are warped if the user leaves it open."""
+        return False
 
-            trainer.validate = validate
-
-        def attributes(stacked=True):
-            if stacked:
-                with at_rest(models):
-                    self._stack(plans, members, models, draws, data, seed)
-            parts = with_needed_draws(members, models, draws)
-            fitted = [member.fitted(*own) for member, *own in parts]
-            return self._fitted_attributes(fitted, data, trainer)
-
-        progress = FitProgress(self, math.ceil(trainer.max_iter / BLOCK), raw)
-        trainer.on_block = lambda stop: progress.block_ends(attributes, stop)
-        trainer.train()
-        trainer.on_block = trainer.validate = None  # which refer to the trainer
-
-        def conclude(stacked=True):
-            self.__dict__.update(attributes(stacked))
-            self._lasting = lasting(self)
-            self.__dict__.pop("_stream", None)
-            self._describe(data)
-
-        self.__dict__.pop("lower_bound_", None)  # of an earlier fit
-        try:
-            conclude()
-            for reason in filter(None, (model.unfinished() for model in models)):
-                warn(reason, ConvergenceWarning)
-            self._set_lower_bound(data, draws[0], rng)
-            warn_of_pathologies(self, data, trainer.n_iter)
-            progress.end(attributes)
-        except KeyboardInterrupt:
-            if trainer.n_iter == 0:
-                raise
-            if not trainer.interrupted:
-                note_interrupt()
-            conclude(stacked=False)
-            warn(
-                "fit was interrupted after training; the model is trained, but mixture weights may be those "
-                "planned, and lower_bound_ and the diagnosis may be missing.",
-                ConvergenceWarning,
-            )
+    def _has_dispersion(self, plans):
+        """Whether the members' dispersion is a matter of the mixture."""
+        return False
 
     def _partial_fit(self, X, y, sample_weight, classes=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
-        check_chunk(self)
-        first = not hasattr(self, "members_")
         with self._threads(), all_or_nothing(self):
-            parts = self._validate(X, y, sample_weight, reset=first)
-            rows = self._counting(*parts, first, classes)
-            data = rows.merged()
-            if first:
-                rng = check_random_state(self.random_state)
-                if len(rows) < 2:
-                    raise ValueError(
-                        "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
-                        "inputs come from it; got 1 sample."
-                    )
-                plan = self._plans(data)[0]
-                plan.scheme = plan.scheme.for_data(math.inf)
-                self._scale(data, plan.likelihood, self._init_source(), rng)
-                member, model = self._start(plan, data, rng, PreTraining(None, 0.0))
-                self._stream = {
-                    "seed": int(rng.randint(2**31 - 1)),
-                    "n_rows": 0.0,
-                    "n_iter": 0,
-                    "loss_curve": [],
-                }
-            else:
-                data.scale_as(self._x_scaler, self._y_scaler)
-                plan = Plan(self.members_[0].scheme)
-                member = self.members_[0]
-                self._check_likelihood(member.likelihood, data.y)
-                model = member.model(self._device()).train()
-            if not hasattr(self, "_stream"):  # the first chunk after fit
-                self._stream = {
-                    "seed": 0,
-                    "n_rows": self._n_rows,
-                    "n_iter": self.n_iter_,
-                    "loss_curve": self.loss_curve_,
-                }
-            stream = dict(self._stream)
-            stream["n_rows"] += float(rows.weights.sum())
-            seed = (stream["seed"] + stream["n_iter"]) % 2**31
-            draws = model.draws(self.n_predict_draws, stream["seed"])
-            trainer = self._trainer([model], data, [plan], seed, total=stream["n_rows"])
-            trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
-            trainer.train()
-            trainer.n_iter += stream["n_iter"]
-            trainer.loss_curve = stream["loss_curve"] + trainer.loss_curve
-            stream.update(n_iter=trainer.n_iter, loss_curve=trainer.loss_curve)
-            member = member.fitted(model, draws)
-            member.dispersion = 1.0  # that of a mixture, before the first chunk
-            member.hold(model.eval())
-            self._stream, self._lasting = stream, lasting(self)
-            self.__dict__.update(self._fitted_attributes([member], data, trainer))
-            self._describe(data)
-            self.__dict__.pop("lower_bound_", None)
-            if model.divergence() is not None:
-                per_row = -trainer.loss_curve[-1] - np.log(data.y_scaler.scale).sum()
-                self.lower_bound_ = stream["n_rows"] * per_row
+            learn_chunk(self, X, y, sample_weight, classes)
         return self
 
     def _plans(self, data):
-        """What to train; the first is the one that `n_layers` and most attributes speak of."""
+        """What to train."""
         if self.inference == "auto":
             plans = self._recipe(data)
         else:
             plans = [self._plan(clone(as_scheme(self.inference)), data)]
-        plans[0].scheme.validate()
+        for plan in plans:
+            plan.scheme.validate()
         return plans
 
     def _plan(self, scheme, data):
@@ -439,90 +297,79 @@ class BaseDeepGP(
         likelihood = as_likelihood(likelihood, self._likelihoods)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
-    def _trainer(self, models, data, plans, seed, total=None):
-        device, n, known, rows = self._device(), len(data), {}, []
-        for model, plan in zip(models, plans):
-            scheme = plan.scheme
-            rate = scheme.learning_rate(n) if self.learning_rate is None else self.learning_rate
-            dtype, batch_size = torch.float64, scheme.batch_size(n)
-            if "dtype" in scheme.uses:
-                dtype = _DTYPES[self.dtype]
-            if "batch_size" in scheme.uses and self.batch_size is not None:
-                batch_size = self.batch_size
-            model.to(device).prepare(rate, dtype)
-            if (dtype, batch_size) not in known:
-                known[dtype, batch_size] = Minibatches(data, batch_size, seed, dtype, device, total)
-            rows.append(known[dtype, batch_size])
-        steps = [self.max_iter or plan.scheme.max_iter(n) for plan in plans]
-        if len(models) > 1:
-            early = [plan.scheme.early for plan in plans]
-            models, rows = [Together(models)], [RowsTogether(rows, steps, early)]
-        return Trainer(
-            models[0],
-            rows[0],
-            torch.Generator().manual_seed(seed),
-            max_iter=steps[0],
-            tol=self.tol,
-            patience=self.n_iter_no_change,
-            verbose=self.verbose,
-        )
+    # Prediction
 
-    def _checkpoint_file(self, seed, data, held_out, old, init_source):
-        checkpoint = self.checkpoint
-        if checkpoint is None:
-            return None
-        if not isinstance(checkpoint, Checkpoint):
-            checkpoint = Checkpoint(checkpoint)
-        unimportant = ("checkpoint", "verbose", "n_threads", "random_state")
-        params = self.get_params(deep=False)
-        settings = {name: value for name, value in params.items() if name not in unimportant}
-        settings["init"] = self.init if init_source is None else "estimator"
-        rows = [[part.X, part.y, part.weights] for part in (data, held_out) if part is not None]
-        # without a seed of the user's, any fit of these data may go on
-        seed = None if self.random_state is None else seed
-        states = [member.arrays for member in old or getattr(init_source, "members_", ())]
-        return checkpoint.open(fingerprint(settings, seed, rows, states))
+    @contextlib.contextmanager
+    def _threads(self):
+        """All that torch computes happens in here, whatever the caller has done to gradients."""
+        # one thread by default: matrices are small, and idle threads of OpenMP spin
+        with torch.inference_mode(False), torch.enable_grad(), at_most(self.n_threads or 1):
+            mark_work()
+            yield
 
-    def _fitted_attributes(self, members, data, trainer):
-        return {
-            "members_": members,
-            "_n_rows": float(data.weights.sum()),
-            "n_iter_": trainer.n_iter,
-            "loss_curve_": list(trainer.loss_curve),
-            "validation_scores_": list(trainer.validation_scores),
-            "device_": str(self._device()),
-            "warp_": data.x_scaler.curvature(self.n_features_in_),
-            "_x_scaler": data.x_scaler,
-            "_y_scaler": data.y_scaler,
-        }
+    def _check_X(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
+        warn_of_changed(X, self._x_scaler)
+        return X
 
-    def _describe(self, data):
-        """The fitted hyperparameters, as attributes."""
-        member = self.members_[0]
-        self.kernels_ = member.kernels
-        self.likelihood_ = member.fitted_likelihood.in_units(data.y_scaler.scale)
-        first, *others = member.inducing_inputs
-        self.inducing_inputs_ = [data.x_scaler.inverse_transform(first), *others]
+    def _check_X_y(self, X, y):
+        X = self._check_X(X)
+        y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
+        check_consistent_length(X, y)
+        y = self._encode(y, reset=False)
+        self._check_likelihood(self.members_[0].likelihood, y)
+        return X, y
 
-    def _set_lower_bound(self, data, draws, rng):
-        model = self.members_[0].model(self.device_)
-        divergence = model.divergence()
-        if divergence is None:
-            return
-        rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
-        most = len(data) if isinstance(model, QuasiNewton) else _BOUND_ROWS
-        X, y, weights = rows.sample(most, rng)
-        total = float(data.weights.sum())
-        draws = draws[: 2 ** int(np.log2(max(1, min(len(draws), _BOUND_DRAWS // len(X)))))]
-        first = [self.members_[0].holding(model, draws)]
-        size, expected = rows_at_once(first), 0.0
-        with model.as_trained():
-            for part in (slice(i, i + size) for i in range(0, len(X), size)):
-                predictive = Predictive(first, X[part], self.device_)
-                expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
-        per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
-        bound = total * per_row - float(divergence)
-        self.lower_bound_ = max(float(bound), -np.finfo(np.float64).max)  # rates may overflow
+    def _predict_rows(self, X, method, *others, **settings):
+        """Apply a method of the predictive distribution, piece by piece."""
+        with self._threads():
+            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+            return predictor.rows(X, method, *others, **settings)
+
+    def _draw(self, X, n, seed, what, k=None):
+        n = int(check_scalar(n, "n_samples", Integral, min_val=1))
+        with self._threads(), torch.no_grad():
+            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+            return predictor.draw(X, n, seed, what)[..., :k]
+
+    def _device(self):
+        """Where to train."""
+        if self.device == "auto":
+            return "cuda" if torch.cuda.is_available() else "cpu"
+        try:
+            if self.device.partition(":")[0] not in ("cpu", "cuda"):
+                raise RuntimeError("unknown to skdgp")
+            torch.empty(0, device=self.device, dtype=torch.float64)
+        except (RuntimeError, TypeError, AssertionError) as error:
+            why = str(error).partition("\n")[0].partition(". ")[0]
+            raise ValueError(
+                f"device={self.device!r} cannot be used here ({why}); use 'cpu', 'cuda' or 'auto'."
+            ) from error
+        return self.device
+
+    def _prediction_device(self):
+        """Where to predict: where the fit was, unless this machine has no such GPU."""
+        device = torch.device(self.device_)
+        there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
+        return self.device_ if there else "cpu"
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination of a regressor, accuracy of a classifier.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets or labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}

@@ -6,12 +6,11 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..gp.likelihoods import Bernoulli
-from .prediction import ScoreMixin
 
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
 
-class ClassificationMixin(ScoreMixin, ClassifierMixin):
+class ClassificationMixin(ClassifierMixin):
     """Predictions of classes."""
 
     _y_checks = {}
@@ -40,7 +39,7 @@ class ClassificationMixin(ScoreMixin, ClassifierMixin):
             present = np.unique(y[rows]) if classes is None else self.classes_
             if len(present) < 2:
                 others = ", apart from rows of weight zero" if len(self.classes_) > 1 else ""
-                if hasattr(self, "partial_fit"):
+                if "partial_fit" in dir(self):
                     others += f"; if others come in later chunks, {_CURE}"
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "

@@ -1,31 +1,22 @@
 """Deep Gaussian process classification."""
 
-import math
-
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import Anova, Kernel, SquaredExponential
-from ..gp.likelihoods import CLASSIFICATION, Bernoulli, Softmax
-from ..inference import DSVI, VFE, Vecchia
-from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
+from ..gp.likelihoods import CLASSIFICATION
+from ..inference import DSVI
+from ..mixture import recipe
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-
-_TOL = 1e-5  #: of the lower bound of a shallow member, per row
-_DEVIATION = 0.5  #: of logarithms of what its kernel has for each column from their mean, a priori
-_N_INDUCING = 300  #: of such a member; less if there are several latent functions
-_FEWEST_INDUCING = 50
-_MOST_VALUES = 8000  #: of latent functions at training rows, beyond which it takes too long
-_MOST_FACTORS = 6e7  #: of its ANOVA kernel for all of them, beyond which it has none
-_N_NEIGHBORS = 24
-_MOST_NUMBERS = 5_000_000  #: of the inputs, beyond which looking for neighbors takes too long
+from .warm_start import takes_chunks
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     """Deep Gaussian process classification.
 
-    A composition of sparse Gaussian processes, trained on raw data, with calibrated probabilities.
+    A composition of sparse Gaussian processes, trained on raw data, with calibrated probabilities. By default
+    the predictions are those of a mixture: nearest neighbors, a sparse and a deep model, weighted by how well
+    they predict rows that they have not seen. A scheme given as `inference` trains a single model.
 
     Parameters
     ----------
@@ -61,8 +52,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning. The step size is lowered in time. Mixture weights
-        of members, the lower bound and the diagnosis follow, for some seconds.
+        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
+        the members that fit in, see :class:`DeepGPRegressor`.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -99,8 +90,12 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     dtype : {"auto", "float64", "float32"}, default="auto"
         Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
         predictions are in float64 always.
+    n_jobs : int or None, default=None
+        Members of the mixture that train at the same time, in processes of their own; None is 1, -1 all
+        processors. Results do not depend on it.
     n_threads : int or None, default=None
-        Limit on the number of threads during ``fit`` and prediction.
+        Threads of each training and of predictions. None is 1: matrices are small, and idle threads take
+        time from others.
     random_state : int, RandomState instance or None, default=None
         Determines starting values, minibatches and draws.
     verbose : int, default=0
@@ -111,9 +106,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     classes_ : ndarray of shape (n_classes,)
         The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
-        Kernel of each layer with fitted hyperparameters, in units of the standardized inputs.
+        Of a single model: the kernel of each layer with fitted hyperparameters, in units of the standardized
+        inputs.
     likelihood_ : Likelihood
-        With fitted hyperparameters, in units of the target.
+        Of a single model: with fitted hyperparameters, in units of the target.
     inducing_inputs_ : list of ndarray
         Inducing inputs of each layer; those of the first in units of the inputs.
     members_ : list of Member
@@ -121,15 +117,15 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     n_iter_ : int
         Number of steps made.
     loss_curve_ : list of float
-        Loss of the first model in each step, per row: an estimate of the negative lower bound. For
+        Of a single model: its loss in each step, per row: an estimate of the negative lower bound. For
         ``"aep"`` it is the negative energy, for ``"vecchia"`` the negative mean log-probability of rows
         under leave-one-out.
     validation_scores_ : list of float
         Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
-        Lower bound on the log marginal likelihood of the training rows; beyond 10,000 rows an estimate from so
-        many of them, unless ``inference`` is that of a sparse Gaussian process. Not set for ``"aep"`` and
-        ``"vecchia"``, which have none.
+        Of a single model: lower bound on the log marginal likelihood of the training rows; beyond 10,000
+        rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not
+        set for ``"aep"`` and ``"vecchia"``, which have none.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)
@@ -169,51 +165,11 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
-        few = len(data) <= _FEW_ROWS
-        deep = DSVI(inner_scale=_LOOSE if few else None).for_data(math.inf)
-        deep = self._plan(deep, data)
-        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
-        fresh = isinstance(self.init, str) and self.init in ("kmeans", "random")
-        if not (one_kernel and fresh and isinstance(deep.likelihood, (Bernoulli, Softmax))):
-            return [deep]
-        plans = [deep, *self._neighbors(deep, *data.X.shape)]
-        if few:
-            plans += self._with_inducing(deep, *data.X.shape)
-        if len(plans) == 1:
-            return plans
-        for plan in plans:
-            plan.mixture_weight, plan.most = 1.0 / len(plans), 1.0
-        if few:  # densities of the few rows that it has seen flatter it
-            deep.most = deep.mixture_weight
-        return plans
-
-    def _neighbors(self, deep, n_rows, n_features):
-        """Members that predict from near rows."""
-        if n_rows > _MOST_ROWS or n_rows * n_features > _MOST_NUMBERS:
-            return []
-        kernels = [self.kernel]
-        if self.kernel == "auto":
-            kernels = ["rational_quadratic"]
-            if n_features <= _MOST_COLUMNS:  # few rows: rough, for edges along columns
-                kernels.append(Anova(nu=0.5) if n_rows <= _FEW_ROWS else "anova")
-        return [Plan(Vecchia(_N_NEIGHBORS), deep.likelihood, kernel=kernel) for kernel in kernels]
-
-    def _with_inducing(self, deep, n_rows, n_features):
-        """Members with the best Gaussian posterior."""
-        n_latents = deep.likelihood.n_latents(len(self.classes_))
-        if n_rows * n_latents > _MOST_VALUES:
-            return []
-        n_inducing = self.n_inducing or max(_FEWEST_INDUCING, _N_INDUCING // n_latents)
-        kernels = [self.kernel]
-        if self.kernel == "auto":
-            kernels = [SquaredExponential(ard=False)]  # one lengthscale cannot overfit
-            if n_rows * n_latents * n_features * n_inducing <= _MOST_FACTORS:
-                kernels.append("anova")
-        scheme = VFE(tol=_TOL, deviation=_DEVIATION)
-        return [
-            Plan(scheme, deep.likelihood, kernel=kernel, n_inducing=n_inducing)
-            for kernel in kernels
-        ]
+        plan = self._plan(DSVI(), data)
+        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
+            return [plan]
+        seconds = recipe.budget(len(data), self.max_time)
+        return recipe.classification(plan, *data.X.shape, len(self.classes_), seconds)
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, classes=None, sample_weight=None):
@@ -236,7 +192,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         -------
         self : estimator
         """
-        if hasattr(self, "members_"):
+        if self._is_fitted():
             classes = self.classes_ if classes is None else np.unique(classes)
             if not np.array_equal(classes, self.classes_):
                 raise ValueError(

@@ -34,6 +34,13 @@ class Data:
     def __len__(self):
         return len(self.X)
 
+    def part(self, rows):
+        """Some of the rows, scaled alike if these are."""
+        part = Data(self.X[rows], self.y[rows], self.weights[rows])
+        return part.scale_as(self.x_scaler, self.y_scaler)
+
+    x_scaler = y_scaler = None
+
     def scale(self, standardize, scale_target, rng):
         """Learn the scaling from these rows."""
         self.x_scaler = InputScaler(standardize).fit(self.X, self.weights, rng)

@@ -102,7 +102,7 @@ class Diagnostics:
         return [self._report(member) for member in self.members]
 
     def _report(self, member):
-        found = findings(member.model(self.device), torch.as_tensor(self.X, device=self.device))
+        found = findings(member.posterior(self.device), torch.as_tensor(self.X, device=self.device))
         if self.reference is not None:
             if found:  # there are inducing points
                 found.append(too_few_finding(member.architecture.n_inducing, self.reference))
@@ -130,12 +130,11 @@ def _reference(likelihood, X, y):
 def _noise(member, X, y, device, reference):
     if not member.likelihood.scales_target:
         return []
-    model = member.model(device)
-    draws = torch.tensor(member.draws, device=device)
-    mean, var = model.predictive(torch.as_tensor(X, device=device), draws)
+    posterior = member.posterior(device)
     with torch.no_grad():
-        noise = model.likelihood().moments(mean, torch.zeros_like(var))[1].mean(1)
-        noise = (model.mixture_weights(draws) @ noise).cpu().numpy()
+        log_weights, mean, var = posterior.latent(torch.as_tensor(X, device=device))
+        noise = posterior.likelihood.moments(mean, torch.zeros_like(var))[1].mean(1)
+        noise = (log_weights.exp() @ noise).cpu().numpy()
     return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
 
 

@@ -1,14 +1,14 @@
 """What regressors share: targets, and what is said of them in their units."""
 
 import numpy as np
+import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
-from .prediction import ScoreMixin
+from .prediction import Predictor
 
-_COVARIANCE_DRAWS = 512
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
 _NO_NUMBERS = (
     "Some values of y are no numbers; convert them, or use a classifier if they are labels."
@@ -41,7 +41,7 @@ def _as_numbers(y):
     return y
 
 
-class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
+class RegressionMixin(MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
     _y_checks = {"multi_output": True}  # whether they are numbers is seen later
@@ -82,10 +82,9 @@ class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
         return_std : bool, default=False
             Whether to return standard deviations.
         return_cov : bool, default=False
-            Whether to return the covariance of the rows. It is exact for shallow Gaussian processes
-            (:class:`SparseGPRegressor`, or one layer without random features or neighbors) with a
-            latent function that is the mean of the target, and for ``inference="collapsed"``.
-            Otherwise only its diagonal is, and its correlations are those of 512 function draws.
+            Whether to return the covariance of the rows. Its diagonal is exact. So are its correlations
+            for members of the mixture with a closed form: shallow Gaussian processes with inducing inputs or on
+            all rows, and ``inference="collapsed"``. Those of other members come from 2,048 function draws.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
 
@@ -198,7 +197,7 @@ class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "function" if latent else "y", k=self._n_outputs)
+        y = self._draw(X, n_samples, seed, "function" if latent else "y", self._n_outputs)
         y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
@@ -221,16 +220,15 @@ class RegressionMixin(ScoreMixin, MultiOutputMixin, RegressorMixin):
         return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
 
     def _covariance(self, X, var, latent):
-        """Covariance of the rows: correlations in closed form or of draws, variances of the mixture."""
-        k, cov = self._n_outputs, None
+        """Covariance of the rows, whose diagonal is the variance of the mixture."""
+        k = self._n_outputs
         given = latent or all(member.likelihood.scales_target for member in self.members_)
-        if given:  # E[y | f] is f
-            cov = self._closed_covariance(X, k)
-        if cov is None:
-            what = "latent" if latent else "mean"
-            draws = self._draw(X, _COVARIANCE_DRAWS, 0, what, n_features=512, k=k)
-            draws -= draws.mean(0)
-            cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        with self._threads(), torch.no_grad():
+            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+            if given:  # E[y | f] is f
+                cov = predictor.covariance(X, k)
+            else:
+                cov = predictor.covariance_of_means(X)
         cov *= self._y_scaler.scale**2
         diagonal = np.einsum("iik->ik", cov)  # a view
         # of the variance, by the function

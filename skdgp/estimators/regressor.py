@@ -1,36 +1,23 @@
 """Deep Gaussian process regression."""
 
-import math
-
 from sklearn.utils.metaestimators import available_if
 
-from ..gp.kernels import (
-    Anova,
-    Kernel,
-    Linear,
-    Matern,
-    RationalQuadratic,
-    SquaredExponential,
-)
-from ..gp.likelihoods import REGRESSION, Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from ..inference import DSVI, CollapsedVI, Exact, StructuredVI, Vecchia, as_scheme
-from ..mixture.member import _FEW_ROWS, _LOOSE, _MOST_COLUMNS, _MOST_ROWS, Plan, takes_chunks
+from ..gp.likelihoods import REGRESSION
+from ..inference import DSVI, StructuredVI, as_scheme
+from ..mixture import recipe
 from .base import BaseDeepGP
 from .regression import RegressionMixin
-
-_DEEP_WEIGHT = 0.4  #: of the deep models in the mixture
-_CHEAP_ROWS = 1000  #: rows up to which one more exact model costs little
-_WARP_ROWS = 500  #: rows up to which it may have hidden layers
-_MOST_FACTORS = 12_500_000  #: of an ANOVA kernel for all rows, that even many columns may have
+from .warm_start import takes_chunks
 
 
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
     A composition of sparse Gaussian processes, trained on raw data and predicting distributions. By default
-    the predictions are those of a mixture of models that err differently: one or two deep Gaussian processes
-    with noise that depends on the inputs, and others that see all rows, most of them shallow; a scheme given
-    as `inference` trains a single model. Attributes with fitted hyperparameters are those of the first model.
+    the predictions are those of a mixture of models that err differently: exact and nearest-neighbor Gaussian
+    processes, a sparse and a deep one with heavy-tailed noise that depends on the inputs. Those whose predicted
+    cost fits the budget take part, weighted by how well they predict rows that they have not seen. A scheme
+    given as `inference` trains a single model.
 
     Parameters
     ----------
@@ -63,7 +50,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"collapsed"``,
         ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single
         model. The last four of these names are shallow, and need ``n_layers=1``.
-        ``set_params(inference__...)`` turns ``"auto"`` into ``"dsvi"``.
+        Settings of a scheme, ``set_params(inference__...)``, need one: name it first.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -71,8 +58,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning. The step size is lowered in time. Mixture weights
-        of members, the lower bound and the diagnosis follow, for some seconds.
+        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
+        the members that fit in. None is 5 seconds for the default up to 500 rows, 10 to 2,500, 20 to 10,000 and
+        60 beyond, as predicted for one thread; no limit for a single model.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -110,8 +98,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     dtype : {"auto", "float64", "float32"}, default="auto"
         Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
         predictions are in float64 always.
+    n_jobs : int or None, default=None
+        Members of the mixture that train at the same time, in processes of their own; None is 1, -1 all
+        processors. Results do not depend on it.
     n_threads : int or None, default=None
-        Limit on the number of threads during ``fit`` and prediction.
+        Threads of each training and of predictions. None is 1: matrices are small, and idle threads take
+        time from others.
     random_state : int, RandomState instance or None, default=None
         Determines starting values, minibatches and draws.
     verbose : int, default=0
@@ -120,30 +112,30 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     Attributes
     ----------
     kernels_ : list of Kernel
-        Kernel of each layer with fitted hyperparameters, in units of the standardized inputs.
+        Of a single model: the kernel of each layer with fitted hyperparameters, in units of the standardized
+        inputs. Members of a mixture have their own, as ``members_[0].kernels_``.
     likelihood_ : Likelihood
-        With fitted hyperparameters, in units of the target, of the first member; a mixture multiplies its noise
-        by the member's `dispersion`.
+        Of a single model: with fitted hyperparameters, in units of the target.
     inducing_inputs_ : list of ndarray
-        Inducing inputs of each layer; those of the first in units of the inputs. Of a last layer that sees
-        all rows, their standardized inputs.
+        Of a single model: inducing inputs of each layer; those of the first in units of the inputs. Of a
+        last layer that sees all rows, their standardized inputs.
     members_ : list of Member
         The models whose mixture predicts, with their `mixture_weight`, and the `dispersion` that the mixture
         gives to them.
     n_iter_ : int
-        Number of steps made.
+        Number of steps made, by all members together.
     loss_curve_ : list of float
-        Loss of the first model in each step, per row, in units of the standardized target: an estimate of the
-        negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for ``"vecchia"`` the
+        Of a single model: its loss in each step, per row, in units of the standardized target: an estimate of
+        the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for ``"vecchia"`` the
         negative mean leave-one-out log-density, for ``"exact"`` the negative log marginal likelihood with the
         priors of its hyperparameters, of a part of the rows in the first steps if they are many. For
         ``"collapsed"`` it is such a marginal likelihood in the first steps, too, and then the negative lower
         bound; both lack constants.
     validation_scores_ : list of float
-        Mean log-density of the held-out rows after each block of 50 steps, and after the last step, in
-        units of the standardized target.
+        Of a single model: mean log-density of the held-out rows after each block of 50 steps, and after the
+        last step, in units of the standardized target.
     lower_bound_ : float
-        Lower bound on the log marginal likelihood of the training rows for the first model, in units of the
+        Of a single model: lower bound on the log marginal likelihood of the training rows, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
         sparse Gaussian process. Not set for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
     device_ : str
@@ -205,59 +197,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        n_rows = len(data)
-        few = n_rows <= _FEW_ROWS
-        # mixtures have both starts, whatever a single model does with so few rows
-        deep = [self._plan(DSVI().for_data(math.inf), data)]
-        if self.n_layers > 1 and few:  # more rows speak for themselves
-            deep.append(self._plan(DSVI(inner_scale=_LOOSE).for_data(math.inf), data))
-        noise = HeteroscedasticGaussian if free and data.piles_up() else HeteroscedasticStudentT
-        for plan in deep:
-            plan.mixture_weight = _DEEP_WEIGHT / len(deep)
-            if free:
-                plan.likelihood = noise()
-        if self.n_inducing is None:
-            for plan, n_inducing in zip(deep, (200, 100)):
-                plan.n_inducing = n_inducing
-        likelihood = HeteroscedasticGaussian() if free else deep[0].likelihood
-        gaussian = isinstance(likelihood, (Gaussian, HeteroscedasticGaussian))
-        one_kernel = isinstance(self.kernel, (str, Kernel))  # not one for each layer
-        if not gaussian or not one_kernel or n_rows > _MOST_ROWS:
-            return deep
-        # densities of the few rows that they have seen flatter them, the first one more
-        for plan, most in zip(deep, (_DEEP_WEIGHT / len(deep), _DEEP_WEIGHT)):
-            plan.most = most if few else 1.0
-        return deep + self._shallow(data, likelihood)
-
-    def _shallow(self, data, likelihood):
-        """Members that see all rows."""
-        n_rows, n_features = data.X.shape
-        wide = n_features > _MOST_COLUMNS
-        smooth = RationalQuadratic()
-        plane = Linear(bias=0.0)  # would take the others many wiggles
-        columns = Matern() if wide else Anova()
-        kernels = [(Vecchia(), [smooth + plane, columns + plane])]
-        if n_rows <= _FEW_ROWS and data.y.shape[1] == 1:  # several outputs would share their kernel
-            if wide and n_rows**2 * n_features > _MOST_FACTORS:
-                of_all = [smooth, Matern()]
-            else:
-                of_all = [Anova() + plane, smooth + Anova() + plane]
-                if n_rows <= _CHEAP_ROWS:
-                    of_all = [smooth, *of_all]
-            if n_rows <= _WARP_ROWS:
-                hidden = [SquaredExponential()] * (self.n_layers - 1)
-                kernels.append((CollapsedVI(), [[*hidden, of_all.pop(0)]]))
-            kernels.append((Exact(), of_all))
-        if self.kernel != "auto":
-            kernels = [(scheme, [self.kernel]) for scheme, _ in kernels]
-        plans = [
-            Plan(scheme, likelihood, kernel=kernel) for scheme, some in kernels for kernel in some
-        ]
-        for plan in plans:
-            if isinstance(plan.scheme, CollapsedVI):
-                plan.n_layers, plan.width = self.n_layers, self.width
-            plan.mixture_weight, plan.most = (1.0 - _DEEP_WEIGHT) / len(plans), 1.0
-        return plans
+        plan = self._plan(DSVI(), data)
+        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
+            return [plan]
+        seconds = recipe.budget(len(data), self.max_time)
+        return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
 
     @available_if(takes_chunks)
     def partial_fit(self, X, y, sample_weight=None):

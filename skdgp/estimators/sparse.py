@@ -20,7 +20,7 @@ class BaseSparseGP(BaseDeepGP):
     # what else could be chosen
     n_layers, width, mean, input_connected, inference = 1, None, "linear", False, "vfe"
     batch_size, learning_rate, dtype, n_predict_draws = None, None, "auto", 1
-    early_stopping, validation_fraction, n_iter_no_change = False, 0.1, 1
+    early_stopping, validation_fraction, n_iter_no_change, n_jobs = False, 0.1, 1, None
 
     _parameter_constraints = {
         **{
@@ -50,6 +50,7 @@ class BaseSparseGP(BaseDeepGP):
         scheme.validate()
         plan = self._plan(scheme, data)
         plan.n_inducing = plan.n_inducing or self._default_n_inducing(scheme, len(data))
+        plan.max_iter = _MAX_ITER
         return [plan]
 
     def _scheme(self):
@@ -57,12 +58,6 @@ class BaseSparseGP(BaseDeepGP):
 
     def _default_n_inducing(self, scheme, n_rows):
         return scheme.n_inducing(n_rows)
-
-    def _trainer(self, models, data, plans, seed, total=None):
-        trainer = super()._trainer(models, data, plans, seed, total)
-        if self.max_iter is None:
-            trainer.max_iter = _MAX_ITER
-        return trainer
 
 
 class SparseGPRegressor(RegressionMixin, BaseSparseGP):

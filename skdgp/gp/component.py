@@ -79,7 +79,12 @@ class Trainable(nn.Module):
     def fitted(self):
         """The component with its present hyperparameters, as floats and numpy arrays."""
         with torch.no_grad():
-            return _to_numpy(self())
+            return _with_values(self(), _to_numpy)
+
+    def frozen(self):
+        """The component with its present hyperparameters, as tensors of their own without a graph."""
+        with torch.no_grad():
+            return _with_values(self(), torch.Tensor.clone)
 
     def assign(self, **values):
         """Overwrite hyperparameters, for instance by starting values found from data."""
@@ -91,12 +96,17 @@ class Trainable(nn.Module):
                     raw.copy_(torch.log(value.clamp_min(1e-12)).expand_as(raw))
 
 
-def _to_numpy(component):
+def _to_numpy(value):
+    value = value.cpu().numpy().copy()
+    return float(value) if value.ndim == 0 else value
+
+
+def _with_values(component, convert):
+    """The component with all tensors converted."""
     values = {}
     for name, value in component.__dict__.items():
         if isinstance(value, torch.Tensor):
-            value = value.cpu().numpy().copy()
-            values[name] = float(value) if value.ndim == 0 else value
+            values[name] = convert(value)
         elif name in component._parts:
-            values[name] = _to_numpy(value)
+            values[name] = _with_values(value, convert)
     return component.with_values(**values)

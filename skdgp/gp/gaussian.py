@@ -9,6 +9,12 @@ from ..linalg import root_of_inverse
 from ..random import normal
 
 
+def sample(mean, root, n, generator):
+    """Draws (n, M, D) of Gaussians with means (M, D) and roots (D, M, M) or (1, M, M)."""
+    xi = normal((n, mean.shape[1], len(mean), 1), generator, root)
+    return mean + (root @ xi)[..., 0].mT
+
+
 class GaussianBlock(nn.Module):
     """``q(v_d) = N(mean_d, root_d root_d^T)`` for each output `d`, against the prior ``N(0, I)``.
 
@@ -133,9 +139,7 @@ class GaussianBlock(nn.Module):
 
     def sample(self, n, generator):
         """Draws of shape (n, M, D)."""
-        root = self.root.double()
-        xi = normal((n, self.mean.shape[1], len(self.mean), 1), generator, root)
-        return self.mean + (root @ xi)[..., 0].mT
+        return sample(self.mean, self.root.double(), n, generator)
 
     def precision(self):
         """Precision after the last natural step; None if the root has been overwritten since."""

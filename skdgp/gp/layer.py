@@ -1,7 +1,6 @@
 """One layer of sparse Gaussian processes that share a kernel and inducing inputs."""
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -16,14 +15,12 @@ from ..linalg import (
     symmetric_products,
     triangular_product,
 )
-from ..random import normal
 from .component import Trainable
 from .covariances import RadialCovariances
+from .frozen import FormUnits, FrozenLayer
 from .gaussian import GaussianBlock
 from .kernels import Stationary
 from .kernels.base import tensor_like
-
-IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
 
 
 class _SparseMoments(torch.autograd.Function):
@@ -109,35 +106,6 @@ def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
 
-def sparse_covariance(kernel, Z, H, Q, jitter):
-    """Covariances of rows, (D, P, P), of outputs without noise."""
-    L = cholesky(kernel(Z, Z), jitter)
-    A = torch.linalg.solve_triangular(L, kernel(Z, H), upper=False)
-    return kernel(H, H) + A.T @ Q @ A
-
-
-class _Form(NamedTuple):
-    """The quadratic form ``diag(K^T (P^T P - N^T N) K)`` of the columns of `K`: one large product."""
-
-    rows: torch.Tensor  #: N above P
-    n_negative: int
-
-    @classmethod
-    def of(cls, Q, L_inv):
-        """That of ``L_inv^T Q L_inv``."""
-        if not torch.isfinite(Q).all():  # of which there are no eigenvalues; who predicts sees NaN
-            return cls(torch.full_like(Q, torch.nan), 0)
-        values, vectors = torch.linalg.eigh(Q)  # ascending
-        return cls((vectors * values.abs().sqrt()).T @ L_inv, int((values < 0.0).sum()))
-
-    def to(self, dtype):
-        return _Form(self.rows.to(dtype), self.n_negative)
-
-    def __call__(self, K):
-        squares = (self.rows @ K).square_()
-        return squares[self.n_negative :].sum(0) - squares[: self.n_negative].sum(0)
-
-
 class SparseLayer(nn.Module):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
@@ -160,8 +128,8 @@ class SparseLayer(nn.Module):
     jitter : float
         Added to the diagonal of the kernel matrix of the inducing inputs.
     q : object, optional
-        The posterior, if it is not the layer's own; with `mean`, `moments` and `sample` as those of
-        :class:`GaussianBlock`.
+        The posterior, if it is not the layer's own; with `mean` and, for what needs them, `root` and
+        `moments` as those of :class:`GaussianBlock`; `root` may be None.
     """
 
     def __init__(
@@ -181,7 +149,6 @@ class SparseLayer(nn.Module):
         super().__init__()
         self.n_outputs = n_outputs
         self.jitter = jitter
-        self._kept = None
         self.kernel = Trainable(kernel)
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared) if q is None else q
@@ -198,17 +165,9 @@ class SparseLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
-    def _outputs(self, H, mean, var):
-        """Moments with what is not of the Gaussian processes: means, and noise."""
-        if self.W is not None:
-            mean = mean + self.mean_function(H)
-        if self.log_noise is not None:
-            var = var + self.noise()
-        return mean, var
-
-    def inducing_root(self):
-        """The factor `L` of ``u = m(Z) + L v``, which maps whitened variables to inducing outputs."""
-        return cholesky(self.kernel()(self.Z, self.Z), self.jitter)
+    def units(self):
+        """Trainable kernel, inducing inputs and outputs of those units that share them."""
+        return [(self.kernel, self.Z, slice(None))]
 
     def moments(self, H, q=None):
         """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
@@ -229,113 +188,34 @@ class SparseLayer(nn.Module):
 
     def shared_moments(self, H, q=None):
         """:meth:`moments`, with one column of variances if the outputs share them."""
-        kernel, Z = self.kernel(), self.Z
-        if q is not None or torch.is_grad_enabled():
-            q = self.q.moments(H.dtype) if q is None else q
-            mean, var = sparse_moments(kernel, Z, H, *q, self.jitter)
-        else:
-            K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
-            weights, forms = self._solved()
-            mean = (weights.to(H.dtype).T @ K_uf).T
-            var = torch.stack([form.to(H.dtype)(K_uf) for form in forms], 1).add_(k_ff[:, None])
-        return self._outputs(H, mean, var)
+        q = self.q.moments(H.dtype) if q is None else q
+        return self._outputs(H, *sparse_moments(self.kernel(), self.Z, H, *q, self.jitter))
 
-    def covariance(self, H):
-        """Covariances of rows, (n_outputs, P, P), of the outputs without noise."""
-        return sparse_covariance(self.kernel(), self.Z, H, self.q.moments()[1], self.jitter)
+    def _outputs(self, H, mean, var):
+        """Moments with what is not of the Gaussian processes: means, and noise."""
+        if self.W is not None:
+            mean = mean + self.mean_function(H)
+        if self.log_noise is not None:
+            var = var + self.noise()
+        return mean, var
 
-    def matched_moments(self, m, v, q, n_random):
-        """Mean and variance of the outputs for random inputs ``N(m, diag(v))``.
+    @torch.no_grad()
+    def frozen(self, make=FormUnits):
+        """The layer as it is now, for predictions: in double precision, and with tensors of its own.
 
         Parameters
         ----------
-        m, v : tensors of shape (P, n_inputs)
-        q : pair of tensors
-            Mean (M, D) and excess covariance (D, M, M) of the inducing variables.
-        n_random : int
-            How many of the inputs are random; they come first.
+        make : callable
+            What makes :class:`~skdgp.gp.frozen.FrozenUnits`.
 
         Returns
         -------
-        mean, var : tensors of shape (P, n_outputs)
+        layer : FrozenLayer
         """
-        from ..inference.aep.matching import matched_moments, moments_by_quadrature
-
-        kernel = self.kernel()
-        if kernel.psi is None:
-            return moments_by_quadrature(lambda H: self.moments(H, q), m, v, n_random)
-        mean, var = matched_moments(kernel, self.Z, m, v, *q, self.W, self.jitter)
-        return mean, var + self.noise()
-
-    def _solved(self):
-        """What predictions need and inputs do not change; kept in evaluation mode."""
-        if self._kept is not None:
-            return self._kept
-        solved = self._solve()
-        if not self.training:
-            self._kept = solved
-        return solved
-
-    def _solve(self):
-        """Weights of K_uf in the mean, and its quadratic forms in the variances."""
-        L_inv, (q_mean, Q) = inverse_triangular(self.inducing_root()), self.q.moments()
-        return L_inv.T @ q_mean, [_Form.of(Q_d, L_inv) for Q_d in Q]
-
-    def train(self, mode=True):
-        self._kept = None
-        return super().train(mode)
-
-    def function(self, n_functions, n_features, generator, v=None):
-        """Draws of functions by pathwise conditioning (Wilson et al., 2020).
-
-        A random-feature draw of the prior is corrected by its residual at the inducing inputs.
-
-        Parameters
-        ----------
-        n_functions : int
-        n_features : int
-            Random features of each function.
-        generator : torch.Generator
-        v : tensor of shape (n_functions, M, n_outputs), optional
-            Draws of the whitened inducing variables; None to draw them here.
-
-        Returns
-        -------
-        f : callable
-            Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs); layer noise is left out.
-        """
-        f = draw_functions(
-            self.kernel(),
-            self.Z,
-            self.n_outputs,
-            lambda: self.q.sample(n_functions, generator) if v is None else v,
-            self.jitter,
-            n_functions,
-            n_features,
-            generator,
-        )
-        return lambda H: f(H) + self.mean_function(H)
-
-
-def draw_functions(kernel, Z, D, draw_v, jitter, n_functions, n_features, generator):
-    """Draws of `D` functions without means, as :meth:`SparseLayer.function` says.
-
-    `draw_v` gives draws of their whitened inducing variables, (n_functions, M, D).
-    """
-    M, n_inputs = Z.shape
-    phi = kernel.features((n_functions, n_features), n_inputs, generator, Z, IMPORTANCE_FRACTION)
-    basis = phi(Z.expand(n_functions, M, n_inputs)).flatten(-2)  # F, M, R c
-    w = normal((n_functions, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
-    L = cholesky(kernel(Z, Z), jitter)
-    v = draw_v()
-    nugget = math.sqrt(jitter) * normal((n_functions, M, D), generator, Z)
-    prior = basis @ w + nugget
-    update = torch.linalg.solve_triangular(L, prior, upper=False)
-    update = torch.linalg.solve_triangular(L.T, v - update, upper=True)  # F, M, D
-
-    def f(H):
-        F, P, _ = H.shape
-        out = phi(H).flatten(-2) @ w
-        return out + kernel(H.reshape(F * P, -1), Z).view(F, P, M) @ update
-
-    return f
+        mean, root = self.q.mean.double(), self.q.root
+        units = []
+        for kernel, Z, d in self.units():
+            own = None if root is None else root[d].double().clone()
+            units.append(make(kernel.frozen(), Z.clone(), mean[:, d].clone(), own, self.jitter))
+        W = None if self.W is None else self.W.clone()
+        return FrozenLayer(units, W, torch.as_tensor(self.noise()).to(self.Z))

@@ -1,7 +1,5 @@
 """The contract between inference schemes and everything above them."""
 
-import contextlib
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,8 +7,6 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import nn
-
-_FEWEST_DRAWS = 8  #: of a model with a small weight in a mixture
 
 
 @dataclass
@@ -68,14 +64,16 @@ class Scheme(BaseEstimator):
         that every scheme understands.
     takes_chunks : bool
         Whether a model can learn from rows that come in chunks.
-    early : int
-        A member of a mixture that needs fewer steps than the others makes them at the beginning, one
-        in so many, because they are cheap; with 0 it makes them from time to time.
+    fewer_draws : bool
+        Whether a model with a small weight in a mixture may predict with fewer draws.
+    leaves_one_out : bool
+        Whether posteriors have exact log densities of training rows given all others.
     """
 
     uses = frozenset()
     takes_chunks = True
-    early = 0
+    fewer_draws = True
+    leaves_one_out = False
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
@@ -154,6 +152,10 @@ class Scheme(BaseEstimator):
         """
         raise NotImplementedError
 
+    def translated(self, arrays, scheme, model):
+        """The state of a model that another scheme has built, as one of `model` if it can be made one."""
+        return arrays
+
 
 class Model(nn.Module):
     """What a scheme builds.
@@ -164,9 +166,15 @@ class Model(nn.Module):
     ----------
     finished : bool
         Whether further steps would change nothing.
+    sees_all_rows : bool
+        Whether each step looks at all rows.
+    unfinished : str or None
+        A sentence for the user if the model is not yet what it is to be.
     """
 
     finished = False
+    sees_all_rows = False
+    unfinished = None
 
     def prepare(self, learning_rate, dtype):
         """Called once before training.
@@ -177,6 +185,9 @@ class Model(nn.Module):
         dtype : torch.dtype
             Precision of the inputs that :meth:`step` will get, and of the large products.
         """
+
+    def hold(self, batch):
+        """Take the training rows, unless that is done: a model that comes from a file has not seen them."""
 
     def step(self, batch, generator, rate=1.0):
         """One update.
@@ -199,89 +210,25 @@ class Model(nn.Module):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
         raise NotImplementedError
 
-    def needed(self, draws, mixture_weight):
-        """Those of the draws that predictions need where the model has this weight in a mixture.
-
-        The first ones, of which no single one counts for more than half of what it would in a model alone.
-        """
-        n = max(_FEWEST_DRAWS, 2.0 * mixture_weight * len(draws))
-        return draws[: 2 ** math.ceil(math.log2(n))]
-
-    def predictive(self, X, draws):
-        """The latent mixture, one Gaussian for each draw, or for each state and draw of models with states.
-
-        Given the draws, rows do not see each other.
+    def posterior(self, draws, as_trained=False):
+        """The frozen posterior that predicts with these draws.
 
         Parameters
         ----------
-        X : tensor of shape (n_rows, n_features)
-        draws : tensor
+        draws : tensor or ndarray
             From :meth:`draws`.
+        as_trained : bool
+            Whether to leave out what was added to the posterior that the lower bound is of, such as
+            extrapolation variance inflation.
 
         Returns
         -------
-        mean, var : tensors of shape (n_draws, n_rows, n_latents)
+        posterior : ~skdgp.inference.posterior.Posterior
         """
         raise NotImplementedError
-
-    def mixture_weights(self, draws):
-        """Weights of the draws in the latent mixture, shape (n_draws,); they add up to one."""
-        return torch.full((len(draws),), 1.0 / len(draws), dtype=torch.float64, device=draws.device)
-
-    def inflation(self, draws):
-        """Extrapolation variance inflation factor of each component, shape (n_draws,)."""
-        return torch.ones_like(self.mixture_weights(draws))
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        """`n` draws of the latent functions, each consistent over all rows ever asked for.
-
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-        n_features : int
-            Random features, where the scheme needs them.
-        dispersion : float
-            By what the last layer's deviations from its mean are multiplied, in those latent
-            functions that are means of the target. Schemes outside mixtures need not know it.
-
-        Returns
-        -------
-        f : callable
-            ``f(X, noise=None)`` maps (n_rows, n_features) to (n, n_rows, n_latents). With a
-            generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every
-            row; without it, there is none. Where :meth:`inflation` is not one, ``f.inflation`` has shape (n,).
-        """
-        raise NotImplementedError
-
-    def covariance(self, X):
-        """Posterior covariances of rows, (k, n_rows, n_rows), of the first `k` latent functions.
-
-        These are at least those that are means of the target. Of a mixture it is the mean of the covariances
-        of its components. None without a closed form.
-        """
-        return None
 
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
-        return None
-
-    def loo_log_density(self, batch, rows, dispersions=None):
-        """Log-densities of training rows under the predictions from all others, where that is cheap.
-
-        Parameters
-        ----------
-        batch : Batch
-            All rows, in the order of the training.
-        rows : ndarray of int
-            The rows to leave out, one at a time.
-        dispersions : ndarray of shape (n_dispersions,), optional
-            For real targets: by what the standard deviations of the predictions are multiplied.
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_rows,) or (n_dispersions, n_rows), or None
-        """
         return None
 
     def state(self):
@@ -294,28 +241,9 @@ class Model(nn.Module):
         """The inverse of :meth:`state`."""
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
-    def translated(self, arrays, scheme):
-        """The state of a model that another scheme has built, as one of this model if it can be made one."""
-        return arrays
-
-    def unfinished(self):
-        """A sentence for the user if training has ended before the model was what it is to be, or None."""
-        return None
-
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
         return {}
 
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
-
-    def as_trained(self):
-        """A context in which predictions are those of the posterior itself, as its lower bound is."""
-        return contextlib.nullcontext()
-
-    def averaged(self):
-        """A context in which the model is what it is best judged by, before the end of training."""
-        return contextlib.nullcontext()
-
-    def settle(self):
-        """Become for good what :meth:`averaged` shows."""

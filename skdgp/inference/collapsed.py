@@ -1,8 +1,7 @@
 """Deep Gaussian processes whose last layer is integrated out over all rows."""
 
+import copy
 import math
-import os
-import threading
 from numbers import Integral
 
 import numpy as np
@@ -17,9 +16,8 @@ from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
 from .base import Scheme
-from .exact import _SPREAD, _TOL, ExactGP
-from .sparse.full_batch import QuasiNewton
-from .vecchia.vecchia import LocalScaleScheme
+from .local_scale import LocalScaleScheme
+from .marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of training
@@ -30,7 +28,6 @@ _KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
 _AMPLITUDE = 0.1  #: variance of hidden functions around their linear means, a priori
 _SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other hyperparameters of hidden kernels, a priori
 _JITTER = 1e-6
-_ALONE = threading.RLock()  #: while a model holds the hyperparameters of one of its states
 
 
 class CollapsedVI(LocalScaleScheme):
@@ -109,7 +106,7 @@ class CollapsedVI(LocalScaleScheme):
     _shallow = False
 
     def _model_for(self, likelihood):
-        return DeepExactGP if self._is_gaussian(likelihood) else None
+        return CollapsedGP if self._is_gaussian(likelihood) else None
 
 
 class _Hidden(nn.Module):
@@ -141,7 +138,7 @@ class _Hidden(nn.Module):
         return f
 
 
-class DeepExactGP(ExactGP):
+class CollapsedGP(MarginalLikelihoodGP):
     """The model that :class:`CollapsedVI` builds.
 
     At rest, layers hold the posterior mean of what is uncertain.
@@ -153,23 +150,25 @@ class DeepExactGP(ExactGP):
     _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
 
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, scheme)
-        self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
         linear, n_inducing = architecture.linear_mean, architecture.n_inducing
         shapes = zip(architecture.kernels, architecture.layer_inputs(), architecture.widths)
         hidden = [_Hidden(*shape, n_inducing, linear) for shape in shapes]
         for layer in hidden if linear else ():
             if getattr(layer.kernel, "log_variance", None) is not None:
                 layer.kernel.assign(variance=_AMPLITUDE * layer.kernel().variance)
-        self.layers = nn.ModuleList([*hidden, self.rows])
-        self._uncertain = [p for p in self.layers.parameters() if p.requires_grad]
-        self._medians = [p.detach().clone() for p in self._hyperparameters()]
+        super().__init__(architecture, likelihood, scheme, hidden)
+        self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
+        named = [(name, p) for name, p in self.layers.named_parameters() if p.requires_grad]
+        self._names, self._uncertain = [name for name, _ in named], [p for _, p in named]
         self._hidden_center, self._hidden_width = self._hidden_priors()
         start = torch.cat([p.detach().flatten() for p in (*self._uncertain, torch.zeros(0))])
         self.mean = nn.Parameter(start)
         self.log_sd = nn.Parameter(torch.full_like(start, math.log(_KNOWN)))
         self._be_uncertain(False)
         self._eps = None
+        self._n_first = (
+            None  # steps for the last layer alone that are left; below zero they are over
+        )
 
     @property
     def hidden(self):
@@ -185,7 +184,7 @@ class DeepExactGP(ExactGP):
                 continue
             width = math.inf
             if name in hidden:
-                width = _SPREAD if name.endswith("variance") else _SPREAD_OF_HIDDEN
+                width = SPREAD if name.endswith("variance") else _SPREAD_OF_HIDDEN
                 width = 1.0 if name.endswith(".v") else width
             centers.append(number.detach().flatten())
             widths.append(torch.full_like(centers[-1], width))
@@ -218,8 +217,8 @@ class DeepExactGP(ExactGP):
                     layer.W[: len(W)].copy_(torch.as_tensor(W))
             A, Z = A @ W, Z @ W
 
-    def _hand_on(self):
-        functions = [layer.function() for layer in self.hidden]
+    def inputs(self, layers):
+        functions = [layer.function() for layer in layers[:-1]]
 
         def inputs(X):
             H = X
@@ -229,26 +228,41 @@ class DeepExactGP(ExactGP):
 
         return inputs
 
+    def states(self):
+        states = (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
+        return [self._with(hyperparameters) for hyperparameters in states]
+
+    def _with(self, hyperparameters):
+        """A copy of the layers with these of what is uncertain."""
+        layers = copy.deepcopy(self.layers).requires_grad_(False)
+        named = dict(layers.named_parameters())
+        vector_to_parameters(hyperparameters.clone(), [named[name] for name in self._names])
+        return layers
+
     # Training
 
     def step(self, batch, generator, rate=1.0):
-        self._hold(batch)
+        self.hold(batch)
         if self._n_first is None:
-            self._choose_start(batch)
+            self.choose_start(batch)
             self._n_first = _FIRST_STEPS
         if self._n_first > 0:
-            loss = QuasiNewton.step(self, batch, generator, rate)
+            loss = super().step(batch, generator, rate)
             self._n_first = 0 if self._lbfgs.converged else self._n_first - 1
             return loss
         if self._n_first == 0:
             self._n_first = -1
             if self._uncertain:
                 self._open()
-        return QuasiNewton.step(self, batch, generator, rate)
+        return super().step(batch, generator, rate)
 
-    def _choose_start(self, batch):
+    @property
+    def finished(self):
+        return super().finished and self._n_first < 0
+
+    def choose_start(self, batch):
         try:
-            super()._choose_start(batch)
+            super().choose_start(batch)
         finally:
             self.accept()
 
@@ -259,7 +273,7 @@ class DeepExactGP(ExactGP):
         with torch.no_grad():
             self.log_sd.fill_(math.log(narrow))
         self._be_uncertain(True)
-        self._lbfgs = LBFGS(tol=_TOL)
+        self._lbfgs = LBFGS(tol=TOL)
 
     def objective(self, batch):
         """The lower bound for some rows, up to a constant; at first, the marginal likelihood with priors.
@@ -269,7 +283,7 @@ class DeepExactGP(ExactGP):
         """
         if self._n_first != -1 or not self._uncertain:
             return super().objective(batch)
-        self._hold(batch)
+        self.hold(batch)
         noise = [p for p in self.likelihood.parameters() if p.requires_grad]
         mean, sd = self.mean.detach(), self.log_sd.detach().exp()
         center, width = self._hidden_center.to(mean), self._hidden_width.to(mean)
@@ -283,9 +297,9 @@ class DeepExactGP(ExactGP):
                 p.requires_grad_(True)
             for e in eps:
                 self._put(mean + sd * e)
-                value = (
-                    share * self.log_marginal_likelihood() - self._negative_log_prior(_SPREAD)
-                ) / len(eps)
+                value = (share * self.log_marginal_likelihood() - self._negative_log_prior()) / len(
+                    eps
+                )
                 gradients = torch.autograd.grad(value, [*self._uncertain, *noise])
                 slope = torch.cat([g.flatten() for g in gradients[: len(self._uncertain)]])
                 self.mean.grad += slope
@@ -323,73 +337,17 @@ class DeepExactGP(ExactGP):
         elif self._uncertain:
             self.mean.copy_(parameters_to_vector(self._uncertain))
 
+    def training_state(self):
+        arrays = super().training_state()
+        return arrays if self._n_first is None else {**arrays, "n_first": np.array(self._n_first)}
+
     def load_training_state(self, arrays):
         super().load_training_state(arrays)
+        self._n_first = int(arrays["n_first"]) if arrays else None
         self._be_uncertain(self._n_first is not None and self._n_first < 0)
-
-    # Prediction, one thread at a time: states take turns in the same layers
-
-    def predictive(self, X, draws):
-        with _ALONE:
-            return super().predictive(X, draws)
-
-    def covariance(self, X):
-        with _ALONE:
-            return super().covariance(X)
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        with _ALONE:
-            return super().functions(n, generator, n_features, dispersion)
-
-    def loo_log_density(self, batch, rows, dispersions=None):
-        with _ALONE:
-            return super().loo_log_density(batch, rows, dispersions)
-
-    def _condition(self):
-        gps = []
-        try:
-            for hyperparameters in self._hyperparameters_of_states():
-                self._put(hyperparameters)
-                gps.append(self._conditioned())
-        finally:
-            self._put(self.mean)
-        self._conditioned_gps = gps  # only now: an interrupt leaves it for the next call
-
-    def _hyperparameters_of_states(self):
-        """Those of the draws of the posterior that predict."""
-        return (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
-
-    def _paths(self, n, generator, n_features):
-        states, paths = torch.randint(_STATES, (n,), generator=generator), []
-        try:
-            for j, hyperparameters in enumerate(self._hyperparameters_of_states()):
-                mine = torch.nonzero(states == j)[:, 0]
-                if len(mine):
-                    self._put(hyperparameters)
-                    prior_and_seen = self._prior_and_seen(len(mine), generator, n_features)
-                    paths.append((mine, self._conditioned_gps[j].paths(*prior_and_seen)))
-        finally:
-            self._put(self.mean)
-
-        def path(X):
-            mean, deviation = X.new_empty(2, n, len(X), self.rows.y.shape[1])
-            for mine, of_state in paths:
-                mean[mine], deviation[mine] = of_state(X)
-            return mean, deviation
-
-        return path, states
 
     def load_state(self, arrays):
         super().load_state(arrays)
-        if self.log_sd.numel() and float(self.log_sd.detach().max()) <= math.log(_KNOWN):
-            self._n_first = 0  # the search for the posterior has not begun
+        not_begun = self.log_sd.numel() and float(self.log_sd.detach().max()) <= math.log(_KNOWN)
+        self._n_first = 0 if not_begun else -1
         self._be_uncertain(self._n_first < 0)
-
-
-def _after_fork():
-    global _ALONE
-    _ALONE = threading.RLock()  # a thread that is no longer there may have had the old one
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -3,19 +3,11 @@
 import math
 from numbers import Integral, Real
 
-import numpy as np
-import torch
 from sklearn.base import clone
-from torch import nn
 
-from ..gp.component import Trainable
-from ..gp.layer import SparseLayer
-from ..random import normal, sobol_normal
 from .base import Scheme
-from .gradient_model import GradientModel
-from .homoscedastic_warmup import HomoscedasticWarmup
+from .sparse_model import DeepSparseGP, make_layers
 
-_LEAST_REST = 0.02  #: of the precision of a latent function, when a row is taken off
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
 #: Rows up to which fewer steps do: with more of them, models overfit.
 _SOON_ROWS = 1000
@@ -146,176 +138,17 @@ class DSVI(Scheme):
             )
 
     def build(self, architecture, likelihood):
-        return DeepSparseGP(architecture, likelihood, self.for_data(math.inf))
-
-
-class DeepSparseGP(HomoscedasticWarmup, GradientModel):
-    """The model that :class:`DSVI` builds."""
-
-    _layer_type = SparseLayer
-
-    def __init__(self, architecture, likelihood, scheme):
-        super().__init__(natural_step=scheme.natural_step)
-        self.n_draws = scheme.n_draws
-        self.n_warmup = scheme.n_warmup
-        self.input_connected = architecture.input_connected
-        self.likelihood = Trainable(likelihood)
-        self.layers = nn.ModuleList(self._layers(architecture, scheme))
-
-    def _layers(self, architecture, scheme):
-        outputs = (*architecture.widths, architecture.n_latents)
-        for i, n_inputs in enumerate(architecture.layer_inputs()):
-            last = i == len(outputs) - 1
-            natural = scheme.natural_gradient == "all" or (
-                scheme.natural_gradient == "last" and last
-            )
-            yield self._layer_type(
-                architecture.kernels[i],
-                n_inputs,
-                outputs[i],
-                architecture.n_inducing,
-                linear_mean=architecture.linear_mean and not last,
-                noise=0.0 if last else scheme.inner_noise,
-                scale=1.0 if last else scheme.inner_scale,
-                natural=natural,
-                shared=scheme.shared_covariance and not last and not natural,
-            )
-
-    def blocks(self):
-        return [layer.q for layer in self.layers]
-
-    def propagate(self, X, eps):
-        """Moments of the last layer (report, equations 3.9 and 3.10).
-
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
-
-        Returns
-        -------
-        mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
-        """
-        mean, var = self._layer_moments(self.layers[-1], *self._hidden(X, eps), X)
-        return self._homoscedastic(mean, var.clamp_min(1e-12))
-
-    def _hidden(self, X, eps):
-        """Draws of the last layer's inputs, and how many there are."""
-        H, S = X, 1
-        for layer, e in zip(self.layers, eps):  # all but the last
-            mean, var = self._layer_moments(layer, H, S, X)
-            H = torch.addcmul(mean, var.clamp_min(1e-12).sqrt(), e)  # S, n, width
-            S = len(e)
-        return H, S
-
-    def _layer_moments(self, layer, H, S, X, q=None):
-        n = len(X)
-        if H is not X and self.input_connected:
-            H = torch.cat([H, X.expand(S, *X.shape)], -1)
-        mean, var = layer.shared_moments(H.reshape(-1, H.shape[-1]), q)
-        return mean.reshape(-1, n, layer.n_outputs), var.reshape(-1, n, var.shape[1])
-
-    def _draw_widths(self):
-        """Dimensions of the draws that propagation needs, layer by layer."""
-        return [layer.n_outputs for layer in self.layers][:-1]
-
-    def expected_log_likelihood(self, batch, generator):
-        eps = [
-            normal((self.n_draws, len(batch.X), width), generator, batch.X)
-            for width in self._draw_widths()
-        ]
-        mean, var = self.propagate(batch.X, eps)
-        ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
-        return batch.scale / len(ell) * (batch.weight * ell).sum()
-
-    def draws(self, n, seed):
-        widths = self._draw_widths()
-        return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
-
-    def _split(self, draws):
-        """Draws of :meth:`draws`, layer by layer."""
-        widths = self._draw_widths()
-        return [e[:, None] for e in draws.split(widths, 1)] if widths else []
-
-    def predictive(self, X, draws):
-        with torch.no_grad():
-            return self.propagate(X, self._split(draws))
-
-    @torch.no_grad()
-    def with_and_without(self, X, y, weight, draws):
-        """Log-densities of training rows, with and without what each has added to the last layer.
-
-        At the optimum, a row with the latent moments `m` and `v` adds to the precision of its latent function
-        ``-2 g_v``, and to precision times mean ``g_m - 2 g_v m``, where `g` are the gradients of its expected
-        log-likelihood. One count of it is taken off again (Opper and Winther, 2000), for each draw. What
-        hidden layers and hyperparameters know of the row stays.
-
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        y : tensor of shape (n, k)
-        weight : tensor of shape (n,)
-            How often the rows count.
-        draws : tensor
-            From :meth:`draws`.
-
-        Returns
-        -------
-        log_density : ndarray of shape (2, n)
-        """
-        last, (H, S) = self.layers[-1], self._hidden(X, self._split(draws))
-        m, v = self._layer_moments(last, H, S, X)
-        known = torch.zeros_like(last.q.mean), -torch.eye(len(last.Z)).to(last.Z)[None]
-        own = v - self._layer_moments(last, H, S, X, known)[1]  # what q(v) leaves open
-        with torch.enable_grad():
-            moments = m.clone().requires_grad_(), v.clamp_min(1e-12).requires_grad_()
-            ell = self.likelihood().expected_log_prob(y, *moments)
-            g_m, g_v = torch.autograd.grad((weight.clamp_max(1.0) * ell).sum(), moments)
-        rest = (1.0 + 2.0 * g_v * own).clamp_min(_LEAST_REST)
-        likelihood = self.likelihood().for_prediction(len(m))
-        both = (m, v), (m - g_m * own / rest, v + own / rest - own)
-        densities = [likelihood.log_partition(y, m, v.clamp_min(1e-12)) for m, v in both]
-        return (torch.logsumexp(torch.stack(densities), 1) - math.log(len(m))).numpy(force=True)
-
-    @torch.no_grad()
-    def covariance(self, X):
-        return self.layers[0].covariance(X) if len(self.layers) == 1 else None
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        with torch.no_grad():
-            layers = self._layer_functions(n, generator, n_features)
-            if dispersion != 1.0:
-                layers[-1] = self._dispersed(layers[-1], dispersion)
-
-        def f(X, noise=None):
-            with torch.no_grad():
-                X = X.expand(n, *X.shape)
-                H = layers[0](X)
-                for layer, function in zip(self.layers, layers[1:]):
-                    if noise is not None:
-                        H = H + torch.as_tensor(layer.noise()).sqrt() * normal(H.shape, noise, H)
-                    H = function(torch.cat([H, X], -1) if self.input_connected else H)
-                return self._homoscedastic(H, H)[0]
-
-        return f
-
-    def _dispersed(self, function, dispersion):
-        """Functions of the last layer whose deviations from the mean, in means of the target, are scaled."""
-        layer = self.layers[-1]
-        kernel, n_latents = layer.kernel(), layer.n_outputs
-        weights = torch.linalg.solve_triangular(
-            layer.inducing_root().T, layer.q.moments()[0], upper=True
+        scheme, everything = self.for_data(math.inf), self.natural_gradient == "all"
+        layers = make_layers(
+            architecture,
+            inner=lambda i: {
+                "noise": scheme.inner_noise,
+                "scale": scheme.inner_scale,
+                "natural": everything,
+                "shared": scheme.shared_covariance and not everything,
+            },
+            last=lambda i: {"natural": scheme.natural_gradient != "none"},
         )
-        factor = torch.ones_like(weights[0])
-        factor[: self.likelihood().n_means(n_latents)] = dispersion
-
-        def f(H):
-            expected = kernel(H.flatten(0, 1), layer.Z) @ weights
-            expected = expected.view(*H.shape[:2], n_latents) + layer.mean_function(H)
-            return expected + factor * (function(H) - expected)
-
-        return f
-
-    def _layer_functions(self, n, generator, n_features):
-        return [layer.function(n, n_features, generator) for layer in self.layers]
+        return DeepSparseGP(
+            architecture, likelihood, layers, scheme.n_draws, scheme.natural_step, scheme.n_warmup
+        )

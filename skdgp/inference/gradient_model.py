@@ -16,12 +16,13 @@ _AVERAGED = 0.1, 30  #: share of the steps made that averages reach back over, a
 class GradientModel(Model):
     """A model that is trained by Adam, and by natural gradients for the blocks that it names.
 
-    A subclass gives :meth:`expected_log_likelihood` and :meth:`blocks`; the objective is their
+    A subclass gives :meth:`expected_log_likelihood`, :meth:`blocks` and :meth:`_frozen`; the objective is their
     difference to the divergences of the blocks, and one backward pass serves both kinds of step.
 
-    Draws and minibatches let the parameters scatter around where they are going. What is looked at, and what
-    stays in the end, are their averages over the last steps (Polyak and Juditsky, 1992): exponential ones
-    that reach back over fewer steps at the beginning, and over fewer again as the step size falls.
+    Draws and minibatches let the parameters scatter around where they are going. State, divergence and
+    posterior are those of averages over the last steps (Polyak and Juditsky, 1992): exponential ones
+    that reach back over fewer steps at the beginning, and over fewer again as the step size falls. Where the
+    steps have come to is part of the training state.
 
     Parameters
     ----------
@@ -34,7 +35,7 @@ class GradientModel(Model):
     Control and Optimization 30.
     """
 
-    takes_averages = True  #: whether averages of the last steps are what is looked at
+    takes_averages = True  #: whether averages of the last steps are what others see
 
     def __init__(self, natural_step=0.1):
         super().__init__()
@@ -61,7 +62,24 @@ class GradientModel(Model):
         return sum(block.kl() for block in self.blocks())
 
     def divergence(self):
-        return self.kl()
+        with self.averaged():
+            return self.kl()
+
+    def posterior(self, draws, as_trained=False):
+        with self.averaged(), torch.no_grad():
+            return self._frozen(draws, as_trained)
+
+    def _frozen(self, draws, as_trained):
+        """The posterior for the present parameters."""
+        raise NotImplementedError
+
+    def state(self):
+        with self.averaged():
+            return super().state()
+
+    def load_state(self, arrays):
+        self._averages, self._n_averaged = {}, 0
+        super().load_state(arrays)
 
     def step(self, batch, generator, rate=1.0):
         optimizer = self._adam()
@@ -100,6 +118,7 @@ class GradientModel(Model):
 
     @contextlib.contextmanager
     def averaged(self):
+        """A context in which the parameters are the averages."""
         parameters = dict(self.named_parameters())
         values = {name: parameters[name].data for name in self._averages}
         self._become(self._averages)
@@ -107,10 +126,6 @@ class GradientModel(Model):
             yield
         finally:
             self._become(values)
-
-    def settle(self):
-        self._become(self._averages)
-        self._averages, self._n_averaged = {}, 0
 
     def _become(self, values):
         parameters = dict(self.named_parameters())
@@ -145,24 +160,28 @@ class GradientModel(Model):
             if P is not None:
                 arrays[f"precision.{i}"] = P.cpu().numpy().copy()
         arrays["n_averaged"] = torch.tensor(self._n_averaged).numpy()
-        for name, value in self._averages.items():
-            arrays[f"average.{name}"] = value.cpu().numpy().copy()
+        for name, parameter in self.named_parameters():
+            if name in self._averages:
+                arrays[f"last.{name}"] = parameter.detach().cpu().numpy().copy()
         return arrays
 
     def load_training_state(self, arrays):
         self._n_steps, self._n_averaged = int(arrays["n_steps"]), int(arrays["n_averaged"])
         parameters = dict(self.named_parameters())
-        self._averages = {}
         blocks, optimizer = list(self.blocks()), self._adam()
         for slot in optimizer.slots:
             slot.clear()
+        self._averages = {}
         for key, value in arrays.items():
             first, _, name = key.partition(".")
             value = torch.tensor(value)  # a copy: Adam writes into it
-            if first == "precision":
-                block = blocks[int(name)]
-                block.set_precision(value.to(block.root.device))
-            elif first == "average":
-                self._averages[name] = value.to(parameters[name])
-            elif name:
+            if first == "last":
+                parameter = parameters[name]
+                self._averages[name] = parameter.detach().clone()  # which the state has
+                parameter.data = value.to(parameter)
+            elif name and first != "precision":
                 optimizer.remember(int(first), name, value)
+        for i, block in enumerate(blocks):
+            if f"precision.{i}" in arrays:
+                P = torch.tensor(arrays[f"precision.{i}"])
+                block.set_precision(P.to(block.root.device))

@@ -20,9 +20,25 @@ def unwrap(estimator, X=None):
 def unwrap_deep_gp(estimator, X, caller):
     """As :func:`unwrap`, for displays that look inside a model of this package."""
     model, X = unwrap(estimator, X)
-    if not hasattr(model, "members_"):
+    if "members_" not in vars(model):
         raise ValueError(f"{caller} shows the estimators of skdgp; got {type(model).__name__}.")
     return model, X
+
+
+def heaviest(members, fits, caller, what):
+    """The member with the largest weight of those that a display can show, and its model.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    for member in sorted(members, key=lambda member: -member.mixture_weight):
+        model = member.model()
+        if fits(model):
+            return member, model
+    names = " and ".join(sorted({type(member.scheme).__name__ for member in members}))
+    raise ValueError(f"{caller} shows {what}, and {names} has none in some layer.")
 
 
 def unwrap_regressor(estimator, X, caller):

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
+from ..gp.layer import SparseLayer
 from ..linalg import cholesky
-from ..training.pathologies import units_of
 from ._plotting import axes_or_new, check_matplotlib_support
-from ._responses import unwrap_deep_gp
+from ._responses import heaviest, unwrap_deep_gp
 
 KINDS = ("correlation", "covariance")
 
@@ -134,7 +134,7 @@ class CovarianceDisplay:
         Parameters
         ----------
         estimator : fitted estimator of skdgp, pipeline or search
-            If a model is a mixture of several members, the first one is shown.
+            Of a mixture, the member with the largest weight that has inducing inputs is shown.
         kind : {"correlation", "covariance"}, default="correlation"
             What is plotted. The colors of the covariance are scaled to the largest entry that
             couples two units.
@@ -165,31 +165,29 @@ class CovarianceDisplay:
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
-        member = model.members_[0]
         with model._threads():
-            shown = member.model("cpu")
-            if not hasattr(shown, "q") and not all(
-                hasattr(getattr(layer, "q", None), "root") for layer in shown.layers
-            ):
-                raise ValueError(
-                    f"{cls.__name__} shows the posterior at inducing inputs, and "
-                    f"{type(member.scheme).__name__} has none in some layer."
-                )
+            what = "the posterior at inducing inputs"
+            _, shown = heaviest(model.members_, _has_posterior, cls.__name__, what)
             covariance, labels, first_units = _of_model(shown)
         return cls(covariance, labels, first_units, kind=kind, name=name).plot(ax, **kwargs)
+
+
+def _has_posterior(model):
+    return all(isinstance(layer, SparseLayer) for layer in model.layers)
 
 
 @torch.no_grad()
 def _of_model(model):
     """Covariance, names of the units, and the first unit of each layer."""
     layers, M = model.layers, model.layers[0].Z.shape[-2]
-    C = model.q.dense_root() if hasattr(model, "q") else _block_diagonal(layers)
+    together = getattr(model, "q", None)
+    C = _block_diagonal(layers) if together is None else together.dense_root()
     T, first = len(C) // M, np.cumsum([0, *(layer.n_outputs for layer in layers)])[:-1]
     C = C.view(T, M, T * M)
     rows, labels = [], []
     for i, (layer, start) in enumerate(zip(layers, first), start=1):
-        for kernel, Z, units in units_of(layer):
-            L, order = cholesky(kernel(Z, Z), layer.jitter), _along(Z)
+        for kernel, Z, units in layer.units():
+            L, order = cholesky(kernel()(Z, Z), layer.jitter), _along(Z)
             for unit in range(layer.n_outputs)[units]:
                 rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
                 letter = "f" if layer is layers[-1] else "h"

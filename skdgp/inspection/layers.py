@@ -4,13 +4,19 @@ from numbers import Integral
 
 import numpy as np
 import torch
+from sklearn.base import is_classifier
 from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
+from ..gp.layer import SparseLayer
+from ..inference.random_features.features import FeatureLayer
+from ..linalg import cholesky
+from ..random import normal
 from ._plotting import check_matplotlib_support, line_style
-from ._responses import unwrap_deep_gp
+from ._responses import heaviest, unwrap_deep_gp
 from ._slices import slice_along
 
+_WHAT = "the posteriors of layers at inducing inputs"
 _ROWS = 1000  #: rows that are pushed through the layers
 _FEATURES = 1024  #: random features of a function draw
 _AT_ONCE = 64  #: functions; more take much memory
@@ -221,8 +227,8 @@ class LayersDisplay:
         -----
         The first layer's line is in the units of the feature, the outputs of hidden layers are in
         those of the standardized inputs. The last layer is in the units of the target if there is
-        one latent function for each target. If a model is a mixture of several members, the first
-        one is shown.
+        one latent function for each target. Of a mixture, the member with the largest weight is shown that
+        has inducing inputs, a deep one before a shallow one.
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         check_scalar(n_functions, "n_functions", Integral, min_val=0)
@@ -235,8 +241,13 @@ class LayersDisplay:
             X = resample(X, replace=False, n_samples=_ROWS, random_state=rng)
         scale = model._x_scaler.transform
         with model._threads():
+            deep = [member for member in model.members_ if member.architecture.widths]
+            if not any(_has_moments(member.model()) for member in deep):
+                deep = model.members_
+            member, inner = heaviest(deep, _has_moments, cls.__name__, _WHAT)
             layers = _panels(
-                model.members_[0],
+                member,
+                inner.layers,
                 torch.as_tensor(scale(X)),
                 torch.as_tensor(scale(model._check_X(line.rows))),
                 n_functions,
@@ -244,18 +255,33 @@ class LayersDisplay:
             )
         for layer in layers:
             layer.units = np.sort(np.argsort(-layer.mean.std(0), kind="stable")[:max_units])
-        _describe_first(layers[0], model, X, line)
-        _describe_last(layers[-1], model)
+        _describe_first(layers[0], model, member, X, line)
+        _describe_last(layers[-1], model, member)
         return cls(layers, name=name).plot(ax, **kwargs)
 
 
+def _has_moments(model):
+    return all(isinstance(layer, (SparseLayer, FeatureLayer)) for layer in model.layers)
+
+
+def _whitened(layer, n, generator):
+    """Draws (n, M, D) of the whitened inducing variables, where the layer does not make them itself."""
+    if not isinstance(layer, SparseLayer) or layer.q.root is not None:
+        return None
+    mean, excess = layer.q.moments()
+    root = cholesky(torch.eye(excess.shape[-1]).to(excess) + excess)
+    eps = normal((n, *excess.shape[:2]), generator, excess)
+    return mean + (root @ eps[..., None])[..., 0].mT
+
+
 @torch.no_grad()
-def _panels(member, X, line, n_functions, generator):
+def _panels(member, layers, X, line, n_functions, generator):
     """What is shown of each layer, in standardized units.
 
     Parameters
     ----------
     member : Member
+    layers : iterable of SparseLayer
     X : tensor of shape (n_rows, n_features)
         Rows that are pushed through the layers.
     line : tensor of shape (n_points, n_features)
@@ -264,12 +290,6 @@ def _panels(member, X, line, n_functions, generator):
     generator : torch.Generator
     """
     panels, H = [], X
-    layers = member.model("cpu").layers
-    if not all(hasattr(layer, "moments") for layer in layers):
-        raise ValueError(
-            "LayersDisplay shows the posteriors of layers at inducing inputs, and "
-            f"{type(member.scheme).__name__} has none in some layer."
-        )
     for layer in layers:
         panel, Z = Bunch(), layer.Z.flatten(0, -2)  # units may have inducing inputs of their own
         if panels:
@@ -282,8 +302,8 @@ def _panels(member, X, line, n_functions, generator):
         draws = [torch.zeros(0, *mean.shape)]
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
-            f = layer.function(n, _FEATURES, generator)
-            draws.append(f(line.expand(n, *line.shape)))
+            f = layer.frozen().functions(n, _FEATURES, generator, _whitened(layer, n, generator))
+            draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(
             mean=mean.numpy(),
             std=var.clamp_min(0.0).sqrt().numpy(),
@@ -334,30 +354,27 @@ def _principal_line(H, Z, n_points):
     )
 
 
-def _describe_first(layer, model, X, line):
+def _describe_first(layer, model, member, X, line):
     """The line of the first layer, in units of the feature."""
     layer.update(
         x=line.grid,
         rows_x=X[:, line.index],
-        inducing_x=model.inducing_inputs_[0][:, line.index],
+        inducing_x=model._x_scaler.inverse_transform(member.inducing_inputs_[0])[:, line.index],
         one_input=X.shape[1] == 1,
         x_label=line.name,
     )
 
 
-def _describe_last(layer, model):
+def _describe_last(layer, model, member):
     """Units and labels of the last layer."""
     n_latents, scale = layer.mean.shape[1], model._y_scaler.scale
-    dispersion, means = (
-        model.members_[0].dispersion,
-        slice(len(scale)),
-    )  # those latents that it concerns
+    dispersion, means = member.dispersion, slice(len(scale))  # those latents that it concerns
     layer.std[:, means] *= dispersion
     layer.functions[..., means] *= dispersion
     layer.functions[..., means] += (1.0 - dispersion) * layer.mean[:, means]
     layer.y_label = "latent function"
     layer.unit_labels = [f"f{i}" for i in range(n_latents)]
-    if hasattr(model, "classes_") and n_latents == len(model.classes_):
+    if is_classifier(model) and n_latents == len(model.classes_):
         layer.unit_labels = [str(label) for label in model.classes_]
     if n_latents == len(scale):
         for key in ("mean", "functions", "inducing_mean"):

@@ -124,7 +124,7 @@ class LossCurveDisplay:
 
     @classmethod
     def from_estimator(cls, estimator, *, smooth=BLOCK, name=None, ax=None, **kwargs):
-        """Plot the course of the training of a fitted estimator.
+        """Plot the course of the training of a fitted estimator; of a mixture, of its heaviest member.
 
         Parameters
         ----------
@@ -151,9 +151,10 @@ class LossCurveDisplay:
         """
         check_matplotlib_support(f"{cls.__name__}.from_estimator")
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
+        member = max(model.members_, key=lambda member: member.mixture_weight)
         display = cls(
-            model.loss_curve_,
-            model.validation_scores_,
+            member.record.loss_curve,
+            member.record.validation_scores,
             smooth=smooth,
             name=type(model).__name__ if name is None else name,
         )

@@ -246,9 +246,9 @@ def _check_latent(model, latent, n_functions, y):
         raise ValueError(
             f"latent=True and n_functions need a regressor of skdgp; got {type(model).__name__}."
         )
-    if model.likelihood_.scales_target:
+    if model.members_[0].likelihood.scales_target:
         return
-    likelihood = type(model.likelihood_).__name__
+    likelihood = type(model.members_[0].likelihood).__name__
     if not latent:
         raise ValueError(
             f"The latent function of the {likelihood} likelihood is not in the units of y; n_functions "

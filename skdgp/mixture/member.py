@@ -1,26 +1,20 @@
-"""The members of a fitted estimator: models as numpy, with their torch modules made when needed."""
+"""The members of a mixture: plans before the fit, fitted models as numpy after it."""
 
-import contextlib
-from dataclasses import dataclass
+import math
+import threading
+from dataclasses import dataclass, field
 from numbers import Integral
 
+import numpy as np
 import torch
 from sklearn.base import clone
 
-from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
-from ..gp.kernels.base import Pair
 from ..gp.likelihoods import Likelihood
-from ..inference import SCHEMES, Scheme
-from ..training.checkpoint import fingerprint
+from ..inference.base import Architecture, Scheme
 
-_FEW_ROWS = 4000  #: rows up to which a deep model may overfit
-_MOST_ROWS = 100_000  #: rows up to which shallow GPs on all of them take part
-_MOST_COLUMNS = 30  #: with an ANOVA kernel, beyond which it takes too long
-_LOOSE = 0.1  #: start of hidden posteriors that keeps more of the prior
-_WIDEST = 30  #: outputs of a hidden layer unless the user gives them
-_SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
-_PRESET = ("kernel", "n_inducing", "standardize", "likelihood")
+_FEWEST_DRAWS = 8  #: of a member with a small weight
+_WIDEST = 30  #: outputs of a hidden layer unless the user gives them: beyond it, steps get dear
 
 
 @dataclass
@@ -36,10 +30,10 @@ class Plan:
     kernel : str, Kernel or sequence of these
     n_inducing : int or None
         Inducing points of each layer, before there are too few rows; None for the scheme's choice.
-    mixture_weight : float
-        Weight in the mixture, relative to others.
-    most : float or None
-        The largest mixture weight that stacking can give it; None if it keeps its own.
+    max_iter : int or None
+        Steps; None for the scheme's choice.
+    seconds : float
+        Predicted CPU time, by which members share a budget.
     """
 
     scheme: Scheme
@@ -47,12 +41,18 @@ class Plan:
     n_layers: int = 1
     width: object = None
     kernel: object = "auto"
-    n_inducing: int = None
-    mixture_weight: float = 1.0
-    most: float = None
+    n_inducing: int | None = None
+    max_iter: int | None = None
+    seconds: float = 1.0
 
-    def widths(self, n_features):
-        """Outputs of the hidden layers."""
+    def widths(self, n_features: int) -> tuple:
+        """Outputs of the hidden layers.
+
+        Raises
+        ------
+        ValueError
+            If the user's width does not fit.
+        """
         n_hidden = self.n_layers - 1
         width = min(n_features, _WIDEST) if self.width is None else self.width
         if isinstance(width, Integral):
@@ -69,13 +69,13 @@ class Plan:
             return self.scheme.auto_kernel
         return self.kernel
 
-    def last_kernel(self):
+    def last_kernel(self) -> Kernel:
         """The kernel of the last layer."""
         kernels = self._given_kernels()
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
-    def kernels(self, architecture, columns, n_columns):
-        """Kernels of the layers, bound to their number of inputs.
+    def kernels(self, architecture: Architecture, columns, n_columns: int) -> list:
+        """Kernels of the layers, bound to the number of their inputs.
 
         Parameters
         ----------
@@ -84,6 +84,11 @@ class Plan:
             Columns of X that the model sees.
         n_columns : int
             All of them, for which the user may have given hyperparameters.
+
+        Raises
+        ------
+        ValueError
+            If there is not one kernel for each layer.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -105,128 +110,26 @@ class Plan:
         return [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
 
 
-@contextlib.contextmanager
-def all_or_nothing(estimator):
-    """What fails leaves the estimator as it was."""
-    before = estimator.__dict__.copy()
-    try:
-        yield
-    except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
-        for member in before.get("members_", ()):
-            member.release()  # its module may have been trained
-        raise
+@dataclass
+class Record:
+    """What a training leaves behind beside the model.
 
-
-def takes_chunks(estimator):
-    """Whether the estimator has ``partial_fit``; raises AttributeError, with the reason, if not."""
-    scheme = estimator.inference
-    scheme = SCHEMES.get(scheme, scheme) if isinstance(scheme, str) else scheme
-    if not getattr(scheme, "takes_chunks", True):
-        name = scheme.__name__ if isinstance(scheme, type) else type(scheme).__name__
-        raise AttributeError(
-            f"{name} needs all rows at once; partial_fit is for schemes that learn from minibatches, as "
-            "inference='dsvi'."
-        )
-    return True
-
-
-def _parts(kernel):
-    """The class of a kernel, with those of the parts of sums and products."""
-    if isinstance(kernel, Pair):
-        return type(kernel), *(_parts(as_kernel(part)) for part in (kernel.left, kernel.right))
-    return type(kernel)
-
-
-def warm_start_sources(plans, members):
-    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None.
-
-    A single plan may have other settings of the scheme than the member.
-
-    Raises
-    ------
-    ValueError
-        If there is none for a single plan.
+    Attributes
+    ----------
+    n_iter : int
+    loss_curve : list of float
+    validation_scores : list of float
+    seconds : float
+        CPU time.
+    log_density : float
+        Mean log density of rows that the member has not seen, in the target's units; NaN if unknown.
     """
 
-    def akin(plan, member, of_scheme=repr):
-        kernels = plan.last_kernel(), member.architecture.kernels[-1]
-        schemes = plan.scheme, member.scheme
-        return len({*map(of_scheme, schemes)}) == 1 and len({*map(_parts, kernels)}) == 1
-
-    left, sources = list(members), []
-    for plan in plans:
-        same = [member for member in left if akin(plan, member)]
-        sources.append(same[0] if same else None)
-        left = [member for member in left if member is not sources[-1]]
-    if members and len(plans) == 1 and sources[0] is None:
-        sources = [member for member in members if akin(plans[0], member, of_scheme=type)][:1]
-        if not sources:
-            raise ValueError(
-                f"warm_start=True goes on with the model of the last fit, and none was trained by "
-                f"{type(plans[0].scheme).__name__}; set warm_start=False to start anew."
-            )
-    return sources
-
-
-def lasting(estimator):
-    """Digests of the parameters that cannot change while the same model learns on."""
-    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_PRESET)}
-
-
-def _changed(estimator, names):
-    before, now = getattr(estimator, "_lasting", {}), lasting(estimator)
-    return " and ".join(name for name in names if before.get(name, now[name]) != now[name])
-
-
-def check_lasting(estimator):
-    """Raise ValueError if what a warm start cannot change is not as in the last fit."""
-    changed = _changed(estimator, _PRESET)  # shapes are compared member by member
-    if changed:
-        raise ValueError(
-            f"warm_start=True goes on with the model of the last fit, so {changed} must stay "
-            "as before; set warm_start=False to start anew."
-        )
-
-
-def check_chunk(estimator):
-    """Refuse what ``partial_fit`` would ignore, and warn of members that it drops."""
-    if estimator.early_stopping:
-        raise ValueError("partial_fit does not support early_stopping=True")
-    if not hasattr(estimator, "members_"):
-        return
-    changed = _changed(estimator, (*_SHAPE, *_PRESET))
-    if changed:
-        raise ValueError(
-            f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
-            "sklearn.base.clone to start anew."
-        )
-    if len(estimator.members_) > 1:
-        warn(
-            "partial_fit goes on with the first model of the mixture alone, and the others are dropped; set "
-            "inference='dsvi' before fit to train one model from the start.",
-            UserWarning,
-        )
-
-
-@contextlib.contextmanager
-def at_rest(models):
-    """Between steps: what predictions need and rows do not change is kept."""
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for model in models:
-            model.train()
-
-
-def with_needed_draws(members, models, draws):
-    """Members, their models, and of their draws those that predictions need with the members' weights."""
-    total = sum(member.mixture_weight for member in members)
-    for member, model, own in zip(members, models, draws):
-        yield member, model, model.needed(own, member.mixture_weight / total)
+    n_iter: int = 0
+    loss_curve: list = field(default_factory=list)
+    validation_scores: list = field(default_factory=list)
+    seconds: float = 0.0
+    log_density: float = np.nan
 
 
 class Member:
@@ -238,11 +141,11 @@ class Member:
     architecture : Architecture
     likelihood : Likelihood
         Bound, with the hyperparameters at the start.
-    mixture_weight : float
-        Weight in the mixture.
 
     Attributes
     ----------
+    mixture_weight : float
+        Weight in the mixture; those of all members add up to one.
     dispersion : float
         What the standard deviation of each component is multiplied by: below one where the mixture
         would be too wide otherwise.
@@ -250,79 +153,94 @@ class Member:
         State of the fitted model.
     draws : ndarray of shape (n_draws, ...)
         The base randomness that all predictions share.
+    record : Record
+        Of the training.
     """
 
-    def __init__(self, scheme, architecture, likelihood, mixture_weight=1.0):
-        self.scheme = scheme
-        self.architecture = architecture
-        self.likelihood = likelihood
-        self.mixture_weight = mixture_weight
-        self.dispersion = 1.0
-        self._model = None
+    def __init__(self, scheme, architecture, likelihood):
+        self.scheme, self.architecture, self.likelihood = scheme, architecture, likelihood
+        self.mixture_weight = self.dispersion = 1.0
+        self.arrays, self.draws, self.record = {}, np.zeros((1, 0)), Record()
+        self._posteriors, self._lock = {}, threading.Lock()
 
     def __getstate__(self):
-        return {**self.__dict__, "_model": None}
+        state = dict(self.__dict__)
+        del state["_posteriors"], state["_lock"]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._posteriors, self._lock = {}, threading.Lock()
 
     def __repr__(self):
-        weights = f"mixture_weight={self.mixture_weight:.3g}, dispersion={self.dispersion:.3g}"
-        return f"Member({self.scheme!r}, {weights})"
+        return (
+            f"Member({self.scheme!r}, kernel={self.architecture.kernels[-1]!r}, "
+            f"mixture_weight={self.mixture_weight:.3g})"
+        )
 
     def build(self):
         """A new torch module of this member's shape."""
         return self.scheme.build(self.architecture, self.likelihood)
 
-    def fitted(self, model, draws):
-        """A copy that holds the present state of `model`."""
-        new = self._like()
-        new.arrays, new.draws = model.state(), draws
-        return new
+    def model(self, device="cpu"):
+        """A torch module in the fitted state, to train on."""
+        with torch.inference_mode(False):
+            model = self.build()
+            model.load_state(self.arrays)
+            return model.to(device)
 
-    def holding(self, model, draws):
-        """A member that predicts with `model` itself, whatever its state."""
-        new = self._like()
-        new.draws = draws
-        new.hold(model)
+    def fitted(self, model, draws, record):
+        """A member that holds the present state of `model`."""
+        new = Member(self.scheme, self.architecture, self.likelihood)
+        new.arrays, new.draws, new.record = model.state(), draws, record
         return new
-
-    def _like(self):
-        new = Member(self.scheme, self.architecture, self.likelihood, self.mixture_weight)
-        new.dispersion = self.dispersion
-        return new
-
-    def hold(self, model):
-        """Take a model that is in the state of `arrays`, instead of building one."""
-        self._model = next(model.parameters()).device, model
 
     def release(self):
-        """Forget the module; the next one is made from `arrays`."""
-        self._model = None
+        """Forget the posteriors; the next one is made from `arrays`."""
+        self._posteriors = {}
 
-    def model(self, device):
-        """The fitted torch module on a device."""
+    def holding(self, posterior, device="cpu"):
+        """A member that predicts with this posterior."""
+        new = Member(self.scheme, self.architecture, self.likelihood)
+        new.arrays, new.draws, new.record = self.arrays, self.draws, self.record
+        new.mixture_weight, new.dispersion = self.mixture_weight, self.dispersion
+        new._posteriors[torch.empty(0, device=device).device] = posterior
+        return new
+
+    def with_needed_draws(self):
+        """A member with those of its draws that predictions need, given its weight in the mixture.
+
+        The first ones, of which no single one counts for more than half of what it would in a model alone.
+        """
+        if self.scheme.fewer_draws:
+            n = max(_FEWEST_DRAWS, 2.0 * self.mixture_weight * len(self.draws))
+            self.draws = self.draws[: 2 ** math.ceil(math.log2(n))]
+            self._posteriors = {}
+        return self
+
+    def posterior(self, device="cpu"):
+        """The frozen posterior on a device, made once."""
         device = torch.empty(0, device=device).device  # "cuda" with its index, as tensors have it
-        if self._model is None or self._model[0] != device:
-            with torch.inference_mode(False):  # it may be trained later
-                model = self.build()
-                model.load_state(self.arrays)
-                self._model = device, model.to(device).eval()
-        return self._model[1]
-
-    def _at_hand(self):
-        return self.model("cpu") if self._model is None else self._model[1]
+        posterior = self._posteriors.get(device)
+        if posterior is None:
+            with self._lock, torch.inference_mode(False), torch.no_grad():
+                if device not in self._posteriors:
+                    draws = torch.tensor(self.draws, device=device)
+                    self._posteriors[device] = self.model(device).posterior(draws)
+                posterior = self._posteriors[device]
+        return posterior
 
     @property
-    def kernels(self):
+    def kernels_(self) -> list:
         """Kernels of the layers with fitted hyperparameters, in units of the standardized inputs."""
-        return [layer.kernel.fitted() for layer in self._at_hand().layers]
+        return self.posterior().kernels
 
     @property
-    def fitted_likelihood(self):
+    def likelihood_(self) -> Likelihood:
         """The likelihood with fitted hyperparameters, in units of the standardized target."""
-        return self._at_hand().likelihood.fitted()
+        return self.posterior().likelihood
 
     @property
-    def inducing_inputs(self):
+    def inducing_inputs_(self) -> list:
         """Inducing inputs of the layers, in units of the standardized inputs."""
-        return [
-            layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in self._at_hand().layers
-        ]
+        return self.posterior().inducing_inputs

@@ -33,19 +33,17 @@ class Predictive:
         X = torch.as_tensor(X, device=device)
         total = sum(member.mixture_weight for member in members)
         for member in members:
-            model = member.model(device)
-            draws = torch.tensor(member.draws, device=device)
-            mean, var = model.predictive(X, draws)
-            weights = member.mixture_weight / total * model.mixture_weights(draws)[:, None, None]
-            with torch.no_grad():
-                likelihood = model.likelihood().for_prediction(len(mean))
-                if constant_columns:
-                    latents = torch.arange(var.shape[-1], device=device)
-                    of_means = (latents < likelihood.n_means(len(latents))).to(var)
-                    more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
-                    var = var + model.inflation(draws).to(var)[:, None, None] * more
-                likelihood = dispersed(likelihood, member.dispersion)
-            self._parts.append((weights, likelihood, mean, var))
+            posterior = member.posterior(device)
+            log_weights, mean, var = posterior.latent(X)
+            log_weights = log_weights + math.log(member.mixture_weight / total)
+            likelihood = posterior.likelihood.for_prediction(len(mean))
+            if constant_columns:
+                latents = torch.arange(var.shape[-1], device=device)
+                of_means = (latents < likelihood.n_means(len(latents))).to(var)
+                more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
+                var = var + posterior.inflation.to(var)[:, None, None] * more
+            likelihood = dispersed(likelihood, member.dispersion)
+            self._parts.append((log_weights.exp()[:, None, None], likelihood, mean, var))
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""

@@ -5,7 +5,9 @@ import numpy as np
 from ..random import RowNoise
 from .scaling import pieces
 
-_ROUNDING = 1e-6  #: relative difference from the constant that counts as none
+_ROUNDING = (
+    1e-6  #: relative difference from the constant that counts as none, as in single precision
+)
 
 
 class ConstantColumns:
@@ -35,7 +37,8 @@ class ConstantColumns:
     def __init__(self, X, scaler):
         constants = scaler.constants[scaler.dropped]
         values = np.asarray(X[:, scaler.dropped], dtype=np.float64)
-        differs = np.abs(values - constants) > _ROUNDING * np.abs(constants)
+        tolerance = np.maximum(_ROUNDING * np.abs(constants), scaler.rounding)
+        differs = np.abs(values - constants) > tolerance
         some = differs.any(0)
         self.columns = scaler.dropped[some]
         self.values, self.differs = values[:, some], differs[:, some]

@@ -1,12 +1,20 @@
 """Standardization of inputs and targets."""
 
+from itertools import pairwise
+
 import numpy as np
 
 _CHUNK = 65536
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
-_FAR = 5.0  #: times the range of all other values that a code is away from them
-_ROUNDING = 1e-9  #: relative to their size, where the others hardly vary
+_FAR = 5.0  #: times the range of ordinary values that a code is away from them
+_SHARED = 0.002  #: of the rows hold a code, at least; two of few rows
+_ORDINARY = [0.05, 0.95]  #: quantiles that codes and gross outliers do not reach
+_ROUNDING = 1e-9  #: relative to their size, where ordinary values hardly vary
+_LEFT_OVER = np.array(
+    [1.0 / 64, 16.0]
+)  #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
+_FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 
 
 def pieces(n_rows):
@@ -19,9 +27,10 @@ class InputScaler:
 
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
-    side. A value that many rows share and that is far from all others, such as a code for what is
-    missing, counts as the next one. Values farther than five standard deviations from the mean grow
-    only logarithmically. Constant columns are dropped. What is scaled may then be warped.
+    side. Values that many rows share and that are far from all others, such as codes for what is
+    missing or the ends of a sensor, count as the next ordinary one. Values farther than five standard
+    deviations from the mean grow only logarithmically. Constant columns are dropped, and those that hold
+    nothing but rounding errors. What is scaled may then be warped.
 
     Parameters
     ----------
@@ -35,11 +44,14 @@ class InputScaler:
     center, scale : ndarray of shape (n_columns,)
     constants : ndarray of shape (n_features,)
         Means of all columns.
+    rounding : float
+        Size of the rounding errors of the table, below which a constant column has not changed.
     warp : Warp or None
         How scaled columns are warped.
     """
 
     warp = None
+    rounding = 0.0
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
     def __init__(self, standardize=True):
@@ -55,23 +67,20 @@ class InputScaler:
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
-        outside = np.clip(1.5 / weights.sum(), 0.01, 0.25)  # of few rows, one of them
-        low, high = np.quantile(
-            sample, [outside, 1.0 - outside], axis=0, weights=weights[rows], method="inverted_cdf"
-        )
-        margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
-        beside_low, beside_high = beside_code(sample, low), beside_code(sample, high)
-        low = np.where(np.isnan(beside_low), low - margin, beside_low)
-        high = np.where(np.isnan(beside_high), high + margin, beside_high)
+        low, high = ordinary_range(sample, weights[rows])
         mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
-        eps = 10.0 * eps + n * np.finfo(np.float64).eps
-        constant = std <= eps * np.abs(mean)
+        constant = std <= (10.0 * eps + n * np.finfo(np.float64).eps) * np.abs(mean)
+        # around zero; of few rows, any column may be
+        centered = (sample.min(0) < 0.0) & (sample.max(0) > 0.0) & (n >= _FEWEST)
+        constant |= left_over(np.where(constant, 0.0, std), centered, eps)
         self.blank = bool(constant.all())
         self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, std)[self.columns]
+        size = np.abs(mean).max() if self.blank else np.median(self.scale)
+        self.rounding = _LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
         return self
 
     @property
@@ -140,19 +149,81 @@ class TargetScaler:
         return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
 
 
-def beside_code(X, values):
-    """Of each column, what is nearest to a value that is far from all others; NaN if it is not far."""
-    nearest = np.full(len(values), np.nan)
-    for j, value in enumerate(values):
-        others = X[X[:, j] != value, j]
-        if len(others) == 0:
-            continue
-        low, high = others.min(), others.max()
-        size = high - low
-        vary = size > _ROUNDING * max(abs(low), abs(high))
-        if vary and _FAR * size < max(low - value, value - high):
-            nearest[j] = low if value < low else high
-    return nearest
+def left_over(std, centered, eps):
+    """Columns whose deviations are of the size of the rounding errors of the next larger ones.
+
+    A unit may be tiny, as that of a capacitance in farads beside lengths in meters. But such columns and
+    the rest rarely have a gap between them of just the digits of a number, and rarely lie around zero,
+    as most of those do that sums leave.
+    """
+    some = np.zeros(len(std), dtype=bool)
+    order = np.argsort(std)
+    for small, large in pairwise(order):
+        if 0.0 < std[small] <= _LEFT_OVER[1] * eps * std[large]:
+            group = (std <= std[small]) & (std >= _LEFT_OVER[0] * eps * std[large])
+            if 2 * centered[group].sum() >= group.sum():
+                some |= group
+    return some
+
+
+def ordinary_range(X, weights):
+    """Ends between which the values of each column set its center and scale, two of shape (D,)."""
+    total = weights.sum()
+    outside = np.clip(1.5 / total, 0.01, 0.25)  # of few rows, one of them
+    low, high = _quantiles(X, [outside, 1.0 - outside], weights)
+    margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
+    ends = np.stack([low - margin, high + margin])
+    fewest = np.clip(1.5 / total, _SHARED, 0.25) * total
+    for j, column in enumerate(X.T):
+        coded = codes(column, weights, fewest)
+        if len(coded):
+            plain = ~np.isin(column, coded)
+            low, high = _quantiles(column[plain], _ORDINARY, weights[plain])
+            low, high = low - (high - low), high + (high - low)
+            inside = column[plain & (column >= low) & (column <= high)]
+            ends[0, j] = inside.min() if coded[0] < low else low
+            ends[1, j] = inside.max() if coded[-1] > high else high
+    return ends
+
+
+def codes(column, weights, fewest):
+    """Values that weigh at least `fewest` and are far from the ordinary ones, in their order.
+
+    Ordinary is what lies between quantiles of the values that few rows share. Where hardly any rows have
+    such a value, as in a column of grades, it is the narrowest half of the shared ones, and all that can
+    be reached from there. Codes on both sides are thus not judged by each other.
+    """
+    values, inverse = np.unique(column, return_inverse=True)
+    total = np.bincount(inverse, weights=weights)
+    shared = total >= fewest
+    rare, pool = values[~shared], values[shared]
+    if 2 * len(rare) >= len(values) and total[~shared].sum() >= _ORDINARY[0] * total.sum():
+        low, high = np.quantile(rare, _ORDINARY, method="inverted_cdf")
+        near = _within(pool, low, high)
+    elif len(pool) > 2:
+        more = (len(pool) - 1) // 2
+        first = np.argmin(pool[more:] - pool[: len(pool) - more])
+        low, high, near, before = pool[first], pool[first + more], pool[:0], None
+        while len(near) != before:
+            before, near = len(near), _within(pool, low, high)
+            low, high = near[0], near[-1]
+    else:
+        return pool[:0]
+    far = np.setdiff1d(pool, near)
+    if not len(far) or high - low <= _ROUNDING * max(abs(low), abs(high)):
+        return pool[:0]
+    plain = ~np.isin(column, far)
+    return np.union1d(far, codes(column[plain], weights[plain], fewest))
+
+
+def _within(values, low, high):
+    """Those that are not far from a range."""
+    reach = _FAR * (high - low)
+    return values[(values >= low - reach) & (values <= high + reach)]
+
+
+def _quantiles(X, orders, weights):
+    return np.quantile(X, orders, axis=0, weights=weights, method="inverted_cdf")
 
 
 def weighted_moments(X, weights, low=-np.inf, high=np.inf):

@@ -9,8 +9,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import Trainable
 from ..gp.kernels import RationalQuadratic
-from ..inference.sparse.full_batch import rounding
-from ..linalg import cholesky
+from ..linalg import cholesky, rounding
 from ..optim.lbfgs import LBFGS
 
 _ROWS = 400  #: that the marginal likelihood knows

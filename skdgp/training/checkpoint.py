@@ -41,8 +41,10 @@ class Checkpoint:
     def __repr__(self):
         return f"Checkpoint({os.fspath(self.path)!r}, n_steps={self.n_steps}, n_seconds={self.n_seconds})"
 
-    def open(self, fingerprint):
-        """The file of the fit with this fingerprint.
+    def open(self, fingerprint, member=0):
+        """The file of a member of the fit with this fingerprint.
+
+        Members after the first one have files of their own beside it, ``fit.1.npz`` and so on.
 
         Raises
         ------
@@ -67,6 +69,9 @@ class Checkpoint:
                 f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
                 "read-only; create the directory, or choose another path."
             ) from error
+        if member and not os.path.isdir(path):
+            root, ending = os.path.splitext(path)
+            path = f"{root}.{member}{ending}"
         return CheckpointFile(path, self.n_steps, self.n_seconds, fingerprint)
 
 

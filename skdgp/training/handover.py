@@ -23,7 +23,7 @@ def hand_over(members, wanted, model):
         If the shapes do not fit, or only one of the two posteriors couples layers.
     """
     source = min(members, key=lambda member: _distance(member, wanted))
-    arrays = model.translated(source.arrays, source.scheme)
+    arrays = wanted.scheme.translated(source.arrays, source.scheme, model)
     if ("q.root" in arrays) != ("q.root" in model.state()):  # of all layers together
         raise ValueError(
             "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "

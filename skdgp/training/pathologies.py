@@ -9,9 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ..gp.layer import SparseLayer
-from ..linalg import cholesky
-
 _TOGETHER = 0.99  #: correlation of inducing inputs that are as good as one
 _FAR = np.exp(-4.5)  #: correlation at three lengthscales
 _UNUSED = 0.01  #: change of the next layer's correlations that is none
@@ -96,12 +93,12 @@ def too_few_finding(n_inducing, reference):
 
 
 @torch.no_grad()
-def findings(model, X):
+def findings(posterior, X):
     """Figures of the layers of a model.
 
     Parameters
     ----------
-    model : Model
+    posterior : Posterior
         Only layers with inducing inputs are looked into.
     X : tensor of shape (n, n_features)
         Rows as the model sees them.
@@ -110,32 +107,24 @@ def findings(model, X):
     -------
     findings : list of Finding
     """
-    layers = list(getattr(model, "layers", ()))
-    if not all(isinstance(layer, SparseLayer) for layer in layers):
-        return []
-    found, H = [], X
+    layers = posterior.layers
+    found, H = [], X.to(torch.float64)
     for i, layer in enumerate(layers):
         hidden = i < len(layers) - 1
         mean, var = layer.moments(H)
         use = None
         if hidden:
-            use = _use(layers[i + 1], mean, X if model.input_connected else None)
+            connected = posterior.input_connected
+            use = _use(layers[i + 1], mean, X if connected else None)
         found += _inducing(layer, H, i + 1)
-        if i == 0 and hasattr(layer.q, "root"):
+        if i == 0 and layer.units[0].q_root is not None:
             found.append(_uncertain(layer, H, mean, use))
         if hidden:
             found.append(_dead(mean, var, use, i + 1))
             if X.shape[1] > 1:
-                found.append(_collapsed(H if i == 0 else X, mean, model.input_connected, i + 1))
-            H = torch.cat([mean, X], -1) if model.input_connected else mean
+                found.append(_collapsed(H if i == 0 else X, mean, connected, i + 1))
+            H = torch.cat([mean, X], -1) if connected else mean
     return found
-
-
-def units_of(layer):
-    """Kernel and inducing inputs that units share, or those of each unit."""
-    if layer.Z.ndim == 2:
-        return [(layer.kernel(), layer.Z, slice(None))]
-    return [(k, Z, slice(d, d + 1)) for d, (k, Z) in enumerate(zip(layer.kernel(), layer.Z))]
 
 
 def _correlation(kernel, A, B):
@@ -143,18 +132,18 @@ def _correlation(kernel, A, B):
     return kernel(A, B) / scale.clamp_min(1e-300)
 
 
-def _projections(layer, kernel, Z, H):
+def _projections(units, H):
     """``L^{-1} k(Z, h)`` for all rows, (M, n)."""
-    L = cholesky(kernel(Z, Z), layer.jitter)
-    return torch.linalg.solve_triangular(L, kernel(Z, H), upper=False)
+    return torch.linalg.solve_triangular(units.L, units.kernel(units.Z, H), upper=False)
 
 
 def _inducing(layer, H, number):
     """Clumped inducing inputs, and those away from the rows."""
     clumped, away = [], []
-    for kernel, Z, _ in units_of(layer):
+    for units in layer.units:
+        kernel, Z = units.kernel, units.Z
         among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
-        rest = kernel.diag(H) - _projections(layer, kernel, Z, H).square().sum(0)
+        rest = kernel.diag(H) - _projections(units, H).square().sum(0)
         rest = float((rest / kernel.diag(H).clamp_min(1e-300)).quantile(0.95))
         share = float((among > _TOGETHER).double().mean())
         clumped.append(min(share, rest))  # duplicates do no harm where nothing is left over
@@ -184,13 +173,12 @@ def _inducing(layer, H, number):
 
 def _uncertain(layer, H, mean, use):
     """Inflated variance of the posterior at inducing points."""
-    shares = []
-    for kernel, Z, units in units_of(layer):
-        b = _projections(layer, kernel, Z, H)
-        roots = layer.q.root.expand(layer.n_outputs, -1, -1)[units].to(b.dtype)
-        noise = (roots.mT @ b).square().sum(1).mean(1)  # one for each unit
-        shares.append(noise / (noise + mean[:, units].var(0, correction=0)).clamp_min(1e-300))
-    shares = torch.cat(shares)
+    noise = []  # one for each unit
+    for units in layer.units:
+        b, D = _projections(units, H), units.q_mean.shape[1]
+        noise.append((units.q_root.mT @ b).square().sum(1).mean(1).expand(D))
+    noise = torch.cat(noise)
+    shares = noise / (noise + mean.var(0, correction=0)).clamp_min(1e-300)
     weights = torch.ones_like(shares) if use is None else use
     value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
     return Finding(
@@ -212,8 +200,8 @@ def _use(layer, mean, X):
         shuffled = H.clone()
         shuffled[:, d] = H[:, d].roll(len(H) // 2 + 1)
         parts = [
-            1.0 - torch.diagonal(_correlation(kernel, H, shuffled)).mean()
-            for kernel, _, _ in units_of(layer)
+            1.0 - torch.diagonal(_correlation(units.kernel, H, shuffled)).mean()
+            for units in layer.units
         ]
         changes.append(max(parts))
     return torch.stack(changes)

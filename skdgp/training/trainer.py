@@ -161,12 +161,10 @@ class Trainer:
         """Take the best state, and no broken one."""
         if self.n_iter == 0:
             self._back()
-        self.model.settle()
         if self._best_state is not None:
             self.model.load_state(self._best_state)
         elif not all(np.isfinite(array).all() for array in self.model.state().values()):
             self._back()
-            self.model.settle()
             self._warn(
                 "The last step left numbers that are not finite; the model is the last good state.",
             )
@@ -219,10 +217,6 @@ class Trainer:
 
     def _look(self, stop):
         """Judge the progress once a block; True to stop."""
-        with self.model.averaged():
-            return self._judge(stop)
-
-    def _judge(self, stop):
         recent = self.loss_curve[-BLOCK:]
         score = -sum(recent) / len(recent)
         if self.validate is not None:

@@ -56,7 +56,7 @@ def test_members(model):
     assert [type(kernel) for kernel in kernels] == types
     assert [kernels[i].nu for i in (2, 4)] == [0.5, 1.5]
     assert [np.shape(kernel.lengthscale) for kernel in kernels] == [(2,), (2,), (2,), (), (2,)]
-    inputs = [len(Z) for member in model.members_ for Z in member.inducing_inputs]
+    inputs = [len(Z) for member in model.members_ for Z in member.inducing_inputs_]
     assert inputs == [10, 10, 80, 80, 10, 10]
     assert len(model.kernels_) == 2  # of the deep member
 
@@ -88,7 +88,7 @@ def test_inducing_inputs_are_shared_out_among_the_latent_functions(monkeypatch):
     for n_classes, expected in ((2, 80), (3, 60), (6, 50)):  # as many as rows, a third, the fewest
         model = DeepGPClassifier(max_iter=1, n_predict_draws=8, random_state=0)
         model.fit(*rows(80, n_classes))
-        assert len(model.members_[3].inducing_inputs[0]) == expected
+        assert len(model.members_[3].inducing_inputs_[0]) == expected
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_shallow_model_starts_with_the_member_of_its_kernel(model, data, kerne
     member = model.members_[4 if kernel == "anova" else 3]
     expected = member.kernels[0].lengthscale
     assert_allclose(other.kernels_[0].lengthscale, expected, rtol=0.2)
-    assert_array_equal(other.members_[0].inducing_inputs[0], member.inducing_inputs[0])
+    assert_array_equal(other.members_[0].inducing_inputs_[0], member.inducing_inputs[0])
 
 
 def test_resume(data, tmp_path, kill):

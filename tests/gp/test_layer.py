@@ -79,8 +79,9 @@ def test_predictions_where_posteriors_are_narrower_and_wider_than_the_prior():
     with torch.no_grad():
         layer.q.root[0] = 0.1 * torch.eye(5)
         layer.q.root[1] = torch.diag(torch.tensor([0.1, 1.0, 3.0, 0.5, 2.0]))
-        mean, var = layer.eval().moments(X)
-    assert [form.n_negative for form in layer._solved()[1]] == [5, 2]
+    frozen = layer.frozen()
+    mean, var = frozen.moments(X)
+    assert [form.n_negative for form in frozen.units[0].forms] == [5, 2]
     dense_mean, cov = dense_posterior(layer, X)
     torch.testing.assert_close(mean, dense_mean, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(var, torch.diagonal(cov, dim1=1, dim2=2).T, rtol=1e-9, atol=1e-9)
@@ -90,7 +91,7 @@ def test_a_posterior_that_is_not_finite_predicts_nan():
     layer = make_layer(n_outputs=2)
     with torch.no_grad():
         layer.q.root[1, 0, 0] = torch.inf
-        var = layer.eval().moments(rows(3, 2))[1]
+    var = layer.frozen().moments(rows(3, 2))[1]
     assert torch.isfinite(var[:, 0]).all() and var[:, 1].isnan().all()
 
 
@@ -340,11 +341,28 @@ def test_covariances_are_those_of_dense_conditioning(kernel, Layer):
         with torch.no_grad():
             separate.Z.copy_(layer.Z.expand_as(separate.Z))
         layer = separate
+    torch.testing.assert_close(layer.frozen().covariance(X), expected, rtol=1e-9, atol=1e-9)
+
+
+@every_kernel
+@pytest.mark.parametrize("settings", [{"linear_mean": True, "noise": 0.3}, {"shared": True}])
+def test_a_frozen_layer_has_the_moments_and_stays_as_it_was(kernel, settings):
+    layer, X = make_layer(kernel, **settings), rows(7, 2, seed=1)
+    frozen, expected = layer.frozen(), [part.detach() for part in layer.moments(X)]
     with torch.no_grad():
-        torch.testing.assert_close(layer.covariance(X), expected, rtol=1e-9, atol=1e-9)
+        for tensor in layer.state_dict().values():
+            tensor.mul_(1.5)
+    for part, wanted in zip(frozen.moments(X), expected):
+        torch.testing.assert_close(part, wanted, rtol=1e-9, atol=1e-9)
+        assert not part.requires_grad
 
 
 # Function draws
+
+
+def draw(layer, *args):
+    f = layer.frozen().functions(*args)
+    return lambda H: sum(f(H))
 
 
 @every_kernel
@@ -353,9 +371,10 @@ def test_function_draws_have_the_moments_of_the_posterior(kernel, shared, genera
     # with frequencies of its own for each function, few features are enough for exact covariances
     layer = make_layer(kernel, n_outputs=2, linear_mean=True, jitter=0.05, shared=shared)
     n, X = 30_000, rows(4, 2, seed=1)
-    with torch.no_grad():
-        f = layer.function(n, 4, generator)(X.expand(n, 4, 2))  # n, P, D
+    center, deviation = layer.frozen().functions(n, 4, generator)(X.expand(n, 4, 2))  # n, P, D
     mean, cov = dense_posterior(layer, X)
+    torch.testing.assert_close(center, mean.expand_as(center), rtol=1e-9, atol=1e-9)
+    f = center + deviation
     z = (f.mean(0) - mean) / f.std(0) * math.sqrt(n)
     assert z.abs().max() < 4
     products = torch.einsum("npd,nqd->ndpq", f - mean, f - mean)
@@ -366,8 +385,7 @@ def test_function_draws_have_the_moments_of_the_posterior(kernel, shared, genera
 def test_outputs_and_functions_are_independent(generator):
     layer = make_layer(n_outputs=2)
     n, X = 20_000, rows(1, 2, seed=1)
-    with torch.no_grad():
-        f = layer.function(n, 4, generator)(X.expand(n, 1, 2))[:, 0]
+    f = draw(layer, n, 4, generator)(X.expand(n, 1, 2))[:, 0]
     f = (f - f.mean(0)) / f.std(0)
     assert abs((f[:, 0] * f[:, 1]).mean()) * math.sqrt(n) < 4
     assert abs((f[::2] * f[1::2]).mean(0)).max() * math.sqrt(n / 2) < 4
@@ -376,11 +394,10 @@ def test_outputs_and_functions_are_independent(generator):
 def test_one_draw_is_one_function(generator):
     layer = make_layer(linear_mean=True, noise=0.3)
     X = rows(6, 2, seed=1)
-    with torch.no_grad():
-        f = layer.function(3, 50, generator)
-        together = f(X.expand(3, 6, 2))
-        part = f(X[[4, 1]].expand(3, 2, 2))
-        again = f(X.expand(3, 6, 2))
+    f = draw(layer, 3, 50, generator)
+    together = f(X.expand(3, 6, 2))
+    part = f(X[[4, 1]].expand(3, 2, 2))
+    again = f(X.expand(3, 6, 2))
     assert torch.equal(together, again)
     torch.testing.assert_close(together[:, [4, 1]], part, rtol=1e-12, atol=1e-12)
 
@@ -388,17 +405,15 @@ def test_one_draw_is_one_function(generator):
 def test_functions_are_continuous_without_layer_noise(generator):
     layer = make_layer(noise=0.3)
     X = rows(1, 2, seed=1).expand(3, 1, 2)
-    with torch.no_grad():
-        f = layer.function(3, 50, generator)
-        assert (f(X) - f(X + 1e-6)).abs().max() < 1e-4
+    f = draw(layer, 3, 50, generator)
+    assert (f(X) - f(X + 1e-6)).abs().max() < 1e-4
 
 
 def test_the_generator_decides_on_the_functions():
     layer, X = make_layer(), rows(4, 2, seed=1).expand(2, 4, 2)
 
-    def draw(seed):
-        with torch.no_grad():
-            return layer.function(2, 10, torch.Generator().manual_seed(seed))(X)
+    def value(seed):
+        return draw(layer, 2, 10, torch.Generator().manual_seed(seed))(X)
 
-    assert torch.equal(draw(0), draw(0))
-    assert not torch.equal(draw(0), draw(1))
+    assert torch.equal(value(0), value(0))
+    assert not torch.equal(value(0), value(1))

@@ -1,7 +1,7 @@
 """Deep Gaussian processes whose last layer is integrated out."""
 
 import pickle
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
-from toys import seeded
+from toys import draw_functions, latents, posterior, seeded
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.datasets import make_step
@@ -65,7 +65,7 @@ def make(widths=(2,), k=1, likelihood=None, mean=True, connected=False, n_draws=
 
 def solved(X, y, weight=None, **settings):
     model, batch = make(k=y.shape[1], **settings), everything(X, y, weight)
-    model._hold(batch)
+    model.hold(batch)
     model._unsolved = batch
     model._solve()
     return model
@@ -244,9 +244,10 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
     model = solved(X, y, weight, widths=(2, 3), connected=connected)
     new = np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2))
-    mean, var = model.predictive(torch.as_tensor(new), torch.zeros(1, 0))
+    log_weights, mean, var = posterior(model).latent(torch.as_tensor(new))
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    assert mean.shape == (16, 6, k) and len(model.mixture_weights(torch.zeros(1, 0))) == 16
+    assert mean.shape == (16, 6, k)
+    assert_allclose(log_weights.exp(), np.full(16, 1.0 / 16.0))
     for s, e in enumerate(model._draws(16, 1).numpy()):
         layers = put(model, m + sd * e)
         cross, own = (covariance(layers, A, new, connected) for A in (X, new))
@@ -259,20 +260,18 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
 
 def moments(model, X):
     """Mean and variance of the function, of the mixture."""
-    mean, var = model.predictive(torch.as_tensor(X), torch.zeros(1, 0))
+    mean, var = latents(model, torch.as_tensor(X))
     return mean.mean(0).numpy(), (var + mean.square()).mean(0).numpy() - mean.mean(0).numpy() ** 2
 
 
 def mixed(model, X):
     """Mean (k, n) and covariance (k, n, n) of the functions, of the mixture."""
-    draws, k = torch.as_tensor(model.draws(64, 0)), model.rows.y.shape[1]
-    means, shares = (
-        model.predictive(X, draws)[0][..., :k].mT.numpy(),
-        model.mixture_weights(draws).numpy(),
-    )
+    frozen, k = posterior(model, 64), model.rows.y.shape[1]
+    log_weights, means, _ = frozen.latent(X)
+    means, shares = means[..., :k].mT.numpy(), log_weights.exp().numpy()
     mean = np.einsum("s,skn->kn", shares, means)
     between = np.einsum("s,ski,skj->kij", shares, means - mean, means - mean)
-    return mean, model.covariance(X).numpy() + between
+    return mean, frozen.covariance(X).numpy() + between
 
 
 def test_covariance_is_that_of_the_mixture():
@@ -285,15 +284,20 @@ def test_covariance_is_that_of_the_mixture():
     assert_allclose(mixed(model, both)[1][:, :5, 5:], cov, atol=1e-8)
 
 
+@pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
-def test_function_draws_have_the_moments_of_the_prediction(likelihood):
+def test_function_draws_have_the_moments_of_the_prediction(likelihood, joint):
     """Within four and a half standard errors, for means, and for covariances between rows."""
     X, y = rows()
     model = solved(X, y, likelihood=likelihood())
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (4, 2)))
     (mean,), (cov,) = mixed(model, new)
     n = 4000
-    f = model.functions(n, seeded(), 300)(new)[..., 0].numpy()
+    if joint:
+        f = sum(posterior(model).functions(n, seeded(), new)(new))
+    else:
+        f = draw_functions(model, n, seeded(), 300)(new)
+    f = f[..., 0].numpy()
     assert np.abs((f.mean(0) - mean) / np.sqrt(np.diag(cov) / n)).max() < 4.5
     products = (f - mean)[:, :, None] * (f - mean)[:, None]
     error = products.std(0) / np.sqrt(n)
@@ -304,20 +308,21 @@ def test_local_scales_of_several_outputs():
     """With the dispersion of a mixture: moments of components, functions and rows that are left out."""
     X, y = rows(20, k=2)
     X, y = np.vstack([X, X[:4]]), np.vstack([y, y[:4] + 0.2])  # places of two rows
-    model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
-    new, draws, n = torch.as_tensor(X[3:6] + 0.2), torch.as_tensor(model.draws(64, 0)), 2000
-    (mean, var), shares = model.predictive(new, draws), model.mixture_weights(draws)[:, None, None]
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    new, frozen, n = torch.as_tensor(X[3:6] + 0.2), posterior(model, 64), 2000
+    log_weights, mean, var = frozen.latent(new)
+    shares = log_weights.exp()[:, None, None]
     center = (shares * mean[..., :2]).sum(0)
     variance = (shares * (0.25 * var[..., :2] + (mean[..., :2] - center).square())).sum(0)
-    f = model.functions(n, seeded(), 100, dispersion=0.5)(new)[..., :2]
-    off = f - center
+    mean, deviation = frozen.functions(n, seeded())(new)
+    off = (mean + 0.5 * deviation)[..., :2] - center
     assert (off.mean(0).abs() < 4.5 * (variance / n).sqrt()).all()
     error = off.square().std(0) / np.sqrt(n)
     # the grid of scales cuts tails of t off, where some of its variance is
     assert ((off.square().mean(0) - variance).abs() < 4.5 * error + 0.01 * variance).all()
-    density = model.loo_log_density(batch, np.arange(24), np.array([1.0, 0.5]))
+    density = frozen.loo_log_density(np.arange(24), np.array([1.0, 0.5]))
     assert density.shape == (2, 24) and np.isfinite(density).all()
-    assert_allclose(density[0], model.loo_log_density(batch, np.arange(24)))
+    assert_allclose(density[0], frozen.loo_log_density(np.arange(24)))
 
 
 def test_spread_of_function_draws_is_around_the_mean_of_each_process():
@@ -325,8 +330,9 @@ def test_spread_of_function_draws_is_around_the_mean_of_each_process():
     X, y = rows()
     model = solved(X, y)
     new, n = torch.as_tensor(X[:4] + 0.5), 1500
-    mean, var = (part[..., 0].numpy() for part in model.predictive(new, torch.zeros(1, 0)))
-    f = model.functions(n, seeded(), 100, dispersion=0.1)(new)[..., 0].numpy()
+    mean, var = (part[..., 0].numpy() for part in latents(model, new))
+    f, deviation = posterior(model).functions(n, seeded())(new)
+    f = (f + 0.1 * deviation)[..., 0].numpy()
     expected = 0.01 * var.mean(0) + mean.var(0)
     error = np.square(f - mean.mean(0)).std(0) / np.sqrt(n)
     assert np.abs(np.square(f - mean.mean(0)).mean(0) - expected).max() < 4.5 * error.max()
@@ -334,62 +340,59 @@ def test_spread_of_function_draws_is_around_the_mean_of_each_process():
 
 
 def test_interrupt_while_it_conditions(monkeypatch):
-    """What was made of some states is forgotten."""
+    """What was made of some states is forgotten, and the model is as it was."""
     X, y = rows()
     model, new = solved(X, y), torch.as_tensor(X[:4] + 0.1)
-    expected = moments(model, new)
-    model.load_state(model.state())
+    expected, state = moments(model, new), model.state()
+    model.load_state(state)
     conditioned, calls = model._conditioned, []
 
-    def stop():
+    def stop(layers):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return conditioned()
+        return conditioned(layers)
 
     monkeypatch.setattr(model, "_conditioned", stop)
     with pytest.raises(KeyboardInterrupt):
         moments(model, new)
+    for name, array in model.state().items():
+        assert_array_equal(array, state[name])
     for found, wanted in zip(moments(model, new), expected):
         assert_allclose(found, wanted, rtol=1e-10)
 
 
-def test_threads_take_turns(monkeypatch):
-    """One predicts for the first time; another one comes in between its states."""
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_threads_share_a_model_and_its_posterior(likelihood):
+    """Eight threads give the numbers of one, whatever the model learns meanwhile."""
     X, y = rows()
-    model, new = solved(X, y), torch.as_tensor(X[:4] + 0.1)
-    expected = moments(model, new)
-    model.load_state(model.state())
-    conditioned, halfway, gone = model._conditioned, threading.Event(), threading.Event()
-    calls = []
+    model, batch = solved(X, y, likelihood=likelihood()), everything(X, y)
+    new, frozen = torch.as_tensor(X[:4] + 0.1), posterior(model)
 
-    def wait():
-        calls.append(None)
-        if len(calls) == 3:
-            halfway.set()
-            gone.wait(0.3)  # in vain: the other one waits
-        return conditioned()
+    def predicted(_=None):
+        parts = [*frozen.latent(new), frozen.covariance(new), frozen.loo_log_density(np.arange(9))]
+        for given in (new, None):
+            parts.extend(frozen.functions(3, seeded(), given)(new))
+        return parts
 
-    def other():
-        halfway.wait()
-        found.append(moments(model, new))
-        gone.set()
-
-    monkeypatch.setattr(model, "_conditioned", wait)
-    found, thread = [], threading.Thread(target=other)
-    thread.start()
-    found.append(moments(model, new))
-    thread.join()
-    assert len(calls) == len(model.z)
-    for moments_ in found:
-        for part, wanted in zip(moments_, expected):
-            assert_allclose(part, wanted, rtol=1e-10)
+    expected, other = predicted(), make(likelihood=likelihood())
+    other.load_state(model.state())
+    before = latents(other, new)
+    with ThreadPoolExecutor(8) as pool:
+        results, loaded = pool.map(predicted, range(16)), pool.map(latents, [other] * 8, [new] * 8)
+        for _ in range(2):
+            model.step(batch, None)
+        pairs = [*((found, expected) for found in results), *((found, before) for found in loaded)]
+    for found, wanted in pairs:
+        for a, b in zip(found, wanted):
+            assert_array_equal(a, b)
+    assert not torch.equal(latents(model, new)[0], latents(other, new)[0])
 
 
 def test_function_draws_are_functions():
     X, y = rows()
     model = solved(X, y)
-    f = model.functions(5, seeded(), 50)
+    f = draw_functions(model, 5, seeded(), 50)
     new = torch.as_tensor(X[:4] + 0.1)
     together = f(new)
     assert_allclose(torch.cat([f(new[:1]), f(new[1:])], 1), together, rtol=1e-9)
@@ -414,46 +417,48 @@ def loo_moments(model, X, y):
 def test_what_is_said_of_rows_that_are_left_out():
     """Each draw predicts a row from all others; together they are a mixture."""
     X, y = rows(12)
-    model, batch = solved(X, y), everything(X, y)
+    model = solved(X, y)
+    frozen = posterior(model)
     means, variances = loo_moments(model, X, y[:, 0])
     for dispersion in (1.0, 0.7):
         of_draws = norm.logpdf(y[:, 0], means, dispersion * np.sqrt(variances))
         expected = logsumexp(of_draws, 0) - np.log(16)
-        found = model.loo_log_density(batch, np.arange(12), np.array([dispersion]))[0]
+        found = frozen.loo_log_density(np.arange(12), np.array([dispersion]))[0]
         assert_allclose(found, expected, atol=1e-6)
     assert_allclose(
-        model.loo_log_density(batch, np.arange(12)),
-        model.loo_log_density(batch, np.arange(12), [1.0])[0],
+        frozen.loo_log_density(np.arange(12)), frozen.loo_log_density(np.arange(12), [1.0])[0]
     )
 
 
 def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
     """Of new rows, and of rows that are left out; each draw has errors of its own near by."""
     X, y = rows(20)
-    model, batch = solved(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
+    model = solved(X, y, likelihood=HeteroscedasticGaussian())
+    frozen, scale = posterior(model, 64), model.local_scale
     means, variances = loo_moments(model, X, y[:, 0])
     z = (y[:, 0] - means) / np.sqrt(variances)
-    a, odds = np.exp(float(model.log_count)), 1.0 / (1.0 + np.exp(-float(model.log_odds)))
+    a, odds = np.exp(float(scale.log_count)), 1.0 / (1.0 + np.exp(-float(scale.log_odds)))
     rho = 2.1 / 5 + (1.0 - 2.1 / 5) * odds
     dof = a + 5 * rho
 
     def mixture(y, means, variances, nearest):
         squares = np.square(z[:, nearest]).sum(-1)  # 16, n
-        scale = np.exp(float(model.log_factor)) * (a + rho * squares) / dof
-        logs = student.logpdf(y, dof, means, np.sqrt(scale * variances))
+        squared = np.exp(float(scale.log_factor)) * (a + rho * squares) / dof
+        logs = student.logpdf(y, dof, means, np.sqrt(squared * variances))
         return logsumexp(logs, 0) - np.log(16)
 
-    nearest = model.neighbors(torch.as_tensor(X), np.arange(20))
+    search = model._nearest()
+    nearest = search(torch.as_tensor(X), np.arange(20), np.arange(20))
     expected = mixture(y[:, 0], means, variances, nearest)
-    assert_allclose(model.loo_log_density(batch, np.arange(20)), expected, atol=1e-6)
+    assert_allclose(frozen.loo_log_density(np.arange(20)), expected, atol=1e-6)
     # new rows, some of them far from what is expected
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2)))
-    y_new, draws = np.linspace(-3.0, 3.0, 6), torch.as_tensor(model.draws(64, 0))
-    m, v = model._function(new)
-    expected = mixture(y_new, m[:, 0].numpy(), v[:, 0].numpy() + 0.1, model.neighbors(new))
-    mean, var = model.predictive(new, draws)
+    y_new = np.linspace(-3.0, 3.0, 6)
+    m, v = (torch.stack(part) for part in zip(*(gp.moments(new) for gp in model._gps)))
+    expected = mixture(y_new, m[:, 0].numpy(), v[:, 0].numpy() + 0.1, search(new))
+    log_weights, mean, var = frozen.latent(new)
     density = model.likelihood().log_partition(torch.as_tensor(y_new)[:, None], mean, var)
-    found = torch.logsumexp(density + model.mixture_weights(draws).log()[:, None], 0)
+    found = torch.logsumexp(density + log_weights[:, None], 0)
     assert_allclose(found.detach().numpy(), expected, atol=1e-6)
 
 
@@ -541,7 +546,7 @@ def test_the_bound_grows():
 @pytest.mark.parametrize(("n", "expected"), [(20, 32), (500, 8), (1200, 4)])
 def test_numbers_of_draws(n, expected):
     model = make((), n_draws=None)
-    model._hold(everything(*rows(n)))
+    model.hold(everything(*rows(n)))
     assert len(model._draws_of_training()) == expected
     assert len(model._marginal_subset) == min(n, 1000)
 
@@ -549,9 +554,9 @@ def test_numbers_of_draws(n, expected):
 def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
     """Unlike the marginal likelihood of a part, the bound is not multiplied."""
     X, y = rows(20)
-    monkeypatch.setattr(collapsed.DeepExactGP, "_marginal_rows", 8)
+    monkeypatch.setattr(collapsed.CollapsedGP, "_marginal_rows", 8)
     some = make()
-    some._hold(everything(X, y))
+    some.hold(everything(X, y))
     chosen = some._marginal_subset.numpy()
     assert len(chosen) == 8
     alone, values = make(), []
@@ -588,7 +593,7 @@ def test_training_goes_on_where_it_stopped(n_first, tmp_path, monkeypatch):
     class Stop(Exception):
         pass
 
-    original, made = collapsed.DeepExactGP.step, []
+    original, made = collapsed.CollapsedGP.step, []
 
     def step(self, *args):
         if len(made) == n_first:
@@ -597,7 +602,7 @@ def test_training_goes_on_where_it_stopped(n_first, tmp_path, monkeypatch):
         return original(self, *args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collapsed.DeepExactGP, "step", step)
+        patch.setattr(collapsed.CollapsedGP, "step", step)
         with pytest.raises(Stop):
             model.fit(X, y[:, 0])
     model.fit(X, y[:, 0])
@@ -642,7 +647,7 @@ def test_weights_are_counts():
 
 def test_too_many_rows_are_refused(monkeypatch):
     X, y = rows(30)
-    monkeypatch.setattr(collapsed.DeepExactGP, "_most_rows", 20)
+    monkeypatch.setattr(collapsed.CollapsedGP, "_most_rows", 20)
     with pytest.raises(ValueError, match="at most 20; got 30"):
         DeepGPRegressor(inference="collapsed", random_state=0).fit(X, y[:, 0])
 

@@ -1,14 +1,11 @@
 import math
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
-from scipy.special import logsumexp
-from scipy.stats import norm
 from sklearn.base import clone
-from toys import seeded, toy
+from toys import draw_functions, latents, posterior, seeded, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import DSVI, SCHEMES, Scheme, StructuredVI, as_scheme
@@ -25,13 +22,10 @@ def data(n=30, n_features=2, seed=0):
     return toy(n, n_features, seed=seed)
 
 
-def latents(model, X, n=8, seed=0):
-    return model.predictive(X, torch.as_tensor(model.draws(n, seed)))
-
-
 @torch.no_grad()
 def objective(model, batch, seed=5):
-    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
+    with model.averaged():
+        return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
 
 
 def same(a, b):
@@ -199,7 +193,7 @@ def test_every_draw_has_the_same_deviation_in_every_row(make_model):
     X = data(6)[0]
     model = make_model(2, (3,), inner_noise=0.2)
     draws = torch.as_tensor(model.draws(4, 0))
-    mean, var = model.predictive(X, draws)
+    mean, var = latents(model, X, 4)
     with torch.no_grad():
         per_row = model.propagate(X, [draws[:, None].expand(4, 6, 3)])
     torch.testing.assert_close((mean, var), per_row, rtol=1e-12, atol=1e-12)
@@ -218,14 +212,14 @@ def test_prediction_builds_no_graph(make_model):
 def test_functions_are_consistent_over_rows(make_model, input_connected):
     X = data(8)[0]
     model = make_model(2, (3, 2), input_connected=input_connected)
-    f = model.functions(4, seeded(), 30)
+    f = draw_functions(model, 4, seeded(), 30)
     together = f(X)
     assert together.shape == (4, 8, 1)
     assert not together.requires_grad
     assert torch.equal(f(X), together)
     torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
-    assert torch.equal(model.functions(4, seeded(), 30)(X), together)
-    assert not torch.equal(model.functions(4, seeded(6), 30)(X), together)
+    assert torch.equal(draw_functions(model, 4, seeded(), 30)(X), together)
+    assert not torch.equal(draw_functions(model, 4, seeded(6), 30)(X), together)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +232,10 @@ def test_functions_have_the_moments_of_the_predictive(
     X = data(3)[0]
     model = make_model(2, widths, input_connected=input_connected, inner_noise=0.2)
     n = 20_000
-    f = model.functions(n, seeded(), 4, dispersion)(X, noise=seeded(6))
+    of_model = posterior(model)
+    of_model.n_features = 4
+    center, deviation = of_model.functions(n, seeded())(X, noise=seeded(6))
+    f = center + dispersion * deviation
     mean, var = latents(model, X, n=4096)
     var = dispersion**2 * var
     mixed = mean.mean(0)
@@ -252,7 +249,7 @@ def test_functions_have_the_moments_of_the_predictive(
 def test_noise_of_hidden_layers_is_fresh_for_every_row(make_model):
     X = data(1)[0].expand(2, 2)  # the same row twice
     model = make_model(2, (2,), inner_noise=0.2)
-    f = model.functions(4, seeded(), 30)
+    f = draw_functions(model, 4, seeded(), 30)
     silent, noisy = f(X), f(X, noise=seeded(6))
     torch.testing.assert_close(silent[:, 0], silent[:, 1], rtol=1e-12, atol=1e-12)
     assert (noisy[:, 0] - noisy[:, 1]).abs().min() > 1e-6
@@ -311,7 +308,7 @@ def test_shared_covariances_of_hidden_layers(make_model, make_batch):
     assert objective(shared, batch) == pytest.approx(objective(separate, batch), rel=1e-12)
     for a, b in zip(latents(shared, X), latents(separate, X)):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-    f, g = (model.functions(3, seeded(), 20)(X) for model in (shared, separate))
+    f, g = (draw_functions(model, 3, seeded(), 20)(X) for model in (shared, separate))
     torch.testing.assert_close(f, g, rtol=1e-10, atol=1e-10)
     shared.step(batch, seeded())
     separate.step(batch, seeded())
@@ -482,7 +479,9 @@ def test_state_round_trip(make_model, make_batch, natural_gradient):
     same(other.state(), state)
     for a, b in zip(latents(other, X), latents(model, X)):
         assert torch.equal(a, b)
-    assert torch.equal(other.functions(2, seeded(), 10)(X), model.functions(2, seeded(), 10)(X))
+    assert torch.equal(
+        draw_functions(other, 2, seeded(), 10)(X), draw_functions(model, 2, seeded(), 10)(X)
+    )
     assert objective(other, make_batch(X, y)) == objective(model, make_batch(X, y))
 
 
@@ -550,21 +549,15 @@ def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
     model, expected = make_model(2, (2,), natural_gradient=natural_gradient), None
     for n, rate in enumerate([1.0] * 310 + [0.5] * 10 + [0.01] * 10, 1):
         model.step(make_batch(X, y), seeded(n), rate)
-        state = model.state()
-        state.pop("progress")
+        last = {name: p.detach().numpy().copy() for name, p in model.named_parameters()}
         reach = min(0.1 * n, 30.0 * rate)
-        expected = expected or state
-        expected = {k: v + (state[k] - v) / (1.0 + reach) for k, v in expected.items()}
+        expected = expected or last
+        expected = {k: v + (last[k] - v) / (1.0 + reach) for k, v in expected.items()}
         if n in (1, 2, 100, 310, 320, 330):
-            with model.averaged():
-                average = model.state()
+            average = model.state()
             for name, array in expected.items():
                 np.testing.assert_allclose(average[name], array, rtol=1e-9, atol=1e-12)
-            now = model.state()
-            now.pop("progress")
-            same(now, state)
-    model.settle()
-    same(model.state(), average)
+            same({name: p.detach().numpy() for name, p in model.named_parameters()}, last)
 
 
 def test_a_look_at_averages_does_not_change_training(make_model, make_batch):
@@ -573,19 +566,9 @@ def test_a_look_at_averages_does_not_change_training(make_model, make_batch):
     for i in range(5):
         for model in models:
             model.step(make_batch(X, y), seeded(i))
-        with models[0].averaged():
-            models[0].kl()
+        models[0].divergence(), posterior(models[0])
     same(models[0].state(), models[1].state())
     same(models[0].training_state(), models[1].training_state())
-
-
-def test_without_steps_there_is_nothing_to_average(make_model):
-    model = make_model(2, (2,))
-    before = model.state()
-    with model.averaged():
-        same(model.state(), before)
-    model.settle()
-    same(model.state(), before)
 
 
 def test_averages_scatter_less_than_steps(make_model, make_batch):
@@ -598,8 +581,7 @@ def test_averages_scatter_less_than_steps(make_model, make_batch):
         model.step(make_batch(X[rows], y[rows])._replace(scale=30.0, total=300.0), seeded(step))
         if step >= 300 and step % 10 == 0:
             looks["own"].append(model.blocks()[0].mean.detach().numpy().copy())
-            with model.averaged():
-                looks["average"].append(model.blocks()[0].mean.detach().numpy().copy())
+            looks["average"].append(model.state()["layers.0.q.mean"])
     own, average = (np.diff(looks[name], axis=0).std() for name in ("own", "average"))
     assert average < 0.5 * own
 
@@ -657,78 +639,19 @@ def test_several_outputs_share_the_hidden_layers(make_model, make_batch):
     assert objective(model, make_batch(X, Y)) > before
 
 
-# Rows without what they have added
+# Posteriors
 
 
-def test_taking_a_row_off_the_exact_posterior_leaves_it_out(make_model, make_batch):
-    """By the closed form for Gaussian processes, with rows that count more than once."""
-    X, y = data(20)
-    weight = np.random.default_rng(0).integers(1, 4, 20)
-    model = make_model(widths=(), n_inducing=20, random_q=False, natural_step=1.0)
-    model.layers[0].jitter = 1e-10
+def test_the_mean_of_a_function_is_that_given_its_hidden_layers(make_model):
+    """Without deviations of the hidden layer, that of the one component; deviations have mean zero."""
+    X, n = data(3)[0], 4000
+    model = make_model(2, (2,), inner_noise=0.0)
     with torch.no_grad():
-        model.layers[0].Z.copy_(X)
-        model.layers[0].kernel.log_lengthscale.fill_(-1.0)
-    kernel = model.layers[0].kernel.fitted()
-    copies = np.repeat(np.arange(20), weight)
-    P = np.linalg.inv(kernel(X[copies], X[copies]).numpy() + 0.1 * np.eye(len(copies)))
-    var, t = 1.0 / np.diag(P), y[copies, 0].numpy()
-    expected = norm(t - var * (P @ t), np.sqrt(var)).logpdf(t)
-
-    weight = torch.as_tensor(weight, dtype=torch.float64)
-    batch = make_batch(X, y, weight)
-    for name, parameter in model.named_parameters():
-        parameter.requires_grad_(".q." in name)
-    for i in range(12):  # steps of full size from the sixth on
-        model.step(batch, seeded(i))
-    draws = torch.as_tensor(model.draws(4, 0))
-    seen, without = model.with_and_without(X, y, weight, draws)
-    assert_allclose(without[copies], expected, atol=1e-5)
-    m, v = model.predictive(X, draws)
-    assert_allclose(seen, norm(m[0, :, 0], (v[0, :, 0] + 0.1).sqrt()).logpdf(y[:, 0]), atol=1e-10)
-
-
-def test_a_row_is_taken_off_the_precision_of_the_last_layer(make_model):
-    """Draw by draw, with gradients by differences."""
-    X, y = data(6)
-    likelihood = HeteroscedasticGaussian(0.5)
-    model = make_model(n_latents=2, likelihood=likelihood)
-    weight = torch.tensor([1.0, 0.5, 3.0, 1.0, 1.0, 0.0], dtype=torch.float64)
-    draws = torch.as_tensor(model.draws(3, 0))
-    last, (H, _) = model.layers[-1], model._hidden(X, [draws[:, None]])
-    expected, n_reduced = np.zeros((3, 6)), 0
-    with torch.no_grad():
-        L_inv = torch.linalg.inv(last.inducing_root())
-        for s, i in np.ndindex(3, 6):
-            a = L_inv @ last.kernel()(last.Z, H[s, i : i + 1])[:, 0]
-            prior = float(last.kernel().diag(H[s, i : i + 1])) - a @ a
-            q = [(last.q.mean[:, d], last.q.root[d] @ last.q.root[d].T) for d in range(2)]
-            m = torch.stack([a @ mean for mean, _ in q])
-            v = torch.stack([prior + a @ S_d @ a for _, S_d in q])
-
-            moments, ell = [], partial(likelihood.expected_log_prob, y[i])
-            for d, (mean, S_d) in enumerate(q):
-                h = 1e-5 * torch.eye(2, dtype=torch.float64)[d]
-                g_m = float(ell(m + h, v) - ell(m - h, v)) / 2e-5
-                g_v = float(ell(m, v + h) - ell(m, v - h)) / 2e-5
-                count = min(float(weight[i]), 1.0)
-                P = torch.linalg.inv(S_d) + 2.0 * count * g_v * torch.outer(a, a)
-                shift = torch.linalg.solve(S_d, mean) - count * (g_m - 2.0 * g_v * m[d]) * a
-                assert torch.linalg.eigvalsh(P).min() > 0.0
-                n_reduced += g_v < 0.0
-                moments.append(
-                    (a @ torch.linalg.solve(P, shift), prior + a @ torch.linalg.solve(P, a))
-                )
-            m, v = (torch.stack(part) for part in zip(*moments))
-            expected[s, i] = likelihood.log_partition(y[i], m, v)
-    actual = model.with_and_without(X, y, weight, draws)[1]
-    assert n_reduced > 18
-    assert_allclose(actual, logsumexp(expected, axis=0) - np.log(3.0), rtol=1e-6)
-
-
-def test_densities_without_a_row_are_finite_whatever_it_adds(make_model):
-    """Far from the optimum, the precision would be negative."""
-    X, y = data(10)
-    model = make_model(likelihood=Gaussian(2e-6))
-    draws = torch.as_tensor(model.draws(3, 0))
-    assert np.isfinite(model.with_and_without(X, y, torch.ones(10).double(), draws)).all()
+        model.layers[0].q.root.mul_(1e-8)
+        model.layers[0].Z.copy_(torch.cat([X, X[:2]]) + 1e-3 * model.layers[0].Z)
+    frozen = posterior(model)
+    frozen.n_features = 4
+    mean, deviation = frozen.functions(n, seeded())(X)
+    assert_allclose(mean[:10], frozen.latent(X).mean[:1].expand(10, 3, 1), atol=0.02)
+    z = deviation.mean(0) / deviation.std(0) * math.sqrt(n)
+    assert z.abs().max() < 4

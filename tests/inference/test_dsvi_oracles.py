@@ -10,7 +10,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, kl_divergence
-from toys import seeded, toy
+from toys import latents, seeded, toy
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
@@ -33,7 +33,7 @@ def bound(model, batch, eps=()):
     """The bound on all rows for given draws."""
     mean, var = model.propagate(batch.X, eps)
     ell = model.likelihood().expected_log_prob(batch.y, mean, var)
-    return float((batch.weight * ell.mean(0)).sum() - model.divergence())
+    return float((batch.weight * ell.mean(0)).sum() - model.kl())
 
 
 def jump_to_optimum(model, batch, generator=None):
@@ -68,7 +68,7 @@ def test_with_all_rows_as_inducing_inputs_one_layer_is_an_exact_gp(make_model, m
     assert abs(bound(model, batch) - exact.log_marginal_likelihood()) < 1e-6
     X_new = data(20, seed=1)[0]
     mean, std = exact.predict(X_new, return_std=True)
-    actual_mean, actual_var = model.predictive(X_new, torch.as_tensor(model.draws(8, 0)))
+    actual_mean, actual_var = latents(model, X_new, 8)
     np.testing.assert_allclose(actual_mean[0, :, 0], mean.ravel(), atol=1e-6)
     np.testing.assert_allclose(actual_var[0, :, 0], std**2, atol=1e-6)
 
@@ -190,7 +190,7 @@ def test_a_posterior_equal_to_the_prior_costs_nothing_and_knows_nothing(make_mod
     model = make_model(2, (2, 2), random_q=False, inner_scale=1.0, inner_noise=0.3)
     assert abs(float(model.divergence())) < 1e-12
     X = data()[0]
-    mean, var = model.predictive(X, torch.as_tensor(model.draws(16, 0)))
+    mean, var = latents(model, X, 16)
     torch.testing.assert_close(mean, torch.zeros_like(mean))
     torch.testing.assert_close(var, torch.ones_like(var))
 
@@ -199,7 +199,7 @@ def test_far_from_the_data_the_prior_returns(make_model):
     model = make_model(2, (2,), inner_noise=0.3)
     with torch.no_grad():
         model.layers[0].W.copy_(torch.eye(2))
-    mean, var = model.predictive(data()[0] + 1e4, torch.as_tensor(model.draws(16, 0)))
+    mean, var = latents(model, data()[0] + 1e4, 16)
     torch.testing.assert_close(mean, torch.zeros_like(mean))
     torch.testing.assert_close(var, torch.ones_like(var))
 
@@ -226,7 +226,7 @@ def test_one_hidden_unit_by_gauss_hermite(make_model, make_batch, input_connecte
         standard_error = ell.var(0).sum().sqrt() / math.sqrt(20_000)
         assert abs(objective - exact.sum()) < 4 * standard_error
         # and the draws of a prediction are much better than independent ones
-        mean, var = model.predictive(X, torch.as_tensor(model.draws(1024, 0)))
+        mean, var = latents(model, X, 1024)
         sobol = likelihood.expected_log_prob(y, mean, var).mean(0)
         assert ((sobol - exact).abs() * math.sqrt(1024) / ell.std(0)).max() < 0.5
 
@@ -289,8 +289,8 @@ def test_a_hidden_layer_that_does_nothing_leaves_a_shallow_model(
     # hidden standard deviations are 1e-6, from the floor under variances
     assert abs(bound(deep, batch, eps) - bound(shallow, batch)) < 1e-4
     X_new = data(7, seed=3)[0]
-    deep_moments = deep.predictive(X_new, torch.as_tensor(deep.draws(4, 0)))
-    for a, b in zip(deep_moments, shallow.predictive(X_new, torch.as_tensor(shallow.draws(4, 0)))):
+    deep_moments = latents(deep, X_new, 4)
+    for a, b in zip(deep_moments, latents(shallow, X_new, 4)):
         torch.testing.assert_close(a, b.expand_as(a), rtol=0, atol=2e-5)
 
 
@@ -352,7 +352,7 @@ def test_minibatches_average_to_all_rows(make_model, make_batch, monkeypatch, wi
     eps = normal((2, 6, 2), seeded(), X)
 
     def objective(rows, scale):
-        monkeypatch.setattr("skdgp.inference.dsvi.normal", lambda *args: eps[:, rows])
+        monkeypatch.setattr("skdgp.inference.sparse_model.normal", lambda *args: eps[:, rows])
         batch = make_batch(X[rows], y[rows], weight[rows], scale, total=float(weight.sum()))
         with torch.no_grad():
             return float(model.expected_log_likelihood(batch, None))

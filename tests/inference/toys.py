@@ -14,3 +14,20 @@ def toy(n, n_features=2, k=1, seed=0):
 
 def seeded(seed=5):
     return torch.Generator().manual_seed(seed)
+
+
+def posterior(model, n=8, seed=0):
+    return model.posterior(torch.as_tensor(model.draws(n, seed)))
+
+
+def latents(model, X, n=8, seed=0):
+    """Mean and variance of each component."""
+    return posterior(model, n, seed).latent(X)[1:]
+
+
+def draw_functions(model, n, generator, n_features):
+    """Functions of rows, with fewer features than predictions have."""
+    of_model = posterior(model)
+    of_model.n_features = n_features
+    f = of_model.functions(n, generator)
+    return lambda X, noise=None: sum(f(X, noise))

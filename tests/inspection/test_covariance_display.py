@@ -41,7 +41,7 @@ def test_covariance_of_the_inducing_outputs(model):
     assert display.first_units == [0, 2, 4]
     module = model.members_[0].model("cpu")
     with torch.no_grad():
-        v = module.q.sample(100_000, torch.Generator().manual_seed(0)) - module.q.mean
+        v = module.q.frozen().sample(100_000, torch.Generator().manual_seed(0))[0] - module.q.mean
         u, unit = [], 0
         for layer in module.layers:
             K = layer.kernel()(layer.Z, layer.Z) + layer.jitter * torch.eye(6)
@@ -95,8 +95,9 @@ def test_units_with_kernels_and_inducing_inputs_of_their_own(rows):
     assert display.first_units == [0, 2]
     for layer, start in zip(model.members_[0].model("cpu").layers, display.first_units):
         roots = layer.q.root.detach()
-        for unit, (kernel, Z) in enumerate(zip(layer.kernel(), layer.Z.detach())):
-            K = kernel(Z, Z).detach() + layer.jitter * torch.eye(6)
+        for unit, (kernel, Z, _) in enumerate(layer.units()):
+            Z = Z.detach()
+            K = kernel()(Z, Z).detach() + layer.jitter * torch.eye(6)
             order = torch.argsort((Z - Z.mean(0)) @ torch.linalg.svd(Z - Z.mean(0))[2][0])
             root = torch.linalg.cholesky(K) @ roots[unit]
             own = display.covariance[start + unit, :, start + unit]

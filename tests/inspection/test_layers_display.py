@@ -150,7 +150,7 @@ def test_wide_layers_against_the_dense_form(plt, input_connected, n_features, wi
             assert_allclose(layer[key], expected, rtol=1e-6, atol=1e-6 * np.ptp(x))
         assert_allclose((layer.mean - center) / scale, mean, atol=1e-5)
         assert_allclose((layer.std / scale) ** 2, var, atol=1e-5)
-        Z = model.members_[0].inducing_inputs[i]
+        Z = model.members_[0].inducing_inputs_[i]
         assert_allclose(
             (layer.inducing_mean - center) / scale, dense_layer(model, i, Z)[0], atol=1e-5
         )

@@ -106,7 +106,8 @@ def only(model, i, dispersion):
     """The estimator with one of its members, of another dispersion, and as many draws as a single model has."""
     other = copy.deepcopy(model)
     member = other.members_[i]
-    member.dispersion, member.draws = dispersion, member.model("cpu").draws(32, seed=0)
+    member.dispersion, member.draws = dispersion, member.model().draws(32, seed=0)
+    member._posteriors = {}
     other.members_ = [member]
     return other
 
@@ -119,15 +120,13 @@ def test_all_members_share_one_spread(model):
 def variance_of_means(model, X):
     """By how much the components of a model with one member differ, in squared units of the target."""
     (member,) = model.members_
-    draws, X = torch.tensor(member.draws), torch.tensor(model._x_scaler.transform(X))
-    module = member.model("cpu")
-    means, shares = module.predictive(X, draws)[0][..., 0], module.mixture_weights(draws)[:, None]
-    return (shares * (means - (shares * means).sum(0)).square()).sum(
-        0
-    ).numpy() * model._y_scaler.scale**2
+    log_weights, means, _ = member.posterior().latent(torch.tensor(model._x_scaler.transform(X)))
+    shares, means = log_weights.exp()[:, None], means[..., 0]
+    off = means - (shares * means).sum(0)
+    return (shares * off.square()).sum(0).numpy() * model._y_scaler.scale**2
 
 
-@pytest.mark.parametrize("i", range(5))
+@pytest.mark.parametrize("i", range(4))
 def test_moments(i, model, data):
     """Means stay; each draw's variance is that of the model, times the square of the dispersion."""
     X = data[0][:7]
@@ -137,14 +136,12 @@ def test_moments(i, model, data):
             m.predict(X, return_std=True, latent=latent) for m in (one, half)
         )
         assert_allclose(mean_half, mean)
-        if i == 4:  # states with means of their own, which stay: hidden functions are uncertain
+        if one.members_[0].architecture.widths:  # the means of the draws stay
             between = variance_of_means(one, X)
             assert (between > 0.0).all()
             assert_allclose(std_half**2 - between, 0.25 * (std**2 - between))
             continue
-        assert (std_half < 0.99 * std).all() and (std_half > 0.499 * std).all()
-        if i > 1:  # without hidden layers all components have the same mean
-            assert_allclose(std_half, 0.5 * std)
+        assert_allclose(std_half, 0.5 * std)  # all components have the same mean
 
 
 def check_draws(model, X, n):
@@ -158,7 +155,7 @@ def check_draws(model, X, n):
     return mean, std, draws
 
 
-@pytest.mark.parametrize("i", [0, 2, 4])
+@pytest.mark.parametrize("i", range(4))
 def test_function_draws_follow_the_predictions(i, model, data):
     X, n = data[0][:5] + 0.1, 1000
     half = only(model, i, 0.5)
@@ -223,7 +220,7 @@ def test_noise_that_is_given_is_honored(data):
     for trainable in (True, False):
         noise = Gaussian(9.0, trainable=trainable)
         model = DeepGPRegressor(likelihood=noise, **settings).fit(*data)
-        assert len(model.members_) == 7
+        assert len(model.members_) > 1
         stds = [
             model.predict(data[0], return_std=True, latent=latent)[1] for latent in (True, False)
         ]
@@ -234,34 +231,16 @@ def test_noise_that_is_given_is_honored(data):
             assert model.members_[0].dispersion != 1.0
 
 
-def test_members_that_leave_no_rows_out_do_not_decide(data, monkeypatch):
-    """Where these have little of the share, what the others say of their own width counts less."""
-    from skdgp.mixture import weights as stacking
-
-    monkeypatch.setattr(stacking, "best_dispersion", lambda *args: -0.3)
-    shares = np.array([0.4, 0.5, 0.04, 0.03, 0.02, 0.005, 0.005])
-    monkeypatch.setattr(stacking, "stack", lambda *args: shares)
-    monkeypatch.setattr(stacking, "trust", lambda *args: 1.0)
-    settings = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
-    model = DeepGPRegressor(**settings).fit(*data)
-    for member, share in zip(model.members_, shares):
-        assert member.mixture_weight == share
-        assert_allclose(member.dispersion, np.exp(-0.3 * 0.1 / 0.6))
-    shares[:] = 0.1, 0.1, 0.2, 0.2, 0.2, 0.1, 0.1
-    model.fit(*data)
-    assert_allclose(model.members_[0].dispersion, np.exp(-0.3))
-
-
 def test_layers_are_shown_as_they_predict(model, data):
     pytest.importorskip("matplotlib").use("Agg")
     from skdgp.inspection import LayersDisplay
 
-    half, X = only(model, 0, 0.5), data[0]
+    half, X = only(model, 3, 0.5), data[0]
     last = {
         m.members_[0].dispersion: LayersDisplay.from_estimator(
             m, X, n_functions=2, random_state=0
         ).layers[-1]
-        for m in (only(model, 0, 1.0), half)
+        for m in (only(model, 3, 1.0), half)
     }
     assert_allclose(last[0.5].mean, last[1.0].mean)
     ratio = last[0.5].std / last[1.0].std

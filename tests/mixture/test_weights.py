@@ -1,11 +1,18 @@
 """Shares of models in a mixture."""
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
-from scipy.optimize import brentq, minimize, minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from skdgp.mixture.weights import best_dispersion, stack, trust
+from skdgp.mixture.weights import (
+    LOG_DISPERSIONS,
+    best_dispersion,
+    mixed,
+    mixture_weights,
+    stack,
+)
 
 
 def densities(n=3000):
@@ -17,39 +24,13 @@ def test_shares_maximize_the_density_of_the_mixture():
     log_p = densities()
 
     def loss(share):
-        prior = 5.0 * (np.log(share) + np.log(1.0 - share))  # ten rows for equal shares
+        prior = np.log(share) + np.log(1.0 - share)  # two rows for equal weights
         return -np.logaddexp(np.log(share) + log_p[0], np.log(1.0 - share) + log_p[1]).sum() - prior
 
     best = minimize_scalar(loss, bounds=(1e-6, 1.0 - 1e-6), method="bounded").x
     shares = stack(log_p, np.ones(log_p.shape[1]))
     assert_allclose(shares, [best, 1.0 - best], atol=1e-5)
     assert_allclose(shares[0], 0.75, atol=0.06)  # two standard errors of 3,000 rows
-
-
-def test_shares_with_limits_maximize_it_too():
-    rng = np.random.default_rng(0)
-    log_p = rng.standard_normal((4, 200)) + np.array([[1.0], [0.2], [0.4], [0.0]])
-    weights, most = rng.uniform(0.5, 2.0, 200), np.array([0.25, 0.3, 1.0, 1.0])
-
-    def loss(shares):
-        prior = 10.0 / 4 * np.log(shares).sum()
-        return -(weights * np.log(shares @ np.exp(log_p))).sum() - prior
-
-    best = minimize(
-        loss,
-        np.full(4, 0.25),
-        bounds=[(1e-6, limit) for limit in most],
-        constraints={"type": "eq", "fun": lambda shares: shares.sum() - 1.0},
-        options={"ftol": 1e-12, "maxiter": 1000},
-    ).x
-    assert_allclose(stack(log_p, weights, most), best, atol=1e-4)
-    assert best[0] > 0.2499 and 0.05 < best[1] < 0.25  # one limit binds, the other does not
-
-
-def test_limits_that_leave_no_choice():
-    log_p = np.stack([np.zeros(90), np.full(90, -1.0), np.full(90, -9.0)])
-    assert_allclose(stack(log_p, np.ones(90), [0.5, 0.3, 0.2]), [0.5, 0.3, 0.2])
-    assert_allclose(stack(log_p, np.ones(90), [0.2, 0.3, 1.0]), [0.2, 0.3, 0.5])
 
 
 def test_weights_are_counts():
@@ -67,64 +48,37 @@ def test_no_rows_leave_equal_shares():
 
 def test_a_model_that_is_never_right_has_a_share_of_the_prior():
     log_p = np.stack([np.zeros(90), np.full(90, -1000.0)])
-    assert_allclose(stack(log_p, np.ones(90)), [0.95, 0.05])
+    assert_allclose(stack(log_p, np.ones(90)), [91.0 / 92.0, 1.0 / 92.0])
 
 
 # Models that have seen the rows
 
 
-def test_a_model_that_knows_a_nat_more_than_all_others_loses_its_share():
+def test_members_scored_on_other_rows_are_weighed_against_the_mixture_of_the_rest():
+    """By brute force: the likelihood of the held-out rows, given the weights among the others."""
     rng = np.random.default_rng(0)
-    seen, honest = rng.standard_normal((2, 50))
-    weights, knows = rng.uniform(0.5, 2.0, 50), np.array([True, True, False])
-    shares = stack(np.stack([seen, honest]), weights)
-    others = np.logaddexp(np.log(shares[0]) + seen, np.log(shares[1]) + honest)
-    for excess, factor in [
-        (-3.0, 1.0),
-        (1.0, 1.0),
-        (1.25, 0.5),
-        (1.4, 0.2),
-        (1.5, 0.01),
-        (9.0, 0.01),
-    ]:
-        log_p = np.stack([others + excess, seen, honest])
-        found = trust(log_p, weights, knows)
-        assert_allclose(found, [factor, 1.0, 1.0], rtol=1e-9)
-        log_p[0] += excess  # of two targets of each row
-        assert_allclose(trust(log_p, weights, knows, n_outputs=2)[0], factor, rtol=1e-9)
-
-
-def test_trust_counts_rows_by_their_weights():
-    rng = np.random.default_rng(0)
-    log_p = 0.3 * rng.standard_normal((3, 50))
-    log_p[0] += np.linspace(0.0, 2.0, 50)
-    counts, knows = np.repeat([1, 3], 25), np.array([True, True, False])
-    once = np.repeat(log_p, counts, 1)
-    found = trust(log_p, counts.astype(float), knows)
-    assert_allclose(found, trust(once, np.ones(counts.sum()), knows))
-    assert 0.02 < found[0] < 0.98
-
-
-def test_a_model_is_not_mistrusted_for_what_another_of_its_kind_says_too():
-    """A step that shallow models cannot have: the smoother deep one knows it as well."""
-    log_p = np.stack([np.full(40, 2.3), np.full(40, 2.0), np.full(40, -1.0)])
-    knows = np.array([True, True, False])
-    assert_allclose(trust(log_p, np.ones(40), knows), 1.0)
-    assert_allclose(trust(log_p[[0, 2]], np.ones(40), knows[[0, 2]]), 1.0)  # the only one
+    loo, held = rng.standard_normal((2, 60)), rng.standard_normal((1, 20))
+    counts = rng.uniform(0.5, 2.0, 60)
+    found = mixture_weights(loo, counts, held, loo[:, :20], counts[:20])
+    among = stack(loo, counts)
+    both = np.logaddexp(np.log(among[0]) + loo[0, :20], np.log(among[1]) + loo[1, :20])
+    outer = stack(np.stack([both, held[0]]), counts[:20])
+    assert_allclose(found, [*(outer[0] * among), outer[1]])
+    assert_allclose(mixed(loo[:, :20], among), both)
+    nothing = np.empty((0, 20))
+    assert_allclose(mixture_weights(loo, counts, nothing, loo[:, :20], counts[:20]), among)
+    alone = mixture_weights(nothing, counts, loo[:, :20], nothing, counts[:20])
+    assert_allclose(alone, stack(loo[:, :20], counts[:20]))
 
 
 # Their spread
 
-LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)
 
-
-def of_normals(y, centers, weights=None, shares=None):
-    """The spread of unit normal distributions at some centers, (n_models, n_rows)."""
-    scales = np.exp(LOG_DISPERSIONS)[:, None, None]
-    log_p = norm(np.asarray(centers)[None], scales).logpdf(y)
-    shares = np.full(len(centers), 1.0 / len(centers)) if shares is None else shares
-    weights = np.ones(len(y)) if weights is None else weights
-    return best_dispersion(log_p, shares, weights, LOG_DISPERSIONS)
+def of_normals(y, centers, weights=None):
+    """The logarithm of the dispersion of unit normal distributions at some centers, (n_models, n_rows)."""
+    log_p = norm(np.asarray(centers)[None], np.exp(LOG_DISPERSIONS)[:, None, None]).logpdf(y)
+    log_p = mixed(log_p, np.full(len(centers), 1.0 / len(centers)))
+    return np.log(best_dispersion(log_p, np.ones(len(y)) if weights is None else weights))
 
 
 def test_one_calibrated_model_stays_as_it_is():
@@ -155,8 +109,8 @@ def test_models_that_are_too_sure_are_widened():
 
 def test_a_spread_beyond_all_that_are_tried_is_the_last_of_them():
     errors = np.random.default_rng(0).standard_normal(2000)
-    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == LOG_DISPERSIONS[-1]
-    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == LOG_DISPERSIONS[0]
+    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == pytest.approx(LOG_DISPERSIONS[-1])
+    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == pytest.approx(LOG_DISPERSIONS[0])
 
 
 def test_few_rows_change_little():
@@ -176,8 +130,8 @@ def test_weights_count_rows():
 
 
 def test_densities_that_are_not_finite_change_nothing():
-    log_p = norm(0.0, np.exp(LOG_DISPERSIONS)[:, None, None]).logpdf(np.full((1, 30), 0.2))
-    assert best_dispersion(log_p, np.ones(1), np.ones(30), LOG_DISPERSIONS) < 0.0
+    log_p = norm(0.0, np.exp(LOG_DISPERSIONS)[:, None]).logpdf(np.full((1, 30), 0.2))
+    assert best_dispersion(log_p, np.ones(30)) < 1.0
     for value in (np.nan, -np.inf):
-        log_p[3, 0, 5] = value
-        assert best_dispersion(log_p, np.ones(1), np.ones(30), LOG_DISPERSIONS) == 0.0
+        log_p[3, 5] = value
+        assert best_dispersion(log_p, np.ones(30)) == 1.0

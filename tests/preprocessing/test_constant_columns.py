@@ -202,6 +202,19 @@ def test_what_is_no_change():
     np.testing.assert_allclose(constant.variances(), [2.0 / 3.0, 4.0 / 3.0])
 
 
+@pytest.mark.parametrize("constant", [0.0, 1.4e-17, -5e-324])
+def test_rounding_errors_around_zero_are_no_change(constant):
+    X = np.column_stack([problem()[0][:, :3], np.full(40, constant)])
+    scaler = InputScaler().fit(X, np.ones(40), np.random.RandomState(0))
+    assert 3 in scaler.dropped
+    for value in (0.0, 1e-17, -3e-16, 5e-324):
+        assert not ConstantColumns(changed(X, 3, value), scaler)
+    assert ConstantColumns(changed(X, 3, 1e-12), scaler)
+    scaler.fit(np.zeros((9, 2)), np.ones(9), np.random.RandomState(0))
+    assert not ConstantColumns(np.full((2, 2), 1e-17), scaler)
+    assert ConstantColumns(np.full((2, 2), 1e-12), scaler)
+
+
 def test_draws_add_up():
     """Effects of columns are independent; a value in two columns has two effects."""
     scaler = InputScaler().fit(

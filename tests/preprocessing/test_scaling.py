@@ -6,11 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPRegressor
 from skdgp.preprocessing import scaling
-from skdgp.preprocessing.scaling import InputScaler, TargetScaler, pieces, weighted_moments
+from skdgp.preprocessing.scaling import InputScaler, TargetScaler, codes, pieces, weighted_moments
 
 
 @pytest.fixture
@@ -143,6 +144,26 @@ def test_rounding_is_no_variance():
         assert_array_equal(fit(X.astype(np.float32)).columns, [1])
 
 
+@pytest.mark.parametrize("offset", [0.0, 3.0])
+@pytest.mark.parametrize(("n_features", "rank"), [(3, 2), (20, 5), (60, 3)])
+def test_principal_components_without_variance_are_no_features(rng, n_features, rank, offset):
+    X = rng.uniform(-1.0, 1.0, (80, rank)) @ rng.standard_normal((rank, n_features)) + offset
+    Z = PCA().fit_transform(X)
+    assert np.all(np.ptp(Z[:, rank:], axis=0) > 0.0)
+    assert_array_equal(fit(Z).columns, np.arange(rank))
+
+
+def test_tiny_units_are_features(rng):
+    X = rng.standard_normal((80, 4)) * [1e-12, 1.0, 1e4, 1e-150]
+    capacitance = rng.uniform(1.0, 9.0, 80) * 1e-12  # beside pressures of any size
+    for other in (1.0, 1e4, 1e9, 1e300):
+        assert len(fit(np.column_stack([capacitance, other * X[:, 1]])).columns) == 2
+    assert len(fit(X).columns) == 4 and len(fit(X[:, :2]).columns) == 2
+    assert len(fit(1e-200 * X[:, :2]).columns) == 2
+    rounded = 1e8 + 1e-9 * X[:, 1]
+    assert_array_equal(fit(np.column_stack([rounded, X[:, 1]])).columns, [1])
+
+
 def test_rare_values_are_no_outliers(rng):
     """An indicator that is one in 1 of 500 rows is not constant, and keeps its size."""
     X = np.zeros((5000, 1))
@@ -270,16 +291,50 @@ def test_what_is_no_code(rng):
     amounts = np.where(rng.uniform(size=500) < 0.8, 0.0, rng.lognormal(size=500))
     flags, grades = rng.randint(0, 2, 500), rng.randint(1, 6, 500)
     X = np.column_stack([amounts, flags, grades, rng.lognormal(sigma=2.0, size=500)])
-    for end in (0.01, 0.99):
-        edge = np.quantile(X, end, axis=0, method="inverted_cdf")
-        assert np.isnan(scaling.beside_code(X, edge)).all()
-    assert np.isnan(scaling.beside_code(X, X.min(0))).all()
+    for column in X.T:
+        assert len(codes(column, np.ones(500), 1.5)) == 0
 
 
-def test_beside_a_code_is_the_nearest_value_in_spite_of_rounding():
-    X = np.array([[-1.0], [0.0], [2.0**53]])
-    assert scaling.beside_code(X, X[2]) == 0.0
-    assert scaling.beside_code(-X, -X[2]) == 0.0
+ORDINARY = {
+    "measured": lambda rng, n: rng.uniform(size=n),
+    "counted": lambda rng, n: rng.randint(0, 20, n).astype(float),
+    "flag": lambda rng, n: rng.randint(0, 2, n).astype(float),
+    "sensor": lambda rng, n: 30_000.0 + 50.0 * rng.standard_normal(n),
+}
+
+
+@pytest.mark.parametrize("n", [120, 1000])
+@pytest.mark.parametrize("kind", ORDINARY)
+@pytest.mark.parametrize(
+    "coded", [[-999.0, 999_999.0], [-999.0, 999.0], [-999.0, -99.0, 9999.0], [1e30, -1e30]]
+)
+@pytest.mark.parametrize("n_outliers", [0, 3])
+def test_several_codes_do_not_hide_each_other(rng, n, kind, coded, n_outliers):
+    """In any order of size, on one side or both, beside gross outliers or not."""
+    if kind == "sensor":  # which is at its ends
+        coded = [0.0, 65_535.0]
+    x = ORDINARY[kind](rng, n)
+    share = n // 10
+    for i, code in enumerate(coded):
+        x[i * share : (i + 1) * share] = code
+    rest = slice(len(coded) * share, n - n_outliers)
+    x[n - n_outliers :] = [1e7, -2e7, 3e8][:n_outliers]
+    scaled = fit(x[:, None]).transform(x[:, None])[rest, 0]
+    assert scaled.std() > 0.5
+    assert np.unique(x[: len(coded) * share : share]).tolist() == sorted(coded)
+    found = codes(x, np.ones(n), 1.5 if n == 120 else 2.0)
+    assert set(coded) <= set(found)
+
+
+def test_two_codes_cost_no_more_than_one():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(0, 1, (500, 2))
+    y = np.sin(8 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(500)
+    u = rng.uniform(size=500)
+    X[u < 0.1, 0], X[(u >= 0.1) & (u < 0.2), 0] = -999, 999_999
+    test = (u >= 0.2) & (np.arange(500) >= 200)
+    model = DeepGPRegressor(1, inference="exact", random_state=0).fit(X[:200], y[:200])
+    assert np.mean((model.predict(X[test]) - y[test]) ** 2) ** 0.5 < 0.13
 
 
 def test_values_that_rounding_tells_apart_make_no_code_of_the_rest():

@@ -11,6 +11,7 @@ from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture
+from skdgp.inference.posterior import Posterior
 from skdgp.training import init
 from skdgp.training.pathologies import findings, noise_finding, too_few_finding
 from skdgp.training.reference import Reference
@@ -85,7 +86,7 @@ def healthy(rows):
 
 def figures(model, X):
     """Values and whether they are suspicious, by pathology and layer."""
-    found = findings(model, torch.tensor(X))
+    found = findings(model.posterior(model.draws(8, 0)), torch.tensor(X))
     return {(one.name, one.layer): (one.value, one.flagged) for one in found}
 
 
@@ -169,8 +170,8 @@ def test_collapsed(healthy, rows):
     connected = build(widths=(1,), connected=True)
     init.start(connected, rows[0], np.ones(60), "kmeans", np.random.RandomState(0))
     assert figures(connected, rows[0])[("collapsed layer", 1)] == (0.0, False)
-    line = findings(build(widths=(1,)), torch.tensor(rows[0][:, :1]).expand(-1, 2))
-    assert all(one.name != "collapsed layer" or one.layer for one in line)
+    line = figures(build(widths=(1,)), np.repeat(rows[0][:, :1], 2, axis=1))
+    assert all(name != "collapsed layer" or layer for name, layer in line)
 
 
 def test_noise_and_inducing_points_against_the_reference(rows):
@@ -185,4 +186,4 @@ def test_noise_and_inducing_points_against_the_reference(rows):
 
 
 def test_models_without_inducing_inputs_are_left_alone():
-    assert findings(torch.nn.Module(), torch.zeros(3, 1)) == []
+    assert findings(Posterior(Gaussian()), torch.zeros(3, 1)) == []

@@ -127,20 +127,6 @@ class SquaredExponential(Stationary):
     def scale_by_slope(self, G, r2):
         return G
 
-    def psi(self, Z, m, v):
-        """Psi statistics for inputs ``N(m, diag(v))``, see :mod:`skdgp.inference.aep.psi`.
-
-        Parameters
-        ----------
-        Z : tensor of shape (M, n_features)
-        m, v : tensors of shape (P, n_features)
-        """
-        from ...inference.aep.psi import SquaredExponentialPsi
-
-        return SquaredExponentialPsi(
-            Z, m, v, tensor_like(self.lengthscale, Z), tensor_like(self.variance, Z)
-        )
-
 
 class Matern(Stationary):
     r"""Matern kernel with smoothness 3/2 or 5/2.

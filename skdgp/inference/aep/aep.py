@@ -1,18 +1,20 @@
 """Approximate expectation propagation: power EP with one factor for all rows."""
 
 import math
+from functools import partial
 from numbers import Real
 
 import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...gp.layer import SparseLayer
 from ..base import Scheme
-from ..dsvi import DSVI, DeepSparseGP
-from .matching import check_matching
+from ..sparse_model import DeepPosterior, DeepSparseGP, make_layers
+from .matching import check_matching, matched_moments
+from .posterior import MatchedPosterior, match
 from .separate import SeparateLayer
 
-_SMALLEST = 1e-10  #: bound on variances, which are differences
 _LIMIT = 1e-8  #: power up to which rounding is larger than the difference from the limit of 0
 
 
@@ -35,6 +37,7 @@ class AEP(Scheme):
         draws from the hidden layers. With two layers, both have the same mean and variance of the
         latent functions. The Gaussian is what training makes likely; the mixture has the shape that
         the model implies, several modes for instance, and is the fairer one away from the data.
+        Draws of functions have the same distribution at every row.
     separate : bool, default=False
         Whether each unit of a layer has a kernel and inducing inputs of its own, as published.
     inner_noise : float, default=1e-5
@@ -100,8 +103,12 @@ class AEP(Scheme):
     def build(self, architecture, likelihood):
         for kernel, width in zip(architecture.kernels[1:], architecture.widths):
             check_matching(kernel, width)
-        model = SeparatePowerEP if self.separate else DeepPowerEP
-        return model(architecture, likelihood, self)
+        layers = make_layers(  # natural steps can leave the region where an energy makes sense
+            architecture,
+            SeparateLayer if self.separate else SparseLayer,
+            inner=lambda i: {"noise": self.inner_noise, "scale": self.inner_scale},
+        )
+        return DeepPowerEP(architecture, likelihood, layers, self)
 
 
 class _Cavity(torch.autograd.Function):
@@ -162,39 +169,23 @@ def _trace_excess(X, R, a):
 class DeepPowerEP(DeepSparseGP):
     """The model that :class:`AEP` builds."""
 
-    def __init__(self, architecture, likelihood, scheme):
-        settings = DSVI(
-            shared_covariance=False,
-            inner_noise=scheme.inner_noise,
-            inner_scale=scheme.inner_scale,
-            n_warmup=0,
-            natural_gradient="none",  # its steps can leave the region where an energy makes sense
-        )
-        super().__init__(architecture, likelihood, settings)
+    def __init__(self, architecture, likelihood, layers, scheme):
+        super().__init__(architecture, likelihood, layers)
         self.alpha = float(scheme.alpha)
         self.samples = scheme.prediction == "sampling"
 
     def match(self, X, posteriors):
-        """Moments of the last layer, with every layer's outputs taken for Gaussian.
+        """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
 
         Parameters
         ----------
         X : tensor of shape (n, n_features)
         posteriors : list of pairs of tensors
             Mean and excess covariance of each layer's inducing variables.
-
-        Returns
-        -------
-        mean, var : tensors of shape (n, n_latents)
         """
-        first, *others = zip(self.layers, posteriors)
-        mean, var = first[0].moments(X, first[1])
-        for layer, q in others:
-            width, var = mean.shape[1], var.clamp_min(_SMALLEST)
-            if self.input_connected:
-                mean, var = torch.cat([mean, X], 1), torch.cat([var, torch.zeros_like(X)], 1)
-            mean, var = layer.matched_moments(mean, var, q, width)
-        return mean, var.clamp_min(_SMALLEST)
+        q, *others = posteriors
+        others = [partial(matched_moments, *pair) for pair in zip(self.layers[1:], others)]
+        return match(lambda H: self.layers[0].moments(H, q), others, X, self.input_connected)
 
     def expected_log_likelihood(self, batch, generator):
         """The energy, unbiased for all rows, without the divergence of q from the prior.
@@ -217,15 +208,5 @@ class DeepPowerEP(DeepSparseGP):
     def draws(self, n, seed):
         return super().draws(n, seed) if self.samples else np.zeros((1, 0))
 
-    def predictive(self, X, draws):
-        if self.samples:
-            return super().predictive(X, draws)
-        with torch.no_grad():
-            mean, var = self.match(X, [q.moments() for q in self.blocks()])
-            return mean[None], var[None]
-
-
-class SeparatePowerEP(DeepPowerEP):
-    """The same with a kernel and inducing inputs for each unit."""
-
-    _layer_type = SeparateLayer
+    def _frozen(self, draws, as_trained):
+        return DeepPosterior(self, draws) if self.samples else MatchedPosterior(self)

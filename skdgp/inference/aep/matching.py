@@ -1,10 +1,16 @@
 """Layers with random inputs: the first two moments of their outputs."""
 
+from typing import NamedTuple
+
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...gp.frozen import FormUnits
+from ...gp.kernels import SquaredExponential
+from ...gp.kernels.base import tensor_like
 from ...linalg import cholesky, gradient_of_gram, inverse_triangular
 from ...quadrature import gauss_hermite
+from .psi import SquaredExponentialPsi
 
 _NODES = {1: 20, 2: 10}  #: Gauss-Hermite nodes for each random input, where there are few of them
 
@@ -42,9 +48,21 @@ class _QuadraticForms(torch.autograd.Function):
         return (A * g) @ A.T, (QA * g).sum(0).mul_(2.0)
 
 
+def psi_of(kernel):
+    """What gives expectations under Gaussian inputs, ``psi(Z, m, v)``; None without a closed form."""
+    if not isinstance(kernel, SquaredExponential):
+        return kernel.psi
+
+    def psi(Z, m, v):
+        lengthscale, variance = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
+        return SquaredExponentialPsi(Z, m, v, lengthscale, variance)
+
+    return psi
+
+
 def check_matching(kernel, n_random):
     """Raise ValueError if layers of such a kernel cannot have so many random inputs."""
-    if kernel.psi is None and n_random not in _NODES:
+    if psi_of(kernel) is None and n_random not in _NODES:
         raise ValueError(
             f"{type(kernel).__name__} has no closed form for uncertain inputs, and hidden layers of width "
             f"{n_random} are too wide for quadrature; use the kernel 'squared_exponential', or width "
@@ -52,27 +70,8 @@ def check_matching(kernel, n_random):
         )
 
 
-def matched_moments(kernel, Z, m, v, q_mean, Q, W, jitter):
-    r"""Mean and variance of a layer's outputs for inputs :math:`h_p \sim N(m_p, \mathrm{diag}\, v_p)`.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : tensor of shape (M, n)
-    m, v : tensors of shape (P, n)
-    q_mean : tensor of shape (M, D)
-        Of the whitened inducing variables.
-    Q : tensor of shape (D, M, M)
-        Their covariances, less the prior's.
-    W : tensor of shape (n, D) or None
-        The linear mean function.
-    jitter : float
-
-    Returns
-    -------
-    mean, var : tensors of shape (P, D)
-        Report, equations 3.19 and 3.20, in terms of covariances, and with the factor of two that the
-        latter lacks.
+class Matched(NamedTuple):
+    r"""Outputs with a common kernel, for inputs :math:`h_p \sim N(m_p, \mathrm{diag}\, v_p)`.
 
     Notes
     -----
@@ -82,18 +81,84 @@ def matched_moments(kernel, Z, m, v, q_mean, Q, W, jitter):
     :math:`(\chi^\top c)^2 - (\psi_1^\top c)^2`, and of what :math:`\psi_2` lacks of
     :math:`\chi \chi^\top`; the last two are as small as `v`.
     """
-    L_inv = _InverseFactor.apply(kernel(Z, Z), jitter)
-    psi = kernel.psi(Z, m, v)
-    c = L_inv.T @ q_mean  # M, D
-    E = L_inv.T @ (Q + q_mean.T[:, :, None] * q_mean.T[:, None, :]) @ L_inv  # D, M, M
-    A = L_inv @ psi.root.T  # M, P
-    mean, excess = psi.psi1 @ c, psi.excess @ c
-    var = psi.variance + _QuadraticForms.apply(Q, A).T + psi.contract(E)
-    var = var + excess * (2.0 * mean + excess)  # of (mean + excess)^2 over mean^2
-    if W is not None:
-        var = var + v @ W.square() + 2.0 * psi.slopes(c, W)
-        mean = mean + m @ W
-    return mean, var
+
+    psi: object  #: of the kernel
+    Z: torch.Tensor  #: (M, n)
+    L_inv: torch.Tensor  #: (M, M)
+    Q: torch.Tensor  #: (D, M, M), covariances of the whitened inducing variables, less the prior's
+    c: torch.Tensor  #: (M, D), ``L^{-T} q_mean``
+    E: torch.Tensor  #: (D, M, M), ``L^{-T} (Q + q_mean q_mean^T) L^{-1}``
+
+    @classmethod
+    def of(cls, kernel, Z, q_mean, Q, jitter):
+        """None for kernels without a closed form."""
+        psi = psi_of(kernel)
+        if psi is None:
+            return None
+        L_inv = _InverseFactor.apply(kernel(Z, Z), jitter)
+        E = L_inv.T @ (Q + q_mean.T[:, :, None] * q_mean.T[:, None, :]) @ L_inv
+        return cls(psi, Z, L_inv, Q, L_inv.T @ q_mean, E)
+
+    def moments(self, m, v, W):
+        """Mean and variance, (P, D), for inputs (P, n) and the linear mean function `W`, (n, D) or None.
+
+        Report, equations 3.19 and 3.20, in terms of covariances, and with the factor of two that the
+        latter lacks.
+        """
+        psi, c = self.psi(self.Z, m, v), self.c
+        A = self.L_inv @ psi.root.T  # M, P
+        mean, excess = psi.psi1 @ c, psi.excess @ c
+        var = psi.variance + _QuadraticForms.apply(self.Q, A).T + psi.contract(self.E)
+        var = var + excess * (2.0 * mean + excess)  # of (mean + excess)^2 over mean^2
+        if W is not None:
+            var = var + v @ W.square() + 2.0 * psi.slopes(c, W)
+            mean = mean + m @ W
+        return mean, var
+
+
+def _of_layer(layer, parts, moments, m, v, n_random):
+    """Moments of all outputs from those of their parts, or by quadrature."""
+    if parts[0] is None:
+        return moments_by_quadrature(moments, m, v, n_random)
+    found, first = [], 0
+    for part in parts:
+        D = part.c.shape[1]
+        found.append(part.moments(m, v, None if layer.W is None else layer.W[:, first : first + D]))
+        first += D
+    mean, var = found[0] if len(found) == 1 else (torch.cat(part, 1) for part in zip(*found))
+    return mean, var + layer.noise()
+
+
+def matched_moments(layer, q, m, v, n_random):
+    """Mean and variance of a layer's outputs, (P, n_outputs), for random inputs ``N(m, diag(v))``.
+
+    Parameters
+    ----------
+    layer : SparseLayer
+    q : pair of tensors
+        Mean (M, D) and excess covariance (D, M, M) of the inducing variables.
+    m, v : tensors of shape (P, n_inputs)
+    n_random : int
+        How many of the inputs are random; they come first.
+    """
+    parts = [
+        Matched.of(kernel(), Z, q[0][:, d], q[1][d], layer.jitter) for kernel, Z, d in layer.units()
+    ]
+    return _of_layer(layer, parts, lambda H: layer.moments(H, q), m, v, n_random)
+
+
+class MatchedUnits(FormUnits):
+    """Units at rest that also take random inputs."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.matched = Matched.of(self.kernel, self.Z, self.q_mean, self.excess(), self.jitter)
+
+
+def frozen_moments(layer, m, v, n_random):
+    """:func:`matched_moments` of a FrozenLayer of :class:`MatchedUnits`."""
+    parts = [units.matched for units in layer.units]
+    return _of_layer(layer, parts, layer.moments, m, v, n_random)
 
 
 def moments_by_quadrature(moments, m, v, n_random):

@@ -1,5 +1,6 @@
 """Layers of random features: Gaussian processes as Bayesian linear models."""
 
+import copy
 import math
 
 import numpy as np
@@ -339,28 +340,32 @@ class FeatureLayer(nn.Module):
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var
 
-    def function(self, n_functions, n_features, generator):
+    def frozen(self):
+        """The layer as it is now, for predictions."""
+        return copy.deepcopy(self).requires_grad_(False)
+
+    def functions(self, n, n_features, generator, v=None):
         """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
 
         Parameters
         ----------
-        n_functions : int
+        n : int
         n_features : int
-            Unused, for the layer has features of its own.
+            Unused, for the layer has features of its own, and so has `v`.
         generator : torch.Generator
 
         Returns
         -------
         f : callable
-            Maps (n_functions, P, n_inputs) to (n_functions, P, n_outputs).
+            Maps (n, P, n_inputs) to means given the frequencies, and deviations, (n, P, n_outputs).
         """
-        xi = self.draw_xi(n_functions, generator) if self.resampled else None
-        phi = self.basis(xi, self.z)
-        w = self.q.sample(n_functions, generator)
+        xi = self.draw_xi(n, generator) if self.resampled else None
+        phi, center = self.basis(xi, self.z), self.q.mean.to(self.z)
+        w = self.q.sample(n, generator).to(self.z) - center
 
         def f(H):
             Phi, c2 = phi(H)
-            return c2.sqrt() * (Phi @ w) + self.mean_function(H)
+            return c2.sqrt() * (Phi @ center) + self.mean_function(H), c2.sqrt() * (Phi @ w)
 
         return f
 

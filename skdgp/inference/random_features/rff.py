@@ -13,6 +13,8 @@ from ...random import normal, sobol_normal
 from ..base import Scheme
 from ..gradient_model import GradientModel
 from .features import SAMPLINGS, FeatureLayer
+from .posterior import FeaturePosterior
+from .propagation import propagate
 
 _FREQUENCIES = ("fixed", "variational", "resampled")
 _COVARIANCES = ("auto", "full", "diagonal")
@@ -175,7 +177,6 @@ class DeepRandomFeatures(GradientModel):
             self.layers.append(layer)
         trained = [*self._hyperparameters(), *(layer.q_omega for layer in self.layers)]
         self._only_weights = all(part is None for part in trained)
-        self._known = None  # resampled frequencies of the last prediction
 
     def start(self, X, weights, rng):
         """Draw frequencies, set the mean functions, and break symmetries where there are none.
@@ -237,33 +238,8 @@ class DeepRandomFeatures(GradientModel):
         return super().step(batch, generator, rate)
 
     def propagate(self, X, eps, xi, weights=None):
-        """Moments of the last layer.
-
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
-        xi : list of tensors of shape (S, n_inputs, R), or of None
-            Standard normal draws for the frequencies of all layers.
-        weights : tensor of shape (n_weights, n_latents), optional
-            Weights of the last layer, in place of their posterior.
-
-        Returns
-        -------
-        mean, var : tensors of shape (S, n, n_latents); S is 1 if nothing is drawn
-        """
-        H, moments = X, None
-        for i, layer in enumerate(self.layers):
-            if moments is not None:
-                mean, var = moments
-                H = mean + var.clamp_min(1e-12).sqrt() * eps[i - 1]  # S, n, width
-                if self.input_connected:
-                    H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-            last = layer is self.layers[-1]
-            moments = layer.moments(H, xi[i], weights if last else None)
-        mean, var = (m if m.ndim == 3 else m[None] for m in moments)
-        return mean, var.clamp_min(1e-12)
+        """Moments of the last layer, see :func:`propagate`."""
+        return propagate(self.layers, X, eps, xi, self.input_connected, weights)
 
     def expected_log_likelihood(self, batch, generator):
         for parameter in self._hyperparameters():
@@ -293,36 +269,5 @@ class DeepRandomFeatures(GradientModel):
         seeds = (seed + np.arange(n)) % 2**31
         return np.column_stack([sobol_normal(n, width, seed), seeds])
 
-    def predictive(self, X, draws):
-        with torch.no_grad():
-            widths = [layer.n_outputs for layer in self.layers[:-1]]
-            eps = [e[:, None] for e in draws[:, : sum(widths)].split(widths, 1)] if widths else []
-            xi = [None] * len(self.layers)
-            if self.layers[0].resampled:
-                xi = self._drawn(draws[:, -1].long().tolist(), draws)
-            return self.propagate(X, eps, xi)
-
-    def _drawn(self, seeds, like):
-        """Draws for the frequencies of all layers, a generator for each draw."""
-        if self._known is None or self._known[0] != seeds:
-            generators = [torch.Generator().manual_seed(seed) for seed in seeds]
-            xi = [
-                torch.cat([layer.draw_xi(1, generator, like) for generator in generators])
-                for layer in self.layers
-            ]
-            self._known = seeds, xi
-        return self._known[1]
-
-    def functions(self, n, generator, n_features):
-        with torch.no_grad():
-            layers = [layer.function(n, n_features, generator) for layer in self.layers]
-
-        def f(X, noise=None):
-            with torch.no_grad():
-                X = X.expand(n, *X.shape)
-                H = layers[0](X)
-                for function in layers[1:]:
-                    H = function(torch.cat([H, X], -1) if self.input_connected else H)
-                return H
-
-        return f
+    def _frozen(self, draws, as_trained):
+        return FeaturePosterior(self, draws)

@@ -3,10 +3,12 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
-from ...linalg import cholesky, gram, inverse_triangular
-from .full_batch import FullBatchGP, rounding, solve_posterior
+from ...linalg import cholesky, gram, inverse_triangular, rounding
+from .full_batch import FullBatchGP, solve_posterior
+from .posterior import AT_ONCE, ShallowPosterior
 
 _MOST = 100  #: rounds for one trial of the hyperparameters
 _MEMORY = 6  #: of them that the next one takes into account
@@ -71,6 +73,63 @@ def _solve_coupled(H, b):
     k, _, M, _ = H.shape
     L = cholesky(H.transpose(1, 2).reshape(k * M, k * M), rounding(H))
     return torch.cholesky_solve(b.reshape(k * M, 1), L).view(k, M, 1)
+
+
+def _moments(A, k_ff, mu, roots):
+    """Means, variances and what of these is the posterior's own, shape (k, n).
+
+    Each of the roots `C` is one of the covariance ``C^T C``.
+    """
+    own = torch.stack([(C @ A).square().sum(0) for C in roots])
+    v = (k_ff.detach() - A.square().sum(0) + own).clamp_min(1e-12)
+    return mu[..., 0] @ A, v, own
+
+
+def _gradients(likelihood, y, weight, m, v):
+    """Expected log-likelihood of rows, and its derivatives in `m` and `v`."""
+    with torch.enable_grad():
+        m, v = (moment.T.contiguous().requires_grad_() for moment in (m, v))
+        ell = (weight * likelihood.finer(m.shape[-1]).expected_log_prob(y, m, v)).sum()
+    g_m, g_v = torch.autograd.grad(ell, (m, v))
+    return float(ell.detach()), g_m.T, g_v.T
+
+
+class ConcavePosterior(ShallowPosterior):
+    """The frozen posterior of :class:`ConcaveGP`.
+
+    Parameters
+    ----------
+    model : ConcaveGP
+    batch : Batch or None
+        All training rows, if they are known.
+    """
+
+    def __init__(self, model, batch):
+        super().__init__(model)
+        self._batch = batch
+
+    @torch.no_grad()
+    def loo_log_density(self, rows, dispersions=None):  # classes have no dispersion
+        """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
+
+        The others stay as they are, which is right to first order in what they would change. At the
+        optimum, row `n` adds to the precision of its class's latent function ``-2 g_v a a^T``, and
+        ``(g_m - 2 g_v m) a`` to precision times mean.
+        """
+        if self._batch is None:
+            return None
+        units, batch, densities = self.layers[0].units[0], self._batch, []
+        mu, roots = units.q_mean.T[..., None], units.q_root.mT
+        for part in np.array_split(rows, -(-len(rows) * len(units.Z) // AT_ONCE)):
+            y, weight = batch.y[part], batch.weight[part].clamp_max(1.0)
+            A, k_ff = units.whitened(batch.X[part].double())
+            m, v, own = _moments(A, k_ff, mu, roots)
+            _, g_m, g_v = _gradients(self.likelihood, y, weight, m, v)
+            rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
+            v = v + own / rest - own
+            m = (m - (g_m - 2.0 * g_v * m) * own) / rest
+            densities.append(self.likelihood.for_prediction(1).log_partition(y, m.T, v.T))
+        return torch.cat(densities).numpy(force=True)
 
 
 class ConcaveGP(FullBatchGP):
@@ -158,8 +217,9 @@ class ConcaveGP(FullBatchGP):
         P_next, ascent = self._prior()
         newton, row_gradients = self._newton(mu), {}
         for rows, _, k_ff, A in passes():
-            m, v, _ = self._moments(A, k_ff, mu, L_inv)
-            ell, g_m, g_v = self._gradients(batch.y[rows], batch.weight[rows], m, v)
+            m, v, _ = _moments(A, k_ff, mu, L_inv)
+            y, weight = batch.y[rows], batch.weight[rows]
+            ell, g_m, g_v = _gradients(self.likelihood(), y, weight, m, v)
             lower_bound += ell
             P_next = P_next - 2.0 * gram(A, g_v)
             ascent = ascent + (A @ g_m.T).T[..., None]
@@ -181,52 +241,14 @@ class ConcaveGP(FullBatchGP):
         eye = torch.eye(k * M, dtype=mu.dtype, device=mu.device)
         return eye.view(k, M, k, M).transpose(1, 2)
 
-    @staticmethod
-    def _moments(A, k_ff, mu, roots):
-        """Means, variances and what of these is the posterior's own, shape (k, n).
-
-        Each of the roots `C` is one of the covariance ``C^T C``.
-        """
-        own = torch.stack([(C @ A).square().sum(0) for C in roots])
-        v = (k_ff.detach() - A.square().sum(0) + own).clamp_min(1e-12)
-        return mu[..., 0] @ A, v, own
-
-    def _gradients(self, y, weight, m, v):
-        """Expected log-likelihood of rows, and its derivatives in `m` and `v`."""
-        with torch.enable_grad():
-            m, v = (moment.T.contiguous().requires_grad_() for moment in (m, v))
-            likelihood = self.likelihood().finer(m.shape[-1])
-            ell = (weight * likelihood.expected_log_prob(y, m, v)).sum()
-        g_m, g_v = torch.autograd.grad(ell, (m, v))
-        return float(ell.detach()), g_m.T, g_v.T
-
-    @torch.no_grad()
-    def loo_log_density(self, batch, rows, dispersions=None):  # classes have no dispersion
-        """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
-
-        The others stay as they are, which is right to first order in what they would change. At the
-        optimum, row `n` adds to the precision of its class's latent function ``-2 g_v a a^T``, and
-        ``(g_m - 2 g_v m) a`` to precision times mean.
-        """
-        X, y, weight = batch.X[rows], batch.y[rows], batch.weight[rows].clamp_max(1.0)
+    def posterior(self, draws, as_trained=False):
         self._solve()
-        layer, densities = self.layers[0], []
-        L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)
-        mu, roots = layer.q.mean.T[..., None], layer.q.root.mT
-        for part, _, k_ff, A in self.pieces(X, L):
-            m, v, own = self._moments(A, k_ff, mu, roots)
-            _, g_m, g_v = self._gradients(y[part], weight[part], m, v)
-            rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)
-            v = v + own / rest - own
-            m = (m - (g_m - 2.0 * g_v * m) * own) / rest
-            likelihood = self.likelihood().for_prediction(1)
-            densities.append(likelihood.log_partition(y[part], m.T, v.T))
-        return torch.cat(densities).numpy(force=True)
+        return ConcavePosterior(self, self._rows)
 
     def accept(self):
         self._accepted = self._found
 
-    def posterior(self, batch):
+    def natural_parameters(self, batch):
         return self._accepted or self._prior()
 
     def load_state(self, arrays):

@@ -1,11 +1,9 @@
 """Shallow sparse GPs that look at all rows at once."""
 
-import math
-
 import numpy as np
 import torch
 
-from ...gp.layer import SparseLayer
+from ...gp.component import Trainable
 from ...gp.priors import of_deviations
 from ...linalg import (
     add_diagonal,
@@ -13,135 +11,39 @@ from ...linalg import (
     gradient_of_gram,
     inverse_triangular,
     root_of_inverse,
+    rounding,
 )
 from ...optim.lbfgs import LBFGS
-from ..dsvi import DSVI, DeepSparseGP
+from ..base import Model
+from ..quasi_newton import QuasiNewton, backward
+from ..sparse_model import make_layers
+from .posterior import AT_ONCE, ShallowPosterior
 
-_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
 
 
-class QuasiNewton:
-    """A model whose hyperparameters are found by L-BFGS on all rows at once.
-
-    A subclass gives :meth:`lower_bound`, and sets `_lbfgs` and `_unsolved`: the rows whose posterior is still
-    to be found for the present hyperparameters, or None.
-    """
-
-    def lower_bound(self, batch):
-        """Lower bound of all rows; its gradients are added to the parameters'.
-
-        Parameters
-        ----------
-        batch : Batch
-            All rows; a row of weight w stands for w rows.
-
-        Returns
-        -------
-        lower_bound : float
-        """
-        raise NotImplementedError
-
-    def objective(self, batch):
-        """What is maximized, likewise."""
-        return self.lower_bound(batch)
-
-    def prepare(self, learning_rate, dtype):
-        pass  # everything is in float64
-
-    @property
-    def finished(self):
-        return self._lbfgs.converged
-
-    def step(self, batch, generator, rate=1.0):
-        parameters, search = [p for p in self.parameters() if p.requires_grad], self._lbfgs
-        total = float(batch.weight.sum())
-
-        def evaluate(x):
-            torch.nn.utils.vector_to_parameters(x, parameters)
-            for parameter in parameters:
-                parameter.grad = torch.zeros_like(parameter)
-            try:
-                value = self.objective(batch)
-            except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
-                return math.inf, torch.zeros_like(x)
-            return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total
-
-        self._unsolved = batch
-        if not parameters:  # all hyperparameters are given
-            if search.converged:
-                return search.f
-            with torch.no_grad():
-                search.f, search.converged = -self.objective(batch) / total, True
-            self.accept()
-            return search.f
-        if search.x is None:
-            x = torch.nn.utils.parameters_to_vector(parameters).detach().clone()
-            search.start(x, evaluate)
-            self.accept()
-        before = search.x
-        try:
-            search.step(evaluate)
-        finally:  # also after an interrupt no hyperparameters stay that were only tried
-            torch.nn.utils.vector_to_parameters(search.x, parameters)
-        if search.x is not before:
-            self.accept()
-        return search.f
-
-    def accept(self):
-        """Called when the search has come to stay where :meth:`lower_bound` was asked for last."""
-
-    def training_state(self):
-        return self._lbfgs.state()
-
-    def load_training_state(self, arrays):
-        self._lbfgs.load(arrays, self.layers[0].Z)
-
-
-class _SolvingLayer(SparseLayer):
-    """A layer that predicts as its posterior was found.
-
-    L-BFGS finds large variances of kernels for smooth targets, and kernel matrices that are singular
-    up to rounding. Their factors tell the same of all rows only by way of the same solves.
-    """
-
-    def shared_moments(self, H, q=None):
-        if q is not None or torch.is_grad_enabled():
-            return super().shared_moments(H, q)
-        kernel, L, size = self.kernel(), self._solved(), max(1, _AT_ONCE // len(self.Z))
-        parts = [self._of_some(part, kernel, L) for part in H.split(size)]
-        return tuple(torch.cat(part) for part in zip(*parts))
-
-    def _of_some(self, H, kernel, L):
-        A = torch.linalg.solve_triangular(L, kernel(self.Z, H), upper=False)  # M, P
-        left = (kernel.diag(H) - A.square().sum(0)).clamp_min(0.0)
-        var = [left + (R.T @ A).square().sum(0) for R in self.q.root]
-        return A.T @ self.q.mean, torch.stack(var, 1)
-
-    def _solve(self):
-        return self.inducing_root()
-
-
-class FullBatchGP(QuasiNewton, DeepSparseGP):
+class FullBatchGP(QuasiNewton, Model):
     """A shallow sparse GP of which L-BFGS sees only the hyperparameters of kernel and likelihood.
 
     For each trial of these hyperparameters the posterior of the whitened inducing variables is the best one.
     Rows are gone through in chunks, once for sums that the lower bound needs, and once for its gradients,
     so that memory does not grow with their number.
 
-    A subclass gives :meth:`posterior`, too.
+    A subclass gives :meth:`natural_parameters`, too.
     """
 
-    _layer_type = _SolvingLayer
-
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, DSVI())
+        super().__init__()
+        self.input_connected = architecture.input_connected
+        self.likelihood = Trainable(likelihood)
+        self.layers = make_layers(architecture, last=lambda i: {"natural": True})
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
         self._lbfgs = LBFGS(tol=scheme.tol)
         self._deviation = scheme.deviation
         self._unsolved = None  # rows whose posterior is still to be found
+        self._rows = None  # those whose posterior was found
 
     def objective(self, batch):
         """The lower bound and, if it has priors, the kernel's log prior density, up to a constant."""
@@ -154,7 +56,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
             value -= float(negative_log_prior.detach())
         return value
 
-    def posterior(self, batch):
+    def natural_parameters(self, batch):
         """The best posterior for the present hyperparameters, in natural parameters.
 
         Returns
@@ -178,7 +80,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
             ``L^{-1} K_uf``, outside of the graph.
         """
         layer = self.layers[0]
-        size = max(1, _AT_ONCE // len(layer.Z))
+        size = max(1, AT_ONCE // len(layer.Z))
         for i in range(0, len(X), size):
             rows, kernel = slice(i, i + size), layer.kernel()
             K_uf, k_ff = kernel(layer.Z, X[rows].double()), kernel.diag(X[rows].double())
@@ -226,29 +128,29 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         """Set the posterior to the best one for the present hyperparameters."""
         if self._unsolved is None:
             return
-        P, h = self.posterior(self._unsolved)
+        P, h = self.natural_parameters(self._unsolved)
         root, q = root_of_inverse(P), self.layers[0].q
         if root is None:  # numbers of very different size
             root = root_of_inverse(add_diagonal(P, 1e3 * rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
-        self._unsolved = None  # only now: an interrupt leaves it for the next call
+        # only now: an interrupt leaves them for the next call
+        self._rows, self._unsolved = self._unsolved, None
+
+    def draws(self, n, seed):
+        return np.zeros((1, 0))
 
     def divergence(self):
         self._solve()
-        return super().divergence()
+        return self.layers[0].q.kl()
 
-    def predictive(self, X, draws):
-        self._solve()
-        return super().predictive(X, draws)
+    def hold(self, batch):
+        if self._rows is None:
+            self._rows = batch
 
-    def covariance(self, X):
+    def posterior(self, draws, as_trained=False):
         self._solve()
-        return super().covariance(X)
-
-    def functions(self, n, generator, n_features, dispersion=1.0):
-        self._solve()
-        return super().functions(n, generator, n_features, dispersion)
+        return ShallowPosterior(self)
 
     def state(self):
         self._solve()
@@ -258,19 +160,7 @@ class FullBatchGP(QuasiNewton, DeepSparseGP):
         arrays = dict(arrays)
         self.layers[0].jitter = float(arrays.pop("jitter"))
         super().load_state(arrays)
-        self._unsolved = None
-
-
-def backward(*pairs):
-    """Hand gradients on to what tensors were computed from, as far as that wants any."""
-    pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.requires_grad]
-    if pairs:
-        torch.autograd.backward(*zip(*pairs))
-
-
-def rounding(P):
-    """What rounding may take from the eigenvalues of `P`."""
-    return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
+        self._unsolved = self._rows = None
 
 
 def solve_posterior(P, h):

@@ -6,10 +6,11 @@ from numbers import Real
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
-from ...linalg import cholesky, gradient_of_gram, gram, inverse_triangular
+from ...linalg import LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
 from ..base import Scheme
+from ..quasi_newton import backward
 from .concave import ConcaveGP
-from .full_batch import FullBatchGP, backward, rounding, solve_posterior
+from .full_batch import FullBatchGP, solve_posterior
 
 _LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
@@ -60,6 +61,7 @@ class VFE(Scheme):
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
     early = 1
+    leaves_one_out = True  # for classes
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
     def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
@@ -133,6 +135,8 @@ class PowerEP(VFE):
     >>> model = DeepGPRegressor(n_layers=1, inference=PowerEP(alpha=1.0), n_inducing=20)
     """
 
+    leaves_one_out = False
+
     def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8, deviation=None):
         super().__init__(train_inducing, tol, deviation)
         self.alpha = alpha
@@ -150,23 +154,6 @@ def _all_among(X, Z):
     """Whether every row of `X` is a row of `Z`."""
     distances = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
     return bool((distances.amin(1) == 0.0).all())
-
-
-class LogNormal(torch.autograd.Function):
-    """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
-
-    @staticmethod
-    def forward(ctx, y, K):
-        L = cholesky(K, rounding(K))
-        a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
-        ctx.save_for_backward(L, a)
-        log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
-        return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * _LOG_2PI)
-
-    @staticmethod
-    def backward(ctx, g):
-        L, a = ctx.saved_tensors
-        return None, 0.5 * g * (a @ a.mT - torch.cholesky_inverse(L))
 
 
 class CollapsedGP(FullBatchGP):
@@ -189,7 +176,7 @@ class CollapsedGP(FullBatchGP):
         backward((value, torch.ones_like(value)))
         return float(value.detach())
 
-    def posterior(self, batch):
+    def natural_parameters(self, batch):
         layer = self.layers[0]
         noise = self.likelihood().variance.expand(batch.y.shape[1])
         L = cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter)

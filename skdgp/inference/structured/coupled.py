@@ -1,6 +1,5 @@
 """The Gaussian over the whitened inducing variables of all layers together."""
 
-import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -8,15 +7,8 @@ import torch
 from torch import nn
 
 from ...random import normal
+from .moments import Factor, columns, moments_of, pull_back
 from .pattern import COUPLINGS, Pattern
-
-
-class Factor(NamedTuple):
-    """The free blocks of a factor, or of its gradient, chain by chain."""
-
-    roots: list  #: (w, n M, n M) for each chain
-    arrows: list  #: (K, w, M, n M) for each chain; empty without an arrow
-    outputs: torch.Tensor  #: (K, M, M)
 
 
 class CoupledGaussian(nn.Module):
@@ -163,7 +155,7 @@ class CoupledGaussian(nn.Module):
         pattern = self.patterns[self.active]
         with torch.no_grad():
             factor = self._gather(self.root if self.natural else self.root.to(dtype), pattern)
-            moments = _moments(factor, pattern, self.mean, dtype)
+            moments = moments_of(factor, pattern, self.mean, dtype)
         if grad:
             for leaf in moments.leaves():
                 leaf.requires_grad_()
@@ -193,7 +185,7 @@ class CoupledGaussian(nn.Module):
         """
         leaves, pattern = self._leaves, self.patterns[self.active]
         g_mean = torch.cat([leaf.grad.mT for leaf in leaves.means]).mul_(scale)
-        factor = _pull_back(leaves, self._factor, pattern)
+        factor = pull_back(leaves, self._factor, pattern)
         g_root = self._scatter(factor, pattern, torch.zeros_like(self.root)).mul_(scale)
         return g_mean, g_root
 
@@ -240,7 +232,7 @@ class CoupledGaussian(nn.Module):
         delta = torch.empty_like(g_mean)
         d_outputs = g_mean[pattern.n_hidden :]  # K, M
         for c, chain in enumerate(pattern.chains):
-            xi = _columns(C.roots[c].mT, G.roots[c], M)
+            xi = columns(C.roots[c].mT, G.roots[c], M)
             d = C.roots[c].mT @ g_mean[chain.gps].flatten(1)[..., None]  # w, n M, 1
             if pattern.arrow:
                 xi = xi + (C.arrows[c].mT @ G.arrows[c]).sum(0)
@@ -280,7 +272,7 @@ class CoupledGaussian(nn.Module):
             d = delta[chain.gps].flatten(1)[..., None]  # w, n M, 1
             mean[chain.gps] += gamma * (C.roots[c] @ d).view(*chain.gps.shape, -1)
             step = _exponential(xi.roots[c], gamma)
-            roots.append(_columns(C.roots[c], step, M))
+            roots.append(columns(C.roots[c], step, M))
             if pattern.arrow:
                 d_outputs += (C.arrows[c] @ d)[..., 0].sum(1)
                 arrows.append(C.arrows[c] @ step + gamma * C.outputs[:, None] @ xi.arrows[c])
@@ -309,21 +301,10 @@ class CoupledGaussian(nn.Module):
     # Draws
 
     @torch.no_grad()
-    def sample(self, n, generator):
-        """`n` joint draws of the inducing variables, shape (n, T, M)."""
-        T, M = self.mean.shape
+    def frozen(self):
+        """The present Gaussian, for draws."""
         pattern = self.patterns[self.coupling]
-        C = self._gather(self.root, pattern)
-        xi = normal((n, T, M), generator, self.mean)
-        v = torch.empty_like(xi)
-        outputs = (C.outputs @ xi[:, pattern.n_hidden :, :, None])[..., 0]
-        for c, chain in enumerate(pattern.chains):
-            x = xi[:, chain.gps].flatten(2)[..., None]  # F, w, n M, 1
-            v[:, chain.gps] = (C.roots[c] @ x).view(n, *chain.gps.shape, M)
-            if pattern.arrow:
-                outputs += (C.arrows[c] @ x[:, None])[..., 0].sum(2)
-        v[:, pattern.n_hidden :] = outputs
-        return self.mean + v
+        return FrozenGaussian(self.mean.clone(), self._gather(self.root, pattern), pattern)
 
     @torch.no_grad()
     def dense_root(self):
@@ -335,57 +316,32 @@ class CoupledGaussian(nn.Module):
         return C.reshape(T * M, T * M)
 
 
-class Moments(NamedTuple):
-    """Means, and those blocks of the covariance that rows meet."""
+class FrozenGaussian(NamedTuple):
+    """A coupled Gaussian that nothing changes."""
 
-    means: list  #: (M, D) for each layer
-    #: (q, M, M) for each layer: its units, less the identity, then pairs of units; for several
-    #: outputs with an arrow what each has by itself, then all that pairs share through hidden units
-    squares: list
-    crosses: dict  #: (u_j, u_i, w, M, M) by layer, chain and earlier layer
+    mean: torch.Tensor  #: (T, M)
+    factor: Factor
+    pattern: Pattern
 
-    def leaves(self):
-        """All tensors."""
-        return [*self.means, *self.squares, *self.crosses.values()]
+    def sample(self, n, generator):
+        """Joint draws of the inducing variables, and their means: of outputs given the hidden units.
 
-
-def _moments(factor, pattern, mean, dtype):
-    M = mean.shape[1]
-    bounds = [*pattern.first, len(mean)]
-    means = [mean[i:j].mT.clone() for i, j in itertools.pairwise(bounds)]
-    covariances = [_lower_products(root, M) for root in factor.roots]  # (w, n, n, M, M) views
-    squares, crosses = [], {}
-    for layer in range(len(pattern.widths)):
-        parts, diagonal = [], factor.outputs.new_empty(pattern.widths[layer], M, M)
-        for c, units, at, pairs, _ in pattern.within(layer):
-            S = covariances[c]
-            p = np.arange(at.start, at.stop)
-            diagonal[units] = S[:, p, p]
-            tie = S[pairs].flatten(0, 1)
-            parts.append(0.5 * (tie + tie.mT))  # both units meet the same rows
-            chain = pattern.chains[c]
-            for earlier in chain.layers[: chain.layers.index(layer)]:
-                block = S[:, at, pattern.places(c, earlier)]  # w, u_i, u_j, M, M
-                crosses[layer, c, earlier] = (
-                    block.permute(2, 1, 0, 3, 4).to(dtype, copy=True).contiguous()
-                )
-        squares.append(_less_identity(diagonal, parts, dtype))
-    last, outputs = len(pattern.widths), factor.outputs @ factor.outputs.mT
-    a, b = np.tril_indices(pattern.n_outputs)
-    shared = torch.zeros_like(outputs[a])
-    for c, arrow in enumerate(factor.arrows):
-        K, w, _, nM = arrow.shape
-        shared += (arrow[a] @ arrow[b].mT).sum(1)
-        S = (arrow @ factor.roots[c].mT).view(K, w, M, nM // M, M).permute(3, 0, 1, 2, 4)
-        for earlier in pattern.chains[c].layers:
-            block = S[pattern.places(c, earlier)]  # u_j, K, w, M, M
-            crosses[last, c, earlier] = block.to(dtype, copy=True).contiguous()
-    if pattern.shares:
-        squares.append(_less_identity(outputs, [0.5 * (shared + shared.mT)], dtype))
-    else:
-        outputs = outputs + shared if pattern.arrow else outputs
-        squares.append(_less_identity(outputs, [], dtype))
-    return Moments(means, squares, crosses)
+        Returns
+        -------
+        v, center : tensors of shape (n, T, M)
+        """
+        (T, M), pattern, C = self.mean.shape, self.pattern, self.factor
+        xi = normal((n, T, M), generator, self.mean)
+        v, center = torch.empty_like(xi), self.mean.expand(n, T, M).clone()
+        first = pattern.n_hidden
+        for c, chain in enumerate(pattern.chains):
+            x = xi[:, chain.gps].flatten(2)[..., None]  # n, w, n_units M, 1
+            v[:, chain.gps] = (C.roots[c] @ x).view(n, *chain.gps.shape, M)
+            if pattern.arrow:
+                center[:, first:] += (C.arrows[c] @ x[:, None])[..., 0].sum(2)
+        v[:, :first] += self.mean[:first]
+        v[:, first:] = center[:, first:] + (C.outputs @ xi[:, first:, :, None])[..., 0]
+        return v, center
 
 
 class Marginal:
@@ -396,6 +352,8 @@ class Marginal:
     q : CoupledGaussian
     layer : int
     """
+
+    root = None  #: there is none of a layer by itself
 
     def __init__(self, q, layer):
         pattern = q.patterns[q.coupling]
@@ -408,91 +366,19 @@ class Marginal:
         """Means, shape (M, D)."""
         return self._q[0].mean[self._gps].mT
 
-    @torch.no_grad()
-    def moments(self):
-        """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
-        squares = self._q[0].moments().squares[self._layer]
+    def excess(self, moments):
+        """The part of its own in the moments of all layers: the covariance (D, M, M), less the prior's."""
+        squares = moments.squares[self._layer]
         n, pattern = self._gps.stop - self._gps.start, self._q[0].patterns[self._q[0].active]
         own = squares[:n]
         if self._layer == len(pattern.widths) and pattern.shares:
             own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
-        return self.mean, own
+        return own
 
-    def sample(self, n, generator):
-        """`n` draws of the variables, shape (n, M, D)."""
-        return self._q[0].sample(n, generator)[:, self._gps].mT
-
-
-def _less_identity(diagonal, parts, dtype):
-    diagonal.diagonal(dim1=-2, dim2=-1).sub_(1.0)
-    return torch.cat([diagonal, *parts]).to(dtype)
-
-
-def _lower_products(root, M):
-    """Blocks on and below the diagonal of ``R R^T``, as a view of shape (w, n, n, M, M)."""
-    w, nM, _ = root.shape
-    S = torch.empty_like(root)
-    for i in range(0, nM, M):  # one column of blocks
-        k = i + M
-        S[:, i:, i:k] = root[:, i:, :k] @ root[:, i:k, :k].mT
-    return S.view(w, nM // M, M, nM // M, M).permute(0, 1, 3, 2, 4)
-
-
-def _columns(left, right, M):
-    """Blocks on and below the diagonal of ``left @ right``, for a lower triangular `right`."""
-    out = torch.zeros_like(right)
-    for k in range(0, right.shape[-1], M):
-        out[:, k:, k : k + M] = left[:, k:, k:] @ right[:, k:, k : k + M]
-    return out
-
-
-def _pull_back(leaves, factor, pattern):
-    """Gradients with respect to the factor from those that the moments have collected.
-
-    For ``S = C C^T`` they are ``H C``, where `H` holds the gradient of each block on both sides of
-    the diagonal, and twice that of the blocks on it.
-    """
-    dtype, M = factor.outputs.dtype, factor.outputs.shape[-1]
-    H = []
-    for root in factor.roots:
-        w, nM, _ = root.shape
-        H.append(root.new_zeros(w, nM // M, M, nM // M, M))
-    views = [h.permute(0, 1, 3, 2, 4) for h in H]
-    for layer, squares in enumerate(leaves.squares[:-1]):
-        g = squares.grad.to(dtype)
-        for c, units, at, (w, a, b), which in pattern.within(layer):
-            p = np.arange(at.start, at.stop)
-            views[c][:, p, p] = 2.0 * g[units]
-            pairs = g[which].view(*np.broadcast_shapes(w.shape, a.shape), M, M)
-            views[c][w, a, b] = pairs
-            views[c][w, b, a] = pairs.mT
-    last, K, g = len(pattern.widths), pattern.n_outputs, leaves.squares[-1].grad.to(dtype)
-    G_outputs, G_shared = 2.0 * g[:K], g.new_zeros(K, K, M, M)
-    if pattern.shares:
-        a, b = np.tril_indices(K)
-        G_shared[a, b] += g[K:]
-        G_shared[b, a] += g[K:].mT
-    else:
-        G_shared[range(K), range(K)] = G_outputs
-    G_arrows = [torch.zeros_like(arrow) for arrow in factor.arrows]
-    for (layer, c, earlier), cross in leaves.crosses.items():
-        g, before = cross.grad.to(dtype), pattern.places(c, earlier)
-        if layer < last:
-            at, g = pattern.places(c, layer), g.permute(2, 1, 0, 3, 4)  # w, u_i, u_j
-            views[c][:, at, before] = g
-            views[c][:, before, at] = g.transpose(1, 2).mT
-        else:
-            K, w, _, nM = G_arrows[c].shape
-            G_arrows[c].view(K, w, M, nM // M, M)[:, :, :, before] = g.permute(1, 2, 3, 0, 4)
-    roots, arrows = [], []
-    for c, root in enumerate(factor.roots):
-        d = _columns(H[c].view(root.shape), root, M)
-        if pattern.arrow:
-            d += (G_arrows[c].mT @ factor.arrows[c]).sum(0)
-            shared = torch.einsum("abmn,bwnk->awmk", G_shared, factor.arrows[c])
-            arrows.append(G_arrows[c] @ root + shared)
-        roots.append(d)
-    return Factor(roots, arrows, G_outputs @ factor.outputs)
+    @torch.no_grad()
+    def moments(self, dtype=torch.float64):
+        """Mean (M, D), and the difference of the covariance to the prior's (D, M, M)."""
+        return self.mean.to(dtype), self.excess(self._q[0].moments()).to(dtype)
 
 
 def _halved(matrix):

@@ -67,10 +67,6 @@ class VarianceInflation(nn.Module):
         mean, var = center + a * (mean - center), a.square() * var
         return mean.flatten(0, 1), var.flatten(0, 1)
 
-    def mixture_weights(self, mixture_weights):
-        """Weights of the components of :meth:`mixture` from those of the draws."""
-        return mixture_weights.repeat(len(NODES)) / len(NODES)
-
     def covariance(self, covariance, k_ff, n_means):
         """Covariances of rows, (n_latents, n, n), inflated; `k_ff` has shape (n,)."""
         var = torch.diagonal(covariance, dim1=-2, dim2=-1).T

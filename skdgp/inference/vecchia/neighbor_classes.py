@@ -1,5 +1,6 @@
 """Nearest-neighbor Gaussian processes for classes."""
 
+import copy
 import math
 
 import torch
@@ -42,55 +43,78 @@ class NeighborClasses(NeighborGP):
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
         self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
         self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
-        self._medians = [number.detach().clone() for number in self._hyperparameters()]
+        self._centers = [p.detach().clone() for p in self._hyperparameters()]
 
     def _hyperparameters(self):
         """All that have a prior; the constants come last."""
         own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
         return [*self.rows.kernel.parameters(), *own]
 
-    def _hold(self, batch):
+    def hold(self, batch):
         if self._training_rows is not None:
             return
         is_new, n_classes = len(self.rows.Z) == 0, len(self.log_prior)
         y = nn.functional.one_hot(batch.y[:, 0].long(), n_classes)
-        super()._hold(batch._replace(y=y))
+        super().hold(batch._replace(y=y))
         counts = (batch.weight[:, None] * y).sum(0) + 1.0
-        self._medians[-1] = torch.log(counts / counts.sum())
+        self._centers[-1] = torch.log(counts / counts.sum())
         if is_new:
             with torch.no_grad():
-                self.log_prior.copy_(self._medians[-1])
+                self.log_prior.copy_(self._centers[-1])
 
-    def _seen(self, y, weight):
-        counts = (y * weight[..., None]).clamp_min(0.0) + self.log_concentration.exp()
-        variance = torch.log1p(1.0 / counts)
-        return counts.log() - 0.5 * variance - self.log_prior, variance.mT
+    def _observed(self):
+        own = self.log_concentration, self.log_slope, self.log_factor
+        return DirichletTargets(*(p.exp() for p in own), 1.0 * self.log_prior, self._one_latent)
 
-    def _own_noise(self, like):
-        return like.new_zeros(len(self.log_prior))
-
-    def _values(self, value):
-        """Values of the latent functions from those of the regressions."""
-        value = self.log_prior + self.log_slope.exp() * value
-        return value[..., 1:] - value[..., :1] if self._one_latent else value
-
-    def _variances(self, variance):
-        """The same for variances."""
-        variance = self.log_factor.exp() * variance
-        return variance.sum(-1, keepdim=True) if self._one_latent else variance
-
-    def _log_density(self, y, mean, sd, z):
-        label = y.argmax(-1, keepdim=True).to(mean)
-        m, v = self._values(mean), self._variances(sd.square())
-        likelihood = self.likelihood()
+    def _log_density(self):
+        likelihood, observed = self.likelihood(), self._observed()
         if not torch.is_grad_enabled():  # leave-one-out for good
-            likelihood = likelihood.for_prediction(1)
-        return likelihood.log_partition(label, m, v)
+            likelihood = copy.deepcopy(self.likelihood)().for_prediction(1)
 
-    def _moments(self, X, nearest, mixing):
-        mean, sd, _, _ = self._given_neighbors(X, nearest)
-        return self._values(mean)[None], self._variances(sd.square())[None]
+        def log_density(local_scale, y, mean, sd, z):
+            label = y.argmax(-1, keepdim=True).to(mean)
+            return likelihood.log_partition(label, *observed.latents(mean, sd.square()))
 
-    def _path(self, mean, deviation):
-        spread = (0.5 * self.log_factor - self.log_slope).exp()
-        return self._values(mean + spread * deviation)
+        return log_density
+
+
+class DirichletTargets:
+    """Counts of classes, as what a regression for each class sees of them.
+
+    Parameters
+    ----------
+    concentration, slope, factor : tensors of shape ()
+    log_prior : tensor of shape (n_classes,)
+    one_latent : bool
+        Whether the latent function is the difference of two.
+
+    Attributes
+    ----------
+    noise : tensor of shape (n_classes,)
+        Zero: labels have none beside the latent functions.
+    """
+
+    def __init__(self, concentration, slope, factor, log_prior, one_latent):
+        self._concentration, self._slope, self._factor = concentration, slope, factor
+        self._log_prior, self._one_latent = log_prior, one_latent
+        self.noise = torch.zeros_like(log_prior)
+
+    def targets(self, y, weight):
+        """As of :class:`~skdgp.inference.vecchia.posterior.GaussianTargets`."""
+        counts = (y * weight[..., None]).clamp_min(0.0) + self._concentration
+        variance = torch.log1p(1.0 / counts)
+        return counts.log() - 0.5 * variance - self._log_prior, variance.mT
+
+    def latents(self, mean, var):
+        """Likewise."""
+        mean, var = self._log_prior + self._slope * mean, self._factor * var
+        if self._one_latent:
+            return mean[..., 1:] - mean[..., :1], var.sum(-1, keepdim=True)
+        return mean, var
+
+    def values(self, mean, deviation):
+        """Likewise."""
+        mean, deviation = self._log_prior + self._slope * mean, self._factor.sqrt() * deviation
+        if self._one_latent:
+            return mean[..., 1:] - mean[..., :1], deviation[..., 1:] - deviation[..., :1]
+        return mean, deviation

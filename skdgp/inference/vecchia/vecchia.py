@@ -1,53 +1,11 @@
 """Nearest-neighbor Gaussian processes: every row is predicted from the rows around it."""
 
-from numbers import Integral
-
-from ...gp.likelihoods import ClassLikelihood, Gaussian, HeteroscedasticGaussian
-from ..base import Scheme
+from ...gp.likelihoods import ClassLikelihood
+from ..local_scale import LocalScaleScheme
 from .neighbor_classes import NeighborClasses
 from .neighbors import NeighborGP
 
 _FEW_ROWS = 4000  #: beyond which more steps pay
-
-
-class LocalScaleScheme(Scheme):
-    """Base class of schemes for all rows at once, with a local scale that near rows tell."""
-
-    takes_chunks = False
-    early = 1
-
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        if n_classes is None:
-            return "heteroscedastic"
-        return super().auto_likelihood(n_classes, n_layers)
-
-    def batch_size(self, n_rows):
-        return n_rows
-
-    def validate(self):
-        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
-
-    def build(self, architecture, likelihood):
-        name = type(self).__name__
-        if self._shallow and architecture.widths:
-            raise ValueError(f"{name} is for shallow models; set n_layers=1.")
-        model = self._model_for(likelihood)
-        if model is None:
-            raise ValueError(
-                f"{name} is for {self._serves}; for {type(likelihood).__name__} use inference='dsvi'."
-            )
-        return model(architecture, likelihood, self)
-
-    _serves = "Gaussian noise, of constant or varying size"
-    _shallow = True
-
-    def _model_for(self, likelihood):
-        """What to build; None if there is nothing for such a likelihood."""
-        raise NotImplementedError
-
-    @staticmethod
-    def _is_gaussian(likelihood):
-        return isinstance(likelihood, (Gaussian, HeteroscedasticGaussian))
 
 
 class Vecchia(LocalScaleScheme):

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from torch.distributions import MultivariateNormal
-from toys import seeded, toy
+from toys import draw_functions, latents, seeded, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, RobustMax, Softmax, StudentT
 from skdgp.inference import AEP, as_scheme
@@ -340,7 +340,7 @@ def test_variational_limit_with_all_rows_as_inducing_inputs_is_the_exact_gp(make
     exact = GaussianProcessRegressor(RBF(math.sqrt(2.0)), alpha=NOISE, optimizer=None)
     exact.fit(X.numpy(), y.numpy()[:, 0])
     X_new = data(5, seed=1)[0]
-    mean, var = model.predictive(X_new, torch.as_tensor(model.draws(1, 0)))
+    mean, var = latents(model, X_new)
     expected = exact.predict(X_new.numpy(), return_std=True)
     np.testing.assert_allclose(mean[0, :, 0], expected[0], atol=1e-4)
     np.testing.assert_allclose(var[0, :, 0].sqrt(), expected[1], atol=1e-4)
@@ -359,22 +359,44 @@ def test_two_layers_have_the_same_moments_in_both_kinds_of_prediction(
         model = make_model(
             input_connected=input_connected, scheme=AEP(prediction=prediction, **settings)
         )
-        mean, var = model.predictive(X, torch.as_tensor(model.draws(n, 0)))
+        mean, var = latents(model, X, n)
         moments.append((mean.mean(0), (var + mean.square()).mean(0) - mean.mean(0).square()))
         assert len(mean) == (n if prediction == "sampling" else 1)
     errors = [(a - b).abs().max() for a, b in zip(*moments)]
     assert errors[0] < 0.01 and errors[1] < 0.02  # a tenth of independent draws' four errors
 
 
-def test_functions_follow_the_predictive(make_model, generator):
-    X, n = data(3)[0], 2000
-    model = make_model(scheme=AEP(prediction="sampling", separate=True, inner_noise=0.0))
-    f = model.functions(n, generator, 200)(X)
-    mean, var = model.predictive(X, torch.as_tensor(model.draws(2**13, 0)))
-    expected = mean.mean(0)[:, 0]
-    sd = (var.mean(0) + mean.var(0)).sqrt()[:, 0]
-    assert ((f.mean(0)[:, 0] - expected).abs() < 5.0 * sd / math.sqrt(n) + 0.01).all()
-    np.testing.assert_allclose(f.std(0)[:, 0], sd, rtol=0.1)
+@pytest.mark.parametrize("prediction", ["moment-matching", "sampling"])
+@pytest.mark.parametrize("separate", [False, True])
+def test_functions_follow_the_predictive(make_model, generator, prediction, separate):
+    """In mean, variance and skewness: with moment matching they are Gaussian as it is."""
+    X, n = data(3)[0], 4000
+    scheme = AEP(prediction=prediction, separate=separate, inner_noise=0.0)
+    model = make_model(scheme=scheme)
+    f = draw_functions(model, n, generator, 200)(X)[..., 0]
+    mean, var = (part[..., 0] for part in latents(model, X, 2**13))
+    center = mean.mean(0)
+    off, between = f - center, mean - center
+    for power, expected in (
+        (1, between),
+        (2, var + between.square()),
+        (3, between.pow(3) + 3.0 * between * var),
+    ):
+        moment = off.pow(power)
+        z = (moment.mean(0) - expected.mean(0)) / moment.std(0) * math.sqrt(n)
+        assert z.abs().max() < 4.5, power
+
+
+def test_matched_functions_covary_as_deep_ones(make_model, generator):
+    """Correlations of a sample of 128 deep functions, of those of 4000: within four standard errors."""
+    X = data(3)[0]
+    found = []
+    for prediction in ("moment-matching", "sampling"):
+        model = make_model(scheme=AEP(prediction=prediction))
+        f = draw_functions(model, 4000, generator, 200)
+        found.append(np.corrcoef(f(X)[..., 0].T))
+        torch.testing.assert_close(f(X[1:]), f(X)[:, 1:], rtol=1e-12, atol=1e-12)
+    assert (np.abs(found[0] - found[1]) < 4.0 * (1.0 - found[1] ** 2 + 0.05) / math.sqrt(128)).all()
 
 
 def test_units_of_a_separate_layer_differ_in_kernel_and_inducing_inputs(make_model, make_batch):

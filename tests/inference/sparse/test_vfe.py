@@ -90,7 +90,7 @@ def value_of(model, *arrays):
 def memory(request, monkeypatch):
     """The ways in which rows are gone through."""
     if request.param != "at once":
-        monkeypatch.setattr(full_batch, "_AT_ONCE", 50)
+        monkeypatch.setattr(full_batch, "AT_ONCE", 50)
     if request.param == "chunks anew":
         monkeypatch.setattr(full_batch, "_KEPT", 0)
 
@@ -216,14 +216,18 @@ def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
     model._unsolved = batch
     model._solve()
     mean, root = model.layers[0].q.mean.clone(), model.layers[0].q.root.clone()
-    other = make_model(X[:8], 2)
+    shape = Architecture(2, (), 2, 8, [model.layers[0].kernel.fitted()], True, False)
+    other = DSVI().build(shape, model.likelihood.fitted())
+    other.layers[0].jitter = model.layers[0].jitter
+    with torch.no_grad():
+        other.layers[0].Z.copy_(model.layers[0].Z)
     other.expected_log_likelihood(batch, None).backward()
     q = other.layers[0].q
     assert q.natural_step(q.collected_gradients(), 1.0)
     assert_allclose(mean, q.mean.detach(), atol=1e-7)
     assert_allclose(root @ root.mT, (q.root @ q.root.mT).detach(), atol=1e-8)
-    with torch.no_grad():
-        ell = float(model.expected_log_likelihood(batch, None))
+    _, m, v = model.posterior(model.draws(1, 0)).latent(batch.X)
+    ell = float(model.likelihood.frozen().expected_log_prob(batch.y, m[0], v[0]).sum())
     assert_allclose(ell - float(model.divergence()), value_of(model, X, y))
 
 
@@ -295,8 +299,8 @@ def test_draws_and_rows():
     X, y = rows(50)
     model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
     mean, cov = model.predict(X[:5], return_cov=True, latent=True)
-    draws = model.sample_y(X[:5], 4000, latent=True)
-    error = np.sqrt(np.diag(cov) / 4000)
+    draws = model.sample_y(X[:5], 1000, latent=True)
+    error = np.sqrt(np.diag(cov) / 1000)
     assert (np.abs(draws.mean(1) - mean) < 5.0 * error + 1e-3).all()
     assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
 
@@ -377,13 +381,13 @@ def test_interrupt_between_points():
     X, y = rows(40)
     model = make_model(X[:8])
     batch = Batch(*tensors(X, y), 1.0, 40.0)
-    loss, bound = model.step(batch, None), model.bound
+    loss, bound = model.step(batch, None), model.lower_bound
 
     def interrupted(batch):
         bound(batch)
         raise KeyboardInterrupt
 
-    model.bound = interrupted
+    model.lower_bound = interrupted
     with pytest.raises(KeyboardInterrupt):
         model.step(batch, None)
     assert_allclose(-value_of(model, X, y) / 40.0, loss)
@@ -397,7 +401,7 @@ def test_objective_has_the_prior_of_deviations(n_inducing):
     model = make_model(X[:n_inducing], scheme=scheme)
     (numbers,) = (p for p in model.layers[0].kernel.parameters() if p.numel() > 1)
     values, slopes = [], []
-    for what in (model.bound, model.objective):
+    for what in (model.lower_bound, model.objective):
         numbers.grad = torch.zeros_like(numbers)
         values.append(what(batch))
         slopes.append(numbers.grad.numpy())

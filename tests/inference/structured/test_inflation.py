@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from toys import seeded
+from toys import draw_functions, latents, posterior, seeded
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
-from skdgp.inference.structured import inflation, structured
+from skdgp.inference.structured import inflation
 from skdgp.inference.structured.inflation import LOG_FACTORS, NODES, VarianceInflation, learned
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 def known(mean=1.0, spread=0.7):
     layer = VarianceInflation()
-    layer.numbers.copy_(torch.tensor([mean, spread]))
+    layer.moments.copy_(torch.tensor([mean, spread]))
     return layer
 
 
@@ -49,8 +49,7 @@ def test_the_mixture_is_the_formula():
         assert float(wide_var[at, i, 0]) == pytest.approx(a2 * v[s])
         assert float(wide_mean[at, i, 1]) == pytest.approx(float(mean[s, i, 1]))  # of the noise
         assert wide_var[at, i, 1] == var[s, i, 1]
-    shares = known().mixture_weights(torch.full((S,), 1.0 / S))
-    assert len(shares) == len(wide_mean) and float(shares.sum()) == pytest.approx(1.0)
+    assert len(wide_mean) == S * len(NODES)
     torch.testing.assert_close(wide_mean.mean(0), mean.mean(0))  # the mean stays
 
 
@@ -113,7 +112,7 @@ def test_few_rows_are_not_believed():
 
 
 def inflated(make_structured, **settings):
-    model = make_structured(n_inflation_splits=1, **settings).eval()
+    model = make_structured(n_inflation_splits=1, **settings)
     model.variance_inflation.moments.copy_(torch.tensor([1.5, 0.7]))
     return model
 
@@ -127,11 +126,13 @@ X = torch.tensor([[0.0, 0.1], [0.5, -0.4], [2.0, 1.0], [4.0, -4.0]], dtype=torch
 def test_predictions_are_a_mixture_of_the_widened(make_structured, coupling, widths, n_latents):
     model = inflated(make_structured, coupling=coupling, widths=widths, n_latents=n_latents)
     draws = torch.as_tensor(model.draws(8, 0))
-    mean, var = model.predictive(X, draws)
-    with model.as_trained():
-        plain_mean, plain_var = model.predictive(X, draws)
-        assert len(model.mixture_weights(draws)) == len(plain_mean)
-    assert len(model.mixture_weights(draws)) == len(mean) == len(NODES) * len(plain_mean)
+    frozen = model.posterior(draws)
+    log_weights, mean, var = frozen.latent(X)
+    _, plain_mean, plain_var = model.posterior(draws, as_trained=True).latent(X)
+    assert len(log_weights) == len(frozen.inflation) == len(mean) == len(NODES) * len(plain_mean)
+    assert float(log_weights.exp().sum()) == pytest.approx(1.0)
+    factors = model.variance_inflation.factors()
+    torch.testing.assert_close(frozen.inflation, factors.repeat_interleave(len(plain_mean)))
     torch.testing.assert_close(mean.mean(0), plain_mean.mean(0))
     k_ff = torch.ones(1, len(X), dtype=torch.float64)  # the kernel's variance
     for part, expected in zip(
@@ -140,23 +141,18 @@ def test_predictions_are_a_mixture_of_the_widened(make_structured, coupling, wid
         torch.testing.assert_close(part, expected)
 
 
-def test_as_trained_ends(make_structured):
-    model = inflated(make_structured)
-    draws = torch.as_tensor(model.draws(8, 0))
-    with pytest.raises(KeyError), model.as_trained():
-        raise KeyError
-    assert len(model.predictive(X, draws)[0]) == 8 * len(NODES)
-
-
 @pytest.mark.parametrize(("widths", "n_latents"), [((), 2), ((2,), 1), ((2, 2), 2)])
-def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widths, n_latents):
-    monkeypatch.setattr(structured, "_DRAWS", 1024)  # which know the center better
+def test_functions_scatter_as_predictions_say(make_structured, widths, n_latents):
     model = inflated(make_structured, widths=widths, n_latents=n_latents, inner_noise=1e-6)
-    draws = torch.as_tensor(model.draws(1024, 0))
-    mean, var = model.predictive(X, draws)
+    mean, var = latents(model, X, 1024)
     center = mean.mean(0)
     total = (var + (mean - center).square()).mean(0)
-    f = model.functions(4000, seeded(1), 256)(X)
+    of_model = posterior(model, 1024)
+    of_model.n_features = 256
+    f = of_model.functions(4000, seeded(1))
+    factors = model.variance_inflation.factors()
+    assert torch.isin(f.inflation, factors).all() and len(f.inflation.unique()) == len(NODES)
+    f = sum(f(X))
     f_var = (f - center).square().mean(0)
     error = ((f - center).square() - f_var).square().mean(0).sqrt() / math.sqrt(len(f))
     assert ((f_var - total).abs() < 4.0 * error).all()
@@ -165,15 +161,15 @@ def test_functions_scatter_as_predictions_say(make_structured, monkeypatch, widt
 
 def test_functions_are_consistent_over_rows(make_structured):
     model = inflated(make_structured)
-    f = model.functions(5, seeded(2), 64)
+    f = draw_functions(model, 5, seeded(2), 64)
     torch.testing.assert_close(f(X)[:, 1:3], f(X[1:3]))
 
 
 def test_the_covariance_of_a_single_layer(make_structured):
     model = inflated(make_structured, widths=(), n_latents=2)
-    cov = model.covariance(X)
-    with model.as_trained():
-        plain = model.covariance(X)
+    draws = model.draws(8, 0)
+    cov = model.posterior(draws).covariance(X)
+    plain = model.posterior(draws, as_trained=True).covariance(X)
     back = torch.diagonal(plain, dim1=1, dim2=2).clamp_max(1.0)  # of the kernel's variance
     expected = torch.zeros_like(cov)
     for factor in np.exp(1.5 + 0.7 * NODES):
@@ -187,9 +183,8 @@ def test_latents_of_the_noise_stay(make_structured):
     likelihood = HeteroscedasticGaussian(np.full(1, 0.1))
     model = inflated(make_structured, n_latents=2, likelihood=likelihood)
     draws = torch.as_tensor(model.draws(8, 0))
-    mean, var = model.predictive(X, draws)
-    with model.as_trained():
-        plain = model.predictive(X, draws)
+    mean, var = model.posterior(draws).latent(X)[1:]
+    plain = model.posterior(draws, as_trained=True).latent(X)[1:]
     for part, own in zip((mean, var), plain):
         torch.testing.assert_close(part[..., 1], own[..., 1].repeat(len(NODES), 1))
         assert not torch.allclose(part[..., 0], own[..., 0].repeat(len(NODES), 1))
@@ -199,7 +194,7 @@ def test_training_does_not_know_of_it(make_structured, make_batch):
     y = torch.sin(X[:, :1])
     losses = []
     for model in (inflated(make_structured), make_structured()):
-        losses.append(model.train().step(make_batch(X, y), seeded(4)))
+        losses.append(model.step(make_batch(X, y), seeded(4)))
     assert losses[0] == losses[1]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
-from toys import seeded, toy
+from toys import draw_functions, latents, posterior, seeded, toy
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.random import normal
@@ -25,7 +25,7 @@ def data(n=6, k=1, seed=0):
 
 def draws(model, X, S=3, seed=5):
     generator = seeded(seed)
-    return [normal((S, len(X), width), generator, X) for width in model._draw_widths()]
+    return [normal((S, len(X), width), generator, X) for width in model.draw_widths()]
 
 
 @torch.no_grad()
@@ -157,7 +157,7 @@ def test_a_posterior_equal_to_the_prior_costs_nothing_and_knows_nothing(make_str
     model = make_structured((2, 2), "full", random_q=False, inner_scale=1.0)
     assert abs(float(model.divergence())) < 1e-12
     X = data()[0]
-    mean, var = model.predictive(X, torch.as_tensor(model.draws(16, 0)))
+    mean, var = latents(model, X, 16)
     close(mean, torch.zeros_like(mean))
     close(var, torch.ones_like(var))
 
@@ -170,8 +170,8 @@ def test_functions_have_the_moments_of_the_predictive(make_structured, coupling,
     with torch.no_grad():
         model.q.root[len(model.q.mean) :] *= 2.0  # a strong coupling
     n = 40_000
-    f = model.functions(n, seeded(), 4)(X, noise=seeded(6))
-    mean, var = model.predictive(X, torch.as_tensor(model.draws(8192, 0)))
+    f = draw_functions(model, n, seeded(), 4)(X, noise=seeded(6))
+    mean, var = latents(model, X, 8192)
     mixed = mean.mean(0)
 
     def scores(f):
@@ -189,11 +189,12 @@ def test_functions_have_the_moments_of_the_predictive(make_structured, coupling,
     assert scores(f) < 4.5
     # the same draws of each layer by itself, put together at random, do not
     with torch.no_grad():
-        apart = [layer.function(n, 4, seeded(i)) for i, layer in enumerate(model.layers)]
-        H = X.expand(n, *X.shape)
-        for layer, function in zip(model.layers, apart):
-            H = function(H)
-            if layer is not model.layers[-1]:
+        H, first = X.expand(n, *X.shape), 0
+        for i, layer in enumerate(posterior(model).layers):
+            own = slice(first, first + layer.n_outputs)
+            v = model.q.frozen().sample(n, seeded(i))[0][:, own].mT
+            H, first = sum(layer.functions(n, 4, seeded(10 + i), v)(H)), own.stop
+            if i < len(model.layers) - 1:
                 H = H + layer.noise().sqrt() * normal(H.shape, seeded(7), H)
     assert scores(H) > 8
 
@@ -203,8 +204,8 @@ def test_outputs_of_one_row_covary_in_functions_as_in_the_predictive(make_struct
     likelihood = HeteroscedasticGaussian(np.array([0.1]))
     model = make_structured((2,), "full", n_latents=2, likelihood=likelihood)
     n = 40_000
-    f = model.functions(n, seeded(), 4)(X, noise=seeded(6))
-    mean, _ = model.predictive(X, torch.as_tensor(model.draws(8192, 0)))
+    f = draw_functions(model, n, seeded(), 4)(X, noise=seeded(6))
+    mean, _ = latents(model, X, 8192)
     expected = ((mean - mean.mean(0))[..., 0] * (mean - mean.mean(0))[..., 1]).mean(0)
     product = (f - mean.mean(0)).prod(-1)
     z = (product.mean(0) - expected) / product.std(0) * math.sqrt(n)
@@ -263,7 +264,7 @@ def test_richer_posteriors_have_higher_optima(make_structured, make_batch):
     @torch.no_grad()
     def bounds(model, S, seed):
         mean, var = model.propagate(X, draws(model, X, S, seed))
-        return model.likelihood().expected_log_prob(y, mean, var).sum(1) - model.divergence()
+        return model.likelihood().expected_log_prob(y, mean, var).sum(1) - model.kl()
 
     frozen = [float(bounds(model, n_draws, 5).mean()) for model in posteriors.values()]
     assert frozen[1] > frozen[0] + 0.01 and frozen[2] > frozen[1] + 0.01

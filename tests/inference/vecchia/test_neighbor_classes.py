@@ -7,12 +7,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import cauchy, norm
 from sklearn.datasets import make_moons
+from toys import draw_functions, latents, posterior, seeded
 
 from skdgp import DeepGPClassifier
 from skdgp.gp import kernels
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from skdgp.inference import Vecchia
 from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.vecchia import posterior as module
+from skdgp.inference.vecchia.posterior import NearRows
 from skdgp.training import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -41,13 +44,13 @@ def make(X, y, likelihood, n_neighbors=8, weight=None):
     kernel = kernels.RationalQuadratic(alpha=0.7, lengthscale=LENGTHSCALES, variance=1.4)
     shape = Architecture(2, (), n_latents, 1, [kernel.bind(2)], True, False)
     model = Vecchia(n_neighbors).build(shape, likelihood)
-    model._hold(everything(X, y, weight))
+    model.hold(everything(X, y, weight))
     with torch.no_grad():
         model.log_concentration.fill_(np.log(ALPHA))
         model.log_slope.fill_(np.log(SLOPE))
         model.log_factor.fill_(np.log(FACTOR))
         model.log_prior += 0.1 * torch.arange(len(model.log_prior))
-    model._search(LENGTHSCALES)
+    model._look_in(LENGTHSCALES)
     return model
 
 
@@ -56,7 +59,7 @@ def covariance(A, B):
     return 1.4 * (1.0 + r2 / (2.0 * 0.7)) ** -0.7
 
 
-def latents(model, X, counts, x):
+def conditioned(model, X, counts, x):
     """Moments of all classes at one row, given the counts of some places."""
     prior, moments = model.log_prior.detach().numpy(), []
     for c, n in enumerate(counts.T):
@@ -79,10 +82,10 @@ def test_prediction_conditions_on_the_nearest_rows(n_classes):
     model = make(X, y, Softmax(), weight=weight)
     counts = np.eye(n_classes)[y] * weight[:, None]
     x = np.array([[0.3, -0.4], [5.0, 5.0]])
-    mean, var = model.predictive(torch.tensor(x), torch.zeros(1, 0))
+    mean, var = latents(model, torch.tensor(x))
     for i in range(2):
         near = nearest(X, x[i], 8)
-        expected = latents(model, X[near], counts[near], x[i])
+        expected = conditioned(model, X[near], counts[near], x[i])
         assert_allclose(mean[0, i], expected[0], rtol=1e-8)
         assert_allclose(var[0, i], expected[1], rtol=1e-7)
 
@@ -91,7 +94,7 @@ def test_one_latent_function_is_the_difference_of_two():
     X, y = rows(n_classes=2)
     x = torch.tensor(X[:5] + 0.1)
     both, one = (make(X, y, likelihood) for likelihood in (Softmax(), Bernoulli()))
-    (mean, var), (m, v) = (model.predictive(x, torch.zeros(1, 0)) for model in (both, one))
+    (mean, var), (m, v) = (latents(model, x) for model in (both, one))
     assert_allclose(m[..., 0], mean[..., 1] - mean[..., 0], rtol=1e-12)
     assert_allclose(v[..., 0], var.sum(-1), rtol=1e-12)
 
@@ -102,12 +105,12 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
     expected = []
     for i in range(len(X)):
         rest = np.arange(len(X)) != i
-        mean, var = latents(model, X[rest], np.eye(2)[y[rest]], X[i])
+        mean, var = conditioned(model, X[rest], np.eye(2)[y[rest]], X[i])
         z = (mean[1] - mean[0]) / np.sqrt(1.0 + var.sum())
         expected.append(norm.logcdf(z if y[i] else -z))
     batch = everything(X, y)
-    assert_allclose(model.loo_log_density(batch, np.arange(len(X))), expected, rtol=1e-8)
-    model._medians = [
+    assert_allclose(posterior(model).loo_log_density(np.arange(len(X))), expected, rtol=1e-8)
+    model._centers = [
         number.detach().clone() for number in model._hyperparameters()
     ]  # no prior term
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
@@ -120,9 +123,7 @@ def test_numbers_have_a_prior():
     Of the columns' lengthscales the level has it; deviations from it have Cauchy distributions.
     """
     X, y = rows()
-    model = make(
-        X, y, Softmax(n_nodes=2048)
-    )  # for an integral nearly as good as that of left-out rows
+    model = make(X, y, Softmax(n_nodes=2048))  # as many nodes as rows that are left out have
     batch, everyone = everything(X, y), np.arange(len(X))
     with torch.no_grad():
         model.layers[0].kernel.assign(
@@ -133,12 +134,9 @@ def test_numbers_have_a_prior():
     constants = 0.1 * np.arange(3)  # beside the logarithms of the shares
     prior = 0.5 * (0.3**2 + 0.25**2 + np.sum(own**2) + np.sum(constants**2))
     prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
-    model._medians = [
-        number.detach().clone() for number in model._hyperparameters()
-    ]  # no prior term
-    without = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
-    assert_allclose(actual.item(), without - prior, rtol=1e-9)
-    assert_allclose(without, model.loo_log_density(batch, everyone).sum(), rtol=1e-5)
+    assert_allclose(
+        actual.item(), posterior(model).loo_log_density(everyone).sum() - prior, rtol=1e-9
+    )
 
 
 def test_many_columns_do_not_overfit_few_rows():
@@ -160,12 +158,12 @@ def test_many_columns_do_not_overfit_few_rows():
 def test_softmax_of_left_out_rows_by_sampling():
     X, y = rows()
     model = make(X, y, Softmax(n_nodes=4096), n_neighbors=5)
-    actual = model.loo_log_density(everything(X, y), np.arange(6))
+    actual = posterior(model).loo_log_density(np.arange(6))
     rng = np.random.default_rng(0)
     for i in range(6):
         rest = np.flatnonzero(np.arange(len(X)) != i)
         near = rest[nearest(X[rest], X[i], 5)]
-        mean, var = latents(model, X[near], np.eye(3)[y[near]], X[i])
+        mean, var = conditioned(model, X[near], np.eye(3)[y[near]], X[i])
         f = mean + np.sqrt(var) * rng.normal(size=(200_000, 3))
         p = np.exp(log_softmax(f, -1)[:, y[i]])
         assert abs(np.exp(actual[i]) - p.mean()) < 4.0 * p.std() / np.sqrt(len(p)) + 1e-3
@@ -178,12 +176,12 @@ def test_rows_of_one_place_are_counted(i, gone):
     X[1], X[3] = X[0], X[2]
     y[:4] = 0, 1, 2, 2
     model = make(X, y, Softmax(), n_neighbors=30)
-    density = model.loo_log_density(everything(X, y), np.array([i]))
+    density = posterior(model).loo_log_density(np.array([i]))
     rest = np.delete(np.arange(12), gone)
     places, place = np.unique(X[rest], axis=0, return_inverse=True)
     counts = np.zeros((len(places), 3))
     np.add.at(counts, (place, y[rest]), 1.0)
-    moments = (torch.tensor(a)[None] for a in latents(model, places, counts, X[i]))
+    moments = (torch.tensor(a)[None] for a in conditioned(model, places, counts, X[i]))
     label = torch.tensor([[float(y[i])]])
     likelihood = model.likelihood().for_prediction(1)
     assert_allclose(density, likelihood.log_partition(label, *moments), rtol=1e-7)
@@ -195,8 +193,8 @@ def test_functions_have_the_moments_of_predictions(likelihood):
     model = make(X, y, likelihood)
     x = torch.tensor([[0.2, 0.1], [0.25, 0.1], [4.0, 4.0]], dtype=torch.float64)
     n = 4000
-    f = model.functions(n, torch.Generator().manual_seed(0), 512)(x)
-    mean, var = (moment[0] for moment in model.predictive(x, torch.zeros(1, 0)))
+    f = draw_functions(model, n, seeded(0), 512)(x)
+    mean, var = (moment[0] for moment in latents(model, x))
     assert ((f.mean(0) - mean).abs() < 4.0 * (var / n).sqrt()).all()
     assert_allclose(f.var(0), var, rtol=4.0 * np.sqrt(2.0 / n) + 0.05)
     assert (torch.corrcoef(f[:, :2, 0].T)[0, 1] > 0.8).all()  # near rows share a function
@@ -205,17 +203,19 @@ def test_functions_have_the_moments_of_predictions(likelihood):
 def test_many_classes_take_fewer_rows_at_once(monkeypatch):
     X, y = rows(200, 60)
     model, batch = make(X, y, Softmax(), n_neighbors=24), everything(X, y)
-    assert model._at_once() == 2_000_000 // (25**2 * 60)
-    looked_at, without = [], model._without
-    monkeypatch.setattr(
-        model, "_without", lambda rows: looked_at.append(len(rows)) or without(rows)
-    )
+    looked_at, without = [], NearRows.without
+
+    def counted(self, rows, chosen, search):
+        looked_at.append(len(chosen))
+        return without(self, rows, chosen, search)
+
+    monkeypatch.setattr(NearRows, "without", counted)
     value = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     assert np.isfinite(value.item())
-    densities = model.loo_log_density(batch, np.arange(200))
-    assert looked_at == [30, 50, 50, 50, 50]
-    model._at_once = lambda: 10**9
-    assert_allclose(densities, model.loo_log_density(batch, np.arange(200)), rtol=1e-12)
+    densities = posterior(model).loo_log_density(np.arange(200))
+    assert looked_at == [30, 50, 50, 50, 50]  # of which 2,000,000 / (25^2 60) are the most
+    monkeypatch.setattr(module, "_AT_ONCE", 10**9)
+    assert_allclose(densities, posterior(model).loo_log_density(np.arange(200)), rtol=1e-12)
 
 
 # ---- the estimator --------------------------------------------------------------------------------
@@ -331,7 +331,7 @@ def test_constants_are_expected_at_the_shares_of_the_classes():
     X, y = rows()
     weight = 1.0 + np.arange(len(X)) % 3 + 2.0 * y
     counts = np.bincount(y, weight) + 1.0
-    median = make(X, y, Softmax(), weight=weight)._medians[-1]
+    median = make(X, y, Softmax(), weight=weight)._centers[-1]
     assert_allclose(median, np.log(counts / counts.sum()), rtol=1e-12)
 
 

@@ -8,6 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import cauchy, gamma, multivariate_normal, multivariate_t, norm, spearmanr, t
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
+from toys import draw_functions, latents, posterior, seeded
 
 from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
@@ -40,7 +41,8 @@ def make(X, y, n_neighbors=8, likelihood=None, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
     model.layers[0].hold(**{name: torch.tensor(a) for name, a in zip("Z y".split(), (X, y))})
     model.layers[0].hold(weight=torch.tensor(weight))
-    model._search(LENGTHSCALES)
+    model._look_in(LENGTHSCALES)
+    model._count_near()
     return model
 
 
@@ -53,6 +55,16 @@ def everything(X, y, weight=None):
     weight = np.ones(len(X)) if weight is None else weight
     X, y, weight = (torch.tensor(a) for a in (X, y, weight))
     return Batch(X, y, weight, 1.0, float(weight.sum()))
+
+
+def left_out(model, batch, rows, dispersions=None):
+    """Log densities of rows that the model gives to each from all others."""
+    model.hold(batch)
+    return posterior(model).loo_log_density(rows, dispersions)
+
+
+def without(model, rows):
+    return model.near().without(model._training_rows, rows, model._search)
 
 
 def nearest(X, x, k, excluded=None):
@@ -139,7 +151,7 @@ def test_prediction_conditions_on_the_nearest_rows():
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
     model = make(X, y, weight=weight)
     x = np.array([[0.3, -0.4], [5.0, 5.0]])
-    mean, var = model.predictive(torch.tensor(x), torch.zeros(1, 0))
+    mean, var = latents(model, torch.tensor(x))
     for i in range(2):
         near = nearest(X, x[i], 8)
         for j in range(2):
@@ -172,9 +184,11 @@ def test_local_scale_is_a_student_t_process():
     X, y = rows()
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
-        model.log_count.fill_(np.log(3.7))
-        model.log_odds.fill_(50.0)  # the marginal likelihood of neighbors counts in full
-    model._medians = [
+        model.local_scale.log_count.fill_(np.log(3.7))
+        model.local_scale.log_odds.fill_(
+            50.0
+        )  # the marginal likelihood of neighbors counts in full
+    model._centers = [
         number.detach().clone() for number in model._hyperparameters()
     ]  # no prior term
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
@@ -198,10 +212,10 @@ def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
     X, y = rows(n)
     model = make(X, y, n_neighbors=12, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
-        model.log_count.fill_(np.log(3.7))
-        model.log_odds.fill_(50.0)
+        model.local_scale.log_count.fill_(np.log(3.7))
+        model.local_scale.log_odds.fill_(50.0)
     K = covariance(model, X, X) + 0.1 * np.eye(n)
-    for i, density in enumerate(model.loo_log_density(everything(X, y), np.arange(n))):
+    for i, density in enumerate(left_out(model, everything(X, y), np.arange(n))):
         rest = np.arange(n) != i
         solved = np.linalg.solve(K[np.ix_(rest, rest)], np.c_[K[rest, i], y[rest]])
         dof = 3.7 + n - 1
@@ -214,7 +228,7 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
     """300 of 600 rows at a time; what numbers have as a prior counts once."""
     X, y = rows(600)
     model = make(X, y)
-    model._medians = [number.detach() - 5.0 for number in model._hyperparameters()]
+    model._centers = [number.detach() - 5.0 for number in model._hyperparameters()]
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
     batch = everything(X, y, weight)
     looks = [
@@ -222,7 +236,7 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
         for seed in range(20)
     ]
     negative_log_prior = 12.5 * len(model._hyperparameters())  # lengthscales have one level
-    expected = weight @ model.loo_log_density(batch, np.arange(600)) - negative_log_prior
+    expected = weight @ left_out(model, batch, np.arange(600)) - negative_log_prior
     error = np.std(looks, ddof=1) / np.sqrt(20)
     assert error < 0.1 * negative_log_prior
     assert abs(np.mean(looks) - expected) < 4.0 * error
@@ -233,10 +247,10 @@ def test_rows_left_out_for_stacking_are_those_of_the_objective():
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     batch = everything(X, y)
     total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
-    assert_allclose(model.loo_log_density(batch, np.arange(40)).sum(), total, rtol=1e-10)
+    assert_allclose(left_out(model, batch, np.arange(40)).sum(), total, rtol=1e-10)
     assert_allclose(
-        model.loo_log_density(batch, np.array([7, 3])),
-        model.loo_log_density(batch, np.arange(40))[[7, 3]],
+        left_out(model, batch, np.array([7, 3])),
+        left_out(model, batch, np.arange(40))[[7, 3]],
     )
 
 
@@ -247,16 +261,16 @@ def test_rows_left_out_with_another_spread(likelihood):
     spreads = np.array([0.5, 1.0, 2.0])
     batch = everything(X, y)
     model = make(X, y, likelihood=likelihood)
-    actual = model.loo_log_density(batch, np.arange(40), spreads)
-    assert_allclose(actual[1], model.loo_log_density(batch, np.arange(40)), rtol=1e-12)
+    actual = left_out(model, batch, np.arange(40), spreads)
+    assert_allclose(actual[1], left_out(model, batch, np.arange(40)), rtol=1e-12)
     with torch.no_grad():
-        _, mean, *_ = model._without(np.arange(40))
+        _, mean, *_ = without(model, np.arange(40))
     for i, spread in enumerate(spreads):
         for row in range(0, 40, 7):
             other = y.copy()
             other[row] = mean[row].numpy() + (y[row] - mean[row].numpy()) / spread
-            moved = make(X, other, likelihood=likelihood).loo_log_density(
-                everything(X, other), np.array([row])
+            moved = left_out(
+                make(X, other, likelihood=likelihood), everything(X, other), np.array([row])
             )
             assert_allclose(actual[i, row], moved[0] - np.log(spread), rtol=1e-9)
 
@@ -272,9 +286,9 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
     alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
     found = np.zeros(30)
     for part in (alone, ~alone):
-        found[part] = model.loo_log_density(batch, np.flatnonzero(part))
+        found[part] = left_out(model, batch, np.flatnonzero(part))
     x = X[[2, 19, 15]] + np.array([[0.0], [0.0], [0.3]])
-    mean, var = (part[0].numpy() for part in model.predictive(torch.tensor(x), None))
+    mean, var = (part[0].numpy() for part in latents(model, torch.tensor(x)))
     expected = np.zeros(30)
     for j in range(k):
         noise = 0.1 * (j + 1)
@@ -306,8 +320,8 @@ def test_weights_are_counts_for_rows_that_are_left_out(repeated):
     for likelihood in (None, HeteroscedasticGaussian()):
         settings = {} if likelihood is None else {"likelihood": likelihood}
         merged, copies = make(X, y, **settings), make(X[once], y[once], **settings)
-        merged = merged.loo_log_density(everything(X, y, weight.astype(float)), np.arange(30))
-        copies = copies.loo_log_density(everything(X[once], y[once]), np.arange(len(once)))
+        merged = left_out(merged, everything(X, y, weight.astype(float)), np.arange(30))
+        copies = left_out(copies, everything(X[once], y[once]), np.arange(len(once)))
         assert_allclose(merged[once], copies, rtol=1e-9)
 
 
@@ -344,14 +358,14 @@ def test_rows_that_leave_no_place_out_keep_all_neighbors(likelihood):
     X[[3, 7]] = X[[2, 6]]  # two unique inputs with two targets each
     model, batch = make(X, y, 20, likelihood), everything(X, y)
     order = np.array([3, 0, 7, 1, 2, 11, 6, 5])
-    alone = [model.loo_log_density(batch, order[i : i + 1]) for i in range(8)]
-    assert_allclose(model.loo_log_density(batch, order), np.concatenate(alone), rtol=1e-12)
+    alone = [left_out(model, batch, order[i : i + 1]) for i in range(8)]
+    assert_allclose(left_out(model, batch, order), np.concatenate(alone), rtol=1e-12)
     spreads = np.array([0.5, 2.0])
-    both = model.loo_log_density(batch, order, spreads)
-    alone = [model.loo_log_density(batch, order, spreads[i : i + 1])[0] for i in range(2)]
+    both = left_out(model, batch, order, spreads)
+    alone = [left_out(model, batch, order, spreads[i : i + 1])[0] for i in range(2)]
     assert_allclose(both, alone, rtol=1e-12)
     total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
-    assert_allclose(total.item(), model.loo_log_density(batch, np.arange(12)).sum(), rtol=1e-12)
+    assert_allclose(total.item(), left_out(model, batch, np.arange(12)).sum(), rtol=1e-12)
 
 
 def test_outputs_have_one_mixing_variable():
@@ -359,11 +373,11 @@ def test_outputs_have_one_mixing_variable():
     X, y = rows(k=3)
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
-        model.log_count.fill_(np.log(1.7))
-        actual = model.loo_log_density(everything(X, y), np.arange(40))
-        target, mean, sd, z = model._without(np.arange(40))
-        scale = sd * model._squared_scale(z).sqrt()
-        dof = float(model._dof())
+        model.local_scale.log_count.fill_(np.log(1.7))
+        actual = left_out(model, everything(X, y), np.arange(40))
+        target, mean, sd, z = without(model, np.arange(40))
+        scale = sd * model.local_scale.squared(z).sqrt()
+        dof = float(model.local_scale.dof())
     for i in range(0, 40, 5):
         at, center, width = (part[i].numpy() for part in (target, mean, scale))
 
@@ -379,14 +393,13 @@ def test_rows_left_out_have_the_predictive_density_of_the_others():
     X, y = rows(k=2)
     y[::7] += 2.0  # errors of several standard deviations
     model = make(X, y, likelihood=HeteroscedasticGaussian())
-    actual = model.loo_log_density(everything(X, y), np.arange(40))
+    actual = left_out(model, everything(X, y), np.arange(40))
     for i in range(0, 40, 3):
         others = make(np.delete(X, i, 0), np.delete(y, i, 0), likelihood=HeteroscedasticGaussian())
-        grid = torch.tensor(others.draws(200, 0))
-        moments = others.predictive(torch.tensor(X[[i]]), grid)
+        log_weights, *moments = posterior(others, 200).latent(torch.tensor(X[[i]]))
         with torch.no_grad():
             density = others.likelihood().log_partition(torch.tensor(y[[i]]), *moments)
-        expected = torch.logsumexp(others.mixture_weights(grid).log()[:, None] + density, 0)
+        expected = torch.logsumexp(log_weights[:, None] + density, 0)
         assert_allclose(actual[i], expected[0], rtol=1e-8)
 
 
@@ -394,10 +407,10 @@ def test_errors_of_outputs_are_large_together():
     X, y = rows(k=2)
     model = make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
-        model.log_count.fill_(np.log(1.7))
-        model.log_odds.fill_(-50.0)
-        dof = float(model._dof())
-    draws = model.functions(10_000, torch.Generator().manual_seed(0), 20)(torch.tensor(X[:3] + 3.0))
+        model.local_scale.log_count.fill_(np.log(1.7))
+        model.local_scale.log_odds.fill_(-50.0)
+        dof = float(model.local_scale.dof())
+    draws = draw_functions(model, 10_000, seeded(0), 20)(torch.tensor(X[:3] + 3.0))
     errors = abs(draws[..., :2] - draws[..., :2].median(0).values)
     independent = multivariate_t(shape=np.eye(2), df=dof, seed=0).rvs(200_000)
     expected = spearmanr(*abs(independent.T))[0]
@@ -418,12 +431,12 @@ def test_numbers_have_a_prior():
     batch = everything(X, y)
     with torch.no_grad():
         model.layers[0].kernel.assign(lengthscale=LENGTHSCALES * np.exp([0.5, -1.0]))
-        model.log_count += 0.3
-        model.log_odds -= 0.7
+        model.local_scale.log_count += 0.3
+        model.local_scale.log_odds -= 0.7
     values = []
     for has_prior in (True, False):
         if not has_prior:
-            model._medians = [number.detach().clone() for number in model._hyperparameters()]
+            model._centers = [number.detach().clone() for number in model._hyperparameters()]
         generator = torch.Generator().manual_seed(0)
         values.append(model.expected_log_likelihood(batch, generator).item())
     prior = 0.5 * (0.25**2 + 0.3**2 + 0.7**2)
@@ -454,8 +467,8 @@ def test_large_counts_forget_the_local_scale():
     X, y = rows()
     plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
     with torch.no_grad():
-        local.log_count.fill_(np.log(1e6))
-    local._medians = [
+        local.local_scale.log_count.fill_(np.log(1e6))
+    local._centers = [
         number.detach().clone() for number in local._hyperparameters()
     ]  # no prior term
     density = [
@@ -473,8 +486,8 @@ def test_predictive_density_is_student_t():
     net, scale = model.members_[0].model("cpu"), model._y_scaler.scale
     x = torch.tensor(model._x_scaler.transform(X[:9] + 0.05))
     with torch.no_grad():
-        mean, sd, _, z = net._given_neighbors(x, net.neighbors(x))
-        dof, squared = net._dof(), net._squared_scale(z)
+        mean, sd, _, z = net.near().say(x, net._search(x))
+        dof, squared = net.local_scale.dof(), net.local_scale.squared(z)
     sd = (sd * squared.sqrt()).numpy()
     expected = t(float(dof), model._y_scaler.center + scale * mean.numpy(), scale * sd)
     # standard deviations
@@ -491,7 +504,7 @@ def test_row_is_never_its_own_neighbor():
     X, y = rows()
     X[10:] = X[0]  # more copies than neighbors
     model = make(X, y)
-    found = model.neighbors(torch.tensor(X), np.arange(len(X)))
+    found = model._search(torch.tensor(X), np.arange(len(X)), np.arange(len(X)))
     assert found.shape == (40, 8)
     assert not (found == np.arange(40)[:, None]).any()
     for i in range(10):  # the nearest last
@@ -509,8 +522,10 @@ def test_places_as_far_as_each_other_are_taken_in_order():
     found = []
     for scale, shift in ((1.0, 0.0), (3.0, 1.0), (0.7, -1e3)):
         model = make(scale * X + shift, y, 10)
-        model._search(np.full(2, 0.3 * scale))
-        found.append(np.sort(model.neighbors(torch.tensor(scale * x + shift), excluded)))
+        model._look_in(np.full(2, 0.3 * scale))
+        found.append(
+            np.sort(model._search(torch.tensor(scale * x + shift), excluded, np.arange(64)))
+        )
         assert_array_equal(found[-1], found[0])
     for i in range(40):  # by brute force
         distance = np.square(x[i] - X).sum(1).round(9)
@@ -538,9 +553,7 @@ def test_weights_are_counts():
     weighted = make(X, y, n_neighbors=12, weight=counts.astype(float))
     repeated = make(np.repeat(X, counts, 0), np.repeat(y, counts, 0), n_neighbors=60)
     x = torch.tensor(X + 0.1)
-    for a, b in zip(
-        weighted.predictive(x, torch.zeros(1, 0)), repeated.predictive(x, torch.zeros(1, 0))
-    ):
+    for a, b in zip(latents(weighted, x), latents(repeated, x)):
         assert_allclose(a, b, rtol=1e-7)
 
 
@@ -549,11 +562,10 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     X, y = rows(k=2)
     model = make(X, y, likelihood=likelihood)
     x = torch.tensor(np.array([[0.3, -0.4], [1.0, 1.0], [4.0, 4.0]]))
-    f = model.functions(3000, torch.Generator().manual_seed(0), 300)
+    f = draw_functions(model, 3000, seeded(0), 300)
     draws = f(x)
-    grid = torch.tensor(model.draws(100, 0))
-    mean, var = model.predictive(x, grid)
-    share = model.mixture_weights(grid)[:, None, None]
+    log_weights, mean, var = posterior(model, 100).latent(x)
+    share = log_weights.exp()[:, None, None]
     center = (share * mean).sum(0)
     total = center, (share * (var + (mean - center).square())).sum(0)
     error = (total[1] / 3000).sqrt()
@@ -650,7 +662,7 @@ def test_brute_force_of_one_neighbor():
     expected -= multivariate_normal(cov=K[0, 0]).logpdf(y[i, 0])
     with torch.no_grad():
         x = torch.tensor(X[:1])
-        mean, sd, _, _ = model._given_neighbors(x, model.neighbors(x, np.array([0])))
+        mean, sd, _, _ = model.near().say(x, model._search(x, np.array([0]), np.arange(40)))
     actual = multivariate_normal(float(mean), float(sd) ** 2).logpdf(y[0, 0])
     assert_allclose(actual, expected, rtol=1e-9)
 

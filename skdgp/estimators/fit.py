@@ -1,0 +1,414 @@
+"""From data to a fitted mixture: members train one after another or side by side, then get their weights."""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from joblib import Parallel, delayed
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from .._threads import at_most
+from .._warnings import warn
+from ..mixture.member import Member
+from ..mixture.predictive import Predictive, rows_at_once
+from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights
+from ..training.checkpoint import Checkpoint, fingerprint
+from ..training.interrupts import note_interrupt
+from ..training.pretraining import PreTraining
+from ..training.trainer import BLOCK
+from ._sklearn import FitProgress
+from .data import Data
+from .diagnostics import warn_of_pathologies
+from .fitting import MemberFit, log_densities
+from .warm_start import check_lasting, donor_of, lasting, warm_start_sources, warn_if_far
+
+_SCORED_ROWS = (
+    2000  #: rows whose log densities decide on weights: a standard error of .03 nats and less
+)
+_HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
+_MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
+_NEGLIGIBLE = 0.01  #: a weight below which a member is dropped from predictions
+_BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
+_BOUND_DRAWS = 100_000  #: draws of all these rows together
+
+
+@dataclass
+class _Trained:
+    """A member, and what its training tells the mixture.
+
+    Attributes
+    ----------
+    member : Member
+    loo : ndarray of shape (n_dispersions, n_rows) or None
+        Leave-one-out log densities of the rows that are scored.
+    held_out : ndarray of shape (n_held_out,) or None
+        Log densities of the rows that it has not seen.
+    interrupted : bool
+    unfinished : str or None
+        What training has not come to.
+    short : bool
+        Whether the time was not enough for all steps.
+    """
+
+    member: Member
+    loo: np.ndarray | None = None
+    held_out: np.ndarray | None = None
+    interrupted: bool = False
+    unfinished: str | None = None
+    short: bool = False
+
+
+class MixtureFit:
+    """One call of ``fit``.
+
+    Parameters
+    ----------
+    estimator : BaseDeepGP
+    data : Data
+        Training rows.
+    held_out : Data or None
+        Rows that stop the training.
+    raw : dict
+        `X`, `y` and `metadata` for callbacks.
+    started : float
+        When the fit began, by the monotonic clock.
+    """
+
+    def __init__(self, estimator, data, held_out, raw, started):
+        self.estimator, self.data, self.held_out = estimator, data, held_out
+        self.raw, self.started = raw, started
+        self.rng = check_random_state(estimator.random_state)
+        self.seed = int(self.rng.randint(2**31 - 1))
+        if held_out is None and estimator.early_stopping:
+            if len(data) < 2:
+                raise ValueError(
+                    "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
+                )
+            self.data, self.held_out = data.split(estimator.validation_fraction, self.rng)
+        self.device, self.interrupted = estimator._device(), False
+
+    def run(self):
+        """Train all members, and set the fitted attributes."""
+        estimator, data = self.estimator, self.data
+        old = estimator.members_ if estimator.warm_start and estimator._is_fitted() else None
+        if old is not None:
+            check_lasting(estimator)
+        self.plans = estimator._plans(data)
+        for plan in self.plans:
+            plan.scheme = plan.scheme.for_data(
+                len(data), estimator._n_classes(), estimator.max_iter
+            )
+        if self.held_out is not None:
+            estimator._check_likelihood(self.plans[0].likelihood, self.held_out.y)
+        self.donor = donor_of(estimator) if old is None else None
+        self.old = old
+        if old is None:
+            estimator._scale(data, self.plans[0].likelihood, self.donor, self.rng)
+        else:
+            data.scale_as(estimator._x_scaler, estimator._y_scaler)
+            warn_if_far(data)
+        if self.held_out is not None:
+            self.held_out.scale_as(data.x_scaler, data.y_scaler)
+        self.sources = warm_start_sources(self.plans, old or ())
+        self._choose_rows()
+        self.fit = MemberFit(estimator, self.device, self.donor)
+        for name in (
+            "lower_bound_",
+            "loss_curve_",
+            "validation_scores_",
+            "kernels_",
+            "likelihood_",
+        ):
+            estimator.__dict__.pop(name, None)  # of an earlier fit
+        n_blocks = sum(math.ceil(self._n_steps(plan) / BLOCK) for plan in self.plans)
+        self.progress = FitProgress(estimator, n_blocks, self.raw)
+        trained = self._train_all()
+        self._conclude(trained)
+
+    def _n_steps(self, plan):
+        return self.estimator.max_iter or plan.max_iter or plan.scheme.max_iter(len(self.data))
+
+    # Rows that tell the weights
+
+    def _choose_rows(self):
+        """Which rows are scored by leave-one-out, and which some members do not see."""
+        n, rng = len(self.data), np.random.default_rng(self.seed)
+        self.scored, self.unseen, self.rest = None, None, self.data
+        if len(self.plans) == 1:
+            return
+        self.scored = rng.permutation(n)[:_SCORED_ROWS]
+        if all(plan.scheme.leaves_one_out for plan in self.plans):
+            return
+        rows = rng.permutation(n)
+        n_unseen = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
+        chosen = np.sort(rows[:n_unseen])
+        self.unseen = chosen
+        self.scored = np.concatenate([chosen, np.setdiff1d(self.scored, chosen)])
+        self.rest = self.data.part(np.setdiff1d(np.arange(n), chosen))
+
+    # Training
+
+    def _train_all(self):
+        estimator, trained, errors = self.estimator, [], []
+        jobs = range(len(self.plans))
+        n_jobs = 1 if len(self.plans) == 1 else estimator.n_jobs
+        if n_jobs not in (None, 1):
+            results = Parallel(n_jobs=n_jobs)(delayed(_in_worker)(self, i) for i in jobs)
+        else:
+            results = (self._attempt(i) for i in jobs)
+        for i, (result, error) in zip(jobs, results):
+            if error is not None:
+                if len(self.plans) == 1:
+                    raise error
+                errors.append(error)
+                name = type(self.plans[i].scheme).__name__
+                warn(f"A member, {name}, was left out: {error}", ConvergenceWarning)
+                continue
+            if result is not None:
+                trained.append(result)
+            if result is None or result.interrupted:
+                self.interrupted = True
+                break
+        if not trained:
+            raise errors[0] if errors else KeyboardInterrupt
+        return trained
+
+    def _attempt(self, i):
+        """The trained member of a plan, or the error that stopped it; neither if nothing was learned."""
+        try:
+            return self.train(i), None
+        except KeyboardInterrupt:
+            if len(self.plans) == 1 or i == 0:
+                raise
+            return None, None
+        except (ValueError, ArithmeticError, MemoryError, torch.linalg.LinAlgError) as error:
+            return None, error
+
+    def train(self, i):
+        """Train the member of a plan, and score the rows that it has not seen."""
+        plan, source = self.plans[i], self.sources[i]
+        single, seed, rng = len(self.plans) == 1, self.seed, self.rng
+        if not single:  # each member has its own: one that goes does not change the others
+            seed = int(np.random.SeedSequence([self.seed, i]).generate_state(1)[0] >> 1)
+            rng = np.random.RandomState(seed)
+        data = self.data if plan.scheme.leaves_one_out or self.unseen is None else self.rest
+        budget, checkpoint = self._budget(i), self._checkpoint(i, seed)
+        pretraining = PreTraining(budget, time.monotonic())
+        pretraining.skipped = checkpoint is not None and checkpoint.exists()
+
+        def prepare(trainer, present):
+            trainer.max_time = budget
+            trainer.elapsed = time.monotonic() - (self.started if single else pretraining.started)
+            trainer.checkpoint, trainer.quiet = checkpoint, not single
+            trainer.on_block = lambda stop: self.progress.block_ends(
+                lambda: self._attributes([present()]), stop and i == len(self.plans) - 1
+            )
+
+        member, trainer = self.fit.train(
+            plan, data, self.held_out, seed, rng, pretraining, source, prepare
+        )
+        model, result = trainer.model, _Trained(member, interrupted=trainer.interrupted)
+        result.unfinished = model.unfinished
+        result.short = trainer.n_iter < trainer.max_iter and budget is not None
+        if single:
+            self.single = trainer
+            return result
+        try:
+            self._score(result, model, trainer.rows.batch(0))
+        except KeyboardInterrupt:
+            note_interrupt()
+            result.interrupted, result.loo, result.held_out = True, None, None
+        return result
+
+    def _score(self, result, model, batch):
+        """Log densities of rows that a member has not seen."""
+        member = result.member
+        if member.scheme.leaves_one_out:
+            model.hold(batch)
+            posterior = model.posterior(torch.tensor(member.draws, device=self.device))
+            dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else None
+            loo = posterior.loo_log_density(self.scored, dispersions)
+            result.loo = None if loo is None else np.atleast_2d(loo)
+        if result.loo is None and self.unseen is not None:
+            unseen = self.data.part(self.unseen)
+            result.held_out = log_densities([member], unseen, self.device)
+
+    def _disperses(self):
+        return self.estimator._has_dispersion(self.plans)
+
+    def _budget(self, i):
+        """Seconds for a member: its share, by the predicted costs, of what is left."""
+        max_time = self.estimator.max_time
+        if max_time is None:
+            return None
+        costs = [plan.seconds for plan in self.plans]
+        if len(costs) == 1:
+            return max_time
+        n_jobs = self.estimator.n_jobs
+        if n_jobs not in (None, 1):
+            return max_time
+        left = max_time - (time.monotonic() - self.started)
+        return max(1e-3, left * costs[i] / sum(costs[i:]))
+
+    def _checkpoint(self, i, seed):
+        estimator, checkpoint = self.estimator, self.estimator.checkpoint
+        if checkpoint is None:
+            return None
+        if not isinstance(checkpoint, Checkpoint):
+            checkpoint = Checkpoint(checkpoint)
+        unimportant = ("checkpoint", "verbose", "n_threads", "n_jobs", "random_state")
+        params = estimator.get_params(deep=False)
+        settings = {name: value for name, value in params.items() if name not in unimportant}
+        settings["init"] = estimator.init if self.donor is None else "estimator"
+        parts = (self.data, self.held_out)
+        rows = [[part.X, part.y, part.weights] for part in parts if part is not None]
+        # without a seed of the user's, any fit of these data may go on
+        seed = None if estimator.random_state is None else seed
+        sources = self.old or (self.donor.members_ if self.donor is not None else ())
+        states = [member.arrays for member in sources]
+        return checkpoint.open(fingerprint(settings, seed, rows, states, i), i)
+
+    # What comes out
+
+    def _weigh(self, trained):
+        """Set the mixture weights of the members, drop those without, and set their dispersion."""
+        members = [one.member for one in trained]
+        if len(members) == 1:
+            return members
+        if any(one.loo is None and one.held_out is None for one in trained):  # after an interrupt
+            for member in members:
+                member.mixture_weight = 1.0 / len(members)
+            return members
+        with_loo = [one for one in trained if one.loo is not None]
+        others = [one for one in trained if one.loo is None]
+        of_rows = self.data.weights[self.scored]
+        n_unseen = 0 if self.unseen is None else len(self.unseen)
+        zero = int(np.argmin(np.abs(LOG_DISPERSIONS))) if self._disperses() else 0
+        n_rows = len(self.scored)
+        loo = np.stack([one.loo[zero] for one in with_loo]) if with_loo else np.empty((0, n_rows))
+        held = [one.held_out for one in others]
+        held = np.stack(held) if others else np.empty((0, n_unseen))
+        weights = mixture_weights(loo, of_rows, held, loo[:, :n_unseen], of_rows[:n_unseen])
+        dispersion = 1.0
+        if with_loo and self._disperses():
+            every = np.stack([one.loo for one in with_loo], 1)
+            among = weights[: len(with_loo)]
+            dispersion = best_dispersion(mixed(every, among / among.sum()), of_rows)
+            dispersion = dispersion ** float(among.sum())  # they cannot tell for the others
+        units = float(np.log(self.data.y_scaler.scale).sum())
+        for one, weight in zip(with_loo + others, weights):
+            score = one.held_out if one.loo is None else one.loo[zero]
+            own = of_rows[: len(score)]
+            one.member.mixture_weight, one.member.dispersion = float(weight), dispersion
+            one.member.record.log_density = float(score @ own / own.sum()) - units
+        kept = [member for member in members if member.mixture_weight >= _NEGLIGIBLE]
+        total = sum(member.mixture_weight for member in kept)
+        for member in kept:
+            member.mixture_weight /= total
+        return [member.with_needed_draws() for member in kept]
+
+    def _attributes(self, members):
+        data = self.data
+        attributes = {
+            "members_": members,
+            "_n_rows": float(data.weights.sum()),
+            "n_iter_": sum(member.record.n_iter for member in members),
+            "device_": str(self.device),
+            "warp_": data.x_scaler.curvature(self.estimator.n_features_in_),
+            "_x_scaler": data.x_scaler,
+            "_y_scaler": data.y_scaler,
+        }
+        return {**attributes, **single_attributes(members, data)}
+
+    def _conclude(self, trained):
+        """Set the fitted attributes, then what can be missing."""
+        try:
+            self._set_attributes(trained)
+            self._finish(trained)
+        except KeyboardInterrupt:
+            if not self.interrupted:
+                note_interrupt()
+            self._set_attributes(trained)
+            warn(
+                "fit was interrupted after training; the model is trained, but lower_bound_ and the diagnosis "
+                "may be missing.",
+                ConvergenceWarning,
+            )
+
+    def _set_attributes(self, trained):
+        self.members = self._weigh(trained)
+        self.estimator.__dict__.update(self._attributes(self.members))
+        self.estimator._lasting = lasting(self.estimator)
+        self.estimator.__dict__.pop("_stream", None)
+
+    def _finish(self, trained):
+        estimator, data = self.estimator, self.data
+        if len(self.plans) > 1:
+            self._tell_of_shortage(trained)
+        for reason in filter(None, (one.unfinished for one in trained)):
+            warn(reason, ConvergenceWarning)
+        if len(self.plans) == 1:
+            model, (member,) = self.single.model, self.members
+            bound = lower_bound(model, member, data, self.device, self.rng)
+            if bound is not None:
+                estimator.lower_bound_ = bound
+        warn_of_pathologies(estimator, data, estimator.n_iter_)
+        self.progress.end(lambda: self._attributes(self.members))
+
+    def _tell_of_shortage(self, trained):
+        names = [type(one.member.scheme).__name__ for one in trained if one.short]
+        if names:
+            warn(
+                f"max_time={self.estimator.max_time} seconds were not enough for all steps of "
+                f"{', '.join(names)}.",
+                ConvergenceWarning,
+            )
+        if self.interrupted:
+            warn(
+                f"Training was interrupted; {len(trained)} of {len(self.plans)} members predict.",
+                ConvergenceWarning,
+            )
+
+
+def _in_worker(fit, i):
+    with at_most(fit.estimator.n_threads or 1), torch.enable_grad():
+        return fit._attempt(i)
+
+
+def single_attributes(members, data):
+    """Fitted attributes that only a single model has."""
+    if len(members) > 1:
+        return {}
+    (member,) = members
+    first, *others = member.inducing_inputs_
+    return {
+        "kernels_": member.kernels_,
+        "likelihood_": member.likelihood_.in_units(data.y_scaler.scale),
+        "inducing_inputs_": [data.x_scaler.inverse_transform(first), *others],
+        "loss_curve_": list(member.record.loss_curve),
+        "validation_scores_": list(member.record.validation_scores),
+    }
+
+
+def lower_bound(model, member, data, device, rng):
+    """The lower bound on the log marginal likelihood, in the target's units; None without one."""
+    divergence = model.divergence()
+    if divergence is None:
+        return None
+    rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
+    most = len(data) if model.sees_all_rows else _BOUND_ROWS
+    X, y, weights = rows.sample(most, rng)
+    draws = member.draws
+    n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))
+    draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
+    member = member.holding(model.posterior(draws, as_trained=True), device)
+    size, expected = rows_at_once([member]), 0.0
+    for part in (slice(i, i + size) for i in range(0, len(X), size)):
+        predictive = Predictive([member], X[part], device)
+        expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
+    per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
+    bound = float(data.weights.sum()) * per_row - float(divergence)
+    return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

@@ -1,0 +1,196 @@
+"""One member, from its plan to the fitted model."""
+
+import time
+
+import numpy as np
+import torch
+
+from ..inference.base import Architecture
+from ..mixture.member import Member, Record
+from ..mixture.predictive import Predictive, rows_at_once
+from ..training import init as initialization
+from ..training.interrupts import note_interrupt
+from ..training.trainer import Trainer
+from .data import Minibatches
+from .inflation import learn_inflation
+
+_SAMPLE_ROWS = 10_000  #: rows from which starting values are found
+DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
+
+
+class MemberFit:
+    """Builds, starts and trains the members of one fit.
+
+    Parameters
+    ----------
+    estimator : BaseDeepGP
+        Its parameters, and what it says of targets.
+    device : str
+    donor : BaseDeepGP or None
+        The fitted estimator whose state is the start.
+    """
+
+    def __init__(self, estimator, device, donor=None):
+        self.estimator, self.device, self.donor = estimator, device, donor
+
+    def member(self, plan, data, rng, source=None):
+        """A member of the shape that the parameters ask for.
+
+        Raises
+        ------
+        ValueError
+            If it is to go on with a model of another shape.
+        """
+        estimator, scheme, likelihood = self.estimator, plan.scheme, plan.likelihood
+        _, y, weights = data.sample(_SAMPLE_ROWS, rng)
+        estimator._check_likelihood(likelihood, data.y)
+        bound = likelihood.bind(y, weights, data.y_scaler.scale)
+        n_features, n_classes = len(data.x_scaler.columns), estimator._n_classes()
+        n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
+        architecture = Architecture(
+            n_features,
+            plan.widths(n_features),
+            likelihood.n_latents(n_classes or data.y.shape[1]),
+            min(int(n_inducing), len(data)),
+            [],
+            estimator.mean == "linear",
+            bool(estimator.input_connected),
+        )
+        if source is None:
+            architecture.kernels = plan.kernels(
+                architecture, data.x_scaler.columns, estimator.n_features_in_
+            )
+            return Member(scheme, architecture, bound)
+        for name in ("widths", "n_latents", "linear_mean", "input_connected"):
+            if getattr(architecture, name) != getattr(source.architecture, name):
+                raise ValueError(
+                    "warm_start=True goes on with the model of the last fit, so n_layers, width, mean, "
+                    "input_connected, likelihood and the classes must stay as they were."
+                )
+        return Member(scheme, source.architecture, source.likelihood)
+
+    def start(self, plan, data, rng, pretraining, source=None):
+        """A member and its model before training."""
+        estimator = self.estimator
+        member = self.member(plan, data, rng, source)
+        model = member.build()
+        init = estimator.init if "init" in plan.scheme.uses else "kmeans"
+        if source is not None:
+            _go_on(model, source, plan)
+        elif not isinstance(init, str):
+            initialization.hand_over(self.donor.members_, member, model)
+        else:
+            X, y, weights = data.sample(_SAMPLE_ROWS, rng)
+            if init == "greedy":  # which takes as many random numbers as it needs
+                seed = int(rng.randint(2**31 - 1))
+                rng = np.random.RandomState(seed)
+                pretraining.trainer = lambda: self.trainer(model, plan, data, seed)
+                pretraining.most = estimator.max_iter or pretraining.most
+            with pretraining:
+                initialization.start(model, X, weights, init, rng, y, pretraining.train)
+            if init == "greedy":  # no traces of the pre-training
+                state, model = model.state(), member.build()
+                state.pop("progress", None)
+                model.load_state(state)
+        if source is None and getattr(model, "variance_inflation", None) is not None:
+            learn_inflation(self, model, plan, data, rng, pretraining)
+        return member, model
+
+    def trainer(self, model, plan, data, seed, total=None):
+        """The trainer of a model, with the budget of its plan."""
+        estimator, scheme, n = self.estimator, plan.scheme, len(data)
+        rate, batch_size = estimator.learning_rate, scheme.batch_size(n)
+        rate = scheme.learning_rate(n) if rate is None else rate
+        if "batch_size" in scheme.uses and estimator.batch_size is not None:
+            batch_size = estimator.batch_size
+        dtype = DTYPES[estimator.dtype] if "dtype" in scheme.uses else torch.float64
+        model.to(self.device).prepare(rate, dtype)
+        return Trainer(
+            model,
+            Minibatches(data, batch_size, seed, dtype, self.device, total),
+            torch.Generator().manual_seed(seed),
+            max_iter=estimator.max_iter or plan.max_iter or scheme.max_iter(n),
+            tol=estimator.tol,
+            patience=estimator.n_iter_no_change,
+            verbose=estimator.verbose,
+        )
+
+    def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
+        """Train a member.
+
+        Parameters
+        ----------
+        plan : Plan
+        data : Data
+            Scaled.
+        held_out : Data or None
+            Rows whose log density stops the training.
+        seed : int
+            Of minibatches and draws.
+        rng : numpy.random.RandomState
+            Of starting values.
+        pretraining : PreTraining
+        source : Member, optional
+            A member of an earlier fit to go on with.
+        prepare : callable, optional
+            Gets the trainer before it runs, and a function that makes the member as it is.
+
+        Returns
+        -------
+        member : Member
+        trainer : Trainer
+        """
+        began = time.process_time()
+        member, model = self.start(plan, data, rng, pretraining, source)
+        draws = model.draws(self.estimator.n_predict_draws, seed)
+        trainer = self.trainer(model, plan, data, seed)
+        trainer.interrupted = pretraining.interrupted
+
+        def present():
+            seconds = time.process_time() - began
+            record = Record(
+                trainer.n_iter, list(trainer.loss_curve), list(trainer.validation_scores), seconds
+            )
+            return member.fitted(model, draws, record)
+
+        if held_out is not None:
+            trainer.validate = lambda: mean_log_density([present()], held_out, self.device)
+        if prepare is not None:
+            prepare(trainer, present)
+        trainer.train()
+        trainer.on_block = trainer.validate = None  # which refer to the trainer
+        try:
+            return present(), trainer
+        except KeyboardInterrupt:
+            note_interrupt()
+            trainer.interrupted = True
+            trainer._warn("Training was interrupted after the last step; the model is trained.")
+            return present(), trainer
+
+
+def _go_on(model, source, plan):
+    """Give a model the state of the last fit, which may have had other settings of the scheme."""
+    try:
+        model.load_state(plan.scheme.translated(source.arrays, source.scheme, model))
+    except RuntimeError:  # torch's, of names and shapes
+        raise ValueError(
+            "warm_start=True goes on with the model of the last fit, which was trained by "
+            f"{source.scheme!r} and does not fit {plan.scheme!r}; set warm_start=False to start anew."
+        ) from None
+
+
+def log_densities(members, data, device):
+    """Log density of each row, in units of the standardized target."""
+    X, y, _ = data.take(slice(None))
+    size = rows_at_once(members)
+    parts = [
+        Predictive(members, X[i : i + size], device).log_density(y[i : i + size])
+        for i in range(0, len(X), size)
+    ]
+    return np.concatenate(parts)
+
+
+def mean_log_density(members, data, device):
+    """Weighted mean of the log density over some rows."""
+    weights = data.weights
+    return float(weights @ log_densities(members, data, device) / weights.sum())

@@ -1,0 +1,161 @@
+"""What a fit goes on with: the last fit, chunks before, or another estimator."""
+
+import contextlib
+
+import numpy as np
+from sklearn.exceptions import NotFittedError
+
+from .._warnings import warn
+from ..gp.kernels import as_kernel
+from ..gp.kernels.base import Pair
+from ..inference import SCHEMES
+from ..training.checkpoint import fingerprint
+
+_FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach
+_SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
+_PRESET = ("kernel", "n_inducing", "standardize", "likelihood")
+
+
+@contextlib.contextmanager
+def all_or_nothing(estimator):
+    """What fails leaves the estimator as it was."""
+    before = estimator.__dict__.copy()
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
+
+
+def takes_chunks(estimator):
+    """Whether the estimator has ``partial_fit``; raises AttributeError, with the reason, if not."""
+    scheme = estimator.inference
+    scheme = SCHEMES.get(scheme, scheme) if isinstance(scheme, str) else scheme
+    if not getattr(scheme, "takes_chunks", True):
+        name = scheme.__name__ if isinstance(scheme, type) else type(scheme).__name__
+        raise AttributeError(
+            f"{name} needs all rows at once; partial_fit is for schemes that learn from minibatches, as "
+            "inference='dsvi'."
+        )
+    return True
+
+
+def donor_of(estimator):
+    """The fitted estimator whose state is the start; None if there is none.
+
+    Raises
+    ------
+    ValueError
+        If it is no estimator of skdgp, or was fitted with other features.
+    NotFittedError
+        If it is not fitted.
+    """
+    if isinstance(estimator.init, str):
+        return None
+    donor = getattr(estimator.init, "estimator", estimator.init)  # of a FrozenEstimator
+    if not getattr(donor, "_gives_state", False):
+        raise ValueError(f"init must be an estimator of skdgp; got {type(donor).__name__}.")
+    if not donor._is_fitted():
+        raise NotFittedError(
+            "The estimator given as init is not fitted. Copies made by clone, as in a search, forget "
+            "the fit unless it is wrapped in sklearn.frozen.FrozenEstimator."
+        )
+    if donor.n_features_in_ != estimator.n_features_in_:
+        raise ValueError(
+            f"The estimator given as init was fitted with {donor.n_features_in_} features, X has "
+            f"{estimator.n_features_in_}."
+        )
+    return donor
+
+
+def warn_if_far(data):
+    """Of a warm start that goes on with the scaling of the last fit."""
+    scaler = data.y_scaler
+    if not scaler.standardize:
+        return
+    mean = np.average(data.y, axis=0, weights=data.weights)
+    if (np.abs(mean - scaler.center) > _FAR * scaler.scale).any():
+        warn(
+            "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "
+            "never be reached; set warm_start=False to start anew.",
+            UserWarning,
+        )
+
+
+def _parts(kernel):
+    """The class of a kernel, with those of the parts of sums and products."""
+    if isinstance(kernel, Pair):
+        return type(kernel), *(_parts(as_kernel(part)) for part in (kernel.left, kernel.right))
+    return type(kernel)
+
+
+def warm_start_sources(plans, members):
+    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None.
+
+    A single plan may have other settings of the scheme than the member.
+
+    Raises
+    ------
+    ValueError
+        If there is none for a single plan.
+    """
+
+    def alike(plan, member, of_scheme=repr):
+        kernels = plan.last_kernel(), member.architecture.kernels[-1]
+        schemes = plan.scheme, member.scheme
+        return len({*map(of_scheme, schemes)}) == 1 and len({*map(_parts, kernels)}) == 1
+
+    left, sources = list(members), []
+    for plan in plans:
+        same = [member for member in left if alike(plan, member)]
+        sources.append(same[0] if same else None)
+        left = [member for member in left if member is not sources[-1]]
+    if members and len(plans) == 1 and sources[0] is None:
+        sources = [member for member in members if alike(plans[0], member, of_scheme=type)][:1]
+        if not sources:
+            raise ValueError(
+                f"warm_start=True goes on with the model of the last fit, and none was trained by "
+                f"{type(plans[0].scheme).__name__}; set warm_start=False to start anew."
+            )
+    return sources
+
+
+def lasting(estimator):
+    """Digests of the parameters that cannot change while the same model learns on."""
+    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_PRESET)}
+
+
+def _changed(estimator, names):
+    before, now = getattr(estimator, "_lasting", {}), lasting(estimator)
+    return " and ".join(name for name in names if before.get(name, now[name]) != now[name])
+
+
+def check_lasting(estimator):
+    """Raise ValueError if what a warm start cannot change is not as in the last fit."""
+    changed = _changed(estimator, _PRESET)  # shapes are compared member by member
+    if changed:
+        raise ValueError(
+            f"warm_start=True goes on with the model of the last fit, so {changed} must stay "
+            "as before; set warm_start=False to start anew."
+        )
+
+
+def check_chunk(estimator):
+    """Refuse what ``partial_fit`` would ignore, and warn of members that it drops."""
+    if estimator.early_stopping:
+        raise ValueError("partial_fit does not support early_stopping=True")
+    if not estimator._is_fitted():
+        return
+    changed = _changed(estimator, (*_SHAPE, *_PRESET))
+    if changed:
+        raise ValueError(
+            f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
+            "sklearn.base.clone to start anew."
+        )
+    if len(estimator.members_) > 1:
+        warn(
+            "partial_fit goes on with one model of the mixture alone, and the others are dropped; set "
+            "inference='dsvi' before fit to train one model from the start.",
+            UserWarning,
+        )

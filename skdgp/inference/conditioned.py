@@ -1,0 +1,306 @@
+"""Gaussian processes conditioned on all unique inputs: their posteriors, and their leave-one-out moments."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..gp.draws import N_FEATURES, prior_functions
+from ..gp.kernels import Kernel
+from ..linalg import cholesky, inverse_triangular
+from ..random import normal
+from .local_scale import log_density
+from .posterior import Functions, Latent, Posterior
+from .unique_inputs import TrainingRows
+
+_LEAST_VARIANCE = 1e-12
+_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
+_JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
+_JITTER = 1e-13  #: of the prior variance, which rounding takes from a covariance given many rows
+
+
+class ConditionedGP(NamedTuple):
+    """A Gaussian process given all unique inputs, for some hyperparameters of its kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    inputs : callable
+        Maps rows to what the kernel sees of them.
+    H : tensor of shape (P, n_inputs)
+        What it sees of the unique inputs.
+    root : tensor of shape (k, P, P)
+        Cholesky factors of their covariances, for each output.
+    a : tensor of shape (k, P)
+        ``C^{-1} y``.
+    """
+
+    kernel: Kernel
+    inputs: Callable
+    H: torch.Tensor
+    root: torch.Tensor
+    a: torch.Tensor
+
+    def moments(self, X, joint=False):
+        """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
+        H = self.inputs(X)
+        K = self.kernel(self.H, H)  # P, n
+        A = torch.linalg.solve_triangular(
+            self.root, K.expand(len(self.root), *K.shape), upper=False
+        )
+        if joint:
+            return self.a @ K, self.kernel(H, H) - A.mT @ A
+        return self.a @ K, (self.kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
+
+    def paths(self, n, generator, noise, n_features):
+        """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
+
+        By pathwise conditioning (Wilson et al., 2020), with `noise` (k, P) at the unique inputs.
+        """
+        prior = prior_functions(self.kernel, n, len(self.a), generator, self.H, n_features)
+        errors = normal((n, *self.a.T.shape), generator, self.H) * noise.T.sqrt()
+        seen = prior(self.H) + errors
+        correction = torch.cholesky_solve(seen.permute(2, 1, 0), self.root).permute(2, 0, 1)
+
+        def path(X):
+            H = self.inputs(X)
+            K = self.kernel(self.H, H)
+            return (self.a @ K).T, prior(H) - (correction @ K).mT
+
+        return path
+
+    def joint(self, n, generator, X):
+        """The same for indices into given rows, a joint draw."""
+        mean, covariance = self.moments(X, joint=True)
+        size = float(self.kernel.diag(self.inputs(X)).max())
+        root = cholesky(covariance, _JITTER * size)
+        errors = normal((n, len(mean), len(X), 1), generator, X)
+        mean, deviation = mean.T, (root @ errors)[..., 0].mT
+        return lambda where: (mean[where], deviation[:, where])
+
+    def loo_moments(self, y, records):
+        """Mean and variance of each of the targets `y` (k, P) given all other records, noise included.
+
+        Rasmussen and Williams (2006), equations 5.10 to 5.12, and their like for copies of one record.
+        """
+        roots = inverse_triangular(self.root)
+        precision = roots.square().sum(-2)
+        mean, var = y - self.a / precision, 1.0 / precision
+        for copies in records:
+            block = torch.linalg.inv(roots[..., copies].mT @ roots[..., copies])
+            mean[:, copies] = y[:, copies] - (block @ self.a[:, copies, None])[..., 0]
+            var[:, copies] = torch.diagonal(block, dim1=-2, dim2=-1)
+        return mean, var
+
+
+def of_states(moments):
+    """One tensor for all states of the hyperparameters, which come first, of each moment."""
+    return tuple(map(torch.stack, zip(*moments)))
+
+
+class LeaveOneOut(NamedTuple):
+    """What all other rows say of each training row, for J states of the hyperparameters.
+
+    Attributes
+    ----------
+    rows : TrainingRows
+    y : tensor of shape (P, k)
+        Of the unique inputs.
+    weight : tensor of shape (P,)
+    noise : tensor of shape (k,)
+        Variance of a row that counts once.
+    mean, var : tensors of shape (J, k, P)
+        Of each unique input given all other records, its noise included.
+    z : tensor of shape (J, k, P)
+        Standardized errors of these.
+    nearest : callable
+        Looks for neighbors.
+    """
+
+    rows: TrainingRows
+    y: torch.Tensor
+    weight: torch.Tensor
+    noise: torch.Tensor
+    mean: torch.Tensor
+    var: torch.Tensor
+    z: torch.Tensor
+    nearest: Callable
+
+    @classmethod
+    def of(cls, gps, rows, y, weight, noise, nearest):
+        groups = {}
+        for i, record in enumerate(rows.records.tolist()):
+            groups.setdefault(record, []).append(i)
+        copies = [group for group in groups.values() if len(group) > 1]
+        mean, var = of_states(gp.loo_moments(y.mT, copies) for gp in gps)
+        return cls(rows, y, weight, noise, mean, var, (y.mT - mean) / var.sqrt(), nearest)
+
+    def parts(self, chosen):
+        """What :meth:`log_density` needs of chosen rows, and their order."""
+        groups = self.rows.alike(chosen, self.nearest.n_neighbors)
+        order = torch.as_tensor(np.concatenate(groups), device=self.z.device).argsort()
+        return [self._without(chosen[group]) for group in groups], order
+
+    def _without(self, chosen):
+        """Targets (n, k), means, deviations (J, n, k) and near errors (J, n, k, m), given all others."""
+        X, y, weight, index, alone = (part[chosen] for part in self.rows[:5])
+        mean, var = (moment[..., index].mT for moment in (self.mean, self.var))  # J, n, k
+        var = (var - self.noise / self.weight[index, None]).clamp_min(_LEAST_VARIANCE)
+        # a unique input that holds other targets stays, without one count of the row
+        own = weight.clamp_max(1.0)
+        rest = (self.weight[index] - own).clamp_min(_LEAST_REST * self.weight[index])
+        rest = torch.where(alone, 0.0, rest)[:, None]
+        others = self.y[index] + (own[:, None] / rest) * (self.y[index] - y)
+        error = torch.where(alone[:, None], 0.0, others - mean)
+        gain = rest * var / (self.noise + rest * var)
+        nearest = self.nearest(X, self.rows.left_out(chosen), self.rows.records)
+        own = torch.as_tensor(nearest, device=X.device) == index[:, None]
+        z_own = error / (var + self.noise / rest).sqrt()
+        z = torch.where(own[:, None], z_own[..., None], near_errors(self.z, nearest))
+        return y, mean + gain * error, (var * (1.0 - gain) + self.noise).sqrt(), z
+
+    def log_density(self, local_scale, parts, order, dispersions=None):
+        """Of the rows that the parts are of: (n,), or (n_dispersions, n)."""
+        densities = []
+        for y, mean, sd, z in parts:
+            if dispersions is not None:
+                sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
+            of_each = log_density(local_scale, y, mean, sd, z)
+            densities.append(torch.logsumexp(of_each, -2) - math.log(len(self.z)))
+        return torch.cat(densities, -1)[..., order]
+
+
+def near_errors(z, nearest):
+    """Standardized errors of unique inputs (n, m), shape (J, n, k, m)."""
+    return z[..., nearest].transpose(1, 2)
+
+
+def positions(rows, given):
+    """Where rows are among given ones.
+
+    Raises
+    ------
+    ValueError
+        If one is not.
+    """
+    same = (rows[:, None] == given).all(-1)
+    if not same.any(1).all():
+        raise ValueError("functions were drawn for given rows, and are asked for others.")
+    return same.int().argmax(1)
+
+
+class ConditionedPosterior(Posterior):
+    """A mixture, with equal weights, of J processes given all rows, with a local scale of each.
+
+    Parameters
+    ----------
+    gps : list of ConditionedGP
+    noise : tensor of shape (k, P)
+        Of the unique inputs.
+    z : tensor of shape (J, k, P)
+        Standardized leave-one-out errors of the unique inputs.
+    nearest : callable
+        Looks for neighbors.
+    local_scale : LocalScale or None
+    grid : tensor of shape (n_draws,)
+        Of scales.
+    loo : LeaveOneOut or None
+    likelihood, kernels, inducing_inputs
+        As of :class:`~skdgp.inference.posterior.Posterior`.
+    """
+
+    n_features = N_FEATURES
+
+    @torch.no_grad()
+    def __init__(
+        self, gps, noise, z, nearest, local_scale, grid, loo, likelihood, kernels, inducing_inputs
+    ):
+        self._gps, self._noise, self._z, self._nearest = gps, noise, z, nearest
+        self._local_scale, self._loo = local_scale, loo
+        log_weights = z.new_zeros(1)
+        if local_scale is not None:
+            self._mixing, log_weights = local_scale.mixing(grid)
+        self._log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
+        super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
+
+    def _pieces(self, X):
+        return X.split(max(1, _AT_ONCE // len(self._noise.T)))
+
+    @torch.no_grad()
+    def latent(self, X):
+        means, variances = zip(*map(self._moments, self._pieces(X)))
+        return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
+
+    def _moments(self, X):
+        mean, var = (moment.mT for moment in of_states(gp.moments(X) for gp in self._gps))
+        if self._local_scale is None:
+            return mean, var
+        scale = self._mixing[:, None, None, None] * self._squared(X)  # n_draws, J, n, k
+        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
+        var = torch.cat([var * scale, torch.zeros_like(scale)], -1)
+        return mean.flatten(0, 1), var.flatten(0, 1)
+
+    def _squared(self, X):
+        """Estimates of the squared scales of rows, (J, n, k)."""
+        return self._local_scale.squared(near_errors(self._z, self._nearest(X)))
+
+    @torch.no_grad()
+    def covariance(self, X):
+        roots, total = [1.0] * len(self._gps), 0.0
+        if self._local_scale is not None:
+            dof = self._local_scale.dof()
+            scales = torch.cat([self._squared(piece) for piece in self._pieces(X)], 1)
+            roots = (scales.mT * dof / (dof - 2.0)).sqrt()[..., None]  # J, k, n, 1
+        for gp, root in zip(self._gps, roots):
+            _, cov = gp.moments(X, joint=True)
+            total = total + (root * cov).mT * root
+        return total / len(self._gps)
+
+    @torch.no_grad()
+    def functions(self, n, generator, X=None):
+        """By pathwise conditioning or, for few given rows, by a joint draw."""
+        states = torch.zeros(n, dtype=torch.long)
+        if len(self._gps) > 1:
+            states = torch.randint(len(self._gps), (n,), generator=generator)
+        given = None
+        if X is not None and len(X) <= _JOINT_ROWS:
+            given = torch.unique(X, dim=0)
+        draws = []
+        for j in states.unique().tolist():
+            mine, gp = torch.nonzero(states == j)[:, 0], self._gps[j]
+            if given is None:
+                draws.append((mine, gp.paths(len(mine), generator, self._noise, self.n_features)))
+            else:
+                draws.append((mine, gp.joint(len(mine), generator, given)))
+        mixing = None
+        if self._local_scale is not None:
+            mixing = self._local_scale.draws(n, generator, self._z)
+
+        def evaluate(Y, noise=None):
+            parts = []
+            for rows in self._pieces(Y):
+                where = rows if given is None else positions(rows, given)
+                mean, deviation = rows.new_empty(2, n, len(rows), len(self._noise))
+                for mine, draw in draws:
+                    mean[mine], deviation[mine] = draw(where)
+                if mixing is not None:
+                    scale = self._squared(rows)[states] * mixing
+                    mean = torch.cat([mean, scale.log()], -1)
+                    deviation = torch.cat([scale.sqrt() * deviation, torch.zeros_like(scale)], -1)
+                parts.append((mean, deviation))
+            return tuple(torch.cat(part, 1) for part in zip(*parts))
+
+        return Functions(evaluate, self._noise.new_ones(n))
+
+    @torch.no_grad()
+    def loo_log_density(self, rows, dispersions=None):
+        if self._loo is None:
+            return None
+        if dispersions is not None:
+            dispersions = torch.as_tensor(dispersions).to(self._z)
+        parts = self._loo.parts(np.asarray(rows))
+        density = self._loo.log_density(self._local_scale, *parts, dispersions)
+        return density.numpy(force=True)

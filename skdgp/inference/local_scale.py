@@ -1,0 +1,189 @@
+"""A local scale of variances that near rows tell, and schemes whose models have one."""
+
+import math
+from numbers import Integral
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ..optim.lbfgs import LBFGS
+from ..random import gamma
+from .base import Scheme
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
+_REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
+_LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
+_FEWEST_SCALES = 64  #: points of this grid
+_SPREAD = 3.0  #: of the logarithms of what is learned, a priori
+_STEPS = 50  #: to learn it
+_TOL = 1e-6  #: likewise
+
+
+class LocalScale(nn.Module):
+    r"""An unknown scale of the variances around a row, with an inverse-gamma prior.
+
+    Given the whitened errors :math:`z_1, \dots, z_k` of near rows, targets follow a Student-t distribution with
+    :math:`a + \rho k` degrees of freedom and the squared scale :math:`c\,(a + \rho z^\top z) / (a + \rho k)`,
+    see :class:`~skdgp.inference.Vecchia`.
+
+    Parameters
+    ----------
+    n_factors : int, optional
+        Outputs that have a factor `c` each; else it is one.
+
+    Attributes
+    ----------
+    n_near : int
+        Neighbors of a prediction.
+    """
+
+    def __init__(self, n_factors=None):
+        super().__init__()
+        zero = torch.zeros((), dtype=torch.float64)
+        self.log_count = nn.Parameter(zero + math.log(_START_COUNT))
+        self.log_odds = nn.Parameter(zero.clone())
+        has_factor = n_factors is not None
+        self.log_factor = nn.Parameter(zero.new_zeros(n_factors)) if has_factor else None
+        self.n_near = 0
+
+    def counts(self):
+        """What the prior counts, and each neighbor."""
+        least = min(1.0, _LEAST_DOF / max(self.n_near, 1))
+        return self.log_count.exp(), least + (1.0 - least) * torch.sigmoid(self.log_odds)
+
+    def dof(self, k=None):
+        """Degrees of freedom given `k` neighbors, or those of predictions."""
+        prior, each = self.counts()
+        return prior + each * (self.n_near if k is None else k)
+
+    def squared(self, z):
+        """Estimate of the squared scale, from whitened neighbors (..., k)."""
+        prior, each = self.counts()
+        scale = (prior + each * z.square().sum(-1)) / self.dof(z.shape[-1])
+        return scale if self.log_factor is None else self.log_factor.exp() * scale
+
+    def mixing(self, grid):
+        """The squared scale over its estimate at points of a grid (n,), and its logarithmic weights.
+
+        For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges
+        exponentially. The points are dense where the distribution is, and go on to where far
+        outliers are explained.
+        """
+        half = 0.5 * self.dof()
+        spread = half.rsqrt()  # of log(l)
+        u = torch.asinh(_REACH / spread) * grid
+        log_l = half.log() + spread * torch.sinh(u)
+        log_weights = half * log_l - log_l.exp() + torch.cosh(u).log()
+        return half / log_l.exp(), torch.log_softmax(log_weights, 0)
+
+    def draws(self, n, generator, like):
+        """The same for `n` draws, each for all rows and outputs: (n, 1, 1)."""
+        half = 0.5 * self.dof()
+        return half / gamma(half, (n, 1, 1), generator, like)
+
+    def learn(self, log_density, total):
+        """Maximize a log density, with weak priors of what is learned.
+
+        Parameters
+        ----------
+        log_density : callable
+            Of all rows together, for the present values.
+        total : float
+            Number of rows.
+        """
+        learned = list(self.parameters())
+        prior = parameters_to_vector(learned).detach().zero_()
+        prior[0] = math.log(_START_COUNT)
+
+        def evaluate(x):
+            vector_to_parameters(x, learned)
+            with torch.enable_grad():
+                deviations = (parameters_to_vector(learned) - prior) / _SPREAD
+                loss = (0.5 * deviations.square().sum() - log_density()) / total
+                gradients = torch.autograd.grad(loss, learned)
+            return float(loss), torch.cat([g.flatten() for g in gradients])
+
+        search = LBFGS(tol=_TOL)
+        self.requires_grad_(True)
+        try:
+            search.start(prior, evaluate)
+            for _ in range(_STEPS):
+                search.step(evaluate)
+            vector_to_parameters(search.x, learned)
+        finally:
+            self.requires_grad_(False)
+
+
+def log_density(local_scale, y, mean, sd, z):
+    """Log density of rows, all outputs together.
+
+    With a local scale that of a multivariate t distribution: the unknown scale is over its estimate by one
+    factor for all outputs.
+
+    Parameters
+    ----------
+    local_scale : LocalScale or None
+    y, mean, sd : tensors of shape (..., n, n_outputs)
+        Targets, and moments for unit scale.
+    z : tensor of shape (..., n, n_outputs, k)
+        Whitened errors of near rows.
+    """
+    error, ell = (y - mean).square() / sd.square(), -sd.log()
+    if local_scale is None:
+        return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
+    dof, scale, k = local_scale.dof(z.shape[-1]), local_scale.squared(z), y.shape[-1]
+    ell = (ell - 0.5 * (scale.log() + (dof * math.pi).log())).sum(-1)
+    ell = ell + torch.lgamma(0.5 * (dof + k)) - torch.lgamma(0.5 * dof)
+    return ell - 0.5 * (dof + k) * torch.log1p((error / (scale * dof)).sum(-1))
+
+
+def scale_grid(local_scale, n):
+    """Base randomness of predictions: a grid of scales, equal for all rows; nothing without a local scale."""
+    if local_scale is None:
+        return np.zeros((1, 0))
+    return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
+
+
+class LocalScaleScheme(Scheme):
+    """Base class of schemes for all rows at once, with a local scale that near rows tell."""
+
+    takes_chunks = False
+    early = 1
+    fewer_draws = False  # a grid is no sample
+    leaves_one_out = True
+    _serves = "Gaussian noise, of constant or varying size"
+    _shallow = True
+
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        if n_classes is None:
+            return "heteroscedastic"
+        return super().auto_likelihood(n_classes, n_layers)
+
+    def batch_size(self, n_rows):
+        return n_rows
+
+    def validate(self):
+        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
+
+    def build(self, architecture, likelihood):
+        name = type(self).__name__
+        if self._shallow and architecture.widths:
+            raise ValueError(f"{name} is for shallow models; set n_layers=1.")
+        model = self._model_for(likelihood)
+        if model is None:
+            raise ValueError(
+                f"{name} is for {self._serves}; for {type(likelihood).__name__} use inference='dsvi'."
+            )
+        return model(architecture, likelihood, self)
+
+    def _model_for(self, likelihood):
+        """What to build; None if there is nothing for such a likelihood."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _is_gaussian(likelihood):
+        return isinstance(likelihood, (Gaussian, HeteroscedasticGaussian))

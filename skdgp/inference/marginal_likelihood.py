@@ -1,0 +1,329 @@
+"""Gaussian processes on all rows whose hyperparameters maximize a marginal likelihood."""
+
+import contextlib
+import copy
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from ..gp.component import Trainable
+from ..gp.kernels import Anova
+from ..gp.kernels.base import tensor_like
+from ..gp.likelihoods import HeteroscedasticGaussian
+from ..gp.priors import around
+from ..linalg import LogNormal, cholesky, rounding
+from ..optim.lbfgs import LBFGS
+from .base import Model
+from .conditioned import ConditionedGP, ConditionedPosterior, LeaveOneOut
+from .local_scale import LocalScale, scale_grid
+from .quasi_newton import QuasiNewton, backward
+from .unique_inputs import LastLayer, NeighborSearch, gather
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_NUGGET = 1e-10  #: of the kernel's variance, beside the noise
+_MARGINAL_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
+_LEAST_MARGINAL_ROWS = 400  #: all the same
+#: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
+_STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
+_TRIAL_ROWS, _TRIAL_STEPS = 300, 3  #: for the choice among them
+_SEARCH_STEPS = 20  #: with normal priors, and with Cauchy priors from there and from the start
+_MANY_COLUMNS = 8  #: that need these
+_SEARCH_FACTORS = 2_500_000  #: of a kernel for all pairs of rows, beyond which they take too long
+SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
+_DEVIATION = 0.5  #: of those of one column from the level of all columns
+_SCALE_ROWS = 3000  #: that the local scale is learned from
+TOL = 1e-6  #: of L-BFGS
+
+
+class MarginalLikelihoodGP(QuasiNewton, Model):
+    """A Gaussian process on all rows, perhaps behind hidden layers that are known functions.
+
+    Unique inputs have the covariance ``C = K + diag(noise / weight)``. Predictions are a mixture, with equal
+    weights, of J processes, one for each state of the hyperparameters that :meth:`states` gives.
+
+    Hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
+    """
+
+    _n_states = 1
+    _marginal_rows = 1500  #: of which the marginal likelihood is maximized
+    _most_rows = 20_000  #: whose covariance matrix may be formed
+    _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
+
+    def __init__(self, architecture, likelihood, scheme, hidden=()):
+        super().__init__()
+        self.n_neighbors = scheme.n_neighbors
+        self.likelihood = Trainable(likelihood)
+        has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
+        n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
+        rows = LastLayer(architecture.kernels[-1], architecture.n_features, n_outputs)
+        self.layers = nn.ModuleList([*hidden, rows])
+        self.local_scale = LocalScale(n_outputs) if has_local_scale else None
+        if has_local_scale:
+            self.local_scale.requires_grad_(False)  # the marginal likelihood does not know it
+        # standardized leave-one-out errors of unique inputs: J, k, P
+        self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
+        self._centers = [p.detach().clone() for p in self._hyperparameters()]
+        self._deviation = _DEVIATION  # None leaves normal priors to all
+        self._lbfgs = LBFGS(tol=TOL)
+        self._metric = np.ones(1)  # in which near rows are looked for
+        self._training_rows = self._gps = self._loo = self._unsolved = None
+
+    @property
+    def rows(self):
+        """The last layer, which holds the unique inputs."""
+        return self.layers[-1]
+
+    def _hyperparameters(self):
+        """What the marginal likelihood is a function of; those of the kernel come first."""
+        return [*self.rows.kernel.parameters(), *self.likelihood.parameters()]
+
+    def _negative_log_prior(self):
+        n_kernel = len(list(self.rows.kernel.parameters()))
+        own = self._hyperparameters()
+        return around(own, self._centers, n_kernel, SPREAD, self._deviation)
+
+    def inputs(self, layers):
+        """A function that maps rows to what the last layer sees of them, if all layers are these."""
+        return lambda X: X
+
+    def states(self):
+        """Copies of the layers, one for each state of the hyperparameters that predictions mix."""
+        return [copy.deepcopy(self.layers)]
+
+    def start(self, X, weights, rng):
+        pass  # rows are taken from the first batch
+
+    def divergence(self):
+        return None
+
+    def draws(self, n, seed):
+        return scale_grid(self.local_scale, n)
+
+    def hold(self, batch):
+        """Gather the rows of a training in unique inputs, unless that is done."""
+        if self._training_rows is not None:
+            return
+        X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
+        unique, training_rows = gather(X, y, weight)
+        n = len(unique["Z"])
+        if n > self._most_rows:
+            what, other = self._of_too_many
+            raise ValueError(
+                f"{what}, of at most {self._most_rows}; got {n}. inference='{other}' is for more."
+            )
+        self.rows.hold(**unique)
+        self._training_rows = training_rows
+        index = training_rows.index
+        squares = weight[:, None] * (y - self.rows.y[index]).square()
+        self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
+        most = self._marginal_rows
+        if any(isinstance(part.component, Anova) for part in self.rows.kernel.modules()):
+            fewer = math.isqrt(_MARGINAL_FACTORS // X.shape[1])
+            most = min(most, max(_LEAST_MARGINAL_ROWS, fewer))
+        chosen = np.random.default_rng(0).permutation(n)[:most]
+        self._marginal_subset = torch.as_tensor(np.sort(chosen), device=X.device)
+
+    @contextlib.contextmanager
+    def with_marginal_subset(self, most, seed):
+        """With the marginal likelihood of so many of its rows."""
+        rows = self._marginal_subset
+        self._marginal_subset = rows[np.random.default_rng(seed).permutation(len(rows))[:most]]
+        try:
+            yield
+        finally:
+            self._marginal_subset = rows
+
+    def _noise(self, weight):
+        """Variances, shape (n_outputs, P), of the means of rows that count `weight` times."""
+        variance = tensor_like(self.likelihood().variance, weight).expand(self.rows.y.shape[1])
+        return variance[:, None] / weight
+
+    def _covariance(self, kernel, H, weight):
+        """Of unique inputs, shape (k, P, P)."""
+        noise = self._noise(weight) + _NUGGET * kernel.diag(H)
+        return kernel(H, H) + torch.diag_embed(noise)
+
+    # Training
+
+    def choose_start(self, batch):
+        """Begin with the best of some starts or, if that is better, where normal priors lead to.
+
+        Cauchy priors may hold hyperparameters at their level that have to leave it together, as those of two
+        columns of which only the product matters.
+        """
+        if not self.free():
+            return
+        rows, search, starts = self._marginal_subset, self._lbfgs, self._starts()
+        n_columns, x = self.rows.Z.shape[1], starts[0]
+        try:
+            x = self._best_start(starts, batch)
+            if n_columns >= _MANY_COLUMNS and len(rows) ** 2 * n_columns <= _SEARCH_FACTORS:
+                self._deviation = None
+                _, loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch)
+                self._deviation = _DEVIATION
+                values = [self._searched(start, _SEARCH_STEPS, batch)[0] for start in (x, loose)]
+                x = loose if values[1] < values[0] else x
+        finally:
+            self._deviation, self._marginal_subset, self._lbfgs = _DEVIATION, rows, search
+            vector_to_parameters(x, self.free())
+
+    def free(self):
+        """Hyperparameters that the marginal likelihood is maximized over."""
+        return [p for p in self.parameters() if p.requires_grad]
+
+    def _starts(self):
+        """Vectors of these, to begin with.
+
+        From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
+        small strengths interactions are not seen.
+        """
+        named = [(name, p.detach()) for name, p in self.named_parameters() if p.requires_grad]
+        has_strength = any(name.endswith("log_strength") for name, _ in named)
+        starts = []
+        for factor, strength in _STARTS:
+            if strength and not has_strength:
+                continue
+            hyperparameters = []
+            for name, number in named:
+                if name.endswith("log_lengthscale"):
+                    number = number + math.log(factor)
+                elif name.endswith("log_strength") and strength:
+                    number = torch.full_like(number, math.log(strength))
+                hyperparameters.append(number)
+            starts.append(parameters_to_vector(hyperparameters))
+        return starts
+
+    def _best_start(self, starts, batch):
+        """The one from which some steps on some rows come to the lowest value."""
+        with self.with_marginal_subset(_TRIAL_ROWS, 1):
+            values = [self._searched(x, _TRIAL_STEPS, batch)[0] for x in starts]
+        return starts[int(np.argmin(values))]
+
+    def _searched(self, x, n_steps, batch):
+        """The value, infinite if there is none, and the hyperparameters after some steps from `x`."""
+        vector_to_parameters(x, self.free())
+        self._lbfgs = LBFGS(tol=TOL)
+        for _ in range(n_steps):
+            QuasiNewton.step(self, batch, None)
+        value = self._lbfgs.f
+        return value if math.isfinite(value) else math.inf, self._lbfgs.x
+
+    def lower_bound(self, batch):
+        """The log marginal likelihood and, up to a constant, the log prior density of kernel and noise."""
+        self.hold(batch)
+        value = self.log_marginal_likelihood() - self._negative_log_prior()
+        backward((value, torch.ones_like(value)))
+        return float(value.detach())
+
+    def log_marginal_likelihood(self):
+        """Of all rows; that of a part of the unique inputs, times their number, if there are many."""
+        rows, chosen = self.rows, self._marginal_subset
+        X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
+        H = self.inputs(self.layers)(X)
+        value = LogNormal.apply(y.mT, self._covariance(rows.kernel(), H, weight))
+        # of the rows of a unique input, all but their mean
+        noise = self._noise(weight.new_ones(1))[:, 0]
+        within = self._scatter[chosen] / noise + weight.log()[:, None]
+        within = within + (weight - 1.0)[:, None] * (_LOG_2PI + noise.log())
+        return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
+
+    # What follows from hyperparameters
+
+    @torch.no_grad()
+    def _solve(self):
+        """After steps: condition on all rows, and learn the local scale from leave-one-out errors."""
+        if self._unsolved is None:
+            return
+        self.hold(self._unsolved)
+        self._gps = self._loo = None
+        gps = self._condition()
+        self._metric = self._metric_now()
+        loo = self._leave_one_out(gps)
+        self.z = loo.z
+        if self.local_scale is not None:
+            self._learn_scale(loo)
+        self._gps, self._loo = gps, loo
+        self._unsolved = None  # only now: an interrupt leaves it for the next call
+
+    @torch.no_grad()
+    def _condition(self):
+        """The processes given all rows, for fixed hyperparameters."""
+        return [self._conditioned(layers) for layers in self.states()]
+
+    def _conditioned(self, layers):
+        rows, kernel, inputs = self.rows, layers[-1].kernel(), self.inputs(layers)
+        H = inputs(rows.Z)
+        K = self._covariance(kernel, H, rows.weight)
+        root = cholesky(K, rounding(K))
+        a = torch.cholesky_solve(rows.y.mT[..., None], root)[..., 0]
+        return ConditionedGP(kernel, inputs, H, root, a)
+
+    def _leave_one_out(self, gps):
+        rows, noise = self.rows, self._noise(self.rows.weight.new_ones(1))[:, 0]
+        return LeaveOneOut.of(gps, self._training_rows, rows.y, rows.weight, noise, self._nearest())
+
+    def _nearest(self):
+        layers = copy.deepcopy(self.layers)
+        return NeighborSearch(self.rows.Z, self._metric, self.n_neighbors, self.inputs(layers))
+
+    def _metric_now(self):
+        """Lengthscales of the kernel, as far as it has any."""
+        metric = torch.as_tensor(self.rows.kernel().metric).cpu().numpy()
+        n_inputs = self.inputs(self.layers)(self.rows.Z[:1]).shape[1:]
+        return np.broadcast_to(metric, n_inputs).copy()
+
+    def _learn_scale(self, loo):
+        """Maximize the leave-one-out density."""
+        rows = self._training_rows
+        chosen = np.random.default_rng(0).permutation(len(rows.X))[:_SCALE_ROWS]
+        parts, weight = loo.parts(chosen), rows.weight[chosen]
+        self._count_near()
+        self.local_scale.learn(
+            lambda: weight @ loo.log_density(self.local_scale, *parts), weight.sum()
+        )
+
+    def _count_near(self):
+        if self.local_scale is not None:
+            self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
+
+    @torch.no_grad()
+    def posterior(self, draws, as_trained=False):
+        self._solve()
+        gps, loo, rows = self._gps, self._loo, self.rows
+        if gps is None:  # of a state that was loaded
+            gps = self._condition()
+            loo = None if self._training_rows is None else self._leave_one_out(gps)
+        return ConditionedPosterior(
+            gps,
+            self._noise(rows.weight),
+            self.z,
+            self._nearest() if loo is None else loo.nearest,
+            copy.deepcopy(self.local_scale),
+            torch.as_tensor(draws).to(rows.Z)[:, 0] if self.local_scale is not None else None,
+            loo,
+            self.likelihood.fitted(),
+            [layer.kernel.fitted() for layer in self.layers],
+            [layer.Z.detach().cpu().numpy().copy() for layer in self.layers],
+        )
+
+    def state(self):
+        self._solve()
+        return {**super().state(), "metric": self._metric}
+
+    def load_state(self, arrays):
+        arrays = dict(arrays)
+        self._metric = arrays.pop("metric")
+        self.z = self.z.new_empty(arrays["z"].shape)
+        last = f"layers.{len(self.layers) - 1}."
+        rows = {name: torch.tensor(arrays[last + name]) for name in ("Z", "y", "weight")}
+        if self._training_rows is not None and any(
+            not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()
+        ):
+            self._training_rows = None  # of other data
+        self.rows.hold(**rows)
+        super().load_state(arrays)
+        self._gps = self._loo = self._unsolved = None
+        self._count_near()

@@ -1,0 +1,122 @@
+"""What a trained model predicts: the contract of posteriors."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+
+class Latent(NamedTuple):
+    """The latent functions at some rows, as a mixture of C Gaussians."""
+
+    log_weights: torch.Tensor  #: (C,), of the components; their exponentials add up to one
+    mean: torch.Tensor  #: (C, n, k)
+    var: torch.Tensor  #: (C, n, k)
+
+
+class Functions(NamedTuple):
+    """Draws of the latent functions, each the same function over all rows ever asked for.
+
+    Attributes
+    ----------
+    evaluate : callable
+        ``evaluate(X, noise=None)`` maps (n_rows, n_features) to a mean and a deviation, both of shape
+        (n, n_rows, k), whose sum is the draw; the mean is that of the last layer given the hidden layers of the
+        draw. With a
+        generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every row; without
+        it, there is none.
+    inflation : tensor of shape (n,)
+        Extrapolation variance inflation of each draw, as of the component that it comes from.
+    """
+
+    evaluate: Callable
+    inflation: torch.Tensor
+
+    @torch.no_grad()
+    def __call__(self, X, noise=None):
+        return self.evaluate(X, noise)
+
+
+class Posterior:
+    """The frozen posterior of the latent functions of a trained model.
+
+    All that does not depend on new rows is computed once, when it is made, and nothing changes afterwards, so
+    that threads can share it. A subclass gives :meth:`latent` and :meth:`functions`, and the others where
+    there is something to say.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        With fitted hyperparameters.
+    kernels : list of Kernel
+        Of the layers, with fitted hyperparameters, in units of the standardized inputs.
+    inducing_inputs : list of ndarray
+        Of the layers.
+    inflation : tensor of shape (C,), optional
+        What the variance of effects that no training row tells of is multiplied by, for each component of
+        :meth:`latent`; ones by default.
+
+    Attributes
+    ----------
+    layers : list of ~skdgp.gp.frozen.FrozenLayer
+        At rest, of models with inducing inputs.
+    """
+
+    layers = ()
+
+    def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
+        self.likelihood = likelihood
+        self.kernels = list(kernels)
+        self.inducing_inputs = list(inducing_inputs)
+        self.inflation = inflation
+
+    def latent(self, X: torch.Tensor) -> Latent:
+        """The latent functions at rows (n, n_features); each is independent of the other rows of the call."""
+        raise NotImplementedError
+
+    def functions(self, n: int, generator: torch.Generator, X=None) -> Functions:
+        """`n` draws of the latent functions.
+
+        Parameters
+        ----------
+        n : int
+        generator : torch.Generator
+        X : tensor of shape (n_rows, n_features), optional
+            The only rows that the functions will be asked for, where that is known: a joint draw may be
+            cheaper than functions for all rows.
+        """
+        raise NotImplementedError
+
+    def covariance(self, X: torch.Tensor) -> torch.Tensor | None:
+        """Covariances (k, n, n) of rows, at least of the latents that are means of the target.
+
+        Of a mixture, the mean of those of its components. None without a closed form.
+        """
+        return None
+
+    def loo_log_density(self, rows: np.ndarray, dispersions=None) -> np.ndarray | None:
+        """Log densities of training rows given all others; None where that is not cheap and exact.
+
+        Parameters
+        ----------
+        rows : ndarray of int
+            Training rows, each left out alone.
+        dispersions : ndarray of shape (n_dispersions,), optional
+            Factors of the standard deviations of predictions.
+
+        Returns
+        -------
+        log_density : ndarray of shape (n_rows,) or (n_dispersions, n_rows), or None
+            In units of the standardized target.
+        """
+        return None
+
+
+def frozen_parts(model):
+    """Likelihood, kernels and inducing inputs of a model, for its posterior."""
+    return (
+        model.likelihood.fitted(),
+        [layer.kernel.fitted() for layer in model.layers],
+        [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
+    )

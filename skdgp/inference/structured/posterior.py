@@ -1,0 +1,119 @@
+"""The frozen posteriors of structured variational inference."""
+
+import copy
+import math
+from functools import partial
+
+import torch
+
+from ...gp.frozen import FrozenUnits
+from ...linalg import inverse_triangular
+from ..homoscedastic_warmup import without_scales
+from ..posterior import Functions, Latent
+from ..sparse_model import DeepPosterior
+from .inflation import NODES
+from .products import forms
+from .propagation import propagate
+
+
+class _WhitenedUnits(FrozenUnits):
+    """Units that hand out what the kernel says of rows; `Q` is what they have by themselves."""
+
+    def __init__(self, *args, Q):
+        super().__init__(*args)
+        self._L_inv, self._Q = inverse_triangular(self.L), Q
+
+    def whitened(self, H):
+        """``L^{-1} k(Z, H)`` and ``k(H, H)``, of shapes (M, s, n) and (s, n)."""
+        rows = H.reshape(-1, H.shape[-1])
+        A, k_ff = self._L_inv @ self.kernel(self.Z, rows), self.kernel.diag(rows)
+        return A.view(-1, *H.shape[:2]), k_ff.view(H.shape[:2])
+
+    def excess(self):
+        return self._Q
+
+    def moments(self, H):
+        A, k_ff = self.whitened(H[None])
+        linear, squares = forms(A, self.q_mean, self._Q)
+        return linear[:, 0].T, (k_ff + squares[:, 0]).T
+
+
+class StructuredPosterior(DeepPosterior):
+    """Components are draws of the hidden layers and, with variance inflation, nodes of its factor.
+
+    Parameters
+    ----------
+    model : StructuredGP
+    draws : tensor of shape (S, sum of widths)
+    as_trained : bool
+        Whether variances are not inflated.
+    """
+
+    def __init__(self, model, draws, as_trained=False):
+        self._pattern, self._moments = model.q.patterns[model.q.active], model.q.moments()
+        layers = [
+            layer.frozen(partial(_WhitenedUnits, Q=layer.q.excess(self._moments)))
+            for layer in model.layers
+        ]
+        super().__init__(model, draws, layers)
+        self._q = model.q.frozen()
+        known = model.variance_inflation is not None and model.variance_inflation.known()
+        self._inflate = (
+            copy.deepcopy(model.variance_inflation) if known and not as_trained else None
+        )
+        if self._inflate is not None:
+            S = len(self._log_weights)
+            self.inflation = self._inflate.factors().repeat_interleave(S)
+            self._log_weights = self._log_weights.repeat(len(NODES)) - math.log(len(NODES))
+
+    def _of_draws(self, X):
+        """Moments of the last layer for all draws, and the prior's variance, (s, n)."""
+        mean, var, k_ff = propagate(
+            self.layers,
+            lambda layer, H: layer.units[0].whitened(H),
+            self._pattern,
+            self._moments,
+            self.input_connected,
+            X.to(torch.float64),
+            self.eps,
+        )
+        if self.homoscedastic:
+            mean, var = without_scales(mean, var, self.n_means)
+        return mean, var, k_ff
+
+    @torch.no_grad()
+    def latent(self, X):
+        mean, var, k_ff = self._of_draws(X)
+        if self._inflate is not None:
+            mean, var = self._inflate.mixture(mean, var, k_ff, self.n_means)
+        return Latent(self._log_weights, mean, var)
+
+    def _layer_functions(self, n, generator):
+        v, center = (part.mT for part in self._q.sample(n, generator))  # n, M, T: all layers
+        widths = [layer.n_outputs for layer in self.layers]
+        return [
+            layer.functions(n, self.n_features, generator, *parts)
+            for layer, *parts in zip(self.layers, v.split(widths, -1), center.split(widths, -1))
+        ]
+
+    @torch.no_grad()
+    def functions(self, n, generator, X=None):
+        f = super().functions(n, generator)
+        if self._inflate is None:
+            return f
+        chosen = self._inflate.choice(n, generator)
+
+        def evaluate(X, noise=None):
+            center, a = self._inflate.centers_and_factors(*self._of_draws(X), self.n_means)
+            mean, deviation = f.evaluate(X, noise)
+            return center + a[chosen] * (mean - center), a[chosen] * deviation
+
+        return Functions(evaluate, self._inflate.factors()[chosen])
+
+    @torch.no_grad()
+    def covariance(self, X):
+        covariance = super().covariance(X)
+        if covariance is None or self._inflate is None:
+            return covariance
+        k_ff = self.layers[0].units[0].kernel.diag(X.to(torch.float64))
+        return self._inflate.covariance(covariance, k_ff, self.n_means)

@@ -1,0 +1,206 @@
+"""Training rows gathered by equal inputs, copies among them, and the search for near ones."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+from ..gp.component import Trainable
+
+_SAME_INPUT = 1e-8  #: relative to the spread of a column: rounding, which no lengthscale resolves
+#: of targets, relative to their spread: a few times the least noise that likelihoods know, 1e-3
+_SAME_TARGET = 5e-3
+_NEAR_COPY = 1e-2  #: of inputs, relative to the spreads of the columns: the farthest copy of a row
+_GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform row, one in thirty is
+_MOST_COPIES = 8  #: of a row that differ in their inputs
+_SPARE = 8  #: unique inputs beyond those that are needed, to tell ties
+_TIE = 1e-9  #: relative difference of distances that is none
+
+
+class LastLayer(nn.Module):
+    """A kernel, and the unique inputs of the training rows, with mean targets and summed weights."""
+
+    def __init__(self, kernel, n_inputs, n_outputs):
+        super().__init__()
+        self.kernel = Trainable(kernel)
+        for name, width in (("Z", (n_inputs,)), ("y", (n_outputs,)), ("weight", ())):
+            self.register_buffer(name, torch.empty((0, *width), dtype=torch.float64))
+
+    def hold(self, **rows):
+        for name, values in rows.items():
+            setattr(self, name, values.to(self.Z))
+
+
+class TrainingRows(NamedTuple):
+    """Rows of a training and what is known of each.
+
+    Attributes
+    ----------
+    X : tensor of shape (n, n_features)
+    y : tensor of shape (n, n_outputs)
+    weight : tensor of shape (n,)
+    index : tensor of shape (n,)
+        Unique inputs of the rows.
+    alone : tensor of shape (n,)
+        Whether these hold no other target.
+    records : ndarray of shape (n_unique,)
+        Unique inputs with the same number are copies of one record, and tell nothing new of each other.
+    """
+
+    X: torch.Tensor
+    y: torch.Tensor
+    weight: torch.Tensor
+    index: torch.Tensor
+    alone: torch.Tensor
+    records: np.ndarray
+
+    def left_out(self, rows):
+        """The records that leave with some rows, or -1 where their unique inputs hold other targets."""
+        alone, index = (part[rows].numpy(force=True) for part in (self.alone, self.index))
+        return np.where(alone, self.records[index], -1)
+
+    def alike(self, rows, n_neighbors):
+        """Indices into `rows`, in groups with as many neighbors for each, where there are few unique inputs."""
+        records = self.left_out(rows)
+        fewer = np.where(records >= 0, np.bincount(self.records)[records], 0)
+        if len(self.records) - fewer.max(initial=0) >= n_neighbors:
+            return [np.arange(len(rows))]
+        return [np.flatnonzero(fewer == n) for n in np.unique(fewer)]
+
+
+def gather(X, y, weight):
+    """Unique inputs with mean targets and summed weights, as a dict, and the rows that they are made of.
+
+    Inputs are the same up to rounding, and so are targets up to what noise can be told from none.
+    Copies of a record agree in both, or their inputs are much closer than those of all other rows.
+    """
+    index, first = _same_inputs(X, weight)
+    Z = X[first]
+    total = weight.new_zeros(len(Z)).index_add(0, index, weight)
+    sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, index, weight[:, None] * y)
+    mean = sums / total[:, None]
+    tolerance = _SAME_TARGET * _spread(y, weight)
+    rows = index[:, None].expand_as(y)
+    low, high = (
+        torch.zeros_like(sums).scatter_reduce(0, rows, y, how, include_self=False)
+        for how in ("amin", "amax")
+    )
+    one_target = (high - low <= tolerance).all(1)
+    records = _records(Z / _spread(X, weight), mean, tolerance, one_target)
+    training_rows = TrainingRows(X, y, weight, index, one_target[index], records)
+    return {"Z": Z, "y": mean, "weight": total}, training_rows
+
+
+def _spread(A, weight):
+    """Standard deviations of columns, without their tails if the middle varies, too."""
+    mean = weight @ A / weight.sum()
+    sd = (weight @ (A - mean).square() / weight.sum()).sqrt()
+    low, high = np.quantile(A.numpy(force=True), [0.1, 0.9], axis=0)
+    middle = torch.as_tensor(high - low).to(A) / 2.56  # as of a normal distribution
+    sd = torch.where(middle > 0.0, torch.minimum(sd, middle), sd)
+    return torch.where(sd > 0.0, sd, 1.0)
+
+
+def _same_inputs(X, weight):
+    """For each row its unique input, and for each of these its first row; in their order if none agree."""
+    tolerance = _SAME_INPUT * _spread(X, weight)
+    values, order = X.sort(0)
+    steps = (values.diff(dim=0) > tolerance).cumsum(0)
+    levels = torch.zeros_like(order).scatter(0, order[1:], steps)
+    _, index = torch.unique(levels, dim=0, return_inverse=True)
+    own = torch.arange(len(X), device=X.device)
+    n_unique = int(index.max()) + 1
+    if n_unique == len(X):
+        return own, own
+    first = torch.full_like(own[:n_unique], len(X)).scatter_reduce(0, index, own, "amin")
+    return index, first
+
+
+def _records(points, y, tolerance, one_target):
+    """Numbers of the records that unique inputs are copies of."""
+    points, y = points.numpy(force=True), y.numpy(force=True)
+    n, radius = len(points), _NEAR_COPY * points.shape[1] ** 0.5
+    tree = cKDTree(points)
+    near = tree.query(points, 2, distance_upper_bound=radius)[0][:, 1]
+    near = np.flatnonzero(np.isfinite(near) & one_target.numpy(force=True))
+    distances, found = tree.query(points[near], _MOST_COPIES + 2)  # infinite beyond the last one
+    pairs = [np.zeros((0, 2), dtype=np.int64)]
+    for i in range(1, _MOST_COPIES + 1):  # the first one is the row itself
+        beyond = distances[:, i + 1]
+        is_gap = (distances[:, i] <= radius) & (beyond >= _GAP * distances[:, i])
+        copies = np.stack([near[is_gap].repeat(i), found[is_gap, 1 : i + 1].ravel()], 1)
+        pairs.append(copies[one_target.numpy(force=True)[copies[:, 1]]])
+    pairs = np.concatenate(pairs)
+    same = (np.abs(y[pairs[:, 0]] - y[pairs[:, 1]]) <= tolerance.numpy(force=True)).all(1)
+    edges = coo_array((np.ones(same.sum()), tuple(pairs[same].T)), shape=(n, n))
+    return connected_components(edges, directed=False)[1]
+
+
+def _farther(distances):
+    """Whether unique inputs are farther than those before, beyond rounding."""
+    return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
+
+
+class NeighborSearch:
+    """Looks for the nearest unique inputs; never changes.
+
+    Parameters
+    ----------
+    Z : tensor of shape (P, n_features)
+    metric : ndarray of shape (n_inputs,)
+        Units of what `inputs` gives.
+    n_neighbors : int
+    inputs : callable, optional
+        Maps rows to where they are looked for.
+    """
+
+    def __init__(self, Z, metric, n_neighbors, inputs=None):
+        self.metric, self.n_neighbors = metric, n_neighbors
+        self._inputs = inputs if inputs is not None else lambda X: X
+        self.n_unique = len(Z)
+        self._tree = NearestNeighbors().fit(self._points(Z))
+
+    def _points(self, X):
+        with torch.no_grad():
+            return self._inputs(X).numpy(force=True) / self.metric
+
+    def __call__(self, X, left_out=None, records=None):
+        """Indices of the nearest unique inputs, the nearest last.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        left_out : ndarray of shape (n,), optional
+            A record that is not to be a neighbor, or -1.
+        records : ndarray of shape (P,), optional
+            Of the unique inputs.
+
+        Returns
+        -------
+        indices : ndarray of shape (n, k)
+            As many for each as there are for the one that has the fewest.
+        """
+        fewer = 0
+        if left_out is not None and (left_out >= 0).any():
+            fewer = int(np.bincount(records)[left_out[left_out >= 0]].max())
+        n_unique, k = self.n_unique, min(self.n_neighbors, self.n_unique - fewer)
+        if k <= 0 or len(X) == 0:
+            return np.zeros((len(X), 0), dtype=np.int64)
+        points = self._points(X)
+        n_found = min(k + fewer + 1, n_unique)
+        distances, found = self._tree.kneighbors(points, n_found)
+        tied = ~_farther(distances)[:, k - 1 :].all(1)
+        if tied.any():  # of those as far as each other the first ones, whatever rounding says
+            distances, more = self._tree.kneighbors(points[tied], min(n_found + _SPARE, n_unique))
+            rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))
+            order = np.lexsort((more, rank))[:, :n_found]
+            found[tied] = np.take_along_axis(more, order, 1)
+        if fewer:  # sorted to the end; without them, the farthest go
+            order = np.argsort(records[found] == left_out[:, None], axis=1, kind="stable")
+            found = np.take_along_axis(found, order, 1)
+        return found[:, :k][:, ::-1].copy()

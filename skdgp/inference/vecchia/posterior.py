@@ -1,0 +1,237 @@
+"""What the nearest unique inputs say of rows, and the posteriors of models that ask them alone."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ...gp.draws import N_FEATURES, prior_functions
+from ...gp.kernels import Kernel
+from ...linalg import cholesky
+from ...random import normal
+from ..posterior import Functions, Latent, Posterior
+
+_AT_ONCE = (
+    2_000_000  #: elements of the covariance matrices that are worked on together in prediction
+)
+_LEAST_VARIANCE = 1e-12
+_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_NUGGET = 1e-10  #: of the kernel's variance, beside the noise
+
+
+class NearRows(NamedTuple):
+    """A Gaussian process that sees some unique inputs alone.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    Z : tensor of shape (P, n_features)
+        Unique inputs.
+    y : tensor of shape (P, n_outputs)
+    weight : tensor of shape (P,)
+    observed : object
+        What the process sees of them, see :class:`GaussianTargets`.
+    """
+
+    kernel: Kernel
+    Z: torch.Tensor
+    y: torch.Tensor
+    weight: torch.Tensor
+    observed: object
+
+    def say(self, X, nearest, held=None):
+        """What the neighbors say of rows, for unit scale.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        nearest : ndarray of shape (n, k)
+        held : pair of tensors of shape (n, k, n_outputs) and (n, k), optional
+            Targets and weights of the neighbors, if not all that their unique inputs hold.
+
+        Returns
+        -------
+        mean, sd : tensors of shape (n, n_outputs)
+            Of targets that count once.
+        L : tensor of shape (n, n_outputs, k + 1, k + 1)
+            Cholesky factors of the covariances of the neighbors and, last, the row.
+        z : tensor of shape (n, n_outputs, k)
+            Whitened targets of the neighbors.
+        """
+        points = torch.cat([self.Z[nearest], X[:, None]], 1)
+        held = (self.y[nearest], self.weight[nearest]) if held is None else held
+        y, noise = self.observed.targets(*held)
+        own = self.observed.noise.expand(len(X), -1)
+        K = self.kernel.within(points)[:, None]
+        # with a free scale only the ratio of noise and kernel counts, and may vanish
+        noise = torch.cat([noise, own[..., None]], -1)
+        noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
+        L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
+        z = whitened(L, y.mT)
+        return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
+
+    def without(self, rows, chosen, search):
+        """Each chosen training row given all others that are near.
+
+        Returns
+        -------
+        y, mean, sd : tensors of shape (n, n_outputs)
+        z : tensor of shape (n, n_outputs, k)
+            As from :meth:`say`.
+        """
+        X, y, weight, index, _ = (part[chosen] for part in rows[:5])
+        nearest = search(X, rows.left_out(chosen), rows.records)
+        # a unique input that holds other targets stays, without one count of the row
+        own = torch.as_tensor(nearest, device=X.device) == index[:, None]
+        own = own * weight.clamp_max(1.0)[:, None]
+        total, y_near = self.weight[nearest], self.y[nearest]
+        rest = (total - own).clamp_min(_LEAST_REST * total)
+        y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
+        mean, sd, _, z = self.say(X, nearest, (y_near, rest))
+        return y, mean, sd, z
+
+
+def whitened(L, y):
+    """Values at the neighbors, shape (..., k), as standard normal ones."""
+    return torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+
+
+class GaussianTargets:
+    """Targets with Gaussian noise.
+
+    Parameters
+    ----------
+    variance : tensor of shape (n_outputs,)
+
+    Attributes
+    ----------
+    noise : tensor of shape (n_outputs,)
+        Variance of a target that counts once, beside the latent function.
+    """
+
+    def __init__(self, variance):
+        self.noise = variance
+
+    def targets(self, y, weight):
+        """What the process sees of unique inputs, (n, P, n_outputs), and variances (n, n_outputs, P)."""
+        return y, self.noise[:, None] / weight[:, None]
+
+    def latents(self, mean, var):
+        """Moments of the latent functions from those of the process."""
+        return mean, (var - self.noise).clamp_min(_LEAST_VARIANCE)
+
+    def values(self, mean, deviation):
+        """The same for means and deviations of draws."""
+        return mean, deviation
+
+
+class NeighborPosterior(Posterior):
+    """The posterior of models that predict rows from their nearest unique inputs.
+
+    Parameters
+    ----------
+    near : NearRows
+    search : NeighborSearch
+    local_scale : LocalScale or None
+    grid : tensor of shape (n_draws,)
+        Of scales.
+    rows : TrainingRows or None
+    log_density : callable
+        Of :class:`NearRows`' ``without`` to log densities.
+    likelihood, kernels, inducing_inputs
+        As of :class:`~skdgp.inference.posterior.Posterior`.
+    """
+
+    n_features = N_FEATURES
+
+    @torch.no_grad()
+    def __init__(
+        self, near, search, local_scale, grid, rows, log_density, likelihood, kernels, inducing
+    ):
+        self._near, self._search, self._local_scale = near, search, local_scale
+        self._rows, self._log_density = rows, log_density
+        self._log_weights = near.Z.new_zeros(1)
+        if local_scale is not None:
+            self._mixing, self._log_weights = local_scale.mixing(grid)
+        super().__init__(likelihood, kernels, inducing, torch.ones_like(self._log_weights))
+
+    def _pieces(self, X):
+        """Chunks of rows, and their neighbors."""
+        for piece in X.split(rows_at_once(self._near.y.shape[1], self._search.n_neighbors)):
+            yield piece, self._search(piece)
+
+    @torch.no_grad()
+    def latent(self, X):
+        means, variances = zip(*(self._moments(*piece) for piece in self._pieces(X)))
+        return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
+
+    def _moments(self, X, nearest):
+        mean, sd, _, z = self._near.say(X, nearest)
+        mean, var = self._near.observed.latents(mean, sd.square())
+        if self._local_scale is None:
+            return mean[None], var[None]
+        scale = self._mixing[:, None, None] * self._local_scale.squared(z)  # n_draws, n, n_outputs
+        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
+        return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
+
+    @torch.no_grad()
+    def functions(self, n, generator, X=None):
+        """By pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
+        near, mixing = self._near, None
+        n_outputs = near.y.shape[1]
+        prior = prior_functions(near.kernel, n, n_outputs, generator, near.Z, self.n_features)
+        noise = near.observed.targets(near.y[None], near.weight[None])[1][0].T
+        errors = normal((n, *near.y.shape), generator, near.Z) * noise.sqrt()
+        if self._local_scale is not None:
+            mixing = self._local_scale.draws(n, generator, near.Z)
+
+        def evaluate(X, noise=None):
+            return tuple(
+                torch.cat(part, 1) for part in zip(*(draw(*piece) for piece in self._pieces(X)))
+            )
+
+        def draw(X, nearest):
+            used, inverse = np.unique(nearest, return_inverse=True)
+            seen = prior(near.Z[used]) + errors[:, used]  # n, used, n_outputs
+            seen = seen[:, inverse.reshape(nearest.shape)].mT  # n, rows, n_outputs, k
+            mean, _, L, z = near.say(X, nearest)
+            guess = L[..., -1, :-1] * whitened(L.expand(n, *L.shape), seen)
+            deviation = prior(X) - guess.sum(-1)
+            mean, deviation = near.observed.values(mean.expand_as(deviation), deviation)
+            if mixing is None:
+                return mean, deviation
+            scale = self._local_scale.squared(z) * mixing
+            return (
+                torch.cat([mean, scale.log()], -1),
+                torch.cat([scale.sqrt() * deviation, torch.zeros_like(scale)], -1),
+            )
+
+        return Functions(evaluate, near.Z.new_ones(n))
+
+    @torch.no_grad()
+    def loo_log_density(self, rows, dispersions=None):
+        if self._rows is None:
+            return None
+        rows, near = np.asarray(rows), self._near
+        if dispersions is not None:
+            dispersions = torch.as_tensor(dispersions).to(near.Z)
+        groups, densities = self._rows.alike(rows, self._search.n_neighbors), []
+        size = rows_at_once(near.y.shape[1], self._search.n_neighbors)
+        for group in groups:
+            for piece in np.array_split(rows[group], -(-len(group) // size)):
+                y, mean, sd, z = near.without(self._rows, piece, self._search)
+                if dispersions is not None:
+                    sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
+                densities.append(self._log_density(self._local_scale, y, mean, sd, z))
+        back = np.argsort(np.concatenate(groups))
+        return torch.cat(densities, -1).numpy(force=True)[..., back]
+
+
+def size_of_row(n_outputs, n_neighbors):
+    """Size of the covariance matrices of a row and its neighbors."""
+    return (n_neighbors + 1) ** 2 * n_outputs
+
+
+def rows_at_once(n_outputs, n_neighbors):
+    """Rows that are predicted together."""
+    return max(1, _AT_ONCE // size_of_row(n_outputs, n_neighbors))

@@ -1,0 +1,85 @@
+"""Draws from the predictive mixture: every draw picks its member first."""
+
+import numpy as np
+import torch
+
+from ..random import RowNoise
+from .dispersion import dispersed
+
+_BLOCK = 16  #: functions with one generator: the first draws are the same, however many follow
+_AT_ONCE = 8_000_000  #: numbers of the features of some rows
+
+
+def draw(members, X, n, seed, what, device, constant_columns):
+    """Draws from the mixture of some members.
+
+    The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
+    draws do not depend on how many follow.
+
+    Parameters
+    ----------
+    members : list of Member
+    X : ndarray of shape (n_rows, n_features)
+        Scaled.
+    n : int
+    seed : int
+    what : {"function", "latent", "mean", "y"}
+        Latent functions without the noise of hidden layers, or with it; the mean of the target given
+        these; or targets. Hidden noise belongs to the row, except for targets, where all noise is fresh.
+    device : str
+    constant_columns : ConstantColumns
+        For the same rows.
+
+    Returns
+    -------
+    draws : ndarray of shape (n, n_rows, k)
+        In units of the standardized target.
+    """
+    X = torch.as_tensor(X, device=device)
+    total = np.cumsum([member.mixture_weight for member in members])
+    chosen = np.searchsorted(total, np.random.default_rng(seed).random(n) * total[-1], side="right")
+    chosen, result = np.minimum(chosen, len(members) - 1), None
+    for i in np.unique(chosen):
+        mine = np.flatnonzero(chosen == i)
+        for block in range(-(-len(mine) // _BLOCK)):
+            places = mine[block * _BLOCK : (block + 1) * _BLOCK]
+            own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
+            values = _block(members[i], X, own_seed, what, device, constant_columns)
+            values = values[: len(places)].cpu().numpy()
+            if result is None:
+                result = np.empty((n, *values.shape[1:]))
+            result[places] = values
+    return result
+
+
+def _block(member, X, seed, what, device, constant_columns):
+    """A block of draws from one member."""
+    posterior = member.posterior(device)
+    generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
+    fresh = what == "y"
+    f = posterior.functions(_BLOCK, generator, X if fresh else None)
+    likelihood, parts = posterior.likelihood, []
+    size = max(1, _AT_ONCE // (_BLOCK * 1024))
+    for start, x in zip(range(0, len(X), size), X.split(size)):
+        own = {"function": None, "y": noise}.get(what, RowNoise(x.cpu().numpy(), seed))
+        mean, deviation = f(x, own)
+        values = _dispersed(mean, deviation, member.dispersion, likelihood)
+        if constant_columns:
+            k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + len(x))
+            effects = torch.as_tensor(constant_columns.draws(_BLOCK, k, seed, rows)).to(values)
+            factor = member.dispersion * f.inflation.to(values).sqrt()[:, None, None]
+            values = torch.cat([values[..., :k] + factor * effects, values[..., k:]], -1)
+        if what == "mean":
+            values = likelihood.moments(values, torch.zeros_like(values))[0]
+        if fresh:
+            values = dispersed(likelihood, member.dispersion).sample(values, noise)
+        parts.append(values)
+    return torch.cat(parts, 1)
+
+
+def _dispersed(mean, deviation, factor, likelihood):
+    """Functions whose deviations from their means are scaled, where they are means of the target."""
+    if factor == 1.0:
+        return mean + deviation
+    k = likelihood.n_means(mean.shape[-1])
+    return mean + torch.cat([factor * deviation[..., :k], deviation[..., k:]], -1)

@@ -1,0 +1,141 @@
+"""Which members the default has: those whose predicted cost fits the time budget."""
+
+import math
+
+from ..gp.kernels import Anova, Kernel, Linear, RationalQuadratic, SquaredExponential
+from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
+from ..inference import DSVI, VFE, CollapsedVI, Exact, Vecchia
+from .member import Plan
+
+#: CPU seconds that a fit may take by default, up to so many rows: what a person waits for
+_BUDGETS = ((500, 5.0), (2500, 10.0), (10_000, 20.0), (50_000, 60.0))
+_EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
+_COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices do
+_ANOVA_COLUMNS = (
+    30  #: a factor of its kernel for each: beyond it, steps take ten times those of others
+)
+_FEW_ROWS = 500  #: which 50 inducing points and 200 steps are enough for: the suite's small tables
+_WIDTH = (
+    5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
+)
+_NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
+
+
+def budget(n_rows: int, max_time: float | None) -> float:
+    """CPU seconds for all members."""
+    if max_time is not None:
+        return max_time
+    seconds = [seconds for rows, seconds in _BUDGETS if n_rows <= rows]
+    return seconds[0] if seconds else _BUDGETS[-1][1]
+
+
+def affordable(plans: list, seconds: float) -> list:
+    """The first plan, and of the others those that fit in what is left, in their order."""
+    chosen = []
+    for plan in plans:
+        if not chosen or plan.seconds <= seconds:
+            chosen.append(plan)
+            seconds -= plan.seconds
+    return chosen
+
+
+def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
+    """Members for real targets, the most useful first.
+
+    Parameters
+    ----------
+    plan : Plan
+        What the user asks for: kernel, layers, width, inducing points, likelihood.
+    n_rows, n_columns, n_outputs : int
+    free : bool
+        Whether the likelihood is the recipe's choice.
+    seconds : float
+        Budget.
+
+    Returns
+    -------
+    plans : list of Plan
+    """
+    noise = HeteroscedasticGaussian() if free else plan.likelihood
+    real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))
+    given = None if plan.kernel == "auto" else plan.kernel
+    several = given is not None and not isinstance(given, (str, Kernel))
+    linear = Linear(bias=0.0)  # others would take many wiggles for a plane
+    plans = {}
+    if real and not several:
+        kernel = RationalQuadratic() + linear if given is None else given
+        if n_rows <= _EXACT_ROWS and n_outputs == 1:
+            plans["exact"] = Plan(Exact(), noise, kernel=kernel, seconds=_exact(n_rows))
+        cost = _vecchia(n_rows, n_columns)
+        plans["near"] = Plan(Vecchia(), noise, kernel=kernel, max_iter=100, seconds=cost)
+    plans.update(_gradient_plans(plan, n_rows, n_columns))
+    if "exact" in plans and given is None and n_columns <= _ANOVA_COLUMNS:
+        cost = _anova(n_rows, n_columns)
+        plans["anova"] = Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost)
+    if real and not several and n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
+        hidden = [SquaredExponential()] * (plan.n_layers - 1)
+        kernel = [*hidden, RationalQuadratic() if given is None else given]
+        collapsed = Plan(CollapsedVI(), noise, plan.n_layers, plan.width, kernel)
+        collapsed.seconds = 4.0 + 20.0 * (n_rows / _COLLAPSED_ROWS) ** 2
+        plans["collapsed"] = collapsed
+    few = ("exact", "near", "shallow", "deep", "anova", "collapsed")
+    many = ("near", "deep", "exact", "shallow", "anova", "collapsed")
+    order = few if n_rows <= _FEW_ROWS else many
+    return affordable([plans[name] for name in order if name in plans], seconds)
+
+
+def _gradient_plans(plan, n_rows, n_columns):
+    """A shallow sparse model, and a deep one, both with heavy-tailed noise of varying size."""
+    few = n_rows <= _FEW_ROWS
+    n_inducing = plan.n_inducing or (50 if few else 100)
+    steps = 200 if few else 400 if n_rows <= 10_000 else 1000
+    step = 5e-3 if few else 5e-3 + 9e-6 * min(n_rows, 1000)  # seconds: a batch has 1,000 rows
+    scheme, plans = DSVI().for_data(math.inf), {}
+    if plan.n_layers > 1:
+        width = _WIDTH if plan.width is None and few and n_columns > _WIDTH else plan.width
+        deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
+        deep.seconds = steps * step * (1.5 if few else 1.0)
+        plans["deep"] = deep
+    if not isinstance(plan.kernel, (list, tuple)):
+        kernel = RationalQuadratic() if plan.kernel == "auto" else plan.kernel
+        shallow = Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, 200)
+        shallow.seconds = 200 * step
+        plans["shallow"] = shallow
+    return plans
+
+
+def classification(plan, n_rows, n_columns, n_classes, seconds):
+    """Members for classes, the most useful first; parameters as of :func:`regression`."""
+    # few rows: a start near the prior, or noisy labels are overfitted
+    scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else None).for_data(math.inf)
+    deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
+    deep.n_inducing, deep.max_iter = plan.n_inducing or 100, 300 if n_rows <= 10_000 else 1000
+    n_latents = 1 if isinstance(plan.likelihood, Bernoulli) else n_classes
+    deep.seconds = deep.max_iter * (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)
+    several = isinstance(plan.kernel, (list, tuple))
+    if several or not isinstance(plan.likelihood, (Bernoulli, Softmax)):
+        return [deep]
+    auto = plan.kernel == "auto"
+    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
+    near.kernel = RationalQuadratic() if auto else plan.kernel
+    near.seconds = _vecchia(n_rows, n_columns) * max(1, n_latents) ** 0.5
+    sparse = Plan(VFE(tol=1e-5, deviation=0.5), plan.likelihood)
+    sparse.kernel = SquaredExponential(ard=False) if auto else plan.kernel
+    sparse.n_inducing = plan.n_inducing or max(50, 200 // n_latents)
+    sparse.seconds = 1.0 + 2e-3 * n_rows * n_latents
+    return affordable([near, sparse, deep], seconds)
+
+
+# Predicted CPU seconds of one thread: powers of the rows, fitted to the suite within a factor of two
+
+
+def _exact(n_rows):
+    return 0.4 + 4.0 * (n_rows / 1500) ** 2
+
+
+def _anova(n_rows, n_columns):
+    return 0.5 + 6.0 * (min(n_rows, 1000) ** 2 * n_columns / 2.5e7) ** 0.7 + 2e-3 * n_rows
+
+
+def _vecchia(n_rows, n_columns):
+    return 0.7 + 1.5e-3 * min(n_rows, 2000) * (1.0 + n_columns / 50) + 2e-4 * n_rows
