@@ -66,9 +66,9 @@ plt.show()
 
 X, y = load_cars(return_X_y=True)
 models = {
-    "structured": DeepGPRegressor(inference=StructuredVI(), max_iter=200, random_state=0),
+    "structured": DeepGPRegressor(inference=StructuredVI(), max_iter=100, random_state=0),
     "with inflation": DeepGPRegressor(
-        inference=StructuredVI(n_inflation_splits=4), max_iter=200, random_state=0
+        inference=StructuredVI(n_inflation_splits=4), max_iter=100, random_state=0
     ),
     "Gaussian process": SparseGPRegressor(random_state=0),
 }

@@ -4,7 +4,7 @@ Classify digits, and know when in doubt
 =======================================
 
 A classifier that says "90 percent" should be right nine times out of ten. This page compares the
-probabilities of one deep Gaussian process with those of three neighbors, on handwritten digits of which
+probabilities of a deep Gaussian process with those of three neighbors, on handwritten digits of which
 few are labeled, and looks at the images that it is least sure about.
 """
 
@@ -32,7 +32,7 @@ X_train, X_test, y_train, y_test = train_test_split(
     X, y, train_size=500, stratify=y, random_state=0
 )
 models = {
-    "deep Gaussian process": DeepGPClassifier(inference="dsvi", max_iter=200, random_state=0),
+    "deep Gaussian process": DeepGPClassifier(max_iter=100, random_state=0),
     "calibrated SVC": CalibratedClassifierCV(SVC(C=10, gamma=0.001)),
     "random forest": RandomForestClassifier(300, random_state=0),
     "neural network": make_pipeline(StandardScaler(), MLPClassifier(max_iter=500, random_state=0)),
