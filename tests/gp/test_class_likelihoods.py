@@ -205,6 +205,12 @@ def test_classes_can_be_renamed(likelihood):
     np.testing.assert_allclose(
         renamed, p[..., order], atol=0.03 if isinstance(likelihood, Softmax) else 1e-12
     )
+    for n_draws in (1, 2, 64):  # predictions do not depend on the names at all
+        m_, v_ = (x[:1].expand(n_draws, -1, -1) for x in (m, v))
+        likelihood = likelihood.for_prediction(n_draws)
+        p = likelihood.log_probabilities(m_, v_)
+        renamed = likelihood.log_probabilities(m_[..., order], v_[..., order])
+        torch.testing.assert_close(renamed, p[..., order], rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,12 @@ class _PredictiveSoftmax(Softmax):
         return torch.maximum(p.mT.reshape(shape).log(), least)
 
     def _by_nodes(self, m, v):
-        """The mean over a part of a Sobol sequence, another one for each component."""
+        """The mean over a part of a Sobol sequence, another one for each component.
+
+        Classes take their dimensions in the order of their mean latents: names do not matter.
+        """
+        order = m.mean(0).argsort(0).expand_as(m)
+        m, v = m.gather(1, order), v.gather(1, order)
         n_components, n_classes = m.shape[:2]
         most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
         nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
@@ -277,7 +282,7 @@ class _PredictiveSoftmax(Softmax):
                 f -= f.amax(1, keepdim=True)
             f.exp_()
             p.addcdiv_(f, f.sum(1, keepdim=True))
-        return p / len(nodes)
+        return torch.empty_like(p).scatter_(1, order, p / len(nodes))
 
     def _by_levels(self, m, v):
         r"""An integral over the largest of :math:`f_c + g_c` with independent Gumbel variables `g`.
