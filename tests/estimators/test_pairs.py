@@ -6,7 +6,8 @@ import pytest
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import SCHEMES
 
-REGRESSION = ("gaussian", "heteroscedastic", "student_t", "poisson")
+COUNTS = ("poisson", "negative_binomial")
+REGRESSION = ("gaussian", "heteroscedastic", "student_t", *COUNTS)
 BINARY = ("probit", "logit", "softmax", "robustmax")
 SEVERAL = ("softmax", "robustmax")
 CLASSES = [(name, 2) for name in BINARY] + [(name, 3) for name in SEVERAL]
@@ -29,7 +30,7 @@ def test_pair(scheme, likelihood, n_classes):
     X = rng.normal(size=(40, 2))
     y = np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.3, 0.4][: n_classes - 1])
     if n_classes == 1:
-        y = rng.poisson(np.exp(X[:, 0])) if likelihood == "poisson" else np.sin(X[:, 0])
+        y = rng.poisson(np.exp(X[:, 0])) if likelihood in COUNTS else np.sin(X[:, 0])
     estimator = DeepGPRegressor if n_classes == 1 else DeepGPClassifier
     model = estimator(
         1 if scheme in SHALLOW else 2,
