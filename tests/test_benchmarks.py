@@ -1,5 +1,6 @@
 """What the commands of ``python -m benchmarks`` print, and that runs are taken up; no peers are needed."""
 
+import importlib
 import json
 import math
 import subprocess
@@ -341,3 +342,22 @@ def test_gpu_without_one(capsys):
     found = run(capsys, *command, 60)
     assert "no GPU" in found and "within 1e-5" in found
     assert "No time was left" in run(capsys, *command, 0)  # however fast the machine is
+
+
+DOCUMENTED = sorted(
+    {
+        line.split("python -m benchmarks ")[1]
+        for path in [ROOT / "README.rst", *sorted((ROOT / "docs").glob("**/*.rst"))]
+        for line in path.read_text().splitlines()
+        if line.startswith("   python -m benchmarks ") and not line.endswith("--help")
+    }
+)
+
+
+@pytest.mark.parametrize("command", DOCUMENTED)
+def test_commands_of_the_documentation_exist(command, monkeypatch):
+    name, *_ = words = command.split()
+    asked = []
+    monkeypatch.setattr(importlib.import_module(f"benchmarks.{name}"), "run", asked.append)
+    command_line.main(words)
+    assert len(asked) == 1
