@@ -11,6 +11,7 @@ from .prediction import Predictor
 
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
+_LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
 _MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
 _NO_NUMBERS = (
     "Some values of y are no numbers; convert them, or use a classifier if they are labels."
@@ -30,7 +31,8 @@ def _warn_if_some_are_constant(y):
 def _warn_if_some_are_far(y, rows):
     """Warn of the few targets that are far from all others, as a code for "missing" or another unit is."""
     most = min(max(3, len(y) // _MOST_FAR), (len(y) - 1) // 2)
-    for column in y.T.astype(np.float64):
+    for column in y.T if len(y) <= _LOOKED_AT else ():
+        column = column.astype(np.float64)
         with np.errstate(over="ignore"):
             distance = np.abs(column - np.median(column))
         order = np.argsort(distance)
