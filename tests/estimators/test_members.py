@@ -73,9 +73,11 @@ def test_a_useless_member_costs_little(model, data):
         alone(mixture, i).log_predictive_density(many[330:], target[330:]).mean()
         for i in range(len(mixture.members_))
     ]
+    useful = np.flatnonzero(np.array(scores) > max(scores) - 0.5)
+    assert len(useful) < len(scores)  # three steps of a gradient model teach nothing
+    without = alone(mixture, *useful).log_predictive_density(many[330:], target[330:]).mean()
     both = mixture.log_predictive_density(many[330:], target[330:]).mean()
-    assert both > max(scores) - 0.03
-    assert min(scores) < max(scores) - 0.5  # three steps of a gradient model
+    assert both > without - 0.01
 
 
 def test_densities_add(model, data):
