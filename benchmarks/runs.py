@@ -25,7 +25,8 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
     and a model to whether it can be asked (otherwise the split decides); `extra` maps cells to more
     text; `more` a distribution and the targets to more results. `split_of` and `more` are of a module.
     """
-    models.require(options.models)
+    if not options.print:
+        models.require(options.models)
     root = data.folder(options.data)
     path = arguments.out(options)
 

@@ -377,13 +377,13 @@ def test_interrupt_between_points():
     X, y = rows(40)
     model = make_model(X[:8])
     batch = Batch(*tensors(X, y), 1.0, 40.0)
-    loss, bound = model.step(batch, None), model.bound
+    loss, bound = model.step(batch, None), model.lower_bound
 
     def interrupted(batch):
         bound(batch)
         raise KeyboardInterrupt
 
-    model.bound = interrupted
+    model.lower_bound = interrupted
     with pytest.raises(KeyboardInterrupt):
         model.step(batch, None)
     assert_allclose(-value_of(model, X, y) / 40.0, loss)
@@ -397,7 +397,7 @@ def test_objective_has_the_prior_of_deviations(n_inducing):
     model = make_model(X[:n_inducing], scheme=scheme)
     (numbers,) = (p for p in model.layers[0].kernel.parameters() if p.numel() > 1)
     values, slopes = [], []
-    for what in (model.bound, model.objective):
+    for what in (model.lower_bound, model.objective):
         numbers.grad = torch.zeros_like(numbers)
         values.append(what(batch))
         slopes.append(numbers.grad.numpy())

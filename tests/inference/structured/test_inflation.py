@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 def known(mean=1.0, spread=0.7):
     layer = VarianceInflation()
-    layer.numbers.copy_(torch.tensor([mean, spread]))
+    layer.moments.copy_(torch.tensor([mean, spread]))
     return layer
 
 
