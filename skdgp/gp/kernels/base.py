@@ -88,7 +88,7 @@ class Kernel(Component):
     def of_gram(self, n_features):
         """This kernel, bound to so many inputs, for Gram matrices that are divided by their number.
 
-        Numbers that differ between inputs become their geometric mean.
+        Hyperparameters that differ between inputs become their geometric mean.
         """
         values = {}
         for name, power in self._of_length.items():
@@ -97,7 +97,16 @@ class Kernel(Component):
         values.update({part: getattr(self, part).of_gram(n_features) for part in self._parts})
         return self.with_values(**values)
 
-    #: numbers that there may be one of for each input, and powers of the number of inputs that make them one
+    def of_rows(self, scale):
+        """The inverse of :meth:`of_gram`, for rows whose columns are multiplied by `scale` before."""
+        values = {
+            name: getattr(self, name) * len(scale) ** -power * scale ** (2.0 * power)
+            for name, power in self._of_length.items()
+        }
+        values.update({part: getattr(self, part).of_rows(scale) for part in self._parts})
+        return self.with_values(**values)
+
+    #: hyperparameters that may differ between inputs, and the powers of their number that make them one
     _of_length = {"lengthscale": -0.5}
 
     def _with_lengthscales(self, n_features):
