@@ -26,6 +26,7 @@ class KernelModel(GradientModel):
         a, real = architecture, torch.float64
         self.n_draws, self.jitter = scheme.n_draws, JITTER
         self.n_features, self.n_layers = a.n_features, len(a.kernels)
+        self.layers = nn.ModuleList()  # of which each would have inducing inputs of its own
         kernels = [k.of_gram(n) for k, n in zip(a.kernels, a.layer_inputs())]
         for kernel in kernels:
             kernel.from_gram(torch.ones(1, 1))  # which refuses what is none of Gram matrices

@@ -7,6 +7,7 @@ from numbers import Real
 import numpy as np
 import torch
 from sklearn.base import clone
+from torch import nn
 
 from ...gp.likelihoods import Gaussian
 from ...linalg import LogNormal, cholesky, rounding
@@ -105,6 +106,7 @@ class ExactNNGP(QuasiNewton, Model):
         super().__init__()
         self.process = GramModel(replace(architecture, n_inducing=1), likelihood, scheme)
         self.process.Z.requires_grad_(False)
+        self.layers = nn.ModuleList()
         self._lbfgs, self._unsolved = LBFGS(tol=scheme.tol), None
         sizes = architecture.n_features, architecture.n_latents
         self._keep(*(torch.zeros(0, size) for size in sizes), torch.zeros(0))
@@ -118,7 +120,7 @@ class ExactNNGP(QuasiNewton, Model):
 
     def _keep(self, X, y, weight):
         for name, value in (("X", X), ("y", y), ("weight", weight)):
-            self.register_buffer(name, value.detach().double())
+            self.register_buffer(name, value.detach().to(self.process.Z))
         self._has_rows = False
 
     def hold(self, batch):

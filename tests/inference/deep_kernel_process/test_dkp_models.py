@@ -16,8 +16,8 @@ from skdgp.gp.likelihoods import (
     Softmax,
     StudentT,
 )
-from skdgp.inference.base import Architecture, Batch
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
+from skdgp.inference.base import Architecture, Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 SCHEMES = {

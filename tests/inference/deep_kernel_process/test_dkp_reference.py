@@ -11,8 +11,8 @@ from torch.distributions import MultivariateNormal
 
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference.base import Architecture, Batch
 from skdgp.inference import NNGP, DeepInverseWishart
+from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import Level, Whitened, factorize
 
