@@ -49,8 +49,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"exact"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
-        ``"nngp"``, ``"global"``, ``"collapsed"``, ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single
-        model. The last four of these names are shallow, and need ``n_layers=1``.
+        ``"nngp"``, ``"global"``, ``"collapsed"``, ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object
+        of :mod:`skdgp.inference` for a single model. The last four of these names are shallow, and need
+        ``n_layers=1``.
         Settings of a scheme, ``set_params(inference__...)``, need one: name it first.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
@@ -138,7 +139,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     lower_bound_ : float
         Of a single model: lower bound on the log marginal likelihood of the training rows, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
-        sparse Gaussian process. For ``"nngp"`` up to 2,000 rows, the log marginal likelihood itself. Not set for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
+        sparse Gaussian process. For ``"nngp"`` up to 2,000 rows, the log marginal likelihood itself. Not set
+        for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
     delta_ : ndarray of shape (`n_layers`,)
         With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is; the first belongs to
         the metric of the inputs.
