@@ -140,15 +140,16 @@ class MixtureFit:
         self.scored, self.unseen, self.rest = None, None, self.data
         if len(self.plans) == 1:
             return
-        self.scored = rng.permutation(n)[:_SCORED_ROWS]
-        if all(plan.scheme.leaves_one_out for plan in self.plans):
+        self.scored = rng.choice(n, min(n, _SCORED_ROWS), replace=False)
+        if n < 2 or all(plan.scheme.leaves_one_out for plan in self.plans):
             return
-        rows = rng.permutation(n)
         n_unseen = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
-        chosen = np.sort(rows[:n_unseen])
+        chosen = np.sort(rng.choice(n, n_unseen, replace=False))
         self.unseen = chosen
         self.scored = np.concatenate([chosen, np.setdiff1d(self.scored, chosen)])
-        self.rest = self.data.part(np.setdiff1d(np.arange(n), chosen))
+        rest = np.ones(n, dtype=bool)
+        rest[chosen] = False
+        self.rest = self.data.part(np.flatnonzero(rest))
 
     # Training
 
@@ -279,7 +280,7 @@ class MixtureFit:
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
-        if any(one.loo is None and one.held_out is None for one in trained):  # after an interrupt
+        if any(one.loo is None and one.held_out is None for one in trained):  # interrupted, or one row
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members
