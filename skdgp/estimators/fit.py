@@ -280,7 +280,9 @@ class MixtureFit:
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
-        if any(one.loo is None and one.held_out is None for one in trained):  # interrupted, or one row
+        if any(
+            one.loo is None and one.held_out is None for one in trained
+        ):  # interrupted, or one row
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members

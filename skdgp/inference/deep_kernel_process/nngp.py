@@ -34,6 +34,7 @@ class NNGP(KernelScheme):
     ----------
     exact : bool or None, default=None
         Whether all rows are looked at at once, with Gaussian noise. None for up to 2,000 rows with such noise.
+        ``partial_fit`` needs False.
     natural_step : float, default=0.1
         Size of the natural-gradient steps of the posterior, where there are inducing points.
     tol : float, default=1e-8
@@ -64,7 +65,7 @@ class NNGP(KernelScheme):
 
     @property
     def takes_chunks(self):
-        return not self.exact
+        return self.exact is False  # what chunks lead to is no exact process
 
     def for_likelihood(self, likelihood):
         if isinstance(likelihood, Gaussian):
