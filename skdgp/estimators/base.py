@@ -33,9 +33,11 @@ from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
+    "width": None,
     "n_inducing": None,
     "init": "kmeans",
     "mean": "linear",
+    "input_connected": False,
     "learning_rate": None,
     "batch_size": None,
     "dtype": "auto",
@@ -303,6 +305,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
+        scheme = scheme.for_likelihood(likelihood)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     # Prediction

@@ -3,6 +3,7 @@
 from .aep import AEP
 from .base import Scheme
 from .collapsed import CollapsedVI
+from .deep_kernel_process import NNGP, DeepInverseWishart, GlobalInducing
 from .dsvi import DSVI
 from .exact import Exact
 from .random_features import RandomFeatures
@@ -13,8 +14,11 @@ from .vecchia import Vecchia
 SCHEMES = {
     "aep": AEP,
     "collapsed": CollapsedVI,
+    "diwp": DeepInverseWishart,
     "dsvi": DSVI,
     "exact": Exact,
+    "global": GlobalInducing,
+    "nngp": NNGP,
     "pep": PowerEP,
     "rff": RandomFeatures,
     "structured": StructuredVI,
@@ -25,9 +29,12 @@ SCHEMES = {
 __all__ = [
     "AEP",
     "DSVI",
+    "NNGP",
     "SCHEMES",
     "CollapsedVI",
+    "DeepInverseWishart",
     "Exact",
+    "GlobalInducing",
     "PowerEP",
     "RandomFeatures",
     "VFE",

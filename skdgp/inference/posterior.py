@@ -61,9 +61,12 @@ class Posterior:
     ----------
     layers : list of ~skdgp.gp.frozen.FrozenLayer
         At rest, of models with inducing inputs.
+    delta : ndarray of shape (n_layers,) or None
+        Of deep inverse Wishart processes: how near to a fixed function of the one below each Gram matrix is.
     """
 
     layers = ()
+    delta = None
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
         self.likelihood = likelihood

@@ -262,7 +262,8 @@ class LayersDisplay:
 
 
 def _has_moments(model):
-    return all(isinstance(layer, (SparseLayer, FeatureLayer)) for layer in model.layers)
+    layers = model.layers
+    return len(layers) > 0 and all(isinstance(x, (SparseLayer, FeatureLayer)) for x in layers)
 
 
 def _whitened(layer, n, generator):

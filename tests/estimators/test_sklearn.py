@@ -28,9 +28,20 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern, RationalQuadratic
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import AEP, DSVI, SCHEMES, CollapsedVI, RandomFeatures, StructuredVI
+from skdgp.inference import (
+    AEP,
+    DSVI,
+    NNGP,
+    SCHEMES,
+    CollapsedVI,
+    DeepInverseWishart,
+    GlobalInducing,
+    RandomFeatures,
+    StructuredVI,
+)
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+SOON = {**FEW, "max_iter": 10, "n_predict_draws": 4}  #: with large natural gradients
 SLOW = {**FEW, "learning_rate": 0.1, "n_inducing": 8}  #: without natural gradients
 ONE = {**FEW, "inference": "dsvi", "random_state": 0}  #: no mixture, where one model tells as much
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
@@ -50,6 +61,12 @@ ESTIMATORS = [
     DeepGPClassifier(inference="aep", **SLOW),
     DeepGPClassifier(**FEW),  # a mixture
     DeepGPClassifier(likelihood="logit", inference="dsvi", **FEW),
+    DeepGPRegressor(inference=DeepInverseWishart(natural_step=0.5), **SOON),
+    DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
+    DeepGPRegressor(inference="nngp", max_iter=10),
+    DeepGPClassifier(inference=NNGP(natural_step=0.5), **SOON),
+    DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), **SOON),
+    DeepGPClassifier(inference=GlobalInducing(natural_step=0.5), **SOON),
     DeepGPRegressor(1, inference="exact", max_iter=20),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=40),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
