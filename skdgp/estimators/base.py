@@ -367,22 +367,5 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
         return self.device_ if there else "cpu"
 
-    def score(self, X, y, sample_weight=None):
-        """Coefficient of determination of a regressor, accuracy of a classifier.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets or labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
-
-        Returns
-        -------
-        score : float
-        """
-        return super().score(X, as_numpy(y), as_numpy(sample_weight))
-
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}
