@@ -18,7 +18,8 @@ def diagonals(G, left, right):
 
 def with_diagonal(K, diagonal):
     """`K` with another diagonal."""
-    return torch.diagonal_scatter(K, diagonal.expand(K.shape[:-1]), dim1=-2, dim2=-1)
+    itself = torch.eye(K.shape[-1], dtype=torch.bool, device=K.device)
+    return torch.where(itself, diagonal.expand(K.shape[:-1])[..., None], K)
 
 
 def squared_distances(G, left, right):

@@ -26,6 +26,7 @@ class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, A, B):
         C = A @ B
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(A, B, C)
         return C, (C * C).sum(-2)
 
@@ -33,7 +34,11 @@ class _Product(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, g, of_squares):
         A, B, C = ctx.saved_tensors
-        g = torch.addcmul(g, C, of_squares[..., None, :], value=2.0)
+        if of_squares is not None:
+            of_squares = 2.0 * of_squares[..., None, :]
+            g = C * of_squares if g is None else torch.addcmul(g, C, of_squares)
+        if g is None:
+            return None, None
         return (g @ B.mT).sum_to_size(A.shape), (A.mT @ g).sum_to_size(B.shape)
 
 
@@ -45,6 +50,7 @@ class _Factors(torch.autograd.Function):
         L, info = torch.linalg.cholesky_ex(K)
         failed = bool(info.any())
         J = L if failed else inverse_triangular(L)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(L, J)
         return L, J.clone() if failed else J, failed
 
@@ -52,7 +58,11 @@ class _Factors(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, g_L, g_J, _):
         L, J = ctx.saved_tensors
-        T = (L.mT @ g_L - g_J @ J.mT).tril()
+        parts = [L.mT @ g_L] if g_L is not None else []
+        parts += [-g_J @ J.mT] if g_J is not None else []
+        if not parts:
+            return None
+        T = sum(parts).tril()
         diagonal(T).mul_(0.5)
         T = J.mT @ (T @ J)
         return 0.5 * (T + T.mT)

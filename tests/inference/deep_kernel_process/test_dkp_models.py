@@ -116,8 +116,13 @@ def test_functions_are_consistent_over_all_rows_ever_asked_for(scheme):
         np.testing.assert_allclose(again[1], deviation[:, 3:9], rtol=1e-6, atol=1e-7)
 
 
-@every_scheme
-@pytest.mark.parametrize("kernel", ["squared_exponential", "arc_cosine"])
+@pytest.mark.parametrize(
+    ("scheme", "kernel"),
+    [
+        *((scheme, "squared_exponential") for scheme in SCHEMES.values()),
+        (SCHEMES["diwp"], "arc_cosine"),
+    ],
+)
 def test_functions_have_the_distribution_of_each_row(scheme, kernel):
     model, X, *_ = trained(scheme, 40, kernel=kernel)
     posterior = model.posterior(model.draws(256, 0))

@@ -390,7 +390,9 @@ def test_backward_passes_of_our_own():
     check = torch.autograd.gradcheck
     K = (lambda A: A @ A.mT)(leaf(2, 4, 6)).detach().requires_grad_()
     assert check(lambda K: factorize(0.5 * (K + K.mT), 1e-6), K)
-    assert check(_Product.apply, (leaf(1, 3, 4), leaf(2, 4, 5)))
+    for i in (0, 1, slice(2)):  # one of the results, or both
+        assert check(lambda *x, i=i: _Product.apply(*x)[i], (leaf(1, 3, 4), leaf(2, 4, 5)))
+        assert check(lambda K, i=i: factorize(0.5 * (K + K.mT), 1e-6)[2:][i], K)
     assert check(_AddScaled.apply, (leaf(2, 4, 5), leaf(2, 4, 5).detach(), leaf(2, 5)))
     L_q, L_p = (torch.linalg.cholesky(spd(3, seed)) for seed in (0, 1))
     nus = torch.tensor([7.3, 5.6]).double().requires_grad_()
