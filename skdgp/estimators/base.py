@@ -29,6 +29,7 @@ from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
 from .prediction import Predictor, warn_of_changed
+from .summary import summary
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -307,6 +308,20 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         likelihood = as_likelihood(likelihood, self._likelihoods)
         scheme = scheme.for_likelihood(likelihood)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
+
+    def summary(self) -> str:
+        """What the fit consists of: one line for each model.
+
+        Returns
+        -------
+        table : str
+            Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
+            has not seen in units of the target (nothing where there are none), CPU seconds of its training,
+            and the columns with the shortest lengthscales, in which it varies most.
+        """
+        check_is_fitted(self)
+        with self._threads():
+            return summary(self)
 
     # Prediction
 

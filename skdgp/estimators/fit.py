@@ -114,7 +114,7 @@ class MixtureFit:
             self.held_out.scale_as(data.x_scaler, data.y_scaler)
         self.sources = warm_start_sources(self.plans, old or ())
         self._choose_rows()
-        self.fit = MemberFit(estimator, self.device, self.donor)
+        self.fit = MemberFit(estimator, self.device, self.donor, len(self.plans) > 1)
         for name in (
             "lower_bound_",
             "loss_curve_",
@@ -171,12 +171,24 @@ class MixtureFit:
                 continue
             if result is not None:
                 trained.append(result)
+                self._tell_of(result, i)
             if result is None or result.interrupted:
                 self.interrupted = True
                 break
         if not trained:
             raise errors[0] if errors else KeyboardInterrupt
         return trained
+
+    def _tell_of(self, result, i):
+        """One line for a member of a mixture."""
+        if self.estimator.verbose and len(self.plans) > 1:
+            result.member.record.log_density = score = self._mean_log_density(result)
+            left = sum(plan.seconds for plan in self.plans[i + 1 :])
+            print(
+                f"member {i + 1} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
+                f"log density of unseen rows {score:.3f}, {result.member.record.seconds:.1f} s; "
+                f"about {left:.0f} s left"
+            )
 
     def _attempt(self, i):
         """The trained member of a plan, or the error that stopped it; neither if nothing was learned."""
@@ -275,6 +287,21 @@ class MixtureFit:
 
     # What comes out
 
+    def _unseen(self, one):
+        """Log densities of rows that a member has not seen, with a dispersion of one; None if unknown."""
+        if one.loo is None:
+            return one.held_out
+        return one.loo[int(np.argmin(np.abs(LOG_DISPERSIONS))) if self._disperses() else 0]
+
+    def _mean_log_density(self, one):
+        """Mean of these in units of the target; NaN if unknown."""
+        score = self._unseen(one)
+        if score is None:
+            return np.nan
+        own = self.data.weights[self.scored[: len(score)]]
+        units = float(np.log(self.data.y_scaler.scale).sum())
+        return float(score @ own / own.sum()) - units
+
     def _weigh(self, trained):
         """Set the mixture weights of the members, drop those without, and set their dispersion."""
         members = [one.member for one in trained]
@@ -290,9 +317,9 @@ class MixtureFit:
         others = [one for one in trained if one.loo is None]
         of_rows = self.data.weights[self.scored]
         n_unseen = 0 if self.unseen is None else len(self.unseen)
-        zero = int(np.argmin(np.abs(LOG_DISPERSIONS))) if self._disperses() else 0
         n_rows = len(self.scored)
-        loo = np.stack([one.loo[zero] for one in with_loo]) if with_loo else np.empty((0, n_rows))
+        loo = [self._unseen(one) for one in with_loo]
+        loo = np.stack(loo) if with_loo else np.empty((0, n_rows))
         held = [one.held_out for one in others]
         held = np.stack(held) if others else np.empty((0, n_unseen))
         weights = mixture_weights(loo, of_rows, held, loo[:, :n_unseen], of_rows[:n_unseen])
@@ -302,12 +329,9 @@ class MixtureFit:
             among = weights[: len(with_loo)]
             dispersion = best_dispersion(mixed(every, among / among.sum()), of_rows)
             dispersion = dispersion ** float(among.sum())  # they cannot tell for the others
-        units = float(np.log(self.data.y_scaler.scale).sum())
         for one, weight in zip(with_loo + others, weights):
-            score = one.held_out if one.loo is None else one.loo[zero]
-            own = of_rows[: len(score)]
             one.member.mixture_weight, one.member.dispersion = float(weight), dispersion
-            one.member.record.log_density = float(score @ own / own.sum()) - units
+            one.member.record.log_density = self._mean_log_density(one)
         kept = [member for member in members if member.mixture_weight >= _NEGLIGIBLE]
         total = sum(member.mixture_weight for member in kept)
         for member in kept:

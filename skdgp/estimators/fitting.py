@@ -28,10 +28,13 @@ class MemberFit:
     device : str
     donor : BaseDeepGP or None
         The fitted estimator whose state is the start.
+    is_mixture : bool
+        Whether there are several members, which are less verbose.
     """
 
-    def __init__(self, estimator, device, donor=None):
+    def __init__(self, estimator, device, donor=None, is_mixture=False):
         self.estimator, self.device, self.donor = estimator, device, donor
+        self.is_mixture = is_mixture
 
     def member(self, plan, data, rng, source=None):
         """A member of the shape that the parameters ask for.
@@ -112,7 +115,7 @@ class MemberFit:
             max_iter=estimator.max_iter or plan.max_iter or scheme.max_iter(n),
             tol=estimator.tol,
             patience=estimator.n_iter_no_change,
-            verbose=estimator.verbose,
+            verbose=max(0, estimator.verbose - self.is_mixture),
         )
 
     def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):

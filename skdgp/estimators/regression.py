@@ -116,7 +116,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
-    def predict(self, X, return_std=False, return_cov=False, latent=False):
+    def predict(self, X, return_std=False, return_cov=False, latent=False, quantiles=None):
         """Predict the mean, and how far off it may be.
 
         Parameters
@@ -130,6 +130,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             all rows, and ``inference="collapsed"``. Those of other members come from 2,048 function draws.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
+        quantiles : array-like of shape (n_quantiles,), optional
+            Orders, between 0 and 1, of quantiles to return in the place of means, as
+            :meth:`predict_quantiles` does: a pipeline hands them on.
 
         Returns
         -------
@@ -139,6 +142,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
             Only if `return_cov` is True.
         """
+        if quantiles is not None:
+            if return_std or return_cov or latent:
+                raise ValueError("quantiles are of the target, and come alone.")
+            return self.predict_quantiles(X, quantiles)
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         X = self._check_X(X)

@@ -109,7 +109,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     random_state : int, RandomState instance or None, default=None
         Determines starting values, minibatches and draws.
     verbose : int, default=0
-        If positive, prints a line every 50 steps.
+        If 1, prints a line for each member of a mixture, or every 50 steps of a single model; if 2, both.
 
     Attributes
     ----------

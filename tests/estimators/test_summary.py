@@ -1,0 +1,67 @@
+"""What a fitted estimator says of itself."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.estimators.summary import important, kernel_name
+from skdgp.gp.kernels import Linear, Matern, SquaredExponential
+
+FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.uniform(-1.0, 1.0, (80, 3)), columns=["age", "constant", "sex"])
+X["constant"] = 1.0
+y = np.sin(4.0 * X["age"]) + 0.1 * rng.standard_normal(80)
+
+
+def test_kernels_in_words():
+    kernel = SquaredExponential(lengthscale=np.array([3.0, 1.0, 2.0, 90.0])) + Linear()
+    assert kernel_name(kernel) == "SquaredExponential + Linear"
+    assert kernel_name(Matern() * kernel) == "Matern * SquaredExponential + Linear"
+    assert important(kernel, list("abcd")) == ["b", "c", "a"]
+    assert important(SquaredExponential(lengthscale=2.0), ["a", "b"]) == []
+
+
+def test_a_line_for_each_model():
+    model = DeepGPRegressor(**FEW).fit(X, y)
+    head, *lines = model.summary().split("\n")
+    assert head.split() == [
+        *("model", "layers", "kernel", "weight", "log", "density", "seconds", "varies", "most"),
+        "with",
+    ]
+    assert len(lines) == len(model.members_) > 1
+    for line, member in zip(lines, model.members_):
+        assert line.startswith(type(member.scheme).__name__)
+        assert f"{member.mixture_weight:.2f}" in line and f"{member.record.log_density:.3f}" in line
+    assert any(line.endswith("age") for line in lines) and "constant" not in model.summary()
+
+
+def test_single_models():
+    (line,) = SparseGPRegressor(5, max_iter=5).fit(X, y).summary().split("\n")[1:]
+    assert line.startswith("VFE") and "1.00" in line and "nan" not in line
+    with pytest.raises(NotFittedError):
+        DeepGPRegressor().summary()
+
+
+@pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_a_line_for_each_member_that_is_trained(Estimator, capsys):
+    target = y if Estimator is DeepGPRegressor else y > 0.0
+    model = Estimator(verbose=1, **FEW).fit(X, target)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(f"member {i + 1} of {len(lines)}: ") for i, line in enumerate(lines))
+    assert len(lines) >= len(model.members_)
+    for member in model.members_:
+        assert any(f"{member.record.log_density:.3f}, " in line for line in lines)
+
+
+def test_quantiles_come_through_pipelines():
+    model = make_pipeline(StandardScaler(), DeepGPRegressor(inference="dsvi", **FEW)).fit(X, y)
+    expected = model[-1].predict_quantiles(model[0].transform(X), [0.05, 0.95])
+    assert_array_equal(model.predict(X, quantiles=[0.05, 0.95]), expected)
+    with pytest.raises(ValueError, match="come alone"):
+        model.predict(X, quantiles=[0.5], return_std=True)
