@@ -4,8 +4,10 @@ from .aep import AEP
 from .base import Scheme
 from .collapsed import CollapsedVI
 from .dsvi import DSVI
+from .elliptical_slice import EllipticalSlice
 from .exact import Exact
 from .random_features import RandomFeatures
+from .sghmc import SGHMC
 from .sparse import VFE, PowerEP
 from .structured import StructuredVI
 from .vecchia import Vecchia
@@ -14,9 +16,11 @@ SCHEMES = {
     "aep": AEP,
     "collapsed": CollapsedVI,
     "dsvi": DSVI,
+    "ess": EllipticalSlice,
     "exact": Exact,
     "pep": PowerEP,
     "rff": RandomFeatures,
+    "sghmc": SGHMC,
     "structured": StructuredVI,
     "vecchia": Vecchia,
     "vfe": VFE,
@@ -26,7 +30,9 @@ __all__ = [
     "AEP",
     "DSVI",
     "SCHEMES",
+    "SGHMC",
     "CollapsedVI",
+    "EllipticalSlice",
     "Exact",
     "PowerEP",
     "RandomFeatures",

@@ -61,9 +61,12 @@ class Posterior:
     ----------
     layers : list of ~skdgp.gp.frozen.FrozenLayer
         At rest, of models with inducing inputs.
+    n_chains : int
+        Markov chains whose states the components are, chain after chain; 0 if they are no states.
     """
 
     layers = ()
+    n_chains = 0
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
         self.likelihood = likelihood

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdgp.inference.chains import Latent, split_rhat
+from skdgp.inference.posterior import Latent
 from skdgp.inspection.mcmc import mcmc_diagnostics, to_arviz
 
 X = np.zeros((2, 1))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdgp.inference.chains import Latent
+from skdgp.inference.posterior import Latent
 from skdgp.model_selection.posteriors import compare_posteriors, log_marginal_likelihood
 
 X = np.zeros((3, 1))

@@ -26,7 +26,7 @@ class Hyperparameters:
     def __init__(self, kernels, likelihood, sampled):
         self.kernels, self.likelihood, self.sampled = kernels, likelihood, sampled
         self._fixed = None
-        centers, spreads = [torch.zeros(0, dtype=torch.float64)], [torch.zeros(0).double()]
+        centers, spreads = [torch.zeros(0, dtype=torch.float64)], [torch.zeros(0, dtype=torch.float64)]
         for i, module in enumerate([*kernels, likelihood]):
             of_likelihood = module is likelihood
             if of_likelihood or i == len(kernels) - 1:
@@ -58,21 +58,22 @@ class Hyperparameters:
         """
         if not self.sampled and self._fixed is not None:
             return self._fixed
-        place, last = iter_parts(phi), self.kernels[-1]
+        place, last = _columns(phi), self.kernels[-1]
         kernels = [self._filled(k, place, phi.ndim > 1, k is not last) for k in self.kernels]
         self._fixed = kernels, self._filled(self.likelihood, place, phi.ndim > 1, False)
         return self._fixed
 
-    def refresh(self):
-        """Forget what was made of numbers that are not sampled."""
+    def refresh(self, convert=lambda x: x):
+        """Forget what was made of numbers that are not sampled, and move the others."""
         self._fixed = None
+        self.center, self.spread = convert(self.center), convert(self.spread)
 
     def _filled(self, module, place, batched, hidden):
         values = {
             name: self._filled(getattr(module, name), place, batched, hidden)
             for name in module.component._parts
         }
-        values.update(module._buffers)
+        values.update({name: value.clone() for name, value in module._buffers.items()})
         for name, floor in module._floors.items():
             raw = getattr(module, f"log_{name}").detach()
             if not self.sampled or (hidden and name == "variance"):
@@ -83,7 +84,7 @@ class Hyperparameters:
         return module.component.with_values(**values)
 
 
-def iter_parts(phi):
+def _columns(phi):
     """A function that hands out the next columns of `phi`."""
     start = 0
 

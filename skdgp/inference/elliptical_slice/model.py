@@ -17,6 +17,7 @@ from .moves import elliptical_slice, slice_step, swaps
 from .posterior import JITTER, SlicedPosterior
 
 _MOST_ROWS = 500
+_IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -44,10 +45,22 @@ class SlicedDeepGP(ChainModel):
             W = torch.zeros(n_inputs, self.widths[i], dtype=torch.float64)
             self.register_buffer(f"W{i}", W if self._linear[i] else None)
         powers = scheme.least_power ** np.linspace(0.0, 1.0, scheme.n_tempering)
-        self.powers = torch.as_tensor(powers)
+        self.register_buffer("powers", torch.as_tensor(powers), persistent=False)
         sampled = scheme.hyperparameters == "sample"
         self.hyperparameters = Hyperparameters(list(self.kernels), self.likelihood, sampled)
-        self._set_rows(())  # X, y and weights of all rows
+        self._set_rows(())
+
+    sees_all_rows = True
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self._set_rows(map(fn, self.rows or ()))
+        self.hyperparameters.refresh(fn)
+        return self
+
+    def linear_maps(self):
+        """Mean functions of the sampled layers; None for zero."""
+        return [getattr(self, f"W{i}") for i in range(len(self.widths))]
 
     def n_hidden(self):
         return sum(self.widths) if self.integrates else sum(self.widths[:-1])
@@ -105,7 +118,7 @@ class SlicedDeepGP(ChainModel):
         X, y, weight = self.rows
         if not self.integrates:
             ell = (weight * likelihood.log_prob(y.expand(len(F), *y.shape), F)).sum(-1)
-            return torch.where(torch.isfinite(ell), ell, -torch.inf)
+            return torch.where(torch.isfinite(ell), ell, _IMPOSSIBLE)
         H = X[None] if F is None else self.beside(F, len(self.widths))
         noise = likelihood.variance.view(-1, y.shape[1])  # S or 1, k
         E = gram(kernel, H)[:, None]
@@ -121,7 +134,7 @@ class SlicedDeepGP(ChainModel):
         ):  # rows that count more than once, as so many rows with one target
             more, log_weights = self._counts
             value = value - 0.5 * (more * (_LOG_2PI + noise.log()) + log_weights).sum(1)
-        return torch.where(torch.isfinite(value), value, -torch.inf)
+        return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def evaluate(self, v, phi, first=None):
         """Log-likelihoods (S,) of whitened states."""
@@ -134,11 +147,8 @@ class SlicedDeepGP(ChainModel):
 
     @torch.no_grad()
     def step(self, batch, generator, rate=1.0):
-        if self.rows is None:
-            self._hold(batch)
-        self.hyperparameters.refresh()
-        if not self.chains:
-            self._begin(generator)
+        if self.n_steps == 0:
+            self._begin(batch, generator)
 
         def draw(n):
             return uniform((n,), generator, self.powers)
@@ -160,7 +170,7 @@ class SlicedDeepGP(ChainModel):
         states = {"v": v, "phi": phi, "log_lik": log_lik}
         states = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
         order = swaps(states["log_lik"], self.powers, draw, self.n_steps % 2)
-        each = torch.arange(C)[:, None]
+        each = torch.arange(C, device=order.device)[:, None]
         self.chains = {name: x[each, order] for name, x in states.items()}
         self.n_steps += 1
         past = self.n_steps - self.scheme.n_burn_in
@@ -168,7 +178,7 @@ class SlicedDeepGP(ChainModel):
             self._keep(generator)
         return -float(self.chains["log_lik"][:, 0].mean()) / float(self.rows[2].sum())
 
-    def _hold(self, batch):
+    def hold(self, batch):
         n = len(batch.X)
         if batch.scale != 1.0:
             raise ValueError(
@@ -194,23 +204,25 @@ class SlicedDeepGP(ChainModel):
         phi = center + self.hyperparameters.spread * normal((n, len(center)), generator, like)
         return v, phi
 
-    def _begin(self, generator):
-        C, T = self.n_chains, len(self.powers)
+    def _begin(self, batch, generator):
+        """Draws of the prior, or where an earlier fit of as many rows has ended."""
+        self.hold(batch)
+        C, T, shape = self.n_chains, len(self.powers), (len(batch.X), sum(self.widths))
         v, phi = self._prior(C * T, generator)
+        if "v" in self.chains and self.chains["v"].shape == (C, T, *shape):
+            v, phi = (self.chains[name].flatten(0, 1) for name in ("v", "phi"))
+        self.kept = {}
         states = {"v": v, "phi": phi, "log_lik": self.evaluate(v, phi)}
         self.chains = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
 
     def _keep(self, generator):
-        for name in ("v", "phi"):
-            self.kept.setdefault(name, []).append(self.chains[name][:, 0].clone())
-        self.kept.setdefault("log_lik", []).append(self.chains["log_lik"].clone())
+        first = {name: self.chains[name][:, 0] for name in ("v", "phi")}
         prior = self.evaluate(*self._prior(self.n_chains, generator))
-        self.kept.setdefault("prior_log_lik", []).append(prior)
+        self.keep(**first, log_lik=self.chains["log_lik"], prior_log_lik=prior)
 
     def states(self):
-        if self.kept:
-            return super().states()
-        return {name: self.chains[name][:, 0] for name in ("v", "phi")}
+        states = super().states()
+        return states if self.kept else {name: states[name][:, 0] for name in ("v", "phi")}
 
     def _centered(self, v, phi, log_lik, first, power, generator, draw):
         """Steps of one layer given the values of the next one, which whitened steps change."""
@@ -233,7 +245,7 @@ class SlicedDeepGP(ChainModel):
                     return self.log_likelihood(F, kernels_i[-1], likelihood_i)
                 return self._log_density(F, values[j + 1][i], kernels_i, j + 1)
 
-            everyone = torch.arange(len(v))
+            everyone = torch.arange(len(v), device=v.device)
             now = log_lik if j == n - 1 else value(parts[j], everyone)
             powers = power if j == n - 1 else torch.ones_like(power)
             nu = normal(parts[j].shape, generator, v)
@@ -256,7 +268,7 @@ class SlicedDeepGP(ChainModel):
         a = torch.linalg.solve_triangular(L, off, upper=False)
         log_det = off.shape[-1] * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         value = -0.5 * a.square().sum((1, 2)) - log_det
-        return torch.where(torch.isfinite(value), value, -torch.inf)
+        return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def _flip(self, v, generator):
         """Change the sign of a random hidden unit, which the next layer does not see.
@@ -271,7 +283,7 @@ class SlicedDeepGP(ChainModel):
         if not all(isinstance(k.component, Stationary) for k in list(self.kernels)[1:]):
             return v
         unit = torch.randint(sum(self.widths[:n]), (len(v),), generator=generator)
-        sign = torch.ones(len(v), v.shape[-1], dtype=v.dtype)
+        sign = torch.ones(len(v), v.shape[-1]).to(v)
         sign[torch.arange(len(v)), unit] = -1.0
         return v * sign[:, None]
 
@@ -300,13 +312,9 @@ class SlicedDeepGP(ChainModel):
 
     # What is kept, and prediction
 
-    def posterior(self, draws):
+    def posterior(self, draws, as_trained=False):
         """The mixture of the states that were kept."""
-        return self.posterior_of(self.states(), draws)
-
-    def posterior_of(self, states, draws):
-        """The mixture of the given states."""
-        return SlicedPosterior(self, states, draws)
+        return SlicedPosterior(self, self.states(), draws)
 
     def state(self):
         arrays = super().state()
@@ -315,8 +323,10 @@ class SlicedDeepGP(ChainModel):
         return arrays
 
     def load_state(self, arrays):
-        self._set_rows(torch.tensor(arrays[f"rows/{i}"]) for i in range(3) if f"rows/{i}" in arrays)
+        rows = [arrays[f"rows/{i}"] for i in range(3) if f"rows/{i}" in arrays]
+        self._set_rows(torch.tensor(part, device=self._device()) for part in rows)
         super().load_state({k: v for k, v in arrays.items() if not k.startswith("rows/")})
+        self.hyperparameters.refresh()
 
 
 def gram(kernel, H):

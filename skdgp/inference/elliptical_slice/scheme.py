@@ -56,13 +56,14 @@ class EllipticalSlice(Scheme):
 
     Examples
     --------
-    >>> from skdgp.inference.elliptical_slice import EllipticalSlice
+    >>> from skdgp.inference import EllipticalSlice
     >>> EllipticalSlice(n_tempering=1, hyperparameters="fixed")
     EllipticalSlice(hyperparameters='fixed', n_tempering=1)
     """
 
     uses = frozenset({"mean"})
     takes_chunks = False
+    fewer_draws = False
 
     def __init__(
         self,
@@ -97,6 +98,9 @@ class EllipticalSlice(Scheme):
 
     def batch_size(self, n_rows):
         return n_rows
+
+    def n_inducing(self, n_rows, n_classes=None):
+        return 1  # there are none
 
     def validate(self):
         for name in ("n_tempering", "n_chains", "n_samples"):

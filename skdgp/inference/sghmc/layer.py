@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from ...gp.component import Trainable
+from ...gp.frozen import FrozenLayer, FrozenUnits
 from ...linalg import cholesky, inverse_triangular
 
 LEAST_VARIANCE = 1e-10  #: of rows given the inducing outputs
@@ -22,6 +23,8 @@ class SampledLayer(nn.Module):
     jitter : float
     """
 
+    q = None  #: no Gaussian posterior, which a start could set
+
     def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean, jitter=1e-6):
         super().__init__()
         self.n_outputs, self.jitter = n_outputs, jitter
@@ -36,6 +39,13 @@ class SampledLayer(nn.Module):
     def whitening(self):
         """The inverse of the Cholesky factor of the inducing inputs' covariance."""
         return inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
+
+    def frozen(self):
+        """The layer at rest, without inducing outputs: each state has its own."""
+        Z, W = self.Z.detach().clone(), None if self.W is None else self.W.clone()
+        nothing = Z.new_zeros(len(Z), self.n_outputs)
+        units = FrozenUnits(self.kernel.frozen(), Z, nothing, None, self.jitter)
+        return FrozenLayer([units], W, Z.new_zeros(()))
 
     def project(self, H, whitening):
         """Whitened projections ``A = L^{-1} k(Z, h)``, and what they leave of the variances.

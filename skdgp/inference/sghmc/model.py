@@ -59,9 +59,14 @@ class SampledDeepGP(ChainModel):
                 zip(architecture.kernels, architecture.layer_inputs(), outputs)
             )
         )  # fmt: skip
-        self._memory = {}  # of the sampler: tensors, by what they are and by layer
+        self._memory = {}  # of the sampler: tensors, by layer and by what they are
         self._n_looks, self._whitenings, self._optimizer = 0, None, None
         self.integrates = False  #: whether the last layer is integrated out
+
+    def _apply(self, fn, recurse=True):
+        self._memory = {name: fn(value) for name, value in self._memory.items()}
+        self._whitenings = None
+        return super()._apply(fn, recurse)
 
     def n_hidden(self):
         return sum(layer.n_outputs for layer in self.layers[:-1])
@@ -173,7 +178,7 @@ class SampledDeepGP(ChainModel):
 
     def step(self, batch, generator, rate=1.0):
         scheme, n = self.scheme, self.n_steps
-        if not self.chains:
+        if n == 0:
             self._begin(batch, generator)
         learning, warm = n < scheme.n_learn, scheme.n_learn + scheme.n_burn_in
         self._let_learn(learning)
@@ -189,11 +194,12 @@ class SampledDeepGP(ChainModel):
         past = self.n_steps - warm
         if past > 0 and past % scheme.spacing == 0 and not self.finished:
             self._complete(batch, generator)
-            self.keep()
+            self.keep(**self.chains)
         return value
 
     def _begin(self, batch, generator):
-        """Draws of the prior, or the published start at zero; what the first batch tells."""
+        """Draws of the prior, or the published start at zero; or where an earlier fit has ended."""
+        self.kept = {}
         all_rows = float(batch.scale * batch.weight.sum()) <= batch.total * (1.0 + 1e-9)
         self.integrates = (
             self.scheme.last_layer == "exact"
@@ -204,7 +210,8 @@ class SampledDeepGP(ChainModel):
         start = float(self.scheme.preconditioner == "fisher")
         for i, layer in enumerate(self.layers):
             shape = self.n_chains, len(layer.Z), layer.n_outputs
-            self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z)
+            if self.chains.get(f"v{i}", layer.Z).shape != shape:
+                self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z).detach()
         for i, x in enumerate(self._sampled()):
             if not start:
                 state = fresh(x)
@@ -297,7 +304,7 @@ class SampledDeepGP(ChainModel):
             for i, x in enumerate(v):
                 self._memory[f"window.{place}.{i}"] = x
             n = min(self.n_steps + 1, scheme.window)
-            pick = int(torch.randint(n, (), generator=generator))
+            pick = int(torch.randint(n, (), generator=generator, device=generator.device))
             v = [self._memory[f"window.{pick}.{i}"] for i in range(len(v))]
             eps = self._draw_eps(batch, generator)
             whitenings = [layer.whitening() for layer in self.layers]
@@ -366,13 +373,10 @@ class SampledDeepGP(ChainModel):
 
     # What is kept, and prediction
 
-    def posterior(self, draws):
+    def posterior(self, draws, as_trained=False):
         """The mixture of the states that were kept."""
         states = self.states()
-        v = [states[f"v{i}"] for i in range(len(self.layers))]
-        return SampledPosterior(
-            self.layers, self.likelihood.fitted(), v, draws, self.input_connected, self.n_chains
-        )
+        return SampledPosterior(self, [states[f"v{i}"] for i in range(len(self.layers))], draws)
 
     def training_state(self):
         arrays = {name: x.cpu().numpy().copy() for name, x in self._memory.items()}
@@ -390,7 +394,7 @@ class SampledDeepGP(ChainModel):
                 i, _, name = name.partition(".")
                 self._adam().remember(int(i), name, torch.tensor(value))
             elif name:
-                self._memory[key] = torch.tensor(value)
+                self._memory[key] = torch.tensor(value, device=self._device())
         self._n_looks = int(arrays.get("n_looks", 0))
         self.integrates = bool(arrays.get("integrates", False))
 

@@ -75,13 +75,14 @@ class SGHMC(Scheme):
 
     Examples
     --------
-    >>> from skdgp.inference.sghmc import SGHMC
+    >>> from skdgp.inference import SGHMC
     >>> SGHMC(n_samples=200).max_iter(1000)
     3832
     """
 
     uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
     takes_chunks = False
+    fewer_draws = False
 
     def __init__(
         self,

@@ -46,7 +46,7 @@ def two_points():
     X, y = np.array([[-0.4], [0.5]]), np.array([[1.2], [-0.7]])
     settings = {"n_chains": 40, "n_samples": 40 * 150, "n_burn_in": 40, "spacing": 2}
     model, batch = make(X, y, least_power=0.02, n_tempering=4, **settings)
-    model._hold(batch)
+    model.hold(batch)
     t = np.linspace(-6.0, 6.0, 401)
     V = torch.as_tensor(np.stack(np.meshgrid(t, t, indexing="ij"), -1).reshape(-1, 2, 1))
     kernels, likelihood = model.hyperparameters.components(torch.zeros(0))
@@ -89,7 +89,7 @@ def test_joint_draws_keep_the_prior(case):
     }[case]
     model, batch = make(X, np.zeros((3, 1)), n_chains=1, n_burn_in=10**6, **settings)
     generator, hyper = torch.Generator().manual_seed(3), model.hyperparameters
-    model._hold(batch)
+    model.hold(batch)
     found = []
     for _ in range(100):
         v, phi = model._prior(1, generator)
@@ -117,7 +117,7 @@ def test_joint_draws_keep_the_prior(case):
 def test_signs_and_rotations():
     rng = np.random.default_rng(0)
     model, batch = make(rng.standard_normal((5, 2)), rng.standard_normal((5, 1)), widths=(3,))
-    model._hold(batch)
+    model.hold(batch)
     V, phi = torch.as_tensor(rng.standard_normal((1, 5, 3))), torch.zeros(1, 0)
     Q = torch.as_tensor(np.linalg.qr(rng.standard_normal((3, 3)))[0])
     value = model.evaluate(V, phi)
@@ -133,7 +133,7 @@ def test_signs_and_rotations():
 
 def test_flips_change_signs_of_columns_only():
     model, batch = make(np.arange(4.0)[:, None], np.ones((4, 1)), widths=(3,), n_chains=50)
-    model._hold(batch)
+    model.hold(batch)
     v = torch.randn(50, 4, 3, generator=torch.Generator().manual_seed(0)).double()
     ratio = model._flip(v, torch.Generator().manual_seed(1)) / v
     assert (ratio == ratio[:, :1]).all()
@@ -143,7 +143,7 @@ def test_flips_change_signs_of_columns_only():
 def test_constant_hidden_layer():
     y = np.array([[0.3], [-1.0], [0.4]])
     model, batch = make(np.arange(3.0)[:, None], y, lengthscale=1e7)
-    model._hold(batch)
+    model.hold(batch)
     with torch.no_grad():
         model.kernels[1].log_lengthscale.zero_()
     V = torch.tensor([0.7, 0.0, 0.0]).double().view(1, 3, 1)
@@ -157,9 +157,9 @@ def test_rows_that_count_twice():
     X, y = np.array([[0.0], [1.0], [1.0]]), np.array([[0.5], [-0.3], [-0.3]])
     model, batch = make(X, y, widths=())
     other, _ = make(X, y, widths=())
-    model._hold(batch)
+    model.hold(batch)
     weight = torch.tensor([1.0, 2.0]).double()
-    other._hold(batch._replace(X=batch.X[:2], y=batch.y[:2], weight=weight, total=3.0))
+    other.hold(batch._replace(X=batch.X[:2], y=batch.y[:2], weight=weight, total=3.0))
     nothing = torch.zeros(1, 2, 0), torch.zeros(1, 0)
     np.testing.assert_allclose(other.evaluate(*nothing), model.evaluate(*nothing), rtol=1e-9)
 
@@ -248,14 +248,14 @@ def test_a_killed_chain_goes_on_exactly():
 
 def test_what_has_been_sampled_predicts():
     model, batch = make(np.zeros((2, 1)), np.ones((2, 1)), n_samples=40, n_burn_in=2, spacing=1)
-    with pytest.raises(ValueError, match="at least one step"):
-        model.draws(1, 0)
+    with pytest.raises(ValueError, match="no step of a chain"):
+        model.posterior(model.draws(1, 0))
     run(model, batch, 1)
     assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 4
-    assert "burn-in" in model.unfinished()
+    assert "burn-in" in model.unfinished
     run(model, batch, 3)
     assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 8
-    assert "8 of 40" in model.unfinished()
+    assert "8 of 40" in model.unfinished
 
 
 def test_bad_input():

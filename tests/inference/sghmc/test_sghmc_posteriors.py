@@ -268,10 +268,10 @@ def test_what_has_been_sampled_predicts():
     model, batch = make(20, 4, (1,), n_learn=5, n_burn_in=5, n_samples=40, spacing=1)
     run(model, batch, 3)
     assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 4
-    assert "burn-in" in model.unfinished()
+    assert "burn-in" in model.unfinished
     run(model, batch, 9)
     assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 8
-    assert "8 of 40" in model.unfinished()
+    assert "8 of 40" in model.unfinished
 
 
 def test_rows_that_count_twice():
