@@ -288,26 +288,27 @@ class SlicedDeepGP(ChainModel):
         return v * sign[:, None]
 
     def _move_hyperparameters(self, v, phi, power, draw):
-        """Slice steps of each hyperparameter, those of hidden layers given whitened values."""
-        hyper, values = self.hyperparameters, None
-        for p in range(phi.shape[1]):
-            if p >= hyper.n_hidden and values is None:  # hidden values do not change any more
-                kernels, _ = hyper.components(phi)
-                values = self.propagate(v, kernels)
+        """Slice steps of one hyperparameter, in turns; those of hidden layers given whitened values."""
+        hyper, p, F = self.hyperparameters, self.n_steps % phi.shape[1], None
+        if p >= hyper.n_hidden and self.widths:  # hidden values stay
+            F = self.propagate(v, hyper.components(phi)[0])[-1]
 
-            def evaluate(x, i, p=p, phi=phi, values=values):
-                changed = phi[i].clone()
-                changed[:, p] = x
-                if values is None:
-                    value = self.evaluate(v[i], changed)
-                else:
-                    kernels, likelihood = hyper.components(changed)
-                    F = values[-1][i] if values else None
-                    value = self.log_likelihood(F, kernels[-1], likelihood)
-                return power[i] * value + hyper.log_prior(changed)
+        def with_value(x, i):
+            changed = phi[i].clone()
+            changed[:, p] = x
+            return changed
 
-            phi = phi.clone()
-            phi[:, p] = slice_step(phi[:, p], evaluate, draw)
+        def evaluate(x, i):
+            changed = with_value(x, i)
+            if p < hyper.n_hidden:
+                value = self.evaluate(v[i], changed)
+            else:
+                kernels, likelihood = hyper.components(changed)
+                value = self.log_likelihood(None if F is None else F[i], kernels[-1], likelihood)
+            return power[i] * value + hyper.log_prior(changed)
+
+        everyone = torch.arange(len(v), device=v.device)
+        phi = with_value(slice_step(phi[:, p], evaluate, draw), everyone)
         return phi, self.evaluate(v, phi)
 
     # What is kept, and prediction

@@ -49,8 +49,9 @@ class SlicedPosterior(Posterior):
         place = np.linspace(0, each - 1, min(each, most)).round().astype(int)
         chosen = np.add.outer(each * np.arange(n_chains), place).ravel()
         kernels, likelihood = model.hyperparameters.components(phi.exp().mean(0).log())
+        rows = model.rows[0].cpu().numpy().copy()  # which the first layer is known at
         super().__init__(
-            to_numpy(likelihood), map(to_numpy, kernels), inflation=v.new_ones(len(chosen))
+            to_numpy(likelihood), map(to_numpy, kernels), [rows], v.new_ones(len(chosen))
         )
         self.n_chains, self.input_connected = n_chains, model.input_connected
         self.powers = torch.cat([model.powers, model.powers.new_zeros(1)])

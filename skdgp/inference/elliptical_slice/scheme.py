@@ -94,7 +94,7 @@ class EllipticalSlice(Scheme):
         return clone(self).set_params(**missing)
 
     def max_iter(self, n_rows):
-        return 8000 if n_rows <= 100 else 4000
+        return 6000 if n_rows <= 100 else 3000
 
     def batch_size(self, n_rows):
         return n_rows
