@@ -19,7 +19,8 @@ import numpy as np
 from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference import EllipticalSlice
+from skdgp.inference import SGHMC, EllipticalSlice
+from skdgp.model_selection import compare_posteriors
 
 
 def h(x):
@@ -29,12 +30,13 @@ def h(x):
 rng = np.random.default_rng(0)
 X = np.sort(rng.uniform(-3, 3, size=(50, 1)), axis=0)
 y = h(h(X[:, 0])) + 0.1 * rng.standard_normal(50)
-grid = np.linspace(-4, 4, 200)[:, None]
+grid = np.linspace(-4, 4, 100)[:, None]
 
 # %%
 # The same model, four times
 # --------------------------
 # Kernels and noise are given, and there is no mean function, so that only inference differs.
+# ``freeze_hyperparameters`` gives such settings for a model that was fitted.
 
 settings = {
     "kernel": SquaredExponential(lengthscale=1.0, variance=0.5, trainable=False),
@@ -45,22 +47,33 @@ settings = {
     "random_state": 0,
 }
 schemes = {
-    "dsvi": "dsvi",
-    "structured": "structured",
-    "sghmc": "sghmc",
-    "elliptical slices": EllipticalSlice(hyperparameters="fixed"),
+    "dsvi": ("dsvi", 1000),
+    "structured": ("structured", 500),
+    "sghmc": (SGHMC(n_learn=0), 1500),
+    "ess": (EllipticalSlice(hyperparameters="fixed"), 600),  # the default is 6,000
 }
+models = {
+    name: DeepGPRegressor(inference=scheme, max_iter=max_iter, **settings).fit(X, y)
+    for name, (scheme, max_iter) in schemes.items()
+}
+
+# %%
+# Draws of the optimized posteriors fan out less where rows end: they know one folding only. Elliptical
+# slices with tempering have several.
+
 fig, axes = plt.subplots(2, 2, figsize=(9, 6), sharex=True, sharey=True, layout="constrained")
-models = {}
-for ax, (name, inference) in zip(axes.flat, schemes.items()):
-    budget = {"max_iter": 1500} if "slices" in name else {}  # the default is 8,000
-    model = DeepGPRegressor(inference=inference, **budget, **settings).fit(X, y)
-    models[name] = model
+for ax, (name, model) in zip(axes.flat, models.items()):
     draws = model.sample_y(grid, n_samples=30, random_state=0, latent=True)
     ax.plot(grid[:, 0], draws, lw=0.6, alpha=0.5)
     ax.plot(X[:, 0], y, "k.", ms=4)
     ax.set_title(name)
 
 # %%
-# Draws of the optimized posteriors fan out less where rows end: they know one folding only. Elliptical
-# slices with tempering have several.
+# How far off?
+# ------------
+# In standard deviations of the reference: means, standard deviations, and Wasserstein distances. The 90 %
+# intervals of the reference hold ``coverage`` of what a model says. The first lines compare halves of
+# the reference, which is what so few samples can tell.
+
+reference = models.pop("ess")
+print(compare_posteriors(reference, models, grid, inside=np.abs(grid[:, 0]) < 3))

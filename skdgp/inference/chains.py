@@ -41,7 +41,7 @@ class ChainModel(Model):
         return super()._apply(fn, recurse)
 
     def _device(self):
-        return next(self.likelihood.parameters(), torch.empty(0)).device
+        return next(iter(self.state_dict().values())).device
 
     @property
     def finished(self):
@@ -51,9 +51,10 @@ class ChainModel(Model):
         return len(next(iter(self.kept.values()), ()))
 
     def keep(self, **values):
-        """Keep states."""
-        for name, value in values.items():
-            self.kept.setdefault(name, []).append(value.clone())
+        """Keep states, all or, if interrupted, none of them."""
+        self.kept = {
+            name: [*self.kept.get(name, ()), value.clone()] for name, value in values.items()
+        }
 
     def states(self):
         """States that predict, (n_states, ...) for each name: the present ones before any is kept.
@@ -123,7 +124,11 @@ def split_rhat(draws):
         Near one where halves of chains agree with each other; NaN where nothing varies.
     """
     halves = _halves(draws)
-    n, within, between = halves.shape[1], halves.var(1, ddof=1).mean(0), halves.mean(1).var(0, ddof=1)
+    n, within, between = (
+        halves.shape[1],
+        halves.var(1, ddof=1).mean(0),
+        halves.mean(1).var(0, ddof=1),
+    )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((n - 1) / n + between / within)
 

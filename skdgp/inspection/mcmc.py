@@ -1,19 +1,17 @@
-"""Whether chains agree on what they predict; needs ArviZ."""
+"""Whether the chains of a sampler agree on what they predict; needs ArviZ."""
 
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-_MOST_RHAT, _LEAST_ESS = (
-    1.05,
-    400.0,
-)  #: notes of Vehtari et al. (2021): 1.01 and 400 for publication
+from .._scoring import latent_mixture
+
+_LARGEST_RHAT, _LEAST_ESS = 1.05, 400.0  #: Vehtari et al. (2021) ask for 1.01, and for 400
 
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """What :func:`mcmc_diagnostics` finds, for each row and latent function, arrays (n_rows, k).
+    """What :func:`mcmc_diagnostics` finds, for each row and latent function: arrays of shape (n_rows, k).
 
     Attributes
     ----------
@@ -31,16 +29,16 @@ class ChainDiagnostics:
     def ok(self):
         """Whether R-hat is at most 1.05 and both sizes are at least 400, everywhere."""
         sizes = min(self.ess_bulk.min(), self.ess_tail.min())
-        return bool(self.rhat.max() <= _MOST_RHAT and sizes >= _LEAST_ESS)
+        return bool(self.rhat.max() <= _LARGEST_RHAT and sizes >= _LEAST_ESS)
 
     def __str__(self):
         return (
-            f"R-hat up to {self.rhat.max():.3f}; effective sample sizes from {self.ess_bulk.min():.0f} (bulk) "
-            f"and {self.ess_tail.min():.0f} (tails)"
+            f"R-hat up to {self.rhat.max():.3f}; effective sample sizes from {self.ess_bulk.min():.0f} "
+            f"(bulk) and {self.ess_tail.min():.0f} (tails)"
         )
 
 
-def mcmc_diagnostics(model, X):
+def mcmc_diagnostics(estimator, X):
     """Whether the chains of a sampler agree on functions (Vehtari et al., 2021).
 
     Hidden layers have several foldings that mean the same, so chains are compared by what they predict,
@@ -48,10 +46,10 @@ def mcmc_diagnostics(model, X):
 
     Parameters
     ----------
-    model : Posterior
-        Of a sampler.
+    estimator : fitted estimator of skdgp, pipeline or search
+        With ``inference="sghmc"`` or ``"ess"``.
     X : array-like of shape (n_rows, n_features)
-        Rows to look at, as the model sees them; twenty are enough. Take some where there are no data.
+        Rows to look at; twenty are enough. Take some where there are no data.
 
     Returns
     -------
@@ -62,48 +60,55 @@ def mcmc_diagnostics(model, X):
     ImportError
         If ArviZ is not installed.
     ValueError
-        If a chain has kept fewer than four states.
+        If the estimator is no sampler, or a chain has kept fewer than four states.
 
     References
     ----------
     A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner (2021). Rank-normalization, folding, and
     localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16.
     """
-    az, means = _arviz(), _means(model, X)
+    az, means = _arviz(), _means(estimator, X, "mcmc_diagnostics")
     if means.shape[1] < 4:
         raise ValueError("Each chain must have kept at least four states; sample for longer.")
     data = az.convert_to_dataset({"f": means})
-    found = (az.rhat(data), az.ess(data, method="bulk"), az.ess(data, method="tail"))
+    found = az.rhat(data), az.ess(data, method="bulk"), az.ess(data, method="tail")
     return ChainDiagnostics(*(np.asarray(part["f"]) for part in found))
 
 
-def to_arviz(model, X):
-    """The kept states as ArviZ's ``InferenceData``, for its trace and rank plots.
+def to_arviz(estimator, X):
+    """The states that a sampler has kept as ArviZ's ``InferenceData``, for its trace and rank plots.
 
     Parameters
     ----------
-    model : Posterior
-        Of a sampler.
+    estimator : fitted estimator of skdgp, pipeline or search
+        With ``inference="sghmc"`` or ``"ess"``.
     X : array-like of shape (n_rows, n_features)
 
     Returns
     -------
     data : arviz.InferenceData
         Its group ``posterior`` has ``f`` (chain, draw, row, latent): means of the latent functions under each
-        state.
+        state, in units of the target.
 
     Raises
     ------
     ImportError
         If ArviZ is not installed.
+    ValueError
+        If the estimator is no sampler.
     """
-    return _arviz().from_dict(posterior={"f": _means(model, X)}, dims={"f": ["row", "latent"]})
+    means = _means(estimator, X, "to_arviz")
+    return _arviz().from_dict(posterior={"f": means}, dims={"f": ["row", "latent"]})
 
 
-def _means(model, X):
+def _means(estimator, X, caller):
     """Means of the latent functions under each state, (n_chains, n_draws, n_rows, k)."""
-    X = torch.as_tensor(np.asarray(X, dtype=np.float64))
-    return model.latent(X).mean.unflatten(0, (model.n_chains, -1)).numpy(force=True)
+    mixture = latent_mixture(estimator, X, caller)
+    if mixture.n_chains == 0:
+        raise ValueError(
+            f"{caller} is for samplers, inference='sghmc' or 'ess'; this model has no chains."
+        )
+    return mixture.mean.reshape(mixture.n_chains, -1, *mixture.mean.shape[1:])
 
 
 def _arviz():

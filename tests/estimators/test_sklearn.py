@@ -28,7 +28,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern, RationalQuadratic
 from skdgp.gp.likelihoods import Bernoulli, Poisson
-from skdgp.inference import AEP, DSVI, SCHEMES, CollapsedVI, RandomFeatures, StructuredVI
+from skdgp.inference import (
+    AEP,
+    DSVI,
+    SCHEMES,
+    SGHMC,
+    CollapsedVI,
+    EllipticalSlice,
+    RandomFeatures,
+    StructuredVI,
+)
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
 SLOW = {**FEW, "learning_rate": 0.1, "n_inducing": 8}  #: without natural gradients
@@ -68,6 +77,9 @@ ESTIMATORS = [
     DeepGPRegressor(1, inference="exact", max_iter=20),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=40),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
+    DeepGPRegressor(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
+    DeepGPClassifier(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
+    DeepGPRegressor(inference=EllipticalSlice(2, n_chains=2, n_samples=8), max_iter=6),
     DeepGPRegressor(1, inference="vfe"),
     DeepGPRegressor(1, inference="pep"),
     SparseGPRegressor(n_inducing=10, max_iter=5),

@@ -1,30 +1,39 @@
 """Comparisons of predictive distributions that are known, and free energies in closed form."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import LinearRegression
 
-from skdgp.inference.posterior import Latent
-from skdgp.model_selection.posteriors import compare_posteriors, log_marginal_likelihood
+from skdgp import DeepGPRegressor
+from skdgp._scoring import LatentMixture
+from skdgp.gp.kernels import Matern, SquaredExponential
+from skdgp.inference import SGHMC, EllipticalSlice
+from skdgp.model_selection import (
+    compare_posteriors,
+    freeze_hyperparameters,
+    log_marginal_likelihood,
+)
+from skdgp.model_selection.posteriors import compared, free_energy
 
-X = np.zeros((3, 1))
+ALL = {"all": np.ones(3, dtype=bool)}
 
 
 def mixture(mean, sd, n_chains=4):
-    """A posterior with components (C,) that are the same at three rows."""
-    mean, sd = (torch.as_tensor(a, dtype=torch.float64) for a in np.broadcast_arrays(mean, sd))
-    mean, var = (a.view(-1, 1, 1).expand(-1, 3, 1) for a in (mean, sd.square()))
-    log_weights = torch.full((len(mean),), -math.log(len(mean)), dtype=torch.float64)
-    return SimpleNamespace(latent=lambda X: Latent(log_weights, mean, var), n_chains=n_chains)
+    """Components (C,) that are the same at three rows."""
+    mean, sd = np.broadcast_arrays(np.asarray(mean, dtype=float), sd)
+    mean, sd = (np.broadcast_to(a[:, None, None], (len(a), 3, 1)) for a in (mean, sd))
+    return LatentMixture(np.full(len(mean), 1.0 / len(mean)), mean, sd, n_chains)
 
 
 def test_gaussians():
     # W2 of N(0, 1) and N(a, b^2) is the root of a^2 + (b - 1)^2
     reference, other = mixture(np.zeros(8), 1.0), mixture([0.3], 0.8)
-    table = compare_posteriors(reference, {"other": other}, X, inside=[True, False, False]).table
+    inside = np.array([True, False, False])
+    groups = {**ALL, "inside": inside, "outside": ~inside}
+    table = compared(reference, {"other": other}, groups).table
     assert list(table) == ["reference", "other"]
     assert list(table["other"]) == ["all", "inside", "outside"]
     for figures in table["other"].values():
@@ -43,14 +52,14 @@ def test_gaussians():
 def test_errors_are_those_of_chains():
     # the mean of four chains is 0 +- .1 sqrt(4/3) / 2; the model's deviation is that of the mean
     reference = mixture([-0.1, -0.1, 0.1, 0.1], 1.0)
-    table = compare_posteriors(reference, {"m": mixture([5.0], 1.0)}, X).table
-    value, error = table["m"]["all"]["mean"]
+    comparison = compared(reference, {"m": mixture([5.0], 1.0)}, ALL)
+    value, error = comparison.table["m"]["all"]["mean"]
     assert value == pytest.approx(5.0 / math.sqrt(1.01), abs=1e-3)
     assert error == pytest.approx(0.1 / math.sqrt(3.0), rel=0.02)
-    assert "(" in repr(compare_posteriors(reference, {"m": mixture([5.0], 1.0)}, X))
+    assert f"{value:.3f}({1000 * error:.0f})" in repr(comparison)
 
 
-def test_log_marginal_likelihood_of_a_gaussian():
+def test_free_energy_of_a_gaussian():
     # f ~ N(0, 1), y | f ~ N(f, s^2): at power b, f has precision 1 + b / s^2
     rng, y, s = np.random.default_rng(0), 1.3, 0.2
     powers = np.r_[0.01 ** np.linspace(0.0, 1.0, 6), 0.0]
@@ -59,11 +68,8 @@ def test_log_marginal_likelihood_of_a_gaussian():
         precision = 1.0 + b / s**2
         f = b * y / s**2 / precision + rng.standard_normal((8, 400)) / precision**0.5
         levels.append(-0.5 * (np.log(2.0 * np.pi * s**2) + (y - f) ** 2 / s**2))
-    posterior = SimpleNamespace(
-        powers=torch.as_tensor(powers), log_likelihoods=torch.as_tensor(np.stack(levels, -1))
-    )
     exact = -0.5 * (np.log(2.0 * np.pi * (1.0 + s**2)) + y**2 / (1.0 + s**2))
-    value, error = log_marginal_likelihood(posterior)
+    value, error = free_energy(np.stack(levels, -1), powers)
     assert error < 0.05
     assert abs(value - exact) < 3.5 * error
     # thermodynamic integration by the trapezoidal rule over as many powers is far off
@@ -71,6 +77,67 @@ def test_log_marginal_likelihood_of_a_gaussian():
     assert abs(-np.trapezoid(means, powers) - exact) > 5.0 * error
 
 
-def test_no_tempering():
-    with pytest.raises(ValueError, match="n_tempering"):
-        log_marginal_likelihood(mixture([0.0], 1.0))
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (25, 2))
+    return X, 5.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(25) + 40.0
+
+
+def test_shallow_samplers_are_the_exact_process(rows):
+    """In units of the target, whatever the scaling inside: moments, and the log marginal likelihood."""
+    X, y = rows
+    exact = DeepGPRegressor(1, inference="exact", likelihood="gaussian", max_iter=20).fit(X, y)
+    settings = freeze_hyperparameters(exact)
+    ess, sghmc = (
+        DeepGPRegressor(inference=scheme, random_state=0, **more, **settings).fit(X, y)
+        for scheme, more in (
+            (EllipticalSlice(n_chains=2, n_samples=80), {"max_iter": 60}),
+            (SGHMC(n_chains=2, n_samples=400, n_learn=0), {"n_inducing": 25, "max_iter": 400}),
+        )
+    )
+    Xs = np.random.default_rng(1).uniform(-4.0, 4.0, (30, 2))
+    inside = (np.abs(Xs) < 2.0).all(1)
+    table = compare_posteriors(exact, {"ess": ess, "sghmc": sghmc}, Xs, inside).table
+    assert "reference" not in table  # which has no chains
+    for group in ("inside", "outside"):
+        for figure in ("mean", "sd"):
+            assert table["ess"][group][figure][0] < 1e-4
+            # 400 independent draws: errors of .05 of the mean, of .035 of the standard deviation
+            assert table["sghmc"][group][figure][0] < 0.15
+    value, error = log_marginal_likelihood(ess)
+    K = settings["kernel"][0]
+    Z = torch.as_tensor(ess._x_scaler.transform(X))
+    C = K(Z, Z).numpy() + ess.members_[0].likelihood_.variance * np.eye(25)
+    target = (y - y.mean()) / y.std()
+    expected = -0.5 * target @ np.linalg.solve(C, target)
+    expected -= 0.5 * np.linalg.slogdet(2.0 * np.pi * C)[1] + 25 * np.log(y.std())
+    assert value == pytest.approx(expected, abs=1e-6) and error < 1e-6
+
+
+@pytest.mark.parametrize("kernel", ["auto", Matern() + SquaredExponential(0.5)])
+def test_frozen_hyperparameters_stay(rows, kernel):
+    X, y = rows
+    X = np.column_stack([X, np.ones(25)])  # a constant column that no kernel sees
+    few = {"max_iter": 3, "random_state": 0}
+    first = DeepGPRegressor(
+        inference="dsvi", likelihood="student_t", kernel=kernel, standardize="warp", **few
+    ).fit(X, y)
+    settings = freeze_hyperparameters(first)
+    expected = [repr(first.kernels_), repr(first.likelihood_)]
+    for inference in ("dsvi", "structured", "rff", "aep", "sghmc", "ess"):
+        model = DeepGPRegressor(inference=inference, **few, **settings).fit(X, y)
+        found = [repr(model.kernels_), repr(model.likelihood_)]
+        assert [part.replace(", trainable=False", "") for part in found] == expected
+        np.testing.assert_array_equal(model._x_scaler.transform(X), first._x_scaler.transform(X))
+
+
+def test_what_cannot_be_compared(rows):
+    X, y = rows
+    single = DeepGPRegressor(1, inference="exact", max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="compare_posteriors is for estimators of skdgp"):
+        compare_posteriors(single, {"other": LinearRegression().fit(X, y)}, X)
+    with pytest.raises(ValueError, match="inference='ess'"):
+        log_marginal_likelihood(single)
+    with pytest.raises(ValueError, match="needs a single model"):
+        freeze_hyperparameters(DeepGPRegressor(max_iter=1, random_state=0).fit(X, y))

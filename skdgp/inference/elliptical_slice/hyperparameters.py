@@ -13,7 +13,7 @@ class Hyperparameters:
     kernels : list of Trainable
     likelihood : Trainable
     sampled : bool
-        Whether there is anything to sample. Variances of all kernels but the last one stay.
+        Whether to sample what is trainable. Variances of all kernels but the last one stay.
 
     Attributes
     ----------
@@ -26,7 +26,10 @@ class Hyperparameters:
     def __init__(self, kernels, likelihood, sampled):
         self.kernels, self.likelihood, self.sampled = kernels, likelihood, sampled
         self._fixed = None
-        centers, spreads = [torch.zeros(0, dtype=torch.float64)], [torch.zeros(0, dtype=torch.float64)]
+        centers, spreads = (
+            [torch.zeros(0, dtype=torch.float64)],
+            [torch.zeros(0, dtype=torch.float64)],
+        )
         for i, module in enumerate([*kernels, likelihood]):
             of_likelihood = module is likelihood
             if of_likelihood or i == len(kernels) - 1:
@@ -35,6 +38,7 @@ class Hyperparameters:
                 centers.append(raw.detach().flatten().clone())
                 spreads.append(torch.full_like(centers[-1], _SPREAD[of_likelihood]))
         self.center, self.spread = torch.cat(centers), torch.cat(spreads)
+        self.sampled = len(self.center) > 0
 
     def _raw(self, module, hidden):
         """Parameters of a component that are sampled, in the order of :meth:`_filled`."""
