@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import time
 from numbers import Integral, Real
 
@@ -20,13 +21,14 @@ from ..mixture.member import Plan
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
+from .arrays import as_inputs, as_numpy
 from .chunks import learn_chunk
 from .data import Data
 from .diagnostics import warn_if_light
 from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
-from .prediction import Predictor, as_numpy, warn_of_changed
+from .prediction import Predictor, warn_of_changed
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -38,6 +40,8 @@ _MAY_MEAN_NOTHING = {
     "batch_size": None,
     "dtype": "auto",
 }
+#: numpy's own settings, whatever the caller's are: numbers that vanish are zero
+_ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
 
 class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
@@ -226,7 +230,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _validate(self, X, y, sample_weight, reset):
         X, y = validate_data(
             self,
-            as_numpy(X),
+            as_inputs(X),
             as_numpy(y),
             reset=reset,
             dtype=[np.float64, np.float32],
@@ -248,8 +252,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             raise ValueError(
                 "X_val and y_val must be given together, and sample_weight_val only with both."
             )
-        parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
-        return self._counting(*parts, reset=False)
+        try:
+            parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
+            return self._counting(*parts, reset=False)
+        except ValueError as error:  # which speaks of X and y
+            message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
+            raise ValueError(message) from error
 
     def _scale(self, data, likelihood, donor, rng):
         """Learn the scaling of inputs and targets, or take that of another estimator."""
@@ -303,14 +311,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _threads(self):
         """All that torch computes happens in here, whatever the caller has done to gradients."""
         # one thread by default: matrices are small, and idle threads of OpenMP spin
-        with torch.inference_mode(False), torch.enable_grad(), at_most(self.n_threads or 1):
+        threads = at_most(self.n_threads or 1)
+        with torch.inference_mode(False), torch.enable_grad(), threads, np.errstate(**_ERRSTATE):
             mark_work()
             yield
 
     def _check_X(self, X):
         check_is_fitted(self)
-        X = validate_data(self, as_numpy(X), reset=False, dtype=[np.float64, np.float32])
-        warn_of_changed(X, self._x_scaler)
+        X = validate_data(self, as_inputs(X), reset=False, dtype=[np.float64, np.float32])
+        with np.errstate(**_ERRSTATE):
+            warn_of_changed(X, self._x_scaler)
         return X
 
     def _check_X_y(self, X, y):

@@ -11,7 +11,10 @@ from ..mixture.member import Plan, Record
 from ..training.pretraining import PreTraining
 from .fit import single_attributes
 from .fitting import MemberFit
+from .prediction import warn_of_changed
 from .warm_start import check_chunk, donor_of, lasting
+
+_NEVER_SEEN = "The model will never see them; start anew with a first chunk in which they vary."
 
 
 def learn_chunk(estimator, X, y, sample_weight, classes=None):
@@ -52,6 +55,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         }
     else:
         data.scale_as(estimator._x_scaler, estimator._y_scaler)
+        warn_of_changed(data.X, data.x_scaler, _NEVER_SEEN)
         member = learner(estimator.members_)
         plan = Plan(member.scheme)
         estimator._check_likelihood(member.likelihood, data.y)

@@ -35,8 +35,12 @@ class Data:
         return len(self.X)
 
     def part(self, rows):
-        """Some of the rows, scaled alike if these are."""
-        part = Data(self.X[rows], self.y[rows], self.weights[rows])
+        """Some of the rows, scaled alike if these are; very large tables are read where they are."""
+        X = Rows(self.X, rows) if self.X.size > _PRELOAD else self.X[rows]
+        weights = self.weights
+        equal = weights.strides == (0,)  # broadcast, which takes no memory
+        weights = np.broadcast_to(weights[:1], len(X)) if equal and len(X) else weights[rows]
+        part = Data(X, self.y[rows], weights)
         return part.scale_as(self.x_scaler, self.y_scaler)
 
     x_scaler = y_scaler = None
@@ -126,6 +130,29 @@ def sortable(table):
     bits = np.ascontiguousarray(table).view(np.uint64)
     sign = np.uint64(1) << np.uint64(63)
     return np.where(bits & sign, ~bits, bits | sign).astype(">u8")
+
+
+class Rows:
+    """Some rows of a table, which are read when they are asked for.
+
+    Parameters
+    ----------
+    table : array of shape (n_rows, n_columns)
+        May be a memory map.
+    index : ndarray of int
+        Of the rows.
+    """
+
+    def __init__(self, table, index):
+        self._table, self._index = table, index
+        self.shape, self.dtype = (len(index), table.shape[1]), table.dtype
+        self.size = len(index) * table.shape[1]
+
+    def __len__(self):
+        return len(self._index)
+
+    def __getitem__(self, rows):
+        return self._table[self._index[rows]]
 
 
 class Minibatches:

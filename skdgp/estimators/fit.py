@@ -139,15 +139,16 @@ class MixtureFit:
         self.scored, self.unseen, self.rest = None, None, self.data
         if len(self.plans) == 1:
             return
-        self.scored = rng.permutation(n)[:_SCORED_ROWS]
+        self.scored = rng.choice(n, min(n, _SCORED_ROWS), replace=False)
         if all(plan.scheme.leaves_one_out for plan in self.plans):
             return
-        rows = rng.permutation(n)
         n_unseen = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
-        chosen = np.sort(rows[:n_unseen])
+        chosen = np.sort(rng.choice(n, n_unseen, replace=False))
         self.unseen = chosen
         self.scored = np.concatenate([chosen, np.setdiff1d(self.scored, chosen)])
-        self.rest = self.data.part(np.setdiff1d(np.arange(n), chosen))
+        rest = np.ones(n, dtype=bool)
+        rest[chosen] = False
+        self.rest = self.data.part(np.flatnonzero(rest))
 
     # Training
 

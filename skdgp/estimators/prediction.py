@@ -11,19 +11,18 @@ from ..preprocessing.constant_columns import ConstantColumns, changed_constant_c
 _N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
 
 
-def as_numpy(array):
-    """Torch tensors as numpy; everything else as it is."""
-    return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+_WIDER = (
+    "Means do not depend on them, and error bars are wider; leave out columns that do not matter."
+)
 
 
-def warn_of_changed(X, x_scaler):
+def warn_of_changed(X, x_scaler, consequence=_WIDER):
     """Warn of columns that were constant in training and have other values now."""
     changed = changed_constant_columns(X, x_scaler)
     if changed:
         columns = ", ".join(map(str, changed[:5])) + ", ..." * (len(changed) > 5)
         warn(
-            f"Columns {columns} of X were constant in fit, and have other values now. Means do not depend "
-            "on them, and error bars are wider; leave out columns that do not matter.",
+            f"Columns {columns} of X were constant in fit, and have other values now. {consequence}",
             UserWarning,
         )
 

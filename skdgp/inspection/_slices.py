@@ -36,24 +36,57 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
     slice : Slice
     """
     check_scalar(n_points, "n_points", Integral, min_val=2)
-    is_frame = hasattr(X, "iloc")
-    if not is_frame:
+    make = next((make for mark, make in _FRAMES.items() if hasattr(X, mark)), _of_array)
+    if make is _of_array:
         X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan")
-    if is_frame:
+    else:
         names = X.columns
     names = None if names is None else [str(name) for name in names]
     index = _index(feature, names, X.shape[1])
     name = f"x{index}" if names is None else names[index]
-    values = _hyperparameters(X.iloc[:, index], name) if is_frame else X[:, index]
-    grid = _grid(values, name, n_points, feature_range)
-    if is_frame:
-        rows = X.iloc[np.zeros(n_points, dtype=int)].reset_index(drop=True)
-        for i in range(X.shape[1]):
-            rows.isetitem(i, grid if i == index else _typical(X.iloc[:, i], n_points))
-    else:
-        rows = np.tile(np.nanmedian(X, axis=0), (n_points, 1))
-        rows[:, index] = grid
-    return Slice(rows, grid, values, index, name)
+    values, rows = make(X, index, name, lambda values: _grid(values, name, n_points, feature_range))
+    return Slice(*rows, values, index, name)
+
+
+def _of_array(X, index, name, make_grid):
+    values = X[:, index]
+    grid = make_grid(values)
+    rows = np.tile(np.nanmedian(X, axis=0), (len(grid), 1))
+    rows[:, index] = grid
+    return values, (rows, grid)
+
+
+def _of_pandas(X, index, name, make_grid):
+    values = _as_numbers(X.iloc[:, index].to_numpy, name, na_value=np.nan)
+    grid = make_grid(values)
+    rows = X.iloc[np.zeros(len(grid), dtype=int)].reset_index(drop=True)
+    for i in range(X.shape[1]):
+        rows.isetitem(i, grid if i == index else _typical(X.iloc[:, i], len(grid)))
+    return values, (rows, grid)
+
+
+def _of_polars(X, index, name, make_grid):
+    column = X.to_series(index)
+    if not column.dtype.is_numeric():
+        raise ValueError(_NOT_NUMERIC.format(name))
+    values = _as_numbers(column.to_numpy, name)
+    grid = make_grid(values)
+    columns = []
+    for i, column in enumerate(X.iter_columns()):
+        if i == index:
+            typical = type(column)(column.name, grid)
+        elif column.dtype.is_numeric():
+            typical = type(column)(column.name, np.full(len(grid), column.median()))
+        else:
+            mode = column.drop_nulls().mode().sort().head(1)
+            typical = (mode if len(mode) else column.head(1)).new_from_index(0, len(grid))
+        columns.append(typical)
+    return values, (type(X)(columns), grid)
+
+
+#: what a kind of data frame is known by, and how its rows are made
+_FRAMES = {"iloc": _of_pandas, "iter_columns": _of_polars}
+_NOT_NUMERIC = "feature={!r} is not numeric; choose one that is."
 
 
 def _index(feature, names, n_features):
@@ -74,11 +107,11 @@ def _index(feature, names, n_features):
     return int(feature)
 
 
-def _hyperparameters(column, name):
+def _as_numbers(to_numpy, name, **settings):
     try:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.asarray(to_numpy(**settings), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"feature={name!r} is not numeric; choose one that is.") from error
+        raise ValueError(_NOT_NUMERIC.format(name)) from error
 
 
 def _grid(values, name, n_points, feature_range):

@@ -18,6 +18,7 @@ _FEW_ROWS = 500  #: which 50 inducing points and 200 steps are enough for: the s
 _WIDTH = (
     5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
 )
+_MOST = 0.6  #: of the budget that one member may take: what remains is enough for another one
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
 
@@ -30,13 +31,13 @@ def budget(n_rows: int, max_time: float | None) -> float:
 
 
 def affordable(plans: list, seconds: float) -> list:
-    """The first plan, and of the others those that fit in what is left, in their order."""
-    chosen = []
+    """Plans that fit in what is left, in their order; the cheapest one if none does."""
+    chosen, most = [], _MOST * seconds
     for plan in plans:
-        if not chosen or plan.seconds <= seconds:
+        if plan.seconds <= min(seconds, most):
             chosen.append(plan)
             seconds -= plan.seconds
-    return chosen
+    return chosen or [min(plans, key=lambda plan: plan.seconds)]
 
 
 def regression(plan, n_rows, n_columns, n_outputs, free, seconds):

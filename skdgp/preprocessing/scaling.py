@@ -5,6 +5,8 @@ from itertools import pairwise
 import numpy as np
 
 _CHUNK = 65536
+_MAX = np.finfo(np.float64).max
+_LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FAR = 5.0  #: times the range of ordinary values that a code is away from them
@@ -67,6 +69,10 @@ class InputScaler:
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
+        if np.abs(sample).max(initial=0.0) > _LARGEST:
+            raise ValueError(
+                f"X has values above {_LARGEST:.0e}, whose differences overflow; choose a larger unit for them."
+            )
         low, high = ordinary_range(sample, weights[rows])
         mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
@@ -93,9 +99,11 @@ class InputScaler:
         """Scaled rows, in float64."""
         if self.blank:
             return np.zeros((len(X), 1))
-        X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
+        with np.errstate(over="ignore"):
+            X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
         if not self.standardize:
             return X
+        X = np.clip(X, -_MAX, _MAX)
         size = np.abs(X)
         if size.max(initial=0.0) > _LINEAR:
             excess = np.maximum(size - _LINEAR, 0.0)

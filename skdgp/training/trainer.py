@@ -212,7 +212,10 @@ class Trainer:
             )
         if self._failures == _MAX_FAILURES:
             self._warn(
-                "The loss was not finite again and again; training ended early, with the last good state.",
+                "The loss was not finite again and again; training ended early, with the last good state."
+                if np.isfinite(self.loss_curve).any()
+                else "The loss was never finite: nothing was learned, and the model is its start. Look for "
+                "extreme values in X and y, or choose another likelihood.",
             )
 
     def _look(self, stop):

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
 
 from skdgp import DeepGPClassifier
-from skdgp.estimators import classifier
-from skdgp.gp.kernels import Anova, Matern, RationalQuadratic, SquaredExponential
+from skdgp.gp.kernels import Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.likelihoods import RobustMax
 from skdgp.inference import DSVI, VFE, Vecchia
 from skdgp.inference.sparse.concave import ConcaveGP
@@ -50,45 +49,40 @@ def schemes(model):
 
 
 def test_members(model):
-    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE, VFE]
-    kernels = [member.kernels[-1] for member in model.members_]
-    types = [SquaredExponential, RationalQuadratic, Anova, SquaredExponential, Anova]
-    assert [type(kernel) for kernel in kernels] == types
-    assert [kernels[i].nu for i in (2, 4)] == [0.5, 1.5]
-    assert [np.shape(kernel.lengthscale) for kernel in kernels] == [(2,), (2,), (2,), (), (2,)]
-    inputs = [len(Z) for member in model.members_ for Z in member.inducing_inputs_]
-    assert inputs == [10, 10, 80, 80, 10, 10]
-    assert len(model.kernels_) == 2  # of the deep member
+    """Nearest neighbors, a sparse model and a deep one, each of them dropped if its weight is negligible."""
+    assert set(schemes(model)) <= {Vecchia, VFE, DSVI} and len(model.members_) >= 2
+    kernels = {Vecchia: RationalQuadratic, VFE: SquaredExponential, DSVI: SquaredExponential}
+    for member in model.members_:
+        deep = isinstance(member.scheme, DSVI)
+        assert isinstance(member.kernels_[-1], kernels[type(member.scheme)])
+        assert len(member.kernels_) == 1 + deep
+        expected = 80 if isinstance(member.scheme, Vecchia) else 10
+        assert [len(Z) for Z in member.inducing_inputs_] == [expected] * (1 + deep)
+        assert np.isfinite(member.record.log_density)
+    assert "kernels_" not in vars(model)
 
 
-def test_probabilities_are_those_of_the_members_by_their_shares(model, data):
-    shares = np.array([member.mixture_weight for member in model.members_])
-    assert_allclose(shares.sum(), 1.0)
-    assert shares[0] <= 1.0 / 5.0 + 1e-12  # it has seen the rows that shares are learned from
-    parts = [alone(model, i).predict_log_proba(data[0]) for i in range(5)]
-    expected = logsumexp(parts, axis=0, b=shares[:, None, None])
+def test_probabilities_are_those_of_the_members_by_their_weights(model, data):
+    weights = np.array([member.mixture_weight for member in model.members_])
+    assert_allclose(weights.sum(), 1.0)
+    parts = [alone(model, i).predict_log_proba(data[0]) for i in range(len(weights))]
+    expected = logsumexp(parts, axis=0, b=weights[:, None, None])
     assert_allclose(model.predict_log_proba(data[0]), expected, rtol=1e-10)
     assert_allclose(model.predict_proba(data[0]).sum(1), 1.0)
 
 
-def test_shares_follow_what_is_known_of_unseen_rows():
-    """On a sum of parts in which distances say little, the ANOVA kernel has the most."""
+def test_the_mixture_is_nearly_as_good_as_its_best_member():
+    """On rows that nobody has seen; its members are not equally good."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, size=(400, 8))
+    X = rng.uniform(-1.0, 1.0, size=(600, 8))
     y = 2.0 * (X[:, 0] > 0.2) + np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 2] * X[:, 3] > 1.0
-    model = DeepGPClassifier(max_iter=50, n_inducing=100, random_state=0).fit(X[:250], y[:250])
-    assert model.members_[4].mixture_weight > 0.6
-    densities = [alone(model, i).log_predictive_density(X[250:], y[250:]).mean() for i in range(5)]
-    assert densities[4] > max(densities[:4]) + 0.05
-    assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities[:4])
-
-
-def test_inducing_inputs_are_shared_out_among_the_latent_functions(monkeypatch):
-    monkeypatch.setattr(classifier, "_N_INDUCING", 180)
-    for n_classes, expected in ((2, 80), (3, 60), (6, 50)):  # as many as rows, a third, the fewest
-        model = DeepGPClassifier(max_iter=1, n_predict_draws=8, random_state=0)
-        model.fit(*rows(80, n_classes))
-        assert len(model.members_[3].inducing_inputs_[0]) == expected
+    model = DeepGPClassifier(max_iter=50, n_inducing=50, random_state=0).fit(X[:250], y[:250])
+    densities = [
+        alone(model, i).log_predictive_density(X[250:], y[250:]).mean()
+        for i in range(len(model.members_))
+    ]
+    assert max(densities) > min(densities) + 0.03
+    assert model.log_predictive_density(X[250:], y[250:]).mean() > max(densities) - 0.01
 
 
 @pytest.mark.parametrize(
@@ -97,7 +91,6 @@ def test_inducing_inputs_are_shared_out_among_the_latent_functions(monkeypatch):
         {"likelihood": "robustmax"},
         {"likelihood": RobustMax(epsilon=0.1)},
         {"kernel": ["matern32", "squared_exponential"]},
-        {"init": "greedy"},
         {"inference": "dsvi"},
         {"inference": DSVI(n_draws=2)},
     ],
@@ -110,34 +103,10 @@ def test_what_leaves_the_deep_model_alone(settings):
 def test_what_the_user_fixes():
     X, y = rows()
     model = DeepGPClassifier(kernel="matern32", likelihood="logit", **ONE_STEP).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, VFE]
-    assert all(isinstance(k, Matern) for member in model.members_ for k in member.kernels)
+    assert all(isinstance(k, Matern) for member in model.members_ for k in member.kernels_)
     assert {member.likelihood.link for member in model.members_} == {"logit"}
     model = DeepGPClassifier(n_layers=1, **ONE_STEP).fit(X, y)
-    assert [len(member.architecture.widths) for member in model.members_] == [0, 0, 0, 0, 0]
-
-
-def test_many_rows_classes_and_columns(monkeypatch):
-    X, y = rows(n_classes=3)
-    monkeypatch.setattr(classifier, "_MOST_FACTORS", 80 * 3 * 2 * 10 - 1)
-    model = DeepGPClassifier(**ONE_STEP).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE]
-    assert isinstance(model.members_[3].kernels[0], SquaredExponential)
-    monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3 - 1)
-    assert schemes(DeepGPClassifier(**ONE_STEP).fit(X, y)) == [DSVI, Vecchia, Vecchia]
-    monkeypatch.setattr(classifier, "_MOST_VALUES", 80 * 3)
-    monkeypatch.setattr(classifier, "_FEW_ROWS", 79)
-    model = DeepGPClassifier(**ONE_STEP).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, Vecchia]
-    assert model.members_[2].kernels[0].nu == 1.5
-    assert model.members_[0].scheme.inner_scale == 1e-5
-    with monkeypatch.context() as only:
-        only.setattr(classifier, "_MOST_COLUMNS", 1)
-        assert schemes(DeepGPClassifier(**ONE_STEP).fit(X, y)) == [DSVI, Vecchia]
-    for name, most in (("_MOST_NUMBERS", 80 * 2 - 1), ("_MOST_ROWS", 79)):
-        with monkeypatch.context() as only:
-            only.setattr(classifier, name, most)
-            assert schemes(DeepGPClassifier(**ONE_STEP).fit(X, y)) == [DSVI]
+    assert {len(member.architecture.widths) for member in model.members_} == {0}
 
 
 def test_random_state_decides_it_all(model, data):
@@ -165,7 +134,7 @@ def test_warm_start(model, data):
     model = copy.deepcopy(model).set_params(warm_start=True)
     before = model.log_predictive_density(X, y).mean()
     model.set_params(max_iter=5, learning_rate=1e-3).fit(X, y)
-    assert schemes(model) == [DSVI, Vecchia, Vecchia, VFE, VFE]
+    assert set(schemes(model)) <= {Vecchia, VFE, DSVI}
     assert abs(model.log_predictive_density(X, y).mean() - before) < 0.1
 
 
@@ -181,16 +150,6 @@ def test_start_with_a_fitted_estimator():
     donor = DeepGPClassifier(inference="dsvi", **FEW).fit(X, y)
     model = DeepGPClassifier(init=donor, **FEW).fit(X, y)
     assert schemes(model) == [DSVI]
-
-
-@pytest.mark.parametrize("kernel", ["anova", SquaredExponential(ard=False)])
-def test_a_shallow_model_starts_with_the_member_of_its_kernel(model, data, kernel):
-    settings = {"inference": "vfe", "kernel": kernel, **FEW, "max_iter": 1}
-    other = DeepGPClassifier(1, init=model, **settings).fit(*data)
-    member = model.members_[4 if kernel == "anova" else 3]
-    expected = member.kernels[0].lengthscale
-    assert_allclose(other.kernels_[0].lengthscale, expected, rtol=0.2)
-    assert_array_equal(other.members_[0].inducing_inputs_[0], member.inducing_inputs[0])
 
 
 def test_resume(data, tmp_path, kill):

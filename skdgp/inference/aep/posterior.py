@@ -10,9 +10,10 @@ from ..sparse_model import DeepPosterior
 from .matching import MatchedUnits, frozen_moments
 
 _SMALLEST = 1e-10  #: bound on variances, which are differences
-#: Deep functions that tell how rows covary: correlations, of which their number leaves an error of a tenth.
-_BASIS = 128
-_AT_ONCE = 16  #: of them, for memory's sake
+#: Deep functions that tell how rows covary: those of one block of draws, whose errors differ from block to
+#: block, and those of a covariance, whose correlations have a standard error of .02.
+_BASIS, _MANY = 32, 2048
+_AT_ONCE = 32  #: of them, for memory's sake
 
 
 def match(first, others, X, input_connected):
@@ -63,17 +64,31 @@ class MatchedPosterior(DeepPosterior):
     def functions(self, n, generator, X=None):
         if len(self.layers) == 1:
             return super().functions(n, generator)
-        deep = super().functions
-        parts = [deep(_AT_ONCE, generator) for _ in range(_BASIS // _AT_ONCE)]
-        k = self.layers[-1].n_outputs
-        xi = normal((n, _BASIS, k), generator, self.inflation)
+        parts = self._deep(_BASIS, generator)
+        xi = normal((n, _BASIS, self.layers[-1].n_outputs), generator, self.inflation)
 
         def evaluate(X, noise=None):
-            _, mean, var = self.latent(X)
-            basis = torch.cat([sum(f.evaluate(X, noise)) for f in parts])  # _BASIS, rows, k
-            basis = basis - basis.mean(0)
-            scale = (var[0] / basis.square().sum(0).clamp_min(1e-300)).sqrt()
-            deviation = torch.einsum("nsk,srk->nrk", xi, basis) * scale
+            mean, basis = self._basis(parts, X, noise)
+            deviation = torch.einsum("nsk,srk->nrk", xi, basis)
             return mean.expand_as(deviation), deviation
 
         return Functions(evaluate, self.inflation.expand(n))
+
+    @torch.no_grad()
+    def covariance(self, X):
+        if len(self.layers) == 1:
+            return super().covariance(X)
+        parts = self._deep(_MANY, torch.Generator().manual_seed(0))
+        _, basis = self._basis(parts, X.to(torch.float64), None)
+        return torch.einsum("sik,sjk->kij", basis, basis)
+
+    def _deep(self, n, generator):
+        deep = super().functions
+        return [deep(_AT_ONCE, generator) for _ in range(n // _AT_ONCE)]
+
+    def _basis(self, parts, X, noise):
+        """Means, and deviations of deep functions (n, n_rows, k) whose squares add up to variances."""
+        _, mean, var = self.latent(X)
+        basis = torch.cat([sum(f.evaluate(X, noise)) for f in parts])
+        basis = basis - basis.mean(0)
+        return mean, basis * (var[0] / basis.square().sum(0).clamp_min(1e-300)).sqrt()

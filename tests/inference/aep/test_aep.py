@@ -388,7 +388,7 @@ def test_functions_follow_the_predictive(make_model, generator, prediction, sepa
 
 
 def test_matched_functions_covary_as_deep_ones(make_model, generator):
-    """Correlations of a sample of 128 deep functions, of those of 4000: within four standard errors."""
+    """Correlations of a sample of 32 deep functions, of those of 4000: within two standard errors."""
     X = data(3)[0]
     found = []
     for prediction in ("moment-matching", "sampling"):

@@ -1,0 +1,52 @@
+"""Which members the default has."""
+
+import pytest
+
+from skdgp.gp.likelihoods import HeteroscedasticStudentT, Poisson, Softmax
+from skdgp.inference import DSVI, Exact, Vecchia
+from skdgp.mixture import recipe
+from skdgp.mixture.member import Plan
+
+ROWS = (10, 100, 400, 1000, 3000, 10_000, 50_000, 1_000_000, 10_000_000)
+
+
+def plan(likelihood):
+    return Plan(DSVI(), likelihood, 2)
+
+
+@pytest.mark.parametrize("n_columns", [1, 8, 200])
+@pytest.mark.parametrize("n_rows", ROWS)
+def test_the_predicted_cost_fits_the_budget(n_rows, n_columns):
+    seconds = recipe.budget(n_rows, None)
+    regression = recipe.regression(
+        plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, seconds
+    )
+    classes = recipe.classification(plan(Softmax()), n_rows, n_columns, 3, seconds)
+    for plans in (regression, classes):
+        assert len(plans) == 1 or sum(plan.seconds for plan in plans) <= seconds
+    assert len(regression) > 1
+
+
+def test_more_time_buys_more_members():
+    found = [
+        recipe.regression(plan(HeteroscedasticStudentT()), 400, 8, 1, True, seconds)
+        for seconds in (0.01, 3.0, 1000.0)
+    ]
+    assert len(found[0]) == 1 < len(found[1]) < len(found[2])
+    least = min(plan.seconds for plan in found[2])
+    assert found[0][0].seconds == least  # nothing fits: the cheapest
+
+
+def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
+    def schemes(n_rows):
+        plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 8, 1, True, 60.0)
+        return {type(plan.scheme) for plan in plans}
+
+    assert {Exact, Vecchia, DSVI} <= schemes(1000)
+    assert Exact not in schemes(10_000)
+    assert schemes(1_000_000) == {DSVI}
+
+
+def test_counts_have_gradient_members_alone():
+    plans = recipe.regression(plan(Poisson()), 400, 8, 1, False, 60.0)
+    assert {type(plan.scheme) for plan in plans} == {DSVI}
