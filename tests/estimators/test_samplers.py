@@ -155,8 +155,7 @@ def test_search_and_chunks(data):
         search = GridSearchCV(MODELS[name], grid, cv=2, error_score="raise").fit(X, y)
         n_draws = len(search.best_estimator_.members_[0].draws)
         assert n_draws == search.best_params_["inference__n_samples"]
-        with pytest.raises(AttributeError, match="needs all rows at once"):
-            MODELS[name].partial_fit  # noqa: B018
+        assert not hasattr(MODELS[name], "partial_fit")
 
 
 def test_classes(data):

@@ -115,20 +115,26 @@ def test_shallow_samplers_are_the_exact_process(rows):
     assert value == pytest.approx(expected, abs=1e-6) and error < 1e-6
 
 
+def numbers_of(model):
+    """Hyperparameters by name."""
+    given = [part.get_params().items() for part in (*model.kernels_, model.likelihood_)]
+    return [{k: v for k, v in part if np.ndim(v) or isinstance(v, float)} for part in given]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("kernel", ["auto", Matern() + SquaredExponential(0.5)])
 def test_frozen_hyperparameters_stay(rows, kernel):
     X, y = rows
     X = np.column_stack([X, np.ones(25)])  # a constant column that no kernel sees
     few = {"max_iter": 3, "random_state": 0}
     first = DeepGPRegressor(
-        inference="dsvi", likelihood="student_t", kernel=kernel, standardize="warp", **few
+        inference="dsvi", likelihood="gaussian", kernel=kernel, standardize="warp", **few
     ).fit(X, y)
     settings = freeze_hyperparameters(first)
-    expected = [repr(first.kernels_), repr(first.likelihood_)]
-    for inference in ("dsvi", "structured", "rff", "aep", "sghmc", "ess"):
+    expected = numbers_of(first)
+    for inference in ("dsvi", "structured", "collapsed", "aep", "sghmc", "ess"):
         model = DeepGPRegressor(inference=inference, **few, **settings).fit(X, y)
-        found = [repr(model.kernels_), repr(model.likelihood_)]
-        assert [part.replace(", trainable=False", "") for part in found] == expected
+        np.testing.assert_equal(numbers_of(model), expected)
         np.testing.assert_array_equal(model._x_scaler.transform(X), first._x_scaler.transform(X))
 
 

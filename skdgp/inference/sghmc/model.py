@@ -211,7 +211,7 @@ class SampledDeepGP(ChainModel):
         for i, layer in enumerate(self.layers):
             shape = self.n_chains, len(layer.Z), layer.n_outputs
             if self.chains.get(f"v{i}", layer.Z).shape != shape:
-                self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z).detach()
+                self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z)
         for i, x in enumerate(self._sampled()):
             if not start:
                 state = fresh(x)

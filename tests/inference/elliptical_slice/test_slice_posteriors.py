@@ -44,7 +44,7 @@ def z_scores(draws, expected):
 def two_points():
     """Two rows of a two-layer model; log-likelihoods and moments by quadrature over hidden values."""
     X, y = np.array([[-0.4], [0.5]]), np.array([[1.2], [-0.7]])
-    settings = {"n_chains": 40, "n_samples": 40 * 150, "n_burn_in": 40, "spacing": 2}
+    settings = {"n_chains": 100, "n_samples": 100 * 50, "n_burn_in": 40, "spacing": 1}
     model, batch = make(X, y, least_power=0.02, n_tempering=4, **settings)
     model.hold(batch)
     t = np.linspace(-6.0, 6.0, 401)
@@ -62,11 +62,11 @@ def two_points():
 
 def test_posterior_and_marginal_likelihood_of_two_points():
     model, batch, expected, log_z = two_points()
-    run(model, batch, 340)
+    run(model, batch, 90)
     v = torch.stack(model.kept["v"], 1)
     kernels, _ = model.hyperparameters.components(torch.zeros(0))
     (F,) = model.propagate(v.flatten(0, 1), kernels)
-    f1, f2 = F[:, 0, 0].view(40, -1), F[:, 1, 0].view(40, -1)
+    f1, f2 = F[:, 0, 0].view(100, -1), F[:, 1, 0].view(100, -1)
     ell = torch.stack(model.kept["log_lik"], 1)[..., 0]
     z = z_scores(torch.stack([f1**2, f1 * f2, (f1 - f2) ** 2, ell], -1), expected)
     assert np.abs(z).max() < 3.5
@@ -89,7 +89,7 @@ def test_joint_draws_keep_the_prior(case):
     }[case]
     model, batch = make(X, np.zeros((3, 1)), n_chains=1, n_burn_in=10**6, **settings)
     generator, hyper = torch.Generator().manual_seed(3), model.hyperparameters
-    model.hold(batch)
+    model.step(batch, generator)  # takes the rows
     found = []
     for _ in range(100):
         v, phi = model._prior(1, generator)
@@ -195,6 +195,7 @@ def test_predictions_of_rows_and_functions(kind):
     assert latent.mean.shape == latent.var.shape == (16, 4, 1)
     alone = torch.cat([posterior.latent(Xs[j : j + 1]).mean for j in range(4)], 1)
     np.testing.assert_allclose(alone, latent.mean, atol=1e-9)
+    posterior.n_features = 100
     f = posterior.functions(96, torch.Generator().manual_seed(0))
     mean, deviation = f(Xs)
     value = mean + deviation
@@ -218,10 +219,11 @@ def test_functions_have_the_moments_of_one_state():
     posterior = model.posterior(model.draws(1, 0))
     Xs = torch.tensor([[-0.5], [2.0]]).double()
     latent = posterior.latent(Xs)
-    f = posterior.functions(2000, torch.Generator().manual_seed(0))
+    posterior.n_features = 200
+    f = posterior.functions(1000, torch.Generator().manual_seed(0))
     mean, deviation = f(Xs)
-    np.testing.assert_allclose(mean, latent.mean.expand(2000, -1, -1), atol=1e-10)
-    se = (2.0 / 2000.0) ** 0.5
+    np.testing.assert_allclose(mean, latent.mean.expand(1000, -1, -1), atol=1e-10)
+    se = (2.0 / 1000.0) ** 0.5
     np.testing.assert_allclose(deviation.square().mean(0), latent.var[0], rtol=4.0 * se + 0.02)
 
 

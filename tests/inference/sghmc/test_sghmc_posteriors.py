@@ -71,8 +71,8 @@ def of_independent_draws(n, mean, cov, quantile):
 def test_one_layer_is_the_exact_gaussian(target, last_layer):
     settings = {"n_samples": 1000, "n_burn_in": 300, "spacing": 36} if last_layer == "sampled" else {
         "n_samples": 1000, "n_burn_in": 0, "spacing": 1}  # fmt: skip
-    model, batch = make(target=target, last_layer=last_layer, n_chains=20, **settings)
-    run(model, batch, settings["n_burn_in"] + 50 * settings["spacing"])
+    model, batch = make(target=target, last_layer=last_layer, n_chains=50, **settings)
+    run(model, batch, settings["n_burn_in"] + 20 * settings["spacing"])
     assert model.finished
     assert model.integrates == (last_layer == "exact")
     mean, cov = exact(model, batch)
@@ -116,10 +116,10 @@ def test_coordinates_are_those_of_the_exact_precision():
 
 def test_minibatches_have_their_noise_taken_off():
     model, batch = make(
-        last_layer="sampled", n_chains=20, n_samples=1000, n_burn_in=400, spacing=25
+        last_layer="sampled", n_chains=60, n_samples=1200, n_burn_in=300, spacing=20
     )
     generator = torch.Generator().manual_seed(0)
-    for _ in range(400 + 1250):
+    for _ in range(300 + 400):
         i = torch.randperm(60, generator=generator)[:20]
         part = batch._replace(X=batch.X[i], y=batch.y[i], weight=batch.weight[i], scale=3.0)
         model.step(part, generator)
@@ -133,22 +133,22 @@ def test_minibatches_have_their_noise_taken_off():
 def test_two_layers_agree_with_elliptical_slices():
     # inducing inputs at all rows in the first layer and a dense grid in the second make both the same model
     n = 8
-    model, batch = make(n, n, (1,), n_chains=16, n_samples=16 * 40, n_burn_in=300, spacing=20)
+    model, batch = make(n, n, (1,), n_chains=50, n_samples=50 * 15, n_burn_in=200, spacing=20)
     with torch.no_grad():
         model.layers[0].Z.copy_(batch.X)
         last = model.layers[1]
         last.Z = torch.nn.Parameter(torch.linspace(-5.0, 5.0, 24).double()[:, None])
-    run(model, batch, 300 + 40 * 20)
+    run(model, batch, 200 + 15 * 20)
     v = model.states()["v0"]
     shape = Architecture(1, (1,), 1, 0, [k.kernel.component for k in model.layers], True, False)
-    scheme = EllipticalSlice(1, "fixed", n_chains=16, n_samples=16 * 100, n_burn_in=100, spacing=4)
+    scheme = EllipticalSlice(1, "fixed", n_chains=50, n_samples=50 * 30, n_burn_in=60, spacing=4)
     slices = scheme.build(shape, Gaussian(np.array([0.05])))
     slices.start(batch.X.numpy(), np.ones(n), None)
-    run(slices, batch, 500)
+    run(slices, batch, 180)
     w = slices.states()["v"]
     for a, b in ((v, w), (v.square(), w.square()), (v[:, :-1] * v[:, 1:], w[:, :-1] * w[:, 1:])):
-        means = [x[..., 0].unflatten(0, (16, -1)).mean(1) for x in (a, b)]  # of each chain
-        error = sum(m.var(0) / 16 for m in means).sqrt()
+        means = [x[..., 0].unflatten(0, (50, -1)).mean(1) for x in (a, b)]  # of each chain
+        error = sum(m.var(0) / 50 for m in means).sqrt()
         assert float(((means[0].mean(0) - means[1].mean(0)) / error).abs().max()) < 4.0
 
 
@@ -253,7 +253,8 @@ def test_predictions_of_rows_and_functions():
     before = latent.mean.clone()
     run(model, batch, 3)  # what is trained on does not change what was handed out
     np.testing.assert_array_equal(posterior.latent(Xs).mean, before)
-    f = posterior.functions(2000, torch.Generator().manual_seed(0))
+    posterior.n_features = 100
+    f = posterior.functions(400, torch.Generator().manual_seed(0))
     mean, deviation = f(Xs)
     np.testing.assert_allclose(sum(f(Xs[2:])), (mean + deviation)[:, 2:], atol=1e-7)
     value = mean + deviation
