@@ -33,6 +33,7 @@ setup(
             "matplotlib>=3.8",
             "mypy>=1.11",
             "pandas>=2.2",
+            "polars>=1.20",
             "pytest>=8",
             "pytest-xdist>=3.5",
             "rich>=13",

@@ -140,7 +140,7 @@ class MixtureFit:
         if len(self.plans) == 1:
             return
         self.scored = rng.choice(n, min(n, _SCORED_ROWS), replace=False)
-        if all(plan.scheme.leaves_one_out for plan in self.plans):
+        if n < 2 or all(plan.scheme.leaves_one_out for plan in self.plans):
             return
         n_unseen = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
         chosen = np.sort(rng.choice(n, n_unseen, replace=False))
@@ -279,7 +279,7 @@ class MixtureFit:
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
-        if any(one.loo is None and one.held_out is None for one in trained):  # after an interrupt
+        if any(one.loo is None and one.held_out is None for one in trained):  # interrupted, or one row
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members

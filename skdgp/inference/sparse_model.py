@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ..gp.component import Trainable
+from ..gp.draws import N_FEATURES
 from ..gp.frozen import compose
 from ..gp.layer import SparseLayer
 from ..random import normal, sobol_normal
@@ -159,7 +160,7 @@ class DeepPosterior(Posterior):
         Standard normal deviations of the hidden layers.
     """
 
-    n_features = 1024  #: of a function in each layer
+    n_features = N_FEATURES
 
     def __init__(self, model, draws, layers=None):
         like = model.layers[0].Z

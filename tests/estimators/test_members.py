@@ -64,18 +64,18 @@ def test_attributes_of_single_models_are_those_of_members(model, data):
 
 
 def test_a_useless_member_costs_little(model, data):
-    """Weights are by rows that members have not seen: one that knows nothing gets next to nothing."""
+    """Weights are by rows that members have not seen: one that knows nothing is dropped."""
     rng = np.random.default_rng(1)
-    many = np.vstack([data[0], rng.uniform(-2.0, 2.0, (300, 2))])
-    target = 50.0 + 10.0 * np.sin(2.0 * many[:, 0]) + rng.standard_normal(380)
-    mixture = DeepGPRegressor(**{**FEW, "max_iter": 3}).fit(many[:330], target[:330])
+    many = np.vstack([data[0], rng.uniform(-2.0, 2.0, (600, 2))])
+    target = 50.0 + 10.0 * np.sin(2.0 * many[:, 0]) + rng.standard_normal(680)
+    mixture = DeepGPRegressor(**{**FEW, "max_iter": 3}).fit(many[:480], target[:480])
     scores = [
-        alone(mixture, i).log_predictive_density(many[330:], target[330:]).mean()
+        alone(mixture, i).log_predictive_density(many[480:], target[480:]).mean()
         for i in range(len(mixture.members_))
     ]
-    both = mixture.log_predictive_density(many[330:], target[330:]).mean()
-    assert both > max(scores) - 0.03
-    assert min(scores) < max(scores) - 0.5  # three steps of a gradient model
+    both = mixture.log_predictive_density(many[480:], target[480:]).mean()
+    assert both > max(scores) - 0.01
+    assert DSVI not in {scheme for scheme, _ in kinds(mixture)}  # three steps teach nothing
 
 
 def test_densities_add(model, data):

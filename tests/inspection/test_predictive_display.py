@@ -367,3 +367,21 @@ def test_without_matplotlib(data, regressor, no_matplotlib):
 def test_matplotlib_is_imported_late():
     code = "import sys, skdgp.inspection; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_polars_frames_are_as_pandas_frames(plt):
+    """Names, medians of numbers, and modes of the others."""
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.uniform(-1, 1, 60), "b": rng.uniform(-1, 1, 60), "c": ["u", "v", "v"] * 20}
+    encode = make_column_transformer((OneHotEncoder(), ["c"]), remainder="passthrough")
+    gp = GaussianProcessRegressor(RBF(1.0) + WhiteKernel(0.1))
+    lines = []
+    for frame in (pandas.DataFrame(columns), polars.DataFrame(columns)):
+        model = make_pipeline(clone(encode), clone(gp)).fit(frame, columns["b"])
+        display = PredictiveDisplay.from_estimator(model, frame, feature="b", n_points=20)
+        assert display.ax_.get_xlabel() == "b"
+        lines.append(display.line_.get_ydata())
+    assert_allclose(*lines, rtol=1e-12)
+    with pytest.raises(ValueError, match="'c' is not numeric"):
+        PredictiveDisplay.from_estimator(model, frame, feature="c")

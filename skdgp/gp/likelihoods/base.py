@@ -18,7 +18,13 @@ class Likelihood(Component):
     Targets `y` have shape (n, k), or (n, 1) with class indices. Latent moments `m` and `v`, and
     latent values `f`, have shape (..., n, n_latents(k)). What concerns whole rows is summed over
     the k outputs and has shape (..., n); what concerns single outputs has shape (..., n, k).
+
+    Where outputs are independent and have one latent function each, :meth:`log_density` is enough: integrals
+    are by Gauss-Hermite quadrature. Closed forms, and other likelihoods, override what follows from it.
     """
+
+    n_nodes = 20
+    n_power_nodes = 20  #: of powers of the density, whose integrals have no closed form
 
     #: whether the estimator standardizes the target
     scales_target = False
@@ -107,20 +113,31 @@ class Likelihood(Component):
     def _default(self, name, y, weights):
         return self._defaults[name]
 
+    def log_density(self, y, f):
+        """``log p(y | f)`` element by element, where each output has one latent function."""
+        raise NotImplementedError
+
     def log_prob(self, y, f):
         """``log p(y | f)``, shape (..., n)."""
-        raise NotImplementedError
+        return self.log_density(y, f).sum(-1)
+
+    def _nodes(self, m, v, n_nodes=None):
+        nodes, log_weights = gauss_hermite(n_nodes or self.n_nodes, m)
+        shape = (-1,) + (1,) * m.ndim
+        return m + v.sqrt() * nodes.view(shape), log_weights.view(shape)
 
     def expected_log_prob(self, y, m, v):
         """``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
-        raise NotImplementedError
+        f, log_weights = self._nodes(m, v)
+        return (log_weights.exp() * self.log_density(y, f)).sum(0).sum(-1)
 
     def log_partition(self, y, m, v, alpha=1.0):
         """``log E p(y | f)^alpha`` for ``f ~ N(m, v)``, shape (..., n).
 
         At alpha = 1 the predictive log-density.
         """
-        raise NotImplementedError
+        f, log_weights = self._nodes(m, v, None if alpha == 1.0 else self.n_power_nodes)
+        return torch.logsumexp(log_weights + alpha * self.log_density(y, f), 0).sum(-1)
 
     def moments(self, m, v):
         """Mean and variance of `y` given latent moments, shape (..., n, k)."""
@@ -186,36 +203,6 @@ class GaussianMixture(Likelihood):
         """Distribution function of `y`, shape (..., n, k)."""
         log_weights, means, variances = self.components(m, v)
         return (log_weights.exp() * torch.special.ndtr((y - means) / variances.sqrt())).sum(0)
-
-
-class OneLatent(Likelihood):
-    """Likelihoods that factorize over outputs with one latent each; integrals by Gauss-Hermite.
-
-    A subclass gives the elementwise :meth:`log_density` and closed forms where it has them.
-    """
-
-    n_nodes = 20
-    n_power_nodes = 20  #: of powers of the density, whose integrals have no closed form
-
-    def log_density(self, y, f):
-        """``log p(y | f)`` element by element."""
-        raise NotImplementedError
-
-    def _nodes(self, m, v, n_nodes=None):
-        nodes, log_weights = gauss_hermite(n_nodes or self.n_nodes, m)
-        shape = (-1,) + (1,) * m.ndim
-        return m + v.sqrt() * nodes.view(shape), log_weights.view(shape)
-
-    def log_prob(self, y, f):
-        return self.log_density(y, f).sum(-1)
-
-    def expected_log_prob(self, y, m, v):
-        f, log_weights = self._nodes(m, v)
-        return (log_weights.exp() * self.log_density(y, f)).sum(0).sum(-1)
-
-    def log_partition(self, y, m, v, alpha=1.0):
-        f, log_weights = self._nodes(m, v, None if alpha == 1.0 else self.n_power_nodes)
-        return torch.logsumexp(log_weights + alpha * self.log_density(y, f), 0).sum(-1)
 
 
 def split(latents):

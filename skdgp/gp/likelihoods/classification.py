@@ -5,24 +5,14 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...quadrature import gauss_hermite, gauss_legendre, normal_nodes, sobol_nodes
-from .base import Likelihood, OneLatent, in_pieces
+from ...quadrature import gauss_legendre, normal_nodes
+from .base import Likelihood, in_pieces
+from .softmax_integrals import log_probabilities
 
 _TINY = 1e-12
 _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both sides
 _MOST_STEPS = 300  #: of it, on each side; enough for a standard deviation of 29
 _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
-_N_NODES = (
-    4096,
-    2048,
-)  #: of a prediction over all components, for ten classes or fewer, and for more
-_FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
-_N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
-_N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
-_RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
-_LARGE = 300.0  #: logarithm whose square is finite
-_SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
-_CACHED = 100_000  #: numbers that predictions handle at once; more leave the cache
 _N_SEARCH = 256  #: of a lower bound that a search maximizes, if there is no grid
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
@@ -55,7 +45,7 @@ class ClassLikelihood(Likelihood):
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
-class Bernoulli(ClassLikelihood, OneLatent):
+class Bernoulli(ClassLikelihood):
     r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
 
     The success is the second class in the order of `classes_`, which is sorted.
@@ -174,6 +164,8 @@ class Softmax(ClassLikelihood):
         differences for few classes, a fixed Sobol sequence for many.
     """
 
+    _predicts = False  #: whether integrals are good enough for predictions, and without gradients
+
     def __init__(self, n_nodes=64):
         self.n_nodes = n_nodes
 
@@ -207,7 +199,7 @@ class Softmax(ClassLikelihood):
         return self.with_values(n_nodes=max(self.n_nodes, enough))
 
     def for_prediction(self, n_draws):
-        return _PredictiveSoftmax(self.n_nodes)
+        return self.with_values(_predicts=True)
 
     def _rows_at_once(self, m, n_nodes):
         return max(1, _BUDGET // max(1, n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
@@ -223,6 +215,9 @@ class Softmax(ClassLikelihood):
         return _pick(m, y) - in_pieces(integral, self._rows_at_once(m, self.n_nodes), m, v)
 
     def log_partition(self, y, m, v, alpha=1.0):
+        if self._predicts and alpha == 1.0:
+            return _pick(log_probabilities(m, v), y)
+
         def integral(y, m, v):
             f, log_weights = self._nodes(m, v)
             return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
@@ -230,6 +225,9 @@ class Softmax(ClassLikelihood):
         return in_pieces(integral, self._rows_at_once(m, self.n_nodes), y, m, v)
 
     def log_probabilities(self, m, v):
+        if self._predicts:
+            return log_probabilities(m, v)
+
         def integral(m, v):
             f, log_weights = self._nodes(m, v)
             return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
@@ -242,74 +240,6 @@ class Softmax(ClassLikelihood):
         p = torch.softmax(f, -1)
         weighted = p * log_weights.exp()[..., None]
         return torch.diag_embed(weighted.sum(0)) - torch.einsum("s...i,s...j->...ij", weighted, p)
-
-
-class _PredictiveSoftmax(Softmax):
-    """Softmax with integrals that are good enough for predictions; without gradients."""
-
-    def log_partition(self, y, m, v, alpha=1.0):
-        if alpha != 1.0:
-            return super().log_partition(y, m, v, alpha)
-        return _pick(self.log_probabilities(m, v), y)
-
-    @torch.no_grad()
-    def log_probabilities(self, m, v):
-        shape, v = m.shape, v.clamp_min(_TINY)
-        m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
-        integral = self._by_levels if len(m_) < _FEW else self._by_nodes
-        size = max(1, _CACHED // max(1, m_[..., 0].numel()))
-        pieces = zip(m_.split(size, -1), v_.split(size, -1))
-        p = torch.cat([integral(m.contiguous(), v.contiguous()) for m, v in pieces], -1)
-        # the exponential of the expected logarithm is never more, and does not underflow
-        least = m - torch.logsumexp(m + 0.5 * v, -1, keepdim=True)
-        return torch.maximum(p.mT.reshape(shape).log(), least)
-
-    def _by_nodes(self, m, v):
-        """The mean over a part of a Sobol sequence, another one for each component.
-
-        Classes take their dimensions in the order of their mean latents: names do not matter.
-        """
-        order = m.mean(0).argsort(0).expand_as(m)
-        m, v = m.gather(1, order), v.gather(1, order)
-        n_components, n_classes = m.shape[:2]
-        most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
-        nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
-        p, f, sd = torch.zeros_like(m), torch.empty_like(m), v.sqrt()
-        m, large = m - m.amax(1, keepdim=True), bool((sd > _SAFE).any())
-        for z in nodes:
-            torch.addcmul(m, sd, z[..., None], out=f)
-            if large:
-                f -= f.amax(1, keepdim=True)
-            f.exp_()
-            p.addcdiv_(f, f.sum(1, keepdim=True))
-        return torch.empty_like(p).scatter_(1, order, p / len(nodes))
-
-    def _by_levels(self, m, v):
-        r"""An integral over the largest of :math:`f_c + g_c` with independent Gumbel variables `g`.
-
-        Given f, it is that of class c with the probability of the class. The distribution function of
-        :math:`f_c + g_c` is the mean of :math:`\exp(-e^{f_c - x})`, over one latent function.
-        """
-        few = int(m.shape[1] > 4)
-        low, high, z2 = math.log(-math.log(_RARE)), -math.log(_RARE), _RARE_DEVIATION**2
-        low = (m - (low**2 + z2 * v).sqrt()).amax(1, keepdim=True)
-        high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
-        levels, weights = gauss_legendre(_N_LEVELS[few], m)
-        z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
-        factors = [torch.exp((v.sqrt() * x).clamp_max(_LARGE)) for x in z]
-        p, negative, inside = torch.zeros_like(m), torch.empty_like(m), torch.empty_like(m)
-        for level, weight in zip(levels.tolist(), weights.tolist()):
-            x = torch.lerp(low, high, 0.5 * (1.0 + level))
-            tail = -torch.exp((m - x).clamp_max(_LARGE))
-            below, density = torch.zeros_like(m), torch.zeros_like(m)
-            for factor, w in zip(factors, log_weights.exp().tolist()):
-                torch.mul(tail, factor, out=negative)
-                torch.exp(negative, out=inside)
-                below.add_(inside, alpha=w)
-                density.addcmul_(negative, inside, value=-w)
-            below.clamp_min_(1e-300)
-            p += density / below * (weight * (high - low) * below.log().sum(1, keepdim=True).exp())
-        return p / p.sum(1, keepdim=True)
 
 
 class RobustMax(ClassLikelihood):

@@ -10,7 +10,7 @@ from scipy import special
 from ...quadrature import gauss_hermite, gauss_legendre
 from ...random import gamma
 from ..kernels.base import tensor_like
-from .base import LARGEST, LOG_2PI, OneLatent
+from .base import LARGEST, LOG_2PI, Likelihood
 
 _N_GAMMAS = 62  #: steps of a rule for them
 _LONG = 1e18  #: counts to which samples are integers
@@ -51,7 +51,7 @@ def _over_gammas(shape, log_rate, sd):
     return total / norm
 
 
-class _Counts(OneLatent):
+class _Counts(Likelihood):
     """Counts whose mean is :math:`r e^f`."""
 
     discrete = True

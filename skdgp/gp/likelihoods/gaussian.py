@@ -6,14 +6,14 @@ import torch
 
 from ...random import normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, LOG_2PI, GaussianMixture, OneLatent, log_normal, split
+from .base import LARGEST, LOG_2PI, GaussianMixture, log_normal, split
 
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _BEYOND = 7.5  #: standard deviations of it on both sides of all modes
 _NEGLIGIBLE = 25.0  #: below the largest, in logarithms, an integrand is left out
 
 
-class Gaussian(GaussianMixture, OneLatent):
+class Gaussian(GaussianMixture):
     r"""Gaussian noise of constant variance.
 
     Parameters

@@ -7,7 +7,7 @@ import torch
 from ...quadrature import gauss_hermite
 from ...random import gamma, normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, GaussianMixture, OneLatent, in_pieces, split
+from .base import LARGEST, GaussianMixture, in_pieces, split
 from .noise_scale_quadrature import noise_scales_of_t
 from .t_density import N_NODES, log_t_density
 
@@ -88,7 +88,7 @@ def _log_density(error, v, df, scale2, v_g=None):
     return in_pieces(density, size, *arrays)
 
 
-class StudentT(GaussianMixture, OneLatent):
+class StudentT(GaussianMixture):
     r"""Student-t noise, for targets with outliers.
 
     Parameters

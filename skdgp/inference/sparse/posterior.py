@@ -2,6 +2,7 @@
 
 import torch
 
+from ...gp.draws import N_FEATURES
 from ...gp.frozen import FrozenUnits
 from ..posterior import Functions, Latent, Posterior, frozen_parts
 
@@ -41,7 +42,7 @@ class ShallowPosterior(Posterior):
         With its posterior solved.
     """
 
-    n_features = 1024  #: of a function
+    n_features = N_FEATURES
 
     def __init__(self, model):
         like = model.layers[0].Z

@@ -1,0 +1,149 @@
+"""Inputs and targets whose meaning numpy would lose in silence, and messages that say what is wrong."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import ConvergenceWarning
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+
+EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
+rng = np.random.default_rng(0)
+X = rng.uniform(-1.0, 1.0, (60, 2))
+y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+HOURS = pd.Series(pd.date_range("2020", periods=60, freq="h"))
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        pd.DataFrame({"t": HOURS}),
+        pd.DataFrame({"t": HOURS.dt.tz_localize("Europe/Paris"), "x": X[:, 0]}),
+        pd.DataFrame({"x": X[:, 0], "t": HOURS - HOURS[0]}),
+        pd.DataFrame({"t": HOURS.dt.to_period("h")}),
+        HOURS.to_numpy()[:, None].astype("M8[s]"),
+        (HOURS - HOURS[0]).to_numpy()[:, None],
+    ],
+    ids=["dates", "zone", "durations", "periods", "array", "array of durations"],
+)
+def test_dates_are_refused(dates):
+    """The same instants in another resolution would be other numbers."""
+    match = r"\['t'\] of X hold dates" if isinstance(dates, pd.DataFrame) else "X holds dates"
+    with pytest.raises(ValueError, match=match):
+        DeepGPRegressor(**EXACT).fit(dates, y)
+    model = DeepGPRegressor(**EXACT).fit(np.zeros(dates.shape) + X[:, :1], y)
+    with pytest.raises(ValueError, match="dates or durations"):
+        model.predict(dates)
+    with pytest.raises(ValueError, match="dates or durations"):
+        model.sample_y(dates)
+
+
+def test_dates_of_polars_are_refused():
+    frame = pytest.importorskip("polars").DataFrame({"x": X[:, 0], "t": HOURS.to_numpy()})
+    with pytest.raises(ValueError, match=r"\['t'\] of X hold dates"):
+        DeepGPRegressor(**EXACT).fit(frame, y)
+
+
+def test_masks_are_refused():
+    masked = np.ma.masked_greater(X, 0.5)
+    for call in (
+        lambda: DeepGPRegressor(**EXACT).fit(masked, y),
+        lambda: DeepGPRegressor(**EXACT).fit(X, np.ma.masked_greater(y, 0.5)),
+        lambda: DeepGPRegressor(**EXACT).fit(X, y).predict(masked),
+    ):
+        with pytest.raises(ValueError, match="Some values are masked"):
+            call()
+    nothing = np.ma.masked_greater(X, 5.0)
+    model, expected = (DeepGPRegressor(**EXACT).fit(rows, y) for rows in (nothing, X))
+    assert_array_equal(model.predict(nothing), expected.predict(X))
+
+
+@pytest.mark.parametrize("dtype", [np.longdouble, np.float16])
+def test_numbers_of_other_widths(dtype):
+    model = DeepGPRegressor(**EXACT).fit(X.astype(dtype), y.astype(dtype))
+    rows = X.astype(dtype).astype(float)
+    expected = DeepGPRegressor(**EXACT).fit(rows, y.astype(dtype).astype(float))
+    assert_allclose(model.predict(X.astype(dtype)), expected.predict(rows), rtol=1e-6)
+    densities = model.log_predictive_density(rows, y.astype(dtype))
+    assert_allclose(densities, model.log_predictive_density(rows, y.astype(dtype).astype(float)))
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).max <= np.finfo(float).max, reason="is float64 here")
+def test_wide_numbers_that_do_not_fit():
+    target = y.astype(np.longdouble)
+    target[3] = np.longdouble(10.0) ** 400
+    with pytest.raises(ValueError, match="y contains infinity or a value too large"):
+        DeepGPRegressor(**EXACT).fit(X, target)
+
+
+@pytest.mark.parametrize("n_far", [1, 3])
+def test_targets_far_from_all_others_are_named(n_far):
+    far = np.sort(np.random.default_rng(1).choice(60, n_far, replace=False))
+    target = y.copy()
+    target[far] = 999_999.0
+    with pytest.warns(UserWarning, match=f"targets of rows {', '.join(map(str, far))} are more"):
+        SparseGPRegressor(5, max_iter=1).fit(X, target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [y, np.exp(3.0 * y), np.r_[1.0, np.zeros(59)], np.r_[np.zeros(40), y[:20] + 2.0], np.ones(60)],
+    ids=["plain", "lognormal", "one", "zeros", "constant"],
+)
+def test_ordinary_targets_are_not(target):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        SparseGPRegressor(5, max_iter=1).fit(X, target)
+
+
+def test_a_column_that_comes_to_vary_is_told_in_that_moment():
+    rows = np.c_[X, np.zeros(60)]
+    model = DeepGPRegressor(inference="dsvi", random_state=0, n_inducing=5).partial_fit(rows, y)
+    rows[:, 2] = 1.0
+    with pytest.warns(UserWarning, match="Columns 2 of X were constant .* will never see them"):
+        model.partial_fit(rows, y)
+
+
+@pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_held_out_rows_are_named(Estimator):
+    target = y if Estimator is DeepGPRegressor else y > 0.0
+    bad = X.copy()
+    bad[0, 0] = np.nan
+    model = Estimator(inference="dsvi", max_iter=2, n_inducing=5)
+    for settings, match in (
+        ({"X_val": bad, "y_val": target}, "Input X_val contains NaN"),
+        ({"X_val": X[:, :1], "y_val": target}, "X_val has 1 features, but"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            model.fit(X, target, **settings)
+
+
+def test_numpy_errors_of_the_caller_change_nothing():
+    """Numbers that vanish are zero, also for callers who want to know of them."""
+    model = DeepGPRegressor(max_iter=5, n_inducing=5, random_state=0)
+    expected = model.fit(X, y).predict_interval(X)
+    near = 1e-300 * X
+    with np.errstate(all="raise"):
+        model.fit(X, y)
+        assert_array_equal(model.predict_interval(X), expected)
+        for call in (
+            lambda: model.predict(near, return_std=True),
+            lambda: model.predict(near[:5], return_cov=True),
+            lambda: model.sample_y(near, 3),
+            lambda: model.log_predictive_density(near, y),
+            lambda: model.predict_interval(1e300 * X),
+        ):
+            assert all(np.isfinite(part).all() for part in call())
+
+
+def test_the_largest_numbers():
+    model = DeepGPRegressor(**EXACT)
+    expected = model.fit(X, y).predict(X)
+    assert np.isfinite(model.predict([[1.7e308, -1.7e308]], return_std=True)).all()
+    assert_allclose(model.fit(1e306 * X, y).predict(1e306 * X), expected, atol=1e-3)
+    with pytest.raises(ValueError, match="choose a larger unit"):
+        model.fit(1.7e308 * X, y)
