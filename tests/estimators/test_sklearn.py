@@ -64,7 +64,7 @@ ESTIMATORS = [
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
     DeepGPRegressor(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
     DeepGPClassifier(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
-    DeepGPRegressor(inference=EllipticalSlice(2, n_chains=2, n_samples=8), max_iter=6),
+    DeepGPRegressor(inference=EllipticalSlice(1, n_chains=2, n_samples=4), max_iter=4),
     DeepGPRegressor(1, inference="pep"),
     SparseGPRegressor(n_inducing=10, max_iter=5, method="fitc", train_inducing=True),
     SparseGPClassifier(n_inducing=10, max_iter=5),

@@ -271,7 +271,7 @@ class SampledDeepGP(ChainModel):
             gradients.append(found[: len(v)])
             for p, g in zip(own, found[len(v) :]):
                 if g is not None:
-                    g = g / (self.n_chains * batch.total)
+                    g = (g / (self.n_chains * batch.total)).contiguous()  # as Adam wants it
                     p.grad = g if p.grad is None else p.grad + g
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
@@ -311,7 +311,7 @@ class SampledDeepGP(ChainModel):
             loss = -self.log_target(batch, v, eps, whitenings).mean() / batch.total
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
             for p, g in zip(parameters, found):
-                p.grad = g
+                p.grad = None if g is None else g.contiguous()
         progress = self.n_steps / scheme.n_learn
         decay = 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * progress))
         if scheme.preconditioner == "adaptive":
