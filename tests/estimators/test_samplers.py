@@ -150,19 +150,18 @@ def test_a_warm_start_moves_on(name, data):
 
 def test_search_and_chunks(data):
     X, y = data
-    for name in ("sghmc", "ess"):
-        grid = {"inference__n_samples": [2, 4]}
-        search = GridSearchCV(MODELS[name], grid, cv=2, error_score="raise").fit(X, y)
-        n_draws = len(search.best_estimator_.members_[0].draws)
-        assert n_draws == search.best_params_["inference__n_samples"]
-        assert not hasattr(MODELS[name], "partial_fit")
+    grid = {"inference__n_samples": [2, 4]}
+    search = GridSearchCV(MODELS["sghmc"], grid, cv=2, error_score="raise").fit(X, y)
+    n_draws = len(search.best_estimator_.members_[0].draws)
+    assert n_draws == search.best_params_["inference__n_samples"]
+    assert not any(hasattr(model, "partial_fit") for model in MODELS.values())
 
 
 def test_classes(data):
     X = data[0]
     names = np.array(["no", "so", "yes"])[np.digitize(X[:, 0], [-0.7, 0.7])]
     for scheme in (SGHMC(**FEW), EllipticalSlice(2, **FEW)):
-        model = DeepGPClassifier(inference=scheme, **{**STEPS, "max_iter": 60}).fit(X, names)
+        model = DeepGPClassifier(inference=scheme, **{**STEPS, "max_iter": 40}).fit(X, names)
         assert model.score(X, names) > 0.6  # chance is 0.4
         assert set(model.sample_y(X, 2).ravel()) <= set(names)
 
