@@ -5,7 +5,8 @@
         structured  mean field, stripes and arrow, full, with early stopping, on random splits and away
                     from the data (Lindinger et al., 2020)
         rff         random features on MNIST and EEG (Cutajar et al., 2017)
-        dkp         deep inverse Wishart processes (Aitchison et al., 2021)
+        dkp         deep kernel processes with three layers, rectified linear (relu) and squared
+                    exponential (se) kernels (Aitchison et al., 2021), beside a deep GP of that shape
         sghmc       the chain of Havasi et al. (2018)
         starts      draws whose roughness varies, from different starts (Pascual Diaz, 2017)
 
@@ -39,7 +40,26 @@ _RFF = (
     "max_iter=5000, learning_rate=0.01, dtype='float32', standardize=False"
 )
 _SGHMC = "2, n_inducing=100, likelihood='gaussian', batch_size=10000, inference='sghmc'"
-_DIWP = "3, n_inducing=100, likelihood='gaussian', max_iter=8000, inference="
+_DKP = "3, n_inducing=100, max_time=300, kernel='{}', inference={}"
+_KERNELS = {"relu": "arc_cosine", "se": "squared_exponential"}
+_PROCESSES = {
+    "diwp": "DeepInverseWishart()",
+    "nngp": "NNGP(exact=False)",
+    "global": "GlobalInducing()",
+    "dsvi": "DSVI()",
+}
+
+
+def _process(name, kernel):
+    settings = _DKP.format(_KERNELS[kernel], _PROCESSES[name])
+    return _ours(f"{name}-{kernel}", f"{settings}, likelihood='gaussian'")
+
+
+def _digits(name):
+    settings = _DKP.format("arc_cosine", _PROCESSES[name]).replace("300", "1200")
+    return _ours(f"{name}-digits", f"{settings}, standardize=False", "DeepGPClassifier")
+
+
 #: sets and models of each paper, all of them expressions of our estimators
 PAPERS = {
     "dsvi": (UCI, [_dsvi(depth) for depth in (1, 2, 3, 4, 5)]),
@@ -57,7 +77,11 @@ PAPERS = {
         [_ours(f"rff-{n}", _RFF.format(n, 50), "DeepGPClassifier") for n in (1, 2, 3)]
         + [_ours("auto", "", "DeepGPClassifier")],
     ),
-    "dkp": ((*UCI, "yacht"), [_ours(n, f"{_DIWP}'{n}'") for n in ("diwp", "nngp")]),
+    "dkp": (
+        (*UCI, "yacht", "mnist"),
+        [_process(name, kernel) for kernel in _KERNELS for name in _PROCESSES]
+        + [_digits(name) for name in _PROCESSES],
+    ),
     "sghmc": (UCI, [_ours("sghmc-2", _SGHMC)]),
     "starts": (starts.PROBLEMS, starts.MODELS),
 }
@@ -82,7 +106,7 @@ def run(options):
         return starts.run(options)
     if options.paper == "structured":
         return structured.run(options)
-    needed = {"dkp": "diwp", "sghmc": "sghmc"}.get(options.paper, "dsvi")
+    needed = {"sghmc": "sghmc"}.get(options.paper, "dsvi")
     if needed not in SCHEMES:
         raise SystemExit(f'This checkout of skdgp has no inference="{needed}" yet.')
     reference = models.short(options.models[0])

@@ -47,9 +47,9 @@ settings = {
     "random_state": 0,
 }
 schemes = {
-    "dsvi": ("dsvi", 1000),
-    "structured": ("structured", 500),
-    "sghmc": (SGHMC(n_learn=0), 1500),
+    "dsvi": ("dsvi", 600),
+    "structured": ("structured", 300),
+    "sghmc": (SGHMC(n_learn=0), 800),
     "ess": (EllipticalSlice(hyperparameters="fixed"), 600),  # the default is 6,000
 }
 models = {

@@ -33,9 +33,11 @@ from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
 _MAY_MEAN_NOTHING = {
+    "width": None,
     "n_inducing": None,
     "init": "kmeans",
     "mean": "linear",
+    "input_connected": False,
     "learning_rate": None,
     "batch_size": None,
     "dtype": "auto",
@@ -303,6 +305,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
+        scheme = scheme.for_likelihood(likelihood)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     # Prediction
@@ -363,23 +366,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         device = torch.device(self.device_)
         there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
         return self.device_ if there else "cpu"
-
-    def score(self, X, y, sample_weight=None):
-        """Coefficient of determination of a regressor, accuracy of a classifier.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-            Targets or labels.
-        sample_weight : array-like of shape (n_samples,), optional
-            How much each row counts.
-
-        Returns
-        -------
-        score : float
-        """
-        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}

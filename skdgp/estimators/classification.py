@@ -6,6 +6,7 @@ from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..gp.likelihoods import Bernoulli
+from .arrays import as_numpy
 
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
@@ -56,6 +57,23 @@ class ClassificationMixin(ClassifierMixin):
 
     def _check_likelihood(self, likelihood, y):
         likelihood.check_n_classes(len(self.classes_))
+
+    def score(self, X, y, sample_weight=None):
+        """Accuracy of the predicted classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def predict(self, X):
         """Predict the most probable class.

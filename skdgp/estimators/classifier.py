@@ -24,7 +24,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Number of GP layers of the deep models; 2 has one hidden layer. With 1, ``inference="dsvi"`` is a
         sparse variational GP, and ``"auto"`` a mixture of shallow models.
     width : int, list of int or None, default=None
-        Outputs of each hidden layer. None stands for the number of inputs, at most 30.
+        Outputs of each hidden layer. None stands for the number of inputs, at most 30. Kernel processes,
+        ``"diwp"`` and ``"nngp"``, have none.
     n_inducing : int or None, default=None
         Inducing points of each layer; None leaves the choice to the recipe or the scheme.
     kernel : str, Kernel or list of these, default="auto"
@@ -126,6 +127,9 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Of a single model: lower bound on the log marginal likelihood of the training rows; beyond 10,000
         rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not
         set for ``"aep"`` and ``"vecchia"``, which have none.
+    delta_ : ndarray of shape (`n_layers`,)
+        With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is; the first belongs to
+        the metric of the inputs.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)

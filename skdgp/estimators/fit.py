@@ -121,6 +121,7 @@ class MixtureFit:
             "validation_scores_",
             "kernels_",
             "likelihood_",
+            "delta_",
         ):
             estimator.__dict__.pop(name, None)  # of an earlier fit
         n_blocks = sum(math.ceil(self._n_steps(plan) / BLOCK) for plan in self.plans)
@@ -279,7 +280,9 @@ class MixtureFit:
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
-        if any(one.loo is None and one.held_out is None for one in trained):  # interrupted, or one row
+        if any(
+            one.loo is None and one.held_out is None for one in trained
+        ):  # interrupted, or one row
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members
@@ -386,7 +389,9 @@ def single_attributes(members, data):
         return {}
     (member,) = members
     first, *others = member.inducing_inputs_
+    delta = member.posterior().delta
     return {
+        **({} if delta is None else {"delta_": delta}),
         "kernels_": member.kernels_,
         "likelihood_": member.likelihood_.in_units(data.y_scaler.scale),
         "inducing_inputs_": [data.x_scaler.inverse_transform(first), *others],

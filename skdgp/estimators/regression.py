@@ -7,6 +7,7 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
+from .arrays import as_numpy
 from .prediction import Predictor
 
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
@@ -99,6 +100,23 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _check_likelihood(self, likelihood, y):
         likelihood.check_target(y)
+
+    def score(self, X, y, sample_weight=None):
+        """Coefficient of determination of the predicted means.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            How much each row counts.
+
+        Returns
+        -------
+        score : float
+        """
+        return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
     def predict(self, X, return_std=False, return_cov=False, latent=False):
         """Predict the mean, and how far off it may be.

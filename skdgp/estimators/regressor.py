@@ -25,7 +25,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Number of GP layers of the deep models; 2 has one hidden layer. With 1, ``inference="dsvi"`` is a
         sparse variational GP, and ``"auto"`` a mixture of shallow models.
     width : int, list of int or None, default=None
-        Outputs of each hidden layer. None stands for the number of inputs, at most 30.
+        Outputs of each hidden layer. None stands for the number of inputs, at most 30. Kernel processes,
+        ``"diwp"`` and ``"nngp"``, have none.
     n_inducing : int or None, default=None
         Inducing points of each layer; None leaves the choice to the scheme.
     kernel : str, Kernel or list of these, default="auto"
@@ -47,10 +48,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
         ``"exact"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
-        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"collapsed"``,
-        ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object of
-        :mod:`skdgp.inference` for a single model. The last four of these names are shallow, and need
-        ``n_layers=1``. Settings of a scheme, ``set_params(inference__...)``, need one: name it first.
+        ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
+        ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,
+        ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single model. The last four of these
+        names are shallow, and need ``n_layers=1``. Settings of a scheme, ``set_params(inference__...)``, need
+        one: name it first.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -137,7 +139,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     lower_bound_ : float
         Of a single model: lower bound on the log marginal likelihood of the training rows, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
-        sparse Gaussian process. Not set for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
+        sparse Gaussian process. For ``"nngp"`` up to 2,000 rows, the log marginal likelihood itself. Not set
+        for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
+    delta_ : ndarray of shape (`n_layers`,)
+        With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is; the first belongs to
+        the metric of the inputs.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)

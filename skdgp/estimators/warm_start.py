@@ -31,9 +31,9 @@ def all_or_nothing(estimator):
 def takes_chunks(estimator):
     """Whether the estimator has ``partial_fit``; raises AttributeError, with the reason, if not."""
     scheme = estimator.inference
-    scheme = SCHEMES.get(scheme, scheme) if isinstance(scheme, str) else scheme
+    scheme = SCHEMES[scheme]() if isinstance(scheme, str) and scheme in SCHEMES else scheme
     if not getattr(scheme, "takes_chunks", True):
-        name = scheme.__name__ if isinstance(scheme, type) else type(scheme).__name__
+        name = type(scheme).__name__
         raise AttributeError(
             f"{name} needs all rows at once; partial_fit is for schemes that learn from minibatches, as "
             "inference='dsvi'."

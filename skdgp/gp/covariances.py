@@ -186,22 +186,6 @@ class RadialCovariances:
         return dZ, dH, d_lengthscale, d_variance
 
 
-class ArcCosineProfile(torch.autograd.Function):
-    """``sin(t) + (pi - t) cos(t)`` as a function of ``c = cos(t)``; its slope is ``pi - t``."""
-
-    @staticmethod
-    def forward(ctx, c):
-        c = c.clamp(-1.0, 1.0)
-        complement = torch.arccos(-c)  # pi - t
-        ctx.save_for_backward(complement)
-        return torch.sqrt((1.0 - c) * (1.0 + c)) + complement * c
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        return g * ctx.saved_tensors[0]
-
-
 def _columns(X, scale):
     """Scaled columns, each in one piece of memory."""
     return (X * scale).T.contiguous()

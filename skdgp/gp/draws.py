@@ -7,7 +7,9 @@ import torch
 from ..random import normal
 
 IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
-N_FEATURES = 256  #: of a function: values at a row are exactly Gaussian, correlations good to 4 %
+N_FEATURES = (
+    512  #: of a function: values of the prior are exactly Gaussian, correlations good to 3 %
+)
 _AT_ONCE = 64  #: rows
 
 

@@ -3,6 +3,7 @@
 from .aep import AEP
 from .base import Scheme
 from .collapsed import CollapsedVI
+from .deep_kernel_process import NNGP, DeepInverseWishart, GlobalInducing
 from .dsvi import DSVI
 from .elliptical_slice import EllipticalSlice
 from .exact import Exact
@@ -15,9 +16,12 @@ from .vecchia import Vecchia
 SCHEMES = {
     "aep": AEP,
     "collapsed": CollapsedVI,
+    "diwp": DeepInverseWishart,
     "dsvi": DSVI,
     "ess": EllipticalSlice,
     "exact": Exact,
+    "global": GlobalInducing,
+    "nngp": NNGP,
     "pep": PowerEP,
     "rff": RandomFeatures,
     "sghmc": SGHMC,
@@ -29,11 +33,14 @@ SCHEMES = {
 __all__ = [
     "AEP",
     "DSVI",
+    "NNGP",
     "SCHEMES",
     "SGHMC",
     "CollapsedVI",
+    "DeepInverseWishart",
     "EllipticalSlice",
     "Exact",
+    "GlobalInducing",
     "PowerEP",
     "RandomFeatures",
     "VFE",

@@ -8,6 +8,9 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+#: constructor arguments that shape hidden layers which have features
+OF_LAYERS = frozenset({"width", "mean", "input_connected"})
+
 
 @dataclass
 class Architecture:
@@ -87,6 +90,10 @@ class Scheme(BaseEstimator):
     inner_variance = 1.0
     #: first steps in which noise has the same size everywhere
     n_warmup = 0
+
+    def for_likelihood(self, likelihood):
+        """The scheme with values in the place of None that stand for what depends on the likelihood."""
+        return self
 
     def for_data(self, n_rows, n_classes=None, max_iter=None):
         """The scheme with values in the place of all None that stand for what depends on the data.

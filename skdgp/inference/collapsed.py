@@ -15,7 +15,7 @@ from ..gp.means import linear_map
 from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
-from .base import Scheme
+from .base import OF_LAYERS, Scheme
 from .local_scale import LocalScaleScheme
 from .marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 
@@ -83,7 +83,7 @@ class CollapsedVI(LocalScaleScheme):
     array([0., 1.])
     """
 
-    uses = frozenset({"n_inducing", "mean"})
+    uses = OF_LAYERS | {"n_inducing"}
     early = 2
 
     def __init__(self, n_draws=None, n_neighbors=8):

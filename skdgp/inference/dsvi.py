@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 from sklearn.base import clone
 
-from .base import Scheme
+from .base import OF_LAYERS, Scheme
 from .sparse_model import DeepSparseGP, make_layers
 
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
@@ -71,7 +71,7 @@ class DSVI(Scheme):
     DSVI(n_draws=5)
     """
 
-    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
+    uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
     def __init__(
         self,

@@ -98,8 +98,9 @@ def gather(X, y, weight):
 
 def _spread(A, weight):
     """Standard deviations of columns, without their tails if the middle varies, too."""
-    mean = weight @ A / weight.sum()
-    sd = (weight @ (A - mean).square() / weight.sum()).sqrt()
+    share = (weight / weight.sum())[:, None]
+    mean = (share * A).sum(0)
+    sd = (share * (A - mean).square()).sum(0).sqrt()
     low, high = np.quantile(A.numpy(force=True), [0.1, 0.9], axis=0)
     middle = torch.as_tensor(high - low).to(A) / 2.56  # as of a normal distribution
     sd = torch.where(middle > 0.0, torch.minimum(sd, middle), sd)

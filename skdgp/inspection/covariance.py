@@ -173,7 +173,7 @@ class CovarianceDisplay:
 
 
 def _has_posterior(model):
-    return all(isinstance(layer, SparseLayer) for layer in model.layers)
+    return len(model.layers) > 0 and all(isinstance(x, SparseLayer) for x in model.layers)
 
 
 @torch.no_grad()

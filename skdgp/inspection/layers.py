@@ -8,6 +8,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
+from ..gp.frozen import FrozenUnits
 from ..gp.layer import SparseLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
@@ -261,7 +262,8 @@ class LayersDisplay:
 
 
 def _has_moments(model):
-    return all(isinstance(layer, (SparseLayer, FeatureLayer)) for layer in model.layers)
+    layers = model.layers
+    return len(layers) > 0 and all(isinstance(x, (SparseLayer, FeatureLayer)) for x in layers)
 
 
 def _whitened(layer, n, generator):
@@ -302,7 +304,9 @@ def _panels(member, layers, X, line, n_functions, generator):
         draws = [torch.zeros(0, *mean.shape)]
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
-            f = layer.frozen().functions(n, _FEATURES, generator, _whitened(layer, n, generator))
+            f = layer.frozen(FrozenUnits).functions(
+                n, _FEATURES, generator, _whitened(layer, n, generator)
+            )
             draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(
             mean=mean.numpy(),

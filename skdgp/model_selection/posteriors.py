@@ -65,7 +65,7 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     shape = model.members_[0].architecture
     return {
         "n_layers": len(shape.widths) + 1,
-        "width": shape.widths,
+        "width": shape.widths or None,
         "kernel": [_frozen(kernel) for kernel in model.kernels_],
         "likelihood": _frozen(model.likelihood_),
         "mean": "linear" if shape.linear_mean else "zero",

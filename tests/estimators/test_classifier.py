@@ -129,6 +129,8 @@ def test_steps_that_are_far_too_large_are_taken_back(moons, likelihood):
         {"inference": "structured"},
         {"inference": "aep"},
         {"inference": "rff", "n_inducing": None},
+        {"inference": "diwp"},
+        {"inference": "nngp"},
         {"inference": "vecchia", "n_layers": 1, "n_inducing": None},
         {"inference": "vfe", "n_layers": 1, "learning_rate": None},
     ],

@@ -31,15 +31,19 @@ from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import (
     AEP,
     DSVI,
+    NNGP,
     SCHEMES,
     SGHMC,
     CollapsedVI,
+    DeepInverseWishart,
     EllipticalSlice,
+    GlobalInducing,
     RandomFeatures,
     StructuredVI,
 )
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws": 8}
+SOON = {**FEW, "max_iter": 10, "n_predict_draws": 4}  #: with large natural gradients
 SLOW = {**FEW, "learning_rate": 0.1, "n_inducing": 8}  #: without natural gradients
 ONE = {**FEW, "inference": "dsvi", "random_state": 0}  #: no mixture, where one model tells as much
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
@@ -59,6 +63,12 @@ ESTIMATORS = [
     DeepGPClassifier(inference="aep", **SLOW),
     DeepGPClassifier(**FEW),  # a mixture
     DeepGPClassifier(likelihood="logit", inference="dsvi", **FEW),
+    DeepGPRegressor(inference=DeepInverseWishart(natural_step=0.5), **SOON),
+    DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
+    DeepGPRegressor(inference="nngp", max_iter=10),
+    DeepGPClassifier(inference=NNGP(natural_step=0.5), **SOON),
+    DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), **SOON),
+    DeepGPClassifier(inference=GlobalInducing(natural_step=0.5), **SOON),
     DeepGPRegressor(1, inference="exact", max_iter=20),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=40),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
@@ -161,10 +171,9 @@ def test_nested_parameters():
 
 
 def test_nested_parameters_of_a_string():
-    model = DeepGPRegressor()
+    model = DeepGPRegressor(inference="dsvi")
     assert model.set_params(inference__n_draws=5) is model
     assert isinstance(model.inference, DSVI) and model.inference.n_draws == 5
-    assert DeepGPRegressor().inference == "auto"  # nothing is shared
     model.set_params(kernel__variance=2.0, likelihood="gaussian", likelihood__variance=0.1)
     assert model.kernel.variance == 2.0 and model.likelihood.variance == 0.1
     model.set_params(kernel="matern52", kernel__variance=3.0)
@@ -175,7 +184,9 @@ def test_nested_parameters_of_a_string():
 
 def test_nested_parameters_that_cannot_be_set():
     with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
-        DeepGPRegressor().set_params(inference__nope=5)
+        DeepGPRegressor(inference="dsvi").set_params(inference__nope=5)
+    with pytest.raises(ValueError, match="inference cannot be set while it is 'auto'; name it"):
+        DeepGPRegressor().set_params(inference__n_draws=5)  # of which of its models?
     with pytest.raises(ValueError, match="Invalid parameter 'nope'"):
         DeepGPRegressor().set_params(nope=5)
     with pytest.raises(ValueError, match="likelihood"):  # nobody knows yet which one it will be
@@ -268,7 +279,7 @@ def test_pipeline_passes_return_std_on(wave):
 def test_grid_search_with_two_workers(wave):
     X, y = wave
     grid = {"n_layers": [1, 2], "inference__natural_step": [1e-3, 0.5]}
-    model = DeepGPRegressor(random_state=0, **FEW)
+    model = DeepGPRegressor(**ONE)
     two, one = (
         GridSearchCV(model, grid, cv=3, n_jobs=n_jobs, error_score="raise").fit(X, y)
         for n_jobs in (2, 1)
@@ -281,7 +292,7 @@ def test_grid_search_with_two_workers(wave):
     best = two.best_estimator_
     assert best.n_layers == two.best_params_["n_layers"]
     np.testing.assert_array_equal(two.predict(X), best.predict(X))
-    assert model.inference == "auto"
+    assert model.inference == "dsvi"
 
 
 def test_halving_search_over_steps(wave):
@@ -412,7 +423,7 @@ class Recorder:
 @callbacks
 def test_callbacks_see_every_block(wave):
     recorder = Recorder()
-    model = DeepGPRegressor(random_state=0, **{**FEW, "max_iter": 120})
+    model = DeepGPRegressor(**{**ONE, "max_iter": 120})
     model.set_callbacks(recorder).fit(*wave)
     assert recorder.begun.count("block") == recorder.ended.count("block") == 3
     assert len(recorder.begun) == len(recorder.ended) == 4
@@ -491,7 +502,7 @@ def test_scoring_monitor_of_a_weighted_classifier(moons):
     X, y = moons
     weights = np.arange(len(X)) % 3
     monitor = ScoringMonitor(scoring=make_scorer(accuracy_score))
-    model = DeepGPClassifier(random_state=0, **{**FEW, "max_iter": 60}).set_callbacks(monitor)
+    model = DeepGPClassifier(**{**ONE, "max_iter": 60}).set_callbacks(monitor)
     model.fit(X, y, sample_weight=weights)
     rows = [row for row in monitor.get_logs().data if row["task_name"] == "block"]
     assert len(rows) == 2

@@ -2,7 +2,7 @@
 
 A kernel object holds plain hyperparameters. ``kernel(X, Z)`` is the matrix of covariances,
 ``kernel.diag(X)`` its diagonal, ``kernel.features(n, ...)`` a random feature map whose inner
-products estimate it.
+products estimate it. ``kernel.from_gram(G)`` is the matrix of covariances of rows whose inner products are `G`.
 """
 
 from .anova import Anova
@@ -14,6 +14,7 @@ BY_NAME.update(
     anova=Anova,
     squared_exponential=SquaredExponential,
     rbf=SquaredExponential,
+    matern12=lambda: Matern(nu=0.5),
     matern32=lambda: Matern(nu=1.5),
     matern52=lambda: Matern(nu=2.5),
     rational_quadratic=RationalQuadratic,

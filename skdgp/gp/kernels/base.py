@@ -57,6 +57,58 @@ class Kernel(Component):
         """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
         return self(X, X)
 
+    def from_gram(self, G, left=None, right=None):
+        """The kernel as a function of inner products, for one lengthscale that all inputs share.
+
+        Parameters
+        ----------
+        G : tensor of shape (..., P, n)
+            Inner products of rows.
+        left, right : tensors of shape (..., P) and (..., n), optional
+            Squared norms of the rows on both sides. Without them `G` is a Gram matrix, whose diagonal
+            they are, and the diagonal of the result is exact.
+
+        Returns
+        -------
+        K : tensor of shape (..., P, n)
+
+        References
+        ----------
+        L. Aitchison, A. Yang and S. Ober (2021). Deep kernel processes. ICML 38.
+        """
+        raise ValueError(
+            f"{type(self).__name__} is not a function of inner products, as kernel processes need it; use "
+            "stationary, arc-cosine or linear kernels, and sums and products of these."
+        )
+
+    def diag_from_gram(self, d):
+        """Variances at rows whose squared norms are `d`."""
+        raise NotImplementedError
+
+    def of_gram(self, n_features):
+        """This kernel, bound to so many inputs, for Gram matrices that are divided by their number.
+
+        Hyperparameters that differ between inputs become their geometric mean.
+        """
+        values = {}
+        for name, power in self._of_length.items():
+            value = np.exp(np.log(np.asarray(getattr(self, name), dtype=np.float64)).mean())
+            values[name] = float(value * n_features**power)
+        values.update({part: getattr(self, part).of_gram(n_features) for part in self._parts})
+        return self.with_values(**values)
+
+    def of_rows(self, scale):
+        """The inverse of :meth:`of_gram`, for rows whose columns are multiplied by `scale` before."""
+        values = {
+            name: getattr(self, name) * len(scale) ** -power * scale ** (2.0 * power)
+            for name, power in self._of_length.items()
+        }
+        values.update({part: getattr(self, part).of_rows(scale) for part in self._parts})
+        return self.with_values(**values)
+
+    #: hyperparameters that may differ between inputs, and the powers of their number that make them one
+    _of_length = {"lengthscale": -0.5}
+
     def _with_lengthscales(self, n_features):
         """This kernel with a lengthscale for each input, by default the root of their number."""
         default = math.sqrt(n_features)
@@ -90,6 +142,7 @@ class Pair(Kernel):
     """Base class of the kernels that are made of two."""
 
     _parts = ("left", "right")
+    _of_length = {}
     trainable = True
 
     def __init__(self, left, right):
@@ -124,6 +177,12 @@ class Sum(Pair):
     def within(self, X):
         return self.left.within(X) + self.right.within(X)
 
+    def from_gram(self, G, left=None, right=None):
+        return self.left.from_gram(G, left, right) + self.right.from_gram(G, left, right)
+
+    def diag_from_gram(self, d):
+        return self.left.diag_from_gram(d) + self.right.diag_from_gram(d)
+
     def diag(self, X):
         return self.left.diag(X) + self.right.diag(X)
 
@@ -150,6 +209,12 @@ class Product(Pair):
 
     def within(self, X):
         return self.left.within(X) * self.right.within(X)
+
+    def from_gram(self, G, left=None, right=None):
+        return self.left.from_gram(G, left, right) * self.right.from_gram(G, left, right)
+
+    def diag_from_gram(self, d):
+        return self.left.diag_from_gram(d) * self.right.diag_from_gram(d)
 
     def diag(self, X):
         return self.left.diag(X) * self.right.diag(X)

@@ -1,19 +1,19 @@
 """Kernels of inner products."""
 
-import math
-
 from ...random import normal
-from ..covariances import ArcCosineProfile
 from .base import Kernel, tensor_like
+from .gram import arc_cosine, diagonals, with_diagonal
 
 
 class ArcCosine(Kernel):
-    r"""Arc-cosine kernel of order 1 (Cho and Saul, 2009).
+    r"""Arc-cosine kernel (Cho and Saul, 2009).
 
     The limit of a wide layer of rectified linear units. With :math:`u = (x / \ell, b)`,
     :math:`k = \frac{\sigma^2}{\pi} |u| |u'| (\sin t + (\pi - t) \cos t)`
     where :math:`t` is the angle between :math:`u` and :math:`u'`. The diagonal is
-    :math:`\sigma^2 |u|^2`.
+    :math:`\sigma^2 |u|^2`. This is order 1; order 0 is the limit of steps, with
+    :math:`\sigma^2 (\pi - t) / \pi`, and order 2 that of squared rectified linear units, with
+    :math:`3 \sigma^2 |u|^4` on the diagonal.
 
     Parameters
     ----------
@@ -21,19 +21,24 @@ class ArcCosine(Kernel):
         As for :class:`SquaredExponential`.
     bias : float, default=1.0
         The constant input :math:`b`; 0 for none.
+    order : {0, 1, 2}, default=1
+        Power of the rectified linear units.
     """
 
     _positive = {"lengthscale": 0.0, "variance": 0.0, "bias": 0.0}
     _may_be_zero = ("bias",)
 
-    def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True):
+    def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1):
         self.lengthscale = lengthscale
         self.variance = variance
         self.bias = bias
         self.ard = ard
         self.trainable = trainable
+        self.order = order
 
     def bind(self, n_features):
+        if self.order not in (0, 1, 2):
+            raise ValueError(f"order of ArcCosine must be 0, 1 or 2; got {self.order!r}.")
         return self._with_lengthscales(n_features)
 
     def _scaled(self, X):
@@ -44,19 +49,42 @@ class ArcCosine(Kernel):
     def __call__(self, X, Z):
         X, bias2, norm_x = self._scaled(X)
         Z, _, norm_z = self._scaled(Z)
-        norms = (norm_x[..., :, None] * norm_z[..., None, :]).sqrt()
-        angle = ArcCosineProfile.apply((X @ Z.mT + bias2) / norms)
-        return tensor_like(self.variance, X) / math.pi * norms * angle
+        return self._of_inner_products(X @ Z.mT + bias2, norm_x, norm_z)
+
+    def _of_inner_products(self, inner, left, right):
+        return tensor_like(self.variance, inner) * arc_cosine(self.order, inner, left, right)
+
+    def _of_norms(self, norms):
+        factor = (1.0, 1.0, 3.0)[self.order]
+        return tensor_like(self.variance, norms) * factor * norms**self.order
+
+    def from_gram(self, G, left=None, right=None):
+        left, right, square = diagonals(G, left, right)
+        bias2, scale = tensor_like(self.bias, G).square(), tensor_like(self.lengthscale, G) ** -2
+        # a row of zeros has no angle
+        norms = [(d * scale + bias2).clamp_min(1e-12) for d in (left, right)]
+        K = self._of_inner_products(G * scale + bias2, *norms)
+        return with_diagonal(K, self._of_norms(norms[0])) if square else K
+
+    def diag_from_gram(self, d):
+        bias2, scale = tensor_like(self.bias, d).square(), tensor_like(self.lengthscale, d) ** -2
+        return self._of_norms((d * scale + bias2).clamp_min(1e-12))
 
     def diag(self, X):
-        return tensor_like(self.variance, X) * self._scaled(X)[2]
+        return self._of_norms(self._scaled(X)[2])
 
     def features(self, n, n_features, generator, like, importance=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
         omega = omega / tensor_like(self.lengthscale, like)[..., None]
         shift = tensor_like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
         root = (2.0 * tensor_like(self.variance, like)).sqrt()
-        return lambda X: root * (X @ omega + shift).clamp_min(0.0)[..., None]
+
+        def phi(X):
+            unit = X @ omega + shift
+            unit = (unit > 0.0).to(unit) if self.order == 0 else unit.clamp_min(0.0) ** self.order
+            return root * unit[..., None]
+
+        return phi
 
 
 class Linear(Kernel):
@@ -74,6 +102,7 @@ class Linear(Kernel):
 
     _positive = {"variance": 0.0, "bias": 0.0}
     _may_be_zero = ("bias",)
+    _of_length = {"variance": 1.0}
 
     def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
         self.variance = variance
@@ -87,6 +116,12 @@ class Linear(Kernel):
 
     def __call__(self, X, Z):
         return (X * tensor_like(self.variance, X)) @ Z.mT + tensor_like(self.bias, X).square()
+
+    def from_gram(self, G, left=None, right=None):
+        return tensor_like(self.variance, G) * G + tensor_like(self.bias, G).square()
+
+    def diag_from_gram(self, d):
+        return tensor_like(self.variance, d) * d + tensor_like(self.bias, d).square()
 
     @property
     def slopes(self):

@@ -8,6 +8,7 @@ from ...random import gamma, normal
 from ..covariances import Radial, SquaredDistance
 from ..frequencies import importance_sampled
 from .base import Kernel, tensor_like
+from .gram import GramRadial, diagonals, with_diagonal
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
@@ -43,6 +44,18 @@ class Stationary(Kernel):
         r2 = r2.masked_fill(itself, 0.0)  # exactly, however far the last row is
         # at zero the slope of a root is infinite, and that of no profile matters
         return tensor_like(self.variance, X) * self.profile(r2.clamp_min(_LEAST_DISTANCE))
+
+    def from_gram(self, G, left=None, right=None):
+        left, right, square = diagonals(G, left, right)
+        lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
+        K = self._from_gram(G, left, right, lengthscale, variance)
+        return with_diagonal(K, variance) if square else K
+
+    def _from_gram(self, G, left, right, lengthscale, variance):
+        return GramRadial.apply(G, left, right, lengthscale, variance, self)
+
+    def diag_from_gram(self, d):
+        return tensor_like(self.variance, d).expand(d.shape)
 
     def profile(self, r2):
         """The kernel for unit variance as a function of the squared distance."""
@@ -129,14 +142,14 @@ class SquaredExponential(Stationary):
 
 
 class Matern(Stationary):
-    r"""Matern kernel with smoothness 3/2 or 5/2.
+    r"""Matern kernel with smoothness 1/2, 3/2 or 5/2.
 
-    :math:`\sigma^2 (1 + s) e^{-s}` with :math:`s = \sqrt 3 r`, or
+    :math:`\sigma^2 e^{-r}`, :math:`\sigma^2 (1 + s) e^{-s}` with :math:`s = \sqrt 3 r`, or
     :math:`\sigma^2 (1 + s + s^2/3) e^{-s}` with :math:`s = \sqrt 5 r`.
 
     Parameters
     ----------
-    nu : {1.5, 2.5}, default=1.5
+    nu : {0.5, 1.5, 2.5}, default=1.5
     lengthscale, variance, ard, trainable
         As for :class:`SquaredExponential`.
     """
@@ -146,23 +159,27 @@ class Matern(Stationary):
         self.nu = nu
 
     def bind(self, n_features):
-        if self.nu not in (1.5, 2.5):
-            raise ValueError(f"nu of Matern must be 1.5 or 2.5; got {self.nu!r}.")
+        if self.nu not in (0.5, 1.5, 2.5):
+            raise ValueError(f"nu of Matern must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
         return super().bind(n_features)
 
     def profile(self, r2):
         s = (2.0 * self.nu * r2).sqrt()
+        if self.nu == 0.5:
+            return torch.exp(-s)
         return (1.0 + s if self.nu == 1.5 else 1.0 + s + s * s / 3.0) * torch.exp(-s)
 
     def scale_by_slope(self, G, r2):
         s = (2.0 * self.nu * r2).sqrt()
+        if self.nu == 0.5:  # an infinite slope at equal rows, which count for nothing
+            return G.mul_(torch.where(s > _LEAST_DISTANCE**0.5, 1.0 / s, 0.0))
         if self.nu == 1.5:
             return G.div_(1.0 + s)
         return G.mul_((1.0 + s) / (1.0 + s + s * s / 3.0))
 
     @property
     def slope_factor(self):
-        return -1.5 if self.nu == 1.5 else -5.0 / 6.0
+        return {0.5: -0.5, 1.5: -1.5, 2.5: -5.0 / 6.0}[self.nu]
 
     def _frequency_scale(self, n, generator, like, importance):
         # a multivariate t distribution: one chi-square for each frequency, shared by all inputs
@@ -194,6 +211,10 @@ class RationalQuadratic(Stationary):
     def __call__(self, X, Z):
         r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
         return tensor_like(self.variance, X) * self.profile(r2)
+
+    def _from_gram(self, G, left, right, lengthscale, variance):
+        r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
+        return variance * self.profile(r2.clamp_min(0.0) / lengthscale.square())
 
     def profile(self, r2):
         alpha = tensor_like(self.alpha, r2)

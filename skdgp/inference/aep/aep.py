@@ -9,7 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...gp.layer import SparseLayer
-from ..base import Scheme
+from ..base import OF_LAYERS, Scheme
 from ..sparse_model import DeepPosterior, DeepSparseGP, make_layers
 from .matching import check_matching, matched_moments
 from .posterior import MatchedPosterior, match
@@ -66,7 +66,7 @@ class AEP(Scheme):
     True
     """
 
-    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size"})
+    uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
     def __init__(
         self,

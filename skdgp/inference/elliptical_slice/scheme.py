@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 from sklearn.base import clone
 
-from ..base import Scheme
+from ..base import OF_LAYERS, Scheme
 from .model import SlicedDeepGP
 
 _BURN_IN = 0.25  #: share of the steps
@@ -61,7 +61,7 @@ class EllipticalSlice(Scheme):
     EllipticalSlice(hyperparameters='fixed', n_tempering=1)
     """
 
-    uses = frozenset({"mean"})
+    uses = OF_LAYERS
     takes_chunks = False
     fewer_draws = False
 

@@ -10,7 +10,7 @@ from ...gp.component import Trainable
 from ...gp.gaussian import DiagonalBlock
 from ...gp.means import linear_map
 from ...random import normal, sobol_normal
-from ..base import Scheme
+from ..base import OF_LAYERS, Scheme
 from ..gradient_model import GradientModel
 from .features import SAMPLINGS, FeatureLayer
 from .posterior import FeaturePosterior
@@ -92,7 +92,7 @@ class RandomFeatures(Scheme):
     True
     """
 
-    uses = frozenset({"mean", "learning_rate", "batch_size", "dtype"})
+    uses = OF_LAYERS | {"learning_rate", "batch_size", "dtype"}
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from numbers import Integral, Real
 
 from sklearn.base import clone
 
-from ..base import Scheme
+from ..base import OF_LAYERS, Scheme
 from .dynamics import autocorrelation_time
 from .model import SampledDeepGP
 
@@ -80,7 +80,7 @@ class SGHMC(Scheme):
     3832
     """
 
-    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
+    uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
     takes_chunks = False
     fewer_draws = False
 

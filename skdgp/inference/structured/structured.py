@@ -3,7 +3,7 @@
 import math
 from numbers import Integral, Real
 
-from ..base import Scheme
+from ..base import OF_LAYERS, Scheme
 from ..homoscedastic_warmup import without_scales
 from ..sparse_model import DeepSparseGP, make_layers
 from .coupled import CoupledGaussian, Marginal
@@ -71,7 +71,7 @@ class StructuredVI(Scheme):
     StructuredVI(coupling='full')
     """
 
-    uses = frozenset({"n_inducing", "init", "mean", "learning_rate", "batch_size", "dtype"})
+    uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
     def __init__(
         self,

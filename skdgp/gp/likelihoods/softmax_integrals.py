@@ -1,0 +1,83 @@
+"""Class probabilities under a softmax of Gaussian latent functions, good enough for predictions."""
+
+import math
+
+import torch
+
+from ...quadrature import gauss_hermite, gauss_legendre, sobol_nodes
+
+_TINY = 1e-12
+_N_NODES = (
+    4096,
+    2048,
+)  #: of a prediction over all components, for ten classes or fewer, and for more
+_FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
+_N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
+_N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
+_RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
+_LARGE = 300.0  #: logarithm whose square is finite
+_SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
+_CACHED = 100_000  #: numbers that predictions handle at once; more leave the cache
+
+
+@torch.no_grad()
+def log_probabilities(m, v):
+    """Logarithms of class probabilities, shape (..., n, C), to .001 in every probability as a rule."""
+    shape, v = m.shape, v.clamp_min(_TINY)
+    m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
+    integral = _by_levels if len(m_) < _FEW else _by_nodes
+    size = max(1, _CACHED // max(1, m_[..., 0].numel()))
+    pieces = zip(m_.split(size, -1), v_.split(size, -1))
+    p = torch.cat([integral(m.contiguous(), v.contiguous()) for m, v in pieces], -1)
+    # the exponential of the expected logarithm is never more, and does not underflow
+    least = m - torch.logsumexp(m + 0.5 * v, -1, keepdim=True)
+    return torch.maximum(p.mT.reshape(shape).log(), least)
+
+
+def _by_nodes(m, v):
+    """The mean over a part of a Sobol sequence, another one for each component.
+
+    Classes take their dimensions in the order of their mean latents: names do not matter.
+    """
+    order = m.mean(0).argsort(0).expand_as(m)
+    m, v = m.gather(1, order), v.gather(1, order)
+    n_components, n_classes = m.shape[:2]
+    most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
+    nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
+    p, f, sd = torch.zeros_like(m), torch.empty_like(m), v.sqrt()
+    m, large = m - m.amax(1, keepdim=True), bool((sd > _SAFE).any())
+    for z in nodes:
+        torch.addcmul(m, sd, z[..., None], out=f)
+        if large:
+            f -= f.amax(1, keepdim=True)
+        f.exp_()
+        p.addcdiv_(f, f.sum(1, keepdim=True))
+    return torch.empty_like(p).scatter_(1, order, p / len(nodes))
+
+
+def _by_levels(m, v):
+    r"""An integral over the largest of :math:`f_c + g_c` with independent Gumbel variables `g`.
+
+    Given f, it is that of class c with the probability of the class. The distribution function of
+    :math:`f_c + g_c` is the mean of :math:`\exp(-e^{f_c - x})`, over one latent function.
+    """
+    few = int(m.shape[1] > 4)
+    low, high, z2 = math.log(-math.log(_RARE)), -math.log(_RARE), _RARE_DEVIATION**2
+    low = (m - (low**2 + z2 * v).sqrt()).amax(1, keepdim=True)
+    high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
+    levels, weights = gauss_legendre(_N_LEVELS[few], m)
+    z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
+    factors = [torch.exp((v.sqrt() * x).clamp_max(_LARGE)) for x in z]
+    p, negative, inside = torch.zeros_like(m), torch.empty_like(m), torch.empty_like(m)
+    for level, weight in zip(levels.tolist(), weights.tolist()):
+        x = torch.lerp(low, high, 0.5 * (1.0 + level))
+        tail = -torch.exp((m - x).clamp_max(_LARGE))
+        below, density = torch.zeros_like(m), torch.zeros_like(m)
+        for factor, w in zip(factors, log_weights.exp().tolist()):
+            torch.mul(tail, factor, out=negative)
+            torch.exp(negative, out=inside)
+            below.add_(inside, alpha=w)
+            density.addcmul_(negative, inside, value=-w)
+        below.clamp_min_(1e-300)
+        p += density / below * (weight * (high - low) * below.log().sum(1, keepdim=True).exp())
+    return p / p.sum(1, keepdim=True)

@@ -1,0 +1,71 @@
+"""Deep inverse Wishart processes."""
+
+import math
+from numbers import Integral, Real
+
+from ..base import Scheme
+from .model import GramModel
+
+
+class KernelScheme(Scheme):
+    """Base class of the schemes of kernel processes."""
+
+    uses = frozenset({"n_inducing", "learning_rate", "batch_size"})
+
+    def max_iter(self, n_rows):
+        return 2000
+
+    def check_natural_step(self):
+        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
+
+    def validate(self):
+        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
+        self.check_natural_step()
+
+
+class DeepInverseWishart(KernelScheme):
+    r"""Deep inverse Wishart process (Aitchison et al., 2021).
+
+    A kernel is a function of inner products. Here these are random: layer by layer,
+
+    .. math:: G_\ell \mid G_{\ell-1} \sim W^{-1}(\delta_\ell K(G_{\ell-1}), \delta_\ell + P + 1),
+
+    whose mean is :math:`K(G_{\ell-1})`. There are no features and no widths; the first layer is a random
+    metric of the inputs, and `n_layers` counts the applications of a kernel. A large :math:`\delta_\ell`, which
+    is learned, says that a layer is a fixed function of the one below, a small one that it learns a
+    representation of its own; see :class:`NNGP` for the limit. The estimator has them as ``delta_``.
+
+    Parameters
+    ----------
+    n_draws : int, default=1
+        Draws of all Gram matrices in a step.
+    delta : float, default=10.0
+        Where all :math:`\delta_\ell` start.
+    natural_step : float, default=0.1
+        Size of the natural-gradient steps of the output layer, reached after five steps.
+
+    References
+    ----------
+    L. Aitchison, A. Yang and S. Ober (2021). Deep kernel processes. ICML 38.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> X = np.linspace(0, 1, 40)[:, None]
+    >>> model = DeepGPRegressor(inference="diwp", n_inducing=10, max_iter=200, random_state=0)
+    >>> model.fit(X, np.sin(6 * X[:, 0])).delta_.shape
+    (2,)
+    """
+
+    def __init__(self, n_draws=1, delta=10.0, natural_step=0.1):
+        self.n_draws = n_draws
+        self.delta = delta
+        self.natural_step = natural_step
+
+    def validate(self):
+        super().validate()
+        self.check("delta", Real, lambda x: 0.0 < x < math.inf, "a positive number")
+
+    def build(self, architecture, likelihood):
+        return GramModel(architecture, likelihood, self)

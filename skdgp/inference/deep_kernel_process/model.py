@@ -1,0 +1,193 @@
+"""What kernel processes have in common: inputs, kernels, output layer, training, fixed draws."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...gp.centers import centers
+from ...gp.component import Trainable
+from ...random import sobol_normal
+from ..gradient_model import GradientModel
+from .posterior import GramPosterior
+from .process import JITTER, Level, Path, Sites, Whitened, diagonal, draw_metric
+from .wishart import Fixed, Fresh, degrees
+
+_START_V = 0.1  #: of the factor V, as a multiple of the identity
+_FOR_DIVERGENCE = 16  #: draws, seeds of which stay the same
+
+
+class KernelModel(GradientModel):
+    """Base class: inducing inputs, scaled inputs, Gram kernels, likelihood and the output layer's sites."""
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(natural_step=scheme.natural_step)
+        a, real = architecture, torch.float64
+        self.n_draws, self.jitter = scheme.n_draws, JITTER
+        self.n_features, self.n_layers = a.n_features, len(a.kernels)
+        self.layers = nn.ModuleList()  # of which each would have inducing inputs of its own
+        kernels = [k.of_gram(n) for k, n in zip(a.kernels, a.layer_inputs())]
+        for kernel in kernels:
+            kernel.from_gram(torch.ones(1, 1))  # which refuses what is none of Gram matrices
+        self.kernels = nn.ModuleList(Trainable(kernel) for kernel in kernels)
+        self.likelihood = Trainable(likelihood)
+        self.Z = nn.Parameter(torch.zeros(a.n_inducing, a.n_features, dtype=real))
+        # the first kernel's lengthscales, relative to their mean
+        first = a.kernels[0]
+        lengthscale = np.broadcast_to(getattr(first, "lengthscale", 1.0), (a.n_features,))
+        log_scale = torch.as_tensor(np.log(lengthscale).mean() - np.log(lengthscale))
+        free = getattr(first, "ard", True) and getattr(first, "trainable", True)
+        self.log_scale = nn.Parameter(log_scale.to(real), bool(free))
+        self.shift = nn.Parameter(torch.zeros(a.n_features, dtype=real))
+        self.sites = Sites(a.n_inducing, a.n_latents)
+
+    def inputs(self, X):
+        """Rows scaled and shifted, in float64."""
+        return X.double() * self.log_scale.exp() + self.shift
+
+    def start(self, X, weights, rng):
+        """Place the inducing inputs at centers of the rows."""
+        with torch.no_grad():
+            self.Z.copy_(torch.as_tensor(centers(X, weights, len(self.Z), "kmeans", rng)))
+
+    def prepare(self, learning_rate, dtype):
+        self.learning_rate = learning_rate  # everything is in float64
+
+    def blocks(self):
+        return [self.sites]
+
+    def kernel_objects(self):
+        """The kernels of all layers: in the graph in training, and else copies that do not change."""
+        return [k() if torch.is_grad_enabled() else k.frozen() for k in self.kernels]
+
+    def fitted_kernels(self):
+        """Kernels with fitted hyperparameters: the first one for rows, others for Gram matrices."""
+        first, *others = (kernel.fitted() for kernel in self.kernels)
+        return [first.of_rows(self.log_scale.exp().numpy(force=True)), *others]
+
+    def path(self, base):
+        """Draws of what all rows share."""
+        raise NotImplementedError
+
+    def output(self, level):
+        """The posterior of the output layer given its level."""
+        return Whitened.of(level.L, self.sites.h, self.sites.Lambda)
+
+    def last_moments(self, level, K_it, K_tt):
+        """Moments of the latent functions (S, n, k), and the divergence (S,) of the output layer."""
+        q, (A, s) = self.output(level), level.schur(K_it, K_tt)
+        mean, var = q.moments(A, s)
+        if torch.is_grad_enabled():
+            self.sites.collect(level.J, A, mean, var)
+        return mean, var, q.kl
+
+    def expected_log_likelihood(self, batch, generator):
+        """Estimate of the lower bound itself, because divergences depend on the draws, too."""
+        mean, var, kl = self.sample_moments(batch.X, Fresh(self.n_draws, generator))
+        ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
+        return batch.scale / len(ell) * (batch.weight * ell).sum() - kl.mean()
+
+    def sample_moments(self, X, base):
+        """Moments of the last layer (S, n, k) and divergences (S,) for one path."""
+        raise NotImplementedError
+
+    def fixed_dim(self):
+        """Normal variables that a fixed path needs."""
+        raise NotImplementedError
+
+    def draws(self, n, seed):
+        """Numbers and seed of the draws, from which they are made when needed: they are many."""
+        return np.column_stack([np.arange(n), np.full(n, seed)]).astype(np.float64)
+
+    def fixed(self, draws):
+        """The base randomness that :meth:`draws` stands for."""
+        draws = torch.as_tensor(draws).cpu().numpy().astype(np.int64)
+        numbers, seed = draws[:, 0], int(draws[0, 1])
+        return Fixed(sobol_normal(int(numbers.max()) + 1, self.fixed_dim(), seed)[numbers])
+
+    @torch.no_grad()
+    def divergence(self):
+        """Mean of the divergences of all layers, over draws that stay the same."""
+        with self.averaged():
+            fixed = self.fixed(self.draws(_FOR_DIVERGENCE, 0))
+            return self.sample_moments(self.Z[:1], fixed)[2].mean()
+
+
+class GramModel(KernelModel):
+    """Deep kernel processes on Gram matrices: inverse Wishart layers, or none of them random."""
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(architecture, likelihood, scheme)
+        self.random = scheme.delta is not None
+        if not self.random:
+            return
+        sizes = [self.n_features] + [len(self.Z)] * (self.n_layers - 1)
+        start = [_START_V * math.sqrt(p) * torch.eye(p, dtype=torch.float64) for p in sizes]
+        self.V = nn.ParameterList(start)  # over the root of the size
+        log_delta = torch.full((self.n_layers,), math.log(scheme.delta), dtype=torch.float64)
+        self.log_delta = nn.Parameter(log_delta)
+        self.log_gamma = nn.Parameter(torch.zeros_like(log_delta))
+
+    def _degrees(self, i):
+        """Delta and gamma of a layer, and its scaled `V`."""
+        return self.log_delta[i].exp(), self.log_gamma[i].exp(), self.V[i] / len(self.V[i]) ** 0.5
+
+    def _base_of_inducing(self, i, base):
+        delta, gamma, V = self._degrees(i)
+        p = len(V)
+        n, dof = base.lower(p, V), degrees(delta + gamma + p + 1.0, p)
+        return delta, gamma, V, n, base.chi2(dof, (p,))
+
+    def path(self, base, Z=None):
+        """A :class:`Path`, for other inducing inputs if these are given."""
+        Z, metric = self.inputs(self.Z if Z is None else Z), None
+        kl = Z.new_zeros(1)
+        if self.random:
+            metric, kl = draw_metric(*self._base_of_inducing(0, base))
+        path = Path(Z, metric, [], kl)
+        path.F = path.map(Z)
+        G = path.F @ path.F.mT
+        for i, kernel in enumerate(self.kernel_objects(), 1):
+            if i < self.n_layers and not self.random:
+                d, G = diagonal(G).clone(), kernel.from_gram(G)
+                path.levels.append(Level(kernel, d, torch.zeros_like(d[:, 0])))
+                continue
+            level, K = Level.of(kernel, G, self.jitter)
+            path.levels.append(level)
+            if i < self.n_layers:
+                path.kl = path.kl + level.draw_inducing(K, *self._base_of_inducing(i, base))
+                G = level.C @ level.C.mT
+        return path
+
+    def sample_moments(self, X, base):
+        path = self.path(base)
+
+        def noise(i, level, n):
+            P = level.L.shape[-1]
+            return base.normal((P, n), level.L), base.chi2(level.delta + P + 2.0, (n,))
+
+        K_it, K_tt = path.rows(self.inputs(X), noise)
+        mean, var, kl = self.last_moments(path.levels[-1], K_it, K_tt)
+        return mean, var, path.kl + kl
+
+    def fixed_dim(self):
+        n, P = self.n_features, len(self.Z)
+        layer = P * (P + 1) // 2 + P + 1
+        return n * (n + 1) // 2 + (self.n_layers - 1) * layer if self.random else 0
+
+    def draws(self, n, seed):
+        return super().draws(n if self.random else 1, seed)
+
+    def delta(self):
+        """How near to a fixed function of the one below each Gram matrix is; None if none is random."""
+        return self.log_delta.exp().numpy(force=True).copy() if self.random else None
+
+    def _frozen(self, draws, as_trained):
+        base = self.fixed(draws)
+        path, noise = self.path(base), []
+        for level in path.levels[:-1] if self.random else ():
+            P = level.L.shape[-1]
+            eps = base.normal((P, 1), level.L)
+            noise.append((eps, base.chi2(level.delta + P + 2.0, (1,))))
+        return GramPosterior(self, path, self.output(path.levels[-1]), noise)

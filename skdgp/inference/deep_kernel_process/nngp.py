@@ -1,0 +1,214 @@
+"""Neural network Gaussian processes: deep kernels without randomness."""
+
+import math
+from dataclasses import replace
+from numbers import Real
+
+import numpy as np
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from ...gp.likelihoods import Gaussian
+from ...linalg import LogNormal, cholesky, rounding
+from ...optim.lbfgs import LBFGS
+from ..base import Model
+from ..quasi_newton import QuasiNewton, backward
+from .diwp import KernelScheme
+from .model import GramModel
+from .posterior import GramPosterior
+from .process import Whitened, diagonal
+
+_EXACT = 2000  #: rows up to which a Cholesky factorization of all of them takes a second or so
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+class NNGP(KernelScheme):
+    r"""Neural network Gaussian process: a Gaussian process whose kernel is a composition of `n_layers` kernels.
+
+    The limit of infinite widths of deep Gaussian processes and neural networks (Lee et al., 2018), and of large
+    :math:`\delta` in :class:`DeepInverseWishart`. For Gaussian noise and few rows the log marginal likelihood
+    is maximized by L-BFGS; else there are inducing points and minibatches.
+
+    Parameters
+    ----------
+    exact : bool or None, default=None
+        Whether all rows are looked at at once, with Gaussian noise. None for up to 2,000 rows with such noise.
+        ``partial_fit`` needs False.
+    natural_step : float, default=0.1
+        Size of the natural-gradient steps of the posterior, where there are inducing points.
+    tol : float, default=1e-8
+        L-BFGS has converged when an iteration improves the log marginal likelihood per row by less, relative
+        to the larger of 1 and its size.
+
+    References
+    ----------
+    J. Lee, Y. Bahri, R. Novak, S. Schoenholz, J. Pennington and J. Sohl-Dickstein (2018). Deep neural
+    networks as Gaussian processes. ICLR.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> X = np.linspace(0, 1, 30)[:, None]
+    >>> model = DeepGPRegressor(3, inference="nngp", kernel="arc_cosine", random_state=0)
+    >>> bool(model.fit(X, np.sin(6 * X[:, 0])).score(X, np.sin(6 * X[:, 0])) > 0.99)
+    True
+    """
+
+    delta, n_draws = None, 1
+
+    def __init__(self, exact=None, natural_step=0.1, tol=1e-8):
+        self.exact = exact
+        self.natural_step = natural_step
+        self.tol = tol
+
+    @property
+    def takes_chunks(self):
+        return self.exact is False  # what chunks lead to is no exact process
+
+    def for_likelihood(self, likelihood):
+        if isinstance(likelihood, Gaussian):
+            return self
+        if self.exact:
+            raise ValueError(
+                f"NNGP(exact=True) is for Gaussian noise; got {type(likelihood).__name__}. Leave exact at None."
+            )
+        return clone(self).set_params(exact=False)
+
+    def for_data(self, n_rows, n_classes=None, max_iter=None):
+        if self.exact is not None:
+            return self
+        return clone(self).set_params(exact=bool(n_rows <= _EXACT and n_classes is None))
+
+    def max_iter(self, n_rows):
+        return 100 if self.exact else super().max_iter(n_rows)
+
+    def batch_size(self, n_rows):
+        return n_rows if self.exact else super().batch_size(n_rows)
+
+    def validate(self):
+        self.check_natural_step()
+        self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
+        if self.exact is not None:
+            self.check_boolean("exact")
+
+    def build(self, architecture, likelihood):
+        return (ExactNNGP if self.exact else GramModel)(architecture, likelihood, self)
+
+
+class ExactNNGP(QuasiNewton, Model):
+    """The model of :class:`NNGP` that has all training rows.
+
+    Its predictions are those of inducing points at these rows, whose pseudo-observations are the targets.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__()
+        self.process = GramModel(replace(architecture, n_inducing=1), likelihood, scheme)
+        self.process.Z.requires_grad_(False)
+        self.layers = nn.ModuleList()
+        self._lbfgs, self._unsolved = LBFGS(tol=scheme.tol), None
+        sizes = architecture.n_features, architecture.n_latents
+        self._keep(*(torch.zeros(0, size) for size in sizes), torch.zeros(0))
+
+    @property
+    def likelihood(self):
+        return self.process.likelihood
+
+    def start(self, X, weights, rng):
+        """Nothing: there are no inducing inputs to place."""
+
+    def _keep(self, X, y, weight):
+        for name, value in (("X", X), ("y", y), ("weight", weight)):
+            self.register_buffer(name, value.detach().to(self.process.Z))
+        self._has_rows = False
+
+    def hold(self, batch):
+        if not self._has_rows:
+            self._keep(batch.X, batch.y, batch.weight)
+            self._has_rows = True
+
+    def step(self, batch, generator, rate=1.0):
+        if abs(float(batch.weight.sum()) - batch.total) > 1e-6 * batch.total:
+            raise ValueError(
+                "NNGP(exact=True) needs all rows in every step; leave batch_size at None, or set exact=False "
+                "for minibatches and partial_fit."
+            )
+        return super().step(batch, generator, rate)
+
+    def _noise(self):
+        """Variances (k, n) of the means of as many targets as rows count for."""
+        return self.likelihood().variance.expand(self.y.shape[1])[:, None] / self.weight
+
+    def covariances(self):
+        """Covariances of the rows (k, n, n), noise included."""
+        X = self.process.inputs(self.X)
+        G = X @ X.mT / X.shape[1]
+        for kernel in self.process.kernels:
+            G = kernel().from_gram(G)
+        white = self.process.jitter * diagonal(G).mean()
+        return G + torch.diag_embed(self._noise() + white)
+
+    def lower_bound(self, batch):
+        """The log marginal likelihood; a row of weight w stands for w rows."""
+        self.hold(batch)
+        value = self._log_marginal_likelihood()
+        backward((value, torch.ones_like(value)))
+        return float(value.detach())
+
+    def _log_marginal_likelihood(self):
+        w, noise = self.weight, self._noise()
+        value = LogNormal.apply(self.y.mT, self.covariances())
+        repeated = (w * (noise * w).log() - noise.log()).sum()
+        repeated = repeated + len(noise) * _LOG_2PI * (w - 1.0).sum()
+        return value - 0.5 * repeated
+
+    @torch.no_grad()
+    def divergence(self):
+        """What the expected log-likelihood of the rows exceeds their log marginal likelihood by."""
+        noise, K, y, w = self._noise(), self.covariances(), self.y.mT, self.weight
+        L = cholesky(K, rounding(K))
+        a, of_rows = torch.cholesky_solve(y[..., None], L)[..., 0], torch.cholesky_inverse(L)
+        squares = (noise * a).square() + noise - noise.square() * diagonal(of_rows)
+        expected = -0.5 * w * (_LOG_2PI + (noise * w).log() + squares / (noise * w))
+        return expected.sum() - self._log_marginal_likelihood()
+
+    def draws(self, n, seed):
+        return np.zeros((1, 0))
+
+    @torch.no_grad()
+    def posterior(self, draws, as_trained=False):
+        process, precision = self.process, 1.0 / self._noise()
+        path = process.path(None, self.X)
+        h, Lambda = (precision * self.y.mT).mT, torch.diag_embed(precision)
+        return ExactPosterior(self, path, Whitened.of(path.levels[-1].L, h, Lambda))
+
+    def load_state(self, arrays):
+        self._keep(*(torch.tensor(arrays[name]) for name in ("X", "y", "weight")))
+        super().load_state(arrays)
+
+    def load_training_state(self, arrays):
+        self._lbfgs.load(arrays, self.process.Z)
+
+
+class ExactPosterior(GramPosterior):
+    """A posterior that has its training rows at hand."""
+
+    def __init__(self, model, path, q):
+        super().__init__(model.process, path, q, [])
+        self.inducing_inputs = [model.X.numpy(force=True).copy()]
+        self._y, self._weight, self._variances = model.y.mT, model.weight, model._noise()
+
+    @torch.no_grad()
+    def loo_log_density(self, rows, dispersions=None):
+        L, y = self.path.levels[-1].L, self._y
+        K = L @ L.mT + torch.diag_embed(self._variances)
+        K_inv = torch.cholesky_inverse(cholesky(K, rounding(K)))
+        var = 1.0 / diagonal(K_inv)  # of means of targets; k, n
+        mean = y - (K_inv @ y[..., None])[..., 0] * var
+        var = var + self._variances * (self._weight - 1.0)  # of single targets
+        factors = torch.as_tensor(1.0 if dispersions is None else dispersions).to(y)
+        var = factors.square()[..., None, None] * var
+        log_density = -0.5 * (_LOG_2PI + var.log() + (y - mean).square() / var)
+        return log_density.sum(-2).numpy(force=True)[..., rows]

@@ -1,0 +1,160 @@
+"""Wishart and inverse Wishart distributions, by Cholesky factors.
+
+``W(V, nu)`` has the mean ``nu V``; ``W^{-1}(Psi, nu)`` of p x p matrices has the mean
+``Psi / (nu - p - 1)``, as in :data:`scipy.stats.invwishart`.
+"""
+
+import math
+
+import numpy as np
+import torch
+from scipy.special import gammaincinv, gammaln, ndtr, polygamma, psi
+from torch.autograd.function import once_differentiable
+
+from ...random import gamma, normal
+
+
+def triangular(L, B):
+    """``L^{-1} B`` for a lower triangular `L`."""
+    return torch.linalg.solve_triangular(L, B, upper=False)
+
+
+def log_det(L):
+    """Half the log-determinants of ``L L^T``."""
+    return torch.diagonal(L, dim1=-2, dim2=-1).log().sum(-1)
+
+
+def _steps(a, p):
+    return a[..., None] - 0.5 * torch.arange(p, dtype=a.dtype, device=a.device)
+
+
+def multivariate_lgamma(a, p):
+    """Logarithm of the multivariate gamma function."""
+    return 0.25 * p * (p - 1) * math.log(math.pi) + torch.lgamma(_steps(a, p)).sum(-1)
+
+
+def multivariate_digamma(a, p):
+    """Its derivative."""
+    return torch.digamma(_steps(a, p)).sum(-1)
+
+
+def inverse_wishart_log_density(C, L, nu):
+    """``log W^{-1}(C C^T; L L^T, nu)``, shape (...)."""
+    p = C.shape[-1]
+    squares = triangular(C, L).square().sum((-1, -2))
+    normalizer = 0.5 * nu * p * math.log(2.0) + multivariate_lgamma(0.5 * nu, p)
+    return nu * log_det(L) - (nu + p + 1.0) * log_det(C) - 0.5 * squares - normalizer
+
+
+def wishart_log_density(C, L, nu):
+    """``log W(C C^T; L L^T, nu)``, shape (...)."""
+    p = C.shape[-1]
+    squares = triangular(L, C).square().sum((-1, -2))
+    normalizer = 0.5 * nu * p * math.log(2.0) + multivariate_lgamma(0.5 * nu, p)
+    return (nu - p - 1.0) * log_det(C) - nu * log_det(L) - 0.5 * squares - normalizer
+
+
+def inverse_wishart_kl(L_q, nu_q, L_p, nu_p):
+    """Divergence of ``W^{-1}(L_q L_q^T, nu_q)`` from ``W^{-1}(L_p L_p^T, nu_p)``, shape (...)."""
+    p = L_q.shape[-1]
+    squares = triangular(L_q, L_p).square().sum((-1, -2))
+    of_degrees = _KLOfDegrees.apply(nu_q, nu_p, p)
+    return nu_p * (log_det(L_q) - log_det(L_p)) + 0.5 * nu_q * (squares - p) + of_degrees
+
+
+class _KLOfDegrees(torch.autograd.Function):
+    """What the divergence has of the degrees of freedom alone, which are two numbers."""
+
+    @staticmethod
+    def forward(ctx, nu_q, nu_p, p):
+        q, p_ = float(nu_q), float(nu_p)
+        a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (q, p_))
+        slopes = 0.25 * (q - p_) * polygamma(1, a_q).sum(), 0.5 * (psi(a_p) - psi(a_q)).sum()
+        ctx.slopes = slopes
+        value = (gammaln(a_p) - gammaln(a_q)).sum() + 0.5 * (q - p_) * psi(a_q).sum()
+        return nu_q.new_full((), value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return g * ctx.slopes[0], g * ctx.slopes[1], None
+
+
+def degrees(nu, p):
+    """Degrees of freedom of the chi-square variables of :func:`inverse_wishart_root`, shape (p,)."""
+    return nu - p + 1.0 + torch.arange(p, dtype=nu.dtype, device=nu.device)
+
+
+def inverse_wishart_root(L, n, c2):
+    """Cholesky factor of a draw from ``W^{-1}(L L^T, nu)``.
+
+    Bartlett's decomposition in reversed order: with `M` lower triangular, ``M^T M`` is a draw from
+    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too.
+
+    Parameters
+    ----------
+    L : tensor of shape (..., p, p)
+    n : tensor of shape (..., p, p)
+        Standard normal variables, of which those below the diagonal count.
+    c2 : tensor of shape (..., p)
+        Chi-square variables with the :func:`degrees` of freedom.
+    """
+    M = n.tril(-1) + torch.diag_embed(c2.sqrt())
+    return torch.linalg.solve_triangular(M, L.expand_as(M), upper=False, left=False)
+
+
+class Fresh:
+    """Base randomness from a generator, for training; chi-square draws differ with their degrees of freedom.
+
+    Parameters
+    ----------
+    n_draws : int
+    generator : torch.Generator
+    """
+
+    def __init__(self, n_draws, generator):
+        self.n_draws, self.generator = n_draws, generator
+
+    def normal(self, shape, like):
+        """Standard normal variables (n_draws, ...)."""
+        like = like.detach()
+        single = like.new_empty(0, dtype=torch.float32)  # drawn in half the time
+        return normal((self.n_draws, *shape), self.generator, single).to(like)
+
+    def lower(self, p, like):
+        """Normal variables for :func:`inverse_wishart_root`."""
+        return self.normal((p, p), like)
+
+    def chi2(self, dof, shape):
+        """Chi-square variables (n_draws, ...), for degrees of freedom that broadcast to the shape."""
+        return 2.0 * gamma(0.5 * dof, (self.n_draws, *shape), self.generator, dof)
+
+
+class Fixed:
+    """Base randomness from given normal variables, used up from left to right.
+
+    Parameters
+    ----------
+    points : ndarray of shape (n_draws, dim)
+    """
+
+    def __init__(self, points):
+        self.points, self.n_draws, self._used = points, len(points), 0
+
+    def _take(self, shape):
+        size = math.prod(shape)
+        part = self.points[:, self._used : self._used + size]
+        self._used += size
+        return part.reshape(self.n_draws, *shape)
+
+    def normal(self, shape, like):
+        return torch.as_tensor(self._take(shape)).to(like)
+
+    def lower(self, p, like):
+        n = np.zeros((self.n_draws, p, p))
+        n[(slice(None), *np.tril_indices(p, -1))] = self._take((p * (p - 1) // 2,))
+        return torch.as_tensor(n).to(like)
+
+    def chi2(self, dof, shape):
+        u = ndtr(self._take(shape)).clip(1e-12, 1.0 - 1e-12)
+        return torch.as_tensor(2.0 * gammaincinv(0.5 * dof.numpy(force=True), u)).to(dof)

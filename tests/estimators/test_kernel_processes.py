@@ -1,0 +1,170 @@
+"""Deep kernel processes inside the estimators: what every scheme promises."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.gp.kernels import Linear, Matern
+from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
+from skdgp.inference.deep_kernel_process.model import GramModel, KernelModel
+from skdgp.inference.deep_kernel_process.nngp import ExactNNGP
+from skdgp.inspection import LayersDisplay, diagnose
+from skdgp.training import Checkpoint
+
+SCHEMES = {
+    "diwp": DeepInverseWishart(),
+    "nngp": NNGP(exact=False),
+    "exact": NNGP(),
+    "global": GlobalInducing(),
+}
+every_scheme = pytest.mark.parametrize("name", SCHEMES)
+
+
+def make(name, kind=DeepGPRegressor, **changes):
+    settings = {"n_layers": 2, "max_iter": 12, "n_predict_draws": 4, "random_state": 0}
+    return kind(inference=SCHEMES[name], n_inducing=8, **{**settings, **changes})
+
+
+@every_scheme
+def test_rows_copies_and_precisions(data, name):
+    X, y = data
+    model = make(name, kernel="arc_cosine").fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    density, draws = model.log_predictive_density(X, y), model.sample_y(X, 3, latent=True)
+    for other in (model, pickle.loads(pickle.dumps(model))):
+        assert_allclose(other.predict(X[7:8], return_std=True), (mean[7:8], std[7:8]), rtol=1e-7)
+        assert_allclose(other.log_predictive_density(X[:3], y[:3]), density[:3], rtol=1e-7)
+        assert_allclose(other.sample_y(X[[5, 2]], 3, latent=True), draws[[5, 2]], rtol=1e-6)
+    if name in ("nngp", "exact"):  # closed forms; else it is that of draws
+        _, cov = model.predict(X[:4], return_cov=True, latent=True)
+        _, latent = model.predict(X[:4], return_std=True, latent=True)
+        assert_allclose(np.sqrt(np.diagonal(cov)), latent, rtol=1e-6)
+    single = clone(model).fit(X.astype(np.float32), y).predict(X.astype(np.float32))
+    assert single.dtype == np.float64
+    assert_allclose(single, mean, atol=1e-2 * y.std())
+
+
+@every_scheme
+def test_a_killed_fit_goes_on_to_the_last_bit(data, tmp_path, monkeypatch, name):
+    model, kind = make(name), ExactNNGP if name == "exact" else KernelModel
+    whole, step, left = clone(model).fit(*data), kind.step, [0]
+
+    def fatal(self, *args):
+        left[0] -= 1
+        if left[0] < 0:
+            raise RuntimeError("killed")
+        return step(self, *args)
+
+    monkeypatch.setattr(kind, "step", fatal)
+    model.set_params(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=1))
+    for n_steps in (3, 5):
+        left[0] = n_steps
+        with pytest.raises(RuntimeError, match="killed"):
+            model.fit(*data)
+    left[0] = 1000
+    model.fit(*data)
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    assert model.lower_bound_ == whole.lower_bound_
+    assert_array_equal(model.predict(data[0]), whole.predict(data[0]))
+
+
+@every_scheme
+def test_weights_are_counts(data, name):
+    X, y = data
+    counts = np.random.default_rng(1).integers(0, 4, len(X))
+    weighted = make(name).fit(X, y, sample_weight=counts)
+    repeated = make(name).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-6)
+    assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_, rel=1e-7)
+
+
+@every_scheme
+def test_what_there_is_to_read(data, name):
+    model = make(name, n_layers=5, kernel=Matern(2.5) + Linear()).fit(*data)
+    first, *others = model.kernels_
+    assert first.left.lengthscale.shape == first.right.variance.shape == (2,)
+    assert [np.shape(kernel.left.lengthscale) for kernel in others] == [()] * 4
+    (Z,) = model.inducing_inputs_
+    assert Z.shape == ((80, 2) if name == "exact" else (8, 2))
+    assert np.abs(Z).max() < 5.0 and 0.0 < model.likelihood_.variance[0] < 200.0
+    assert np.isfinite(model.lower_bound_)
+    assert (getattr(model, "delta_", None) is not None) == (name == "diwp")
+    diagnose(model, *data)
+    with pytest.raises(ValueError, match="LayersDisplay"):
+        LayersDisplay.from_estimator(model, data[0])
+    if name == "diwp":
+        assert model.delta_.shape == (5,) and (model.delta_ > 0.0).all()
+        assert not hasattr(model.set_params(inference="nngp").fit(*data), "delta_")
+
+
+def test_the_bound_of_the_exact_process_is_its_log_marginal_likelihood(data):
+    X, y = data
+    model = make("exact", likelihood="gaussian").fit(X, y)
+    expected = 80 * (-model.loss_curve_[-1] - np.log(y.std()))
+    # the white noise of the kernel, 1e-6 of its variance, is new to each row that is predicted
+    white = 1e-6 * model.kernels_[-1].variance / (model.likelihood_.variance[0] / y.var())
+    assert expected - 80 * 2.0 * white - 1e-3 < model.lower_bound_ < expected
+
+
+@pytest.mark.parametrize(
+    ("inference", "change", "match"),
+    [
+        ("diwp", {"width": 3}, "width means nothing to DeepInverseWishart"),
+        ("nngp", {"mean": "zero"}, "mean means nothing to NNGP"),
+        ("diwp", {"input_connected": True}, "input_connected means nothing"),
+        ("global", {"input_connected": True}, "input_connected means nothing to GlobalInducing"),
+        ("exact", {"n_layers": 1, "width": 3}, "width means nothing to Exact"),
+        ("diwp", {"kernel": "anova"}, "Anova is not a function of inner products"),
+        ("nngp", {"batch_size": 20}, "needs all rows in every step"),
+        (NNGP(exact=True), {"likelihood": "student_t"}, "is for Gaussian noise"),
+    ],
+)
+def test_arguments_that_mean_nothing(data, inference, change, match):
+    with pytest.raises(ValueError, match=match):
+        DeepGPRegressor(inference=inference, max_iter=2, **change).fit(*data)
+
+
+@pytest.mark.parametrize("name", ["diwp", "nngp"])
+def test_chunks(data, name):
+    X, y = data
+    model = make(name, batch_size=10)
+    for _ in range(6):
+        for rows in np.split(np.arange(80), 2):
+            model.partial_fit(X[rows], y[rows], sample_weight=np.full(40, 1.0 / 6.0))
+    assert model.n_iter_ == 48 and model.score(X, y) > 0.5
+    with pytest.raises(AttributeError, match="no attribute 'partial_fit'"):
+        DeepGPRegressor(inference="nngp").partial_fit(X, y)
+
+
+@pytest.mark.parametrize("name", ["diwp", "nngp", "global"])
+@pytest.mark.parametrize("likelihood", ["probit", "softmax"])
+def test_classes(data, name, likelihood):
+    X = data[0]
+    labels = np.array(["a", "b", "c"])[
+        np.digitize(X[:, 0], [-0.5, 0.7][: 1 + (likelihood == "softmax")])
+    ]
+    model = make(name, DeepGPClassifier, max_iter=40, likelihood=likelihood).fit(X, labels)
+    assert model.score(X, labels) > 0.85
+    assert_allclose(model.predict_proba(X).sum(1), 1.0)
+
+
+def test_searches_outputs_and_limits(data):
+    X, y = data
+    grid = {"inference__delta": [1.0, 100.0], "n_layers": [1, 3]}
+    search = GridSearchCV(make("diwp", max_iter=4), grid, cv=2).fit(X, y)
+    assert len(search.cv_results_["params"]) == 4
+    both = make("diwp", likelihood="heteroscedastic").fit(X, np.column_stack([y, X[:, 1]]))
+    assert both.predict(X).shape == (80, 2) and both.sample_y(X, 2).shape == (80, 2, 2)
+    with pytest.warns(ConvergenceWarning, match="max_time"):
+        model = make("diwp", max_iter=100_000, max_time=0.2).fit(X, y)
+    assert 0 < model.n_iter_ < 100_000
+    warm = make("exact", warm_start=True).fit(X, y)
+    assert warm.fit(X, y).lower_bound_ >= -np.inf
+    assert isinstance(warm.members_[0].model(), ExactNNGP)
+    assert isinstance(make("nngp").fit(X, y).members_[0].model(), GramModel)
