@@ -26,7 +26,9 @@ setup(
     ],
     extras_require={
         "plot": ["matplotlib>=3.8"],
+        "mcmc": ["arviz>=0.20,<1"],
         "test": [
+            "arviz>=0.20,<1",
             "hypothesis>=6.100",
             "matplotlib>=3.8",
             "mypy>=1.11",
@@ -46,6 +48,7 @@ setup(
             "quantile-forest>=1.4",
         ],
         "docs": [
+            "arviz>=0.20,<1",
             "matplotlib>=3.8",
             "numpydoc>=1.8",
             "pandas>=2.2",

@@ -14,6 +14,7 @@ COMMANDS = {
     "speed": "training: steps, their growth, races, rows",
     "predict": "times of predictions, and their error by the number of draws",
     "diagnostics": "whether the warnings of fit are right, on healthy and spoilt fits",
+    "posterior": "small problems: how far approximations are from the sampled posterior",
     "gpu": "one prepared script of at most five minutes for a graphics processor",
 }
 

@@ -2,8 +2,10 @@
 
 from inspect import signature
 from numbers import Real
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from scipy.special import ndtri
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
@@ -30,6 +32,50 @@ def take_apart(estimator, X=None):
         for transform in transforms:
             X = transform.transform(X)
     return estimator, X
+
+
+class LatentMixture(NamedTuple):
+    """Latent functions at some rows, as a mixture of Gaussians in units of the target.
+
+    Attributes
+    ----------
+    weights : ndarray of shape (C,)
+    mean, sd : ndarrays of shape (C, n, k)
+    n_chains : int
+        Chains whose states the components are, one after another; 0 if they are none.
+    """
+
+    weights: np.ndarray
+    mean: np.ndarray
+    sd: np.ndarray
+    n_chains: int
+
+
+def latent_mixture(estimator, X, caller):
+    """What a fitted estimator of skdgp says of the latent functions that are means of targets, or of classes.
+
+    Raises
+    ------
+    ValueError
+        If it is no such estimator.
+    """
+    model, X = take_apart(estimator, X)
+    check_is_fitted(model)
+    if "members_" not in vars(model):
+        raise ValueError(f"{caller} is for estimators of skdgp; got {type(model).__name__}.")
+    X, device, parts = model._x_scaler.transform(model._check_X(X)), model._prediction_device(), []
+    with model._threads(), torch.no_grad():
+        for member in model.members_:
+            posterior = member.posterior(device)
+            log_weights, mean, var = posterior.latent(torch.as_tensor(X, device=device))
+            means = slice(posterior.likelihood.n_means(mean.shape[-1]))
+            weights = member.mixture_weight * log_weights.exp()
+            mean, sd = mean[..., means], member.dispersion * var[..., means].sqrt()
+            parts.append(tuple(part.numpy(force=True) for part in (weights, mean, sd)))
+    weights, mean, sd = map(np.concatenate, zip(*parts))
+    n_chains = posterior.n_chains if len(parts) == 1 else 0
+    center, scale = model._y_scaler.center, model._y_scaler.scale
+    return LatentMixture(weights / weights.sum(), center + scale * mean, scale * sd, n_chains)
 
 
 def column_names(estimator):

@@ -224,6 +224,12 @@ def test_help():
     assert all(f"    {name}" in text for name in command_line.COMMANDS)
 
 
+def test_posteriors_are_compared(capsys):
+    command = ["posterior", "--problems", "step", "--schemes", "dsvi,rff"]
+    printed = run(capsys, *command, "--steps", 8, "--max-iter", 3)
+    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "rff"))
+
+
 def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):
     command = ["suite", "--data", root, "--out", tmp_path / "s.json", "--max-iter", 3]
     printed = run(capsys, *command, "--models", "hgb", "forest", "dsvi", "--reference", "dsvi")

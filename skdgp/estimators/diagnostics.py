@@ -5,8 +5,10 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..inference.chains import rank_rhat
 from ..mixture.predictive import Predictive
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
@@ -20,6 +22,11 @@ _SEVERE = (
 )
 _SEVERE_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
+_CHAIN_ROWS = 20  #: at which chains are compared
+_FEWEST_STATES = 10  #: of a chain, below which R-hat tells little
+_LARGEST_RHAT = (
+    1.05  #: between the 1.01 of Vehtari et al. (2021) and the 1.1 of Gelman et al. (2013)
+)
 _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
 
@@ -158,6 +165,23 @@ def warn_of_pathologies(estimator, data, n_iter):
         "skdgp.inspection.diagnose(model, X, y) tells more.",
         PathologyWarning,
     )
+
+
+def warn_of_chains(estimator, data):
+    """One warning if chains of a sampler have other means at training rows."""
+    posterior = estimator.members_[0].posterior(estimator.device_)
+    if posterior.n_chains < 2 or len(posterior.inflation) < _FEWEST_STATES * posterior.n_chains:
+        return
+    X, _, _ = data.sample(_CHAIN_ROWS, np.random.RandomState(0))
+    mean = posterior.latent(torch.as_tensor(X, device=estimator.device_)).mean
+    rhat = rank_rhat(mean.unflatten(0, (posterior.n_chains, -1)).numpy(force=True))
+    worst = np.nanmax(rhat, initial=0.0)
+    if worst > _LARGEST_RHAT:
+        warn(
+            f"The chains do not agree on their predictions, with an R-hat of {worst:.2f} where at most "
+            f"{_LARGEST_RHAT} is good; raise max_iter, or see skdgp.inspection.mcmc_diagnostics(model, X).",
+            ConvergenceWarning,
+        )
 
 
 def warn_if_light(weights):

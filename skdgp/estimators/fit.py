@@ -21,7 +21,7 @@ from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
 from ._sklearn import FitProgress
 from .data import Data
-from .diagnostics import warn_of_pathologies
+from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit, log_densities
 from .warm_start import check_lasting, donor_of, lasting, warm_start_sources, warn_if_far
 
@@ -383,6 +383,7 @@ class MixtureFit:
             bound = lower_bound(model, member, data, self.device, self.rng)
             if bound is not None:
                 estimator.lower_bound_ = bound
+            warn_of_chains(estimator, data)
         warn_of_pathologies(estimator, data, estimator.n_iter_)
         self.progress.end(lambda: self._attributes(self.members))
 

@@ -49,10 +49,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"exact"``, Gaussian noise for the others.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
-        ``"nngp"``, ``"global"``, ``"collapsed"``, ``"vecchia"``, ``"exact"``, ``"vfe"``, ``"pep"`` or an object
-        of :mod:`skdgp.inference` for a single model. The last four of these names are shallow, and need
-        ``n_layers=1``.
-        Settings of a scheme, ``set_params(inference__...)``, need one: name it first.
+        ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,
+        ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single model. The last four of these
+        names are shallow, and need ``n_layers=1``. Settings of a scheme, ``set_params(inference__...)``, need
+        one: name it first.
     init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; as in the literature on expectation propagation; with hidden units that a sparse
@@ -69,8 +69,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Step size of the optimizer; None leaves the choice to the scheme.
     n_predict_draws : int, default=64
         Draws through the hidden layers in prediction, best a power of two. They are made once, in
-        ``fit``, and shared by all rows. A member with a small mixture weight has fewer, but eight at
-        least: none counts for more than half of what it would in a model alone.
+        ``fit``, and shared by all rows; samplers have one for each state. A member with a small mixture
+        weight has fewer, but eight at least: none counts for more than half of what it would in a model alone.
     early_stopping : bool, default=False
         Whether to hold out rows, stop when their log-density no longer improves, and keep the best
         state. The held-out rows are lost to training.

@@ -79,7 +79,7 @@ class Trainable(nn.Module):
     def fitted(self):
         """The component with its present hyperparameters, as floats and numpy arrays."""
         with torch.no_grad():
-            return _with_values(self(), _to_numpy)
+            return to_numpy(self())
 
     def frozen(self):
         """The component with its present hyperparameters, as tensors of their own without a graph."""
@@ -96,7 +96,12 @@ class Trainable(nn.Module):
                     raw.copy_(torch.log(value.clamp_min(1e-12)).expand_as(raw))
 
 
-def _to_numpy(value):
+def to_numpy(component):
+    """The component with floats and arrays in the place of tensors."""
+    return _with_values(component, _as_number)
+
+
+def _as_number(value):
     value = value.cpu().numpy().copy()
     return float(value) if value.ndim == 0 else value
 

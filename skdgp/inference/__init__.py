@@ -5,8 +5,10 @@ from .base import Scheme
 from .collapsed import CollapsedVI
 from .deep_kernel_process import NNGP, DeepInverseWishart, GlobalInducing
 from .dsvi import DSVI
+from .elliptical_slice import EllipticalSlice
 from .exact import Exact
 from .random_features import RandomFeatures
+from .sghmc import SGHMC
 from .sparse import VFE, PowerEP
 from .structured import StructuredVI
 from .vecchia import Vecchia
@@ -16,11 +18,13 @@ SCHEMES = {
     "collapsed": CollapsedVI,
     "diwp": DeepInverseWishart,
     "dsvi": DSVI,
+    "ess": EllipticalSlice,
     "exact": Exact,
     "global": GlobalInducing,
     "nngp": NNGP,
     "pep": PowerEP,
     "rff": RandomFeatures,
+    "sghmc": SGHMC,
     "structured": StructuredVI,
     "vecchia": Vecchia,
     "vfe": VFE,
@@ -31,8 +35,10 @@ __all__ = [
     "DSVI",
     "NNGP",
     "SCHEMES",
+    "SGHMC",
     "CollapsedVI",
     "DeepInverseWishart",
+    "EllipticalSlice",
     "Exact",
     "GlobalInducing",
     "PowerEP",

@@ -61,12 +61,14 @@ class Posterior:
     ----------
     layers : list of ~skdgp.gp.frozen.FrozenLayer
         At rest, of models with inducing inputs.
+    n_chains : int
+        Markov chains whose states the components are, chain after chain; 0 if they are no states.
     delta : ndarray of shape (n_layers,) or None
         Of deep inverse Wishart processes: how near to a fixed function of the one below each Gram matrix is.
     """
 
     layers = ()
-    delta = None
+    n_chains, delta = 0, None
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
         self.likelihood = likelihood

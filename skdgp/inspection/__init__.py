@@ -1,6 +1,6 @@
 """What people look at: diagnoses, and pictures in scikit-learn's display convention.
 
-Pictures need matplotlib.
+Pictures need matplotlib, and diagnostics of chains ArviZ.
 """
 
 from .covariance import CovarianceDisplay
@@ -8,9 +8,11 @@ from .coverage import CoverageDisplay
 from .diagnosis import Diagnosis, PathologyWarning, diagnose
 from .layers import LayersDisplay
 from .loss_curve import LossCurveDisplay
+from .mcmc import ChainDiagnostics, mcmc_diagnostics, to_arviz
 from .predictive import PredictiveDisplay
 
 __all__ = [
+    "ChainDiagnostics",
     "CovarianceDisplay",
     "CoverageDisplay",
     "Diagnosis",
@@ -19,4 +21,6 @@ __all__ = [
     "PathologyWarning",
     "PredictiveDisplay",
     "diagnose",
+    "mcmc_diagnostics",
+    "to_arviz",
 ]

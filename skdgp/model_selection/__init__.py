@@ -1,5 +1,17 @@
-"""Splitters that ask models to leave the region of their training data."""
+"""Splitters that ask models to leave the region of their training data, and comparisons of posteriors."""
 
+from .posteriors import (
+    PosteriorComparison,
+    compare_posteriors,
+    freeze_hyperparameters,
+    log_marginal_likelihood,
+)
 from .projection import ProjectionSplit
 
-__all__ = ["ProjectionSplit"]
+__all__ = [
+    "PosteriorComparison",
+    "ProjectionSplit",
+    "compare_posteriors",
+    "freeze_hyperparameters",
+    "log_marginal_likelihood",
+]

@@ -52,8 +52,8 @@ def start(model, X, weights, method, rng, y=None, train=None):
         isinstance(layer.q, GaussianBlock) for layer in model.layers
     ):
         raise ValueError(
-            f"init={method!r} sets the posterior of each layer, and those of {type(model).__name__} "
-            f"are tied together; choose init={METHODS[0]!r} or {METHODS[1]!r}."
+            f"init={method!r} sets the posterior of each layer, and {type(model).__name__} has none for "
+            f"each alone; choose init={METHODS[0]!r} or {METHODS[1]!r}."
         )
     _place(model, X, weights, method if method in METHODS else "kmeans", rng)
     if method == "median":

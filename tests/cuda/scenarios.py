@@ -59,7 +59,7 @@ def classifier(device, target=CLASSES, **settings):
 def schemes(device):
     """Every scheme, and some likelihoods and kernels."""
     for name in SCHEMES:
-        few = {} if name in ("rff", "vecchia", "exact") else {"n_inducing": 6}
+        few = {} if name in ("rff", "vecchia", "exact", "ess") else {"n_inducing": 6}
         scheme = RandomFeatures(n_features=8) if name == "rff" else name
         yield of_regressor(regressor(device, inference=scheme, **few))
     kernels = [Anova() + Linear(), ArcCosine(), RationalQuadratic() * Linear()]

@@ -1,0 +1,154 @@
+"""What samplers share: chains whose states are kept."""
+
+import numpy as np
+import torch
+from scipy.special import ndtri
+from scipy.stats import rankdata
+
+from ..random import sobol_normal
+from .base import Model
+
+
+class ChainModel(Model):
+    """A model whose steps move several chains at once, and keep some of their states.
+
+    A model that goes on with the states of an earlier fit forgets those that were kept.
+
+    Parameters
+    ----------
+    n_chains : int
+    n_samples : int
+        States that are kept, of all chains together; rounded up to a multiple of `n_chains`.
+
+    Attributes
+    ----------
+    chains : dict of str to tensor of shape (n_chains, ...)
+        Where the chains are.
+    kept : dict of str to list of such tensors
+        Where they were when a state was kept.
+    n_steps : int
+    """
+
+    def __init__(self, n_chains, n_samples):
+        super().__init__()
+        self.n_chains = n_chains
+        self.n_kept = -(-n_samples // n_chains)  #: states that each chain is to keep
+        self.chains, self.kept, self.n_steps = {}, {}, 0
+
+    def _apply(self, fn, recurse=True):  # which moves modules to devices
+        self.chains = {name: fn(value) for name, value in self.chains.items()}
+        self.kept = {name: [fn(v) for v in values] for name, values in self.kept.items()}
+        return super()._apply(fn, recurse)
+
+    def _device(self):
+        return next(iter(self.state_dict().values())).device
+
+    @property
+    def finished(self):
+        return self._count() >= self.n_kept
+
+    def _count(self):
+        return len(next(iter(self.kept.values()), ()))
+
+    def keep(self, **values):
+        """Keep states, all or, if interrupted, none of them."""
+        self.kept = {
+            name: [*self.kept.get(name, ()), value.clone()] for name, value in values.items()
+        }
+
+    def states(self):
+        """States that predict, (n_states, ...) for each name: the present ones before any is kept.
+
+        States of one chain follow each other.
+        """
+        if not self.chains:
+            raise ValueError("There are no states to predict from: no step of a chain was made.")
+        if not self.kept:
+            return dict(self.chains)
+        return {name: torch.stack(v, 1).flatten(0, 1) for name, v in self.kept.items()}
+
+    def n_hidden(self):
+        """Hidden units of all layers, each of which needs one number of a predictive draw."""
+        raise NotImplementedError
+
+    def draws(self, n, seed):
+        """One point for each state that is to be kept, whatever `n` is."""
+        return sobol_normal(self.n_kept * self.n_chains, self.n_hidden(), seed)
+
+    @property
+    def unfinished(self):
+        if self.finished:
+            return None
+        made = self._count() * self.n_chains
+        rest = "burn-in was not over" if made == 0 else f"{made} of {self.n_kept * self.n_chains}"
+        return f"Sampling ended before all states were kept ({rest}); raise max_iter or max_time."
+
+    def state(self):
+        arrays = {f"chains/{k}": v.cpu().numpy().copy() for k, v in self.chains.items()}
+        kept = {f"kept/{k}": torch.stack(v).cpu().numpy() for k, v in self.kept.items()}
+        return {**super().state(), **arrays, **kept}
+
+    def load_state(self, arrays):
+        parts, device = {"chains": {}, "kept": {}, "": {}}, self._device()
+        for key, value in arrays.items():
+            part, _, name = key.rpartition("/")
+            parts[part][name] = torch.tensor(value, device=device)
+        self.chains = parts["chains"]
+        self.kept = {name: list(value) for name, value in parts["kept"].items()}
+        self.load_state_dict(parts[""])
+
+    def training_state(self):
+        return {"n_steps": np.array(self.n_steps)}
+
+    def load_training_state(self, arrays):
+        self.n_steps = int(arrays["n_steps"]) if arrays else 0
+
+
+def pick_states(n_states, n, generator):
+    """States that `n` functions are of: each as often as any other, up to one."""
+    rounds = [torch.randperm(n_states, generator=generator) for _ in range(-(-n // n_states))]
+    return torch.cat(rounds)[:n]
+
+
+def split_rhat(draws):
+    """Split R-hat (Gelman et al., 2013, section 11.4), the square root of a ratio of variances.
+
+    Parameters
+    ----------
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least four draws of each chain.
+
+    Returns
+    -------
+    rhat : ndarray of shape (...)
+        Near one where halves of chains agree with each other; NaN where nothing varies.
+    """
+    halves = _halves(draws)
+    n, within, between = (
+        halves.shape[1],
+        halves.var(1, ddof=1).mean(0),
+        halves.mean(1).var(0, ddof=1),
+    )
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.sqrt((n - 1) / n + between / within)
+
+
+def rank_rhat(draws):
+    """Rank-normalized split R-hat, the larger one of places and of spreads (Vehtari et al., 2021)."""
+    halves = _halves(draws)
+    folded = np.abs(halves - np.median(halves, (0, 1)))
+    return np.fmax(*(split_rhat(_normal_scores(part)) for part in (halves, folded)))
+
+
+def _halves(draws):
+    draws = np.asarray(draws, dtype=np.float64)
+    n = draws.shape[1] // 2
+    return np.concatenate([draws[:, :n], draws[:, -n:]])
+
+
+def _normal_scores(draws):
+    """Draws as two halves that follow each other, replaced by normal quantiles of their ranks."""
+    C, n = draws.shape[0] // 2, draws.shape[1]
+    ranks = rankdata(draws.reshape(-1, *draws.shape[2:]), axis=0).reshape(draws.shape)
+    scores = ndtri((ranks - 0.375) / (2 * C * n + 0.25))
+    return np.concatenate([scores[:C], scores[C:]], 1)

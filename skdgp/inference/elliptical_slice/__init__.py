@@ -1,0 +1,5 @@
+"""Elliptical slice sampling of small deep Gaussian processes."""
+
+from .scheme import EllipticalSlice
+
+__all__ = ["EllipticalSlice"]

@@ -1,0 +1,354 @@
+"""The model that :class:`~skdgp.inference.elliptical_slice.EllipticalSlice` builds."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+
+from ...gp.component import Trainable
+from ...gp.kernels import Stationary
+from ...gp.likelihoods import Gaussian
+from ...gp.means import linear_map
+from ...random import normal, uniform
+from ..chains import ChainModel
+from .hyperparameters import Hyperparameters
+from .moves import elliptical_slice, slice_step, swaps
+from .posterior import JITTER, SlicedPosterior
+
+_MOST_ROWS = 500
+_IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+class SlicedDeepGP(ChainModel):
+    """Chains of whitened values of the hidden layers at all rows, and of hyperparameters.
+
+    With T powers of the likelihood, `chains` holds ``v`` (n_chains, T, N, units of all sampled layers), ``phi``
+    (n_chains, T, P), the logarithms of hyperparameters, and ``log_lik`` (n_chains, T). States with the
+    power one are kept; ``log_lik`` at all powers, and of draws from the prior.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(scheme.n_chains, scheme.n_samples)
+        self.scheme, self.input_connected = scheme, architecture.input_connected
+        self.likelihood = Trainable(likelihood)
+        self.kernels = nn.ModuleList(Trainable(kernel) for kernel in architecture.kernels)
+        self.requires_grad_(False)
+        self.integrates = isinstance(likelihood, Gaussian)
+        widths = architecture.widths
+        self.widths = widths if self.integrates else (*widths, architecture.n_latents)
+        self._linear = [
+            architecture.linear_mean and i < len(widths) for i in range(len(self.widths))
+        ]
+        for i, n_inputs in enumerate(architecture.layer_inputs()[: len(self.widths)]):
+            W = torch.zeros(n_inputs, self.widths[i], dtype=torch.float64)
+            self.register_buffer(f"W{i}", W if self._linear[i] else None)
+        powers = scheme.least_power ** np.linspace(0.0, 1.0, scheme.n_tempering)
+        self.register_buffer("powers", torch.as_tensor(powers), persistent=False)
+        sampled = scheme.hyperparameters == "sample"
+        self.hyperparameters = Hyperparameters(list(self.kernels), self.likelihood, sampled)
+        self._set_rows(())
+
+    sees_all_rows = True
+
+    def _apply(self, fn, recurse=True):
+        super()._apply(fn, recurse)
+        self._set_rows(map(fn, self.rows or ()))
+        self.hyperparameters.refresh(fn)
+        return self
+
+    def linear_maps(self):
+        """Mean functions of the sampled layers; None for zero."""
+        return [getattr(self, f"W{i}") for i in range(len(self.widths))]
+
+    def n_hidden(self):
+        return sum(self.widths) if self.integrates else sum(self.widths[:-1])
+
+    def start(self, X, weights, rng):
+        """Set the linear mean functions of hidden layers."""
+        A = X
+        for i, linear in enumerate(self._linear):
+            if linear:
+                W = linear_map(A, self.widths[i], weights)
+                with torch.no_grad():
+                    getattr(self, f"W{i}")[: len(W)].copy_(torch.as_tensor(W))
+                A = A @ W
+
+    # Densities of states with indices i: v (S, N, H), phi (S, P)
+
+    def beside(self, F, i):
+        """Inputs of layer `i` from the outputs of the one before."""
+        if i == 0 or not self.input_connected:
+            return F
+        return torch.cat([F, self.rows[0].expand(*F.shape[:-2], *self.rows[0].shape)], -1)
+
+    def mean_function(self, H, i):
+        W = getattr(self, f"W{i}")
+        return 0.0 if W is None else H @ W
+
+    @staticmethod
+    def root(kernel, H):
+        """Cholesky factors of the covariance of a sampled layer; NaN where there is none."""
+        K = gram(kernel, H)
+        K.diagonal(dim1=-2, dim2=-1).add_(JITTER)
+        return _without_failures(*torch.linalg.cholesky_ex(K))
+
+    def propagate(self, v, kernels, first=None):
+        """Values of the sampled layers, each (S, N, H_l), from whitened ones.
+
+        `first` is the factor of the first layer, if it is known.
+        """
+        F, values = self.rows[0][None], []
+        for i, v_i in enumerate(v.split(self.widths, -1) if self.widths else ()):
+            H = self.beside(F, i)
+            L = first if i == 0 and first is not None else self.root(kernels[i], H)
+            # a factor that all states share meets them in one product
+            product = L @ v_i if len(L) == len(v_i) > 1 else (v_i.mT @ L[0].T).mT
+            F = product + self.mean_function(H, i)
+            values.append(F)
+        return values
+
+    def log_likelihood(self, F, kernel, likelihood):
+        """Log-likelihoods (S,) given the values (S, N, H) of the layer that is sampled last.
+
+        With Gaussian noise the last layer is integrated out (Cutajar et al., 2017, appendix C). `F` is None
+        without hidden layers.
+        """
+        X, y, weight = self.rows
+        if not self.integrates:
+            ell = (weight * likelihood.log_prob(y.expand(len(F), *y.shape), F)).sum(-1)
+            return torch.where(torch.isfinite(ell), ell, _IMPOSSIBLE)
+        H = X[None] if F is None else self.beside(F, len(self.widths))
+        noise = likelihood.variance.view(-1, y.shape[1])  # S or 1, k
+        E = gram(kernel, H)[:, None]
+        E = E.repeat(1, y.shape[1], 1, 1) if y.shape[1] > 1 or len(noise) > len(E) else E
+        E.diagonal(dim1=-2, dim2=-1).add_(noise[..., None] / weight)
+        L = _without_failures(*torch.linalg.cholesky_ex(E))
+        b = y.T[..., None].expand(len(L), -1, -1, -1)
+        a = torch.linalg.solve_triangular(L, b, upper=False)
+        value = -0.5 * a.square().sum((1, 2, 3)) - L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
+        value = value - 0.5 * _LOG_2PI * y.numel()
+        if (
+            self._counts is not None
+        ):  # rows that count more than once, as so many rows with one target
+            more, log_weights = self._counts
+            value = value - 0.5 * (more * (_LOG_2PI + noise.log()) + log_weights).sum(1)
+        return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
+
+    def evaluate(self, v, phi, first=None):
+        """Log-likelihoods (S,) of whitened states."""
+        kernels, likelihood = self.hyperparameters.components(phi)
+        values = self.propagate(v, kernels, first)
+        value = self.log_likelihood(values[-1] if values else None, kernels[-1], likelihood)
+        return value.expand(len(v))
+
+    # Steps
+
+    @torch.no_grad()
+    def step(self, batch, generator, rate=1.0):
+        if self.n_steps == 0:
+            self._begin(batch, generator)
+
+        def draw(n):
+            return uniform((n,), generator, self.powers)
+
+        C, T = self.n_chains, len(self.powers)
+        v, phi, log_lik = (self.chains[k].flatten(0, 1) for k in ("v", "phi", "log_lik"))
+        power, first = self.powers.repeat(C), None
+        if self.widths:
+            first = self.root(self.hyperparameters.components(phi)[0][0], self.rows[0][None])
+            v, log_lik = elliptical_slice(
+                v, log_lik, lambda p, i: self.evaluate(p, phi[i], _of(first, i)),
+                normal(v.shape, generator, v), draw, power,
+            )  # fmt: skip
+            if len(self.widths) > 1:
+                v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
+            v = self._flip(v, generator)
+        if self.hyperparameters.sampled:
+            phi, log_lik = self._move_hyperparameters(v, phi, power, draw)
+        states = {"v": v, "phi": phi, "log_lik": log_lik}
+        states = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
+        order = swaps(states["log_lik"], self.powers, draw, self.n_steps % 2)
+        each = torch.arange(C, device=order.device)[:, None]
+        self.chains = {name: x[each, order] for name, x in states.items()}
+        self.n_steps += 1
+        past = self.n_steps - self.scheme.n_burn_in
+        if past > 0 and past % self.scheme.spacing == 0 and not self.finished:
+            self._keep(generator)
+        return -float(self.chains["log_lik"][:, 0].mean()) / float(self.rows[2].sum())
+
+    def hold(self, batch):
+        n = len(batch.X)
+        if batch.scale != 1.0:
+            raise ValueError(
+                "EllipticalSlice needs all rows in each batch; leave batch_size alone."
+            )
+        if n > _MOST_ROWS:
+            raise ValueError(
+                f"EllipticalSlice factors matrices of all rows in every step, of at most {_MOST_ROWS}; got "
+                f"{n}. Take a part of the rows, or inference='sghmc'."
+            )
+        self._set_rows(t.double() for t in (batch.X, batch.y, batch.weight))
+
+    def _set_rows(self, rows):
+        self.rows = tuple(rows) or None  #: X, y and weights of all rows
+        weight = self.rows[2] if self.rows else torch.ones(1)
+        counted = bool((weight != 1.0).any())
+        self._counts = (float((weight - 1.0).sum()), float(weight.log().sum())) if counted else None
+
+    def _prior(self, n, generator):
+        """Draws from the prior: whitened values and hyperparameters."""
+        like, center = self.rows[0], self.hyperparameters.center
+        v = normal((n, len(like), sum(self.widths)), generator, like)
+        phi = center + self.hyperparameters.spread * normal((n, len(center)), generator, like)
+        return v, phi
+
+    def _begin(self, batch, generator):
+        """Draws of the prior, or where an earlier fit of as many rows has ended."""
+        self.hold(batch)
+        C, T, shape = self.n_chains, len(self.powers), (len(batch.X), sum(self.widths))
+        v, phi = self._prior(C * T, generator)
+        if "v" in self.chains and self.chains["v"].shape == (C, T, *shape):
+            v, phi = (self.chains[name].flatten(0, 1) for name in ("v", "phi"))
+        self.kept = {}
+        states = {"v": v, "phi": phi, "log_lik": self.evaluate(v, phi)}
+        self.chains = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
+
+    def _keep(self, generator):
+        first = {name: self.chains[name][:, 0] for name in ("v", "phi")}
+        prior = self.evaluate(*self._prior(self.n_chains, generator))
+        self.keep(**first, log_lik=self.chains["log_lik"], prior_log_lik=prior)
+
+    def states(self):
+        states = super().states()
+        return states if self.kept else {name: states[name][:, 0] for name in ("v", "phi")}
+
+    def _centered(self, v, phi, log_lik, first, power, generator, draw):
+        """Steps of one layer given the values of the next one, which whitened steps change."""
+        kernels, _ = self.hyperparameters.components(phi)
+        values, n = self.propagate(v, kernels, first), len(self.widths)
+        parts = list(v.split(self.widths, -1))
+        for j in range(n):
+            H = self.beside(values[j - 1] if j else self.rows[0][None], j)
+            root = first if j == 0 else self.root(kernels[j], H)
+            mean = self.mean_function(H, j)
+            mean = mean.expand(len(v), *mean.shape[-2:]) if torch.is_tensor(mean) else None
+
+            def outputs(p, i, root=root, mean=mean):
+                return _of(root, i) @ p + (0.0 if mean is None else mean[i])
+
+            def value(p, i, j=j, outputs=outputs):
+                kernels_i, likelihood_i = self.hyperparameters.components(phi[i])
+                F = outputs(p, i)
+                if j == n - 1:
+                    return self.log_likelihood(F, kernels_i[-1], likelihood_i)
+                return self._log_density(F, values[j + 1][i], kernels_i, j + 1)
+
+            everyone = torch.arange(len(v), device=v.device)
+            now = log_lik if j == n - 1 else value(parts[j], everyone)
+            powers = power if j == n - 1 else torch.ones_like(power)
+            nu = normal(parts[j].shape, generator, v)
+            parts[j], now = elliptical_slice(parts[j], now, value, nu, draw, powers)
+            values[j] = outputs(parts[j], everyone)
+            if j == n - 1:
+                log_lik = now
+            else:  # the next layer has kept its values
+                H = self.beside(values[j], j + 1)
+                off = values[j + 1] - self.mean_function(H, j + 1)
+                root = self.root(kernels[j + 1], H)
+                parts[j + 1] = torch.linalg.solve_triangular(root, off, upper=False)
+        return torch.cat(parts, -1), log_lik
+
+    def _log_density(self, F, following, kernels, j):
+        """Log-density (S,) of the values of layer `j` given those of the one before."""
+        H = self.beside(F, j)
+        L = self.root(kernels[j], H)
+        off = following - self.mean_function(H, j)
+        a = torch.linalg.solve_triangular(L, off, upper=False)
+        log_det = off.shape[-1] * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        value = -0.5 * a.square().sum((1, 2)) - log_det
+        return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
+
+    def _flip(self, v, generator):
+        """Change the sign of a random hidden unit, which the next layer does not see.
+
+        So it is where hidden means are zero and the next kernel depends on differences.
+        """
+        n = len(self.widths) - (
+            not self.integrates
+        )  # the last sampled layer is seen by the likelihood
+        if n == 0 or any(self._linear):
+            return v
+        if not all(isinstance(k.component, Stationary) for k in list(self.kernels)[1:]):
+            return v
+        unit = torch.randint(sum(self.widths[:n]), (len(v),), generator=generator)
+        sign = torch.ones(len(v), v.shape[-1]).to(v)
+        sign[torch.arange(len(v)), unit] = -1.0
+        return v * sign[:, None]
+
+    def _move_hyperparameters(self, v, phi, power, draw):
+        """Slice steps of one hyperparameter, in turns; those of hidden layers given whitened values."""
+        hyper, p, F = self.hyperparameters, self.n_steps % phi.shape[1], None
+        if p >= hyper.n_hidden and self.widths:  # hidden values stay
+            F = self.propagate(v, hyper.components(phi)[0])[-1]
+
+        def with_value(x, i):
+            changed = phi[i].clone()
+            changed[:, p] = x
+            return changed
+
+        def evaluate(x, i):
+            changed = with_value(x, i)
+            if p < hyper.n_hidden:
+                value = self.evaluate(v[i], changed)
+            else:
+                kernels, likelihood = hyper.components(changed)
+                value = self.log_likelihood(None if F is None else F[i], kernels[-1], likelihood)
+            return power[i] * value + hyper.log_prior(changed)
+
+        everyone = torch.arange(len(v), device=v.device)
+        phi = with_value(slice_step(phi[:, p], evaluate, draw), everyone)
+        return phi, self.evaluate(v, phi)
+
+    # What is kept, and prediction
+
+    def posterior(self, draws, as_trained=False):
+        """The mixture of the states that were kept."""
+        return SlicedPosterior(self, self.states(), draws)
+
+    def state(self):
+        arrays = super().state()
+        if self.rows is not None:
+            arrays.update({f"rows/{i}": t.cpu().numpy() for i, t in enumerate(self.rows)})
+        return arrays
+
+    def load_state(self, arrays):
+        rows = [arrays[f"rows/{i}"] for i in range(3) if f"rows/{i}" in arrays]
+        self._set_rows(torch.tensor(part, device=self._device()) for part in rows)
+        super().load_state({k: v for k, v in arrays.items() if not k.startswith("rows/")})
+        self.hyperparameters.refresh()
+
+
+def gram(kernel, H):
+    """Covariances (S, N, N) of rows (S, N, d), for kernels whose numbers may differ between states."""
+    if not isinstance(kernel, Stationary):
+        return kernel.within(H)
+    H = H / kernel.lengthscale
+    if H.shape[-1] == 1:  # the usual case has a shorter way
+        r2 = (H - H.mT).square_()
+    else:
+        r2 = torch.cdist(H, H, compute_mode="donot_use_mm_for_euclid_dist").square_()
+    return kernel.write_profile(r2, r2).mul_(kernel.variance)
+
+
+def _of(factors, i):
+    """Factors of the states with indices `i`; one that all share stays."""
+    return factors if len(factors) == 1 else factors[i]
+
+
+def _without_failures(L, info):
+    """Factors, NaN where factorization failed."""
+    if info.any():
+        L = torch.where((info > 0)[..., None, None], torch.nan, L)
+    return L

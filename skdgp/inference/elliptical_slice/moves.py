@@ -1,0 +1,123 @@
+"""Moves of many chains at once: elliptical slices, slices of one number, swaps, and flips of signs."""
+
+import math
+
+import torch
+
+_MOST_AHEAD = 8  #: proposals of a state that are evaluated together
+
+
+def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
+    r"""One elliptical slice step (Murray et al., 2010) of every state, for the prior ``N(0, I)``.
+
+    Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the present
+    state. No step size, and nothing is rejected.
+
+    Parameters
+    ----------
+    v : tensor of shape (S, ...)
+    log_lik : tensor of shape (S,)
+        Log-likelihoods of `v`.
+    evaluate : callable
+        ``evaluate(proposals, i)`` are the log-likelihoods for the states with indices `i`, which may repeat;
+        minus infinity where a state is impossible.
+    nu : tensor of shape (S, ...)
+        Draws from the prior.
+    uniform : callable
+        ``uniform(k)`` are `k` draws from the unit interval.
+    power : tensor of shape (S,)
+        Powers of the likelihoods.
+
+    Returns
+    -------
+    v, log_lik : tensors
+    """
+    threshold = power * log_lik + uniform(len(v)).log()
+    angle = 2.0 * math.pi * uniform(len(v))
+    low, high = angle - 2.0 * math.pi, angle.clone()
+    v, log_lik, i = v.clone(), log_lik.clone(), torch.arange(len(v), device=v.device)
+    old, ahead = v.clone(), 2
+    while len(i):
+        # proposals that follow if all before them are rejected do not depend on their likelihoods: a few
+        # of them are evaluated together, and the first that is accepted counts
+        angles, width = [], high[i] - low[i]
+        for _ in range(ahead):
+            theta = angle[i]
+            angles.append(theta)
+            below = theta < 0.0
+            low[i] = torch.where(below, theta, low[i])
+            high[i] = torch.where(below, high[i], theta)
+            angle[i] = low[i] + (high[i] - low[i]) * uniform(len(i))
+        theta, who = torch.stack(angles, 1), i.repeat_interleave(ahead)
+        a = theta.view(-1, *(1,) * (v.ndim - 1))
+        proposals = old[who] * a.cos() + nu[who] * a.sin()
+        value = evaluate(proposals, who).view(-1, ahead)
+        # a bracket of no width is the present state, whatever rounding says of it
+        accepted = (power[i, None] * value > threshold[i, None]) | (width < 1e-12)[:, None]
+        first, done = accepted.long().argmax(1), accepted.any(1)
+        place = torch.arange(len(i), device=v.device) * ahead + first
+        v[i[done]], log_lik[i[done]] = proposals[place[done]], value.flatten()[place[done]]
+        i, ahead = i[~done], min(2 * ahead, _MOST_AHEAD)
+    return v, log_lik
+
+
+def slice_step(x, evaluate, uniform, width=1.0):
+    """One slice step with stepping out (Neal, 2003) of a number of every state.
+
+    Parameters
+    ----------
+    x : tensor of shape (S,)
+    evaluate : callable
+        ``evaluate(proposals, i)`` are the log-densities for the states with indices `i`.
+    uniform : callable
+    width : float
+
+    Returns
+    -------
+    x : tensor of shape (S,)
+    """
+    everyone = torch.arange(len(x), device=x.device)
+    threshold = evaluate(x, everyone) + uniform(len(x)).log()
+    low = x - width * uniform(len(x))
+    high = low + width
+    for end, change in ((low, -width), (high, width)):
+        i = everyone
+        while len(i):
+            i = i[evaluate(end[i], i) > threshold[i]]
+            end[i] += change
+    new, i = x.clone(), everyone
+    while len(i):
+        z = low[i] + (high[i] - low[i]) * uniform(len(i))
+        accepted = (evaluate(z, i) > threshold[i]) | (high[i] - low[i] < 1e-12)
+        new[i[accepted]] = z[accepted]
+        i, z = i[~accepted], z[~accepted]
+        below = z < x[i]
+        low[i[below]], high[i[~below]] = z[below], z[~below]
+    return new
+
+
+def swaps(log_lik, powers, uniform, odd):
+    """Which states of neighboring levels change places (Swendsen and Wang, 1986).
+
+    Parameters
+    ----------
+    log_lik : tensor of shape (n_chains, T)
+    powers : tensor of shape (T,)
+        Decreasing.
+    uniform : callable
+    odd : {0, 1}
+        Whether pairs begin at the first level or at the second.
+
+    Returns
+    -------
+    order : tensor of shape (n_chains, T)
+        Where the state of each level comes from.
+    """
+    C, T = log_lik.shape
+    order = torch.arange(T, device=log_lik.device).repeat(C, 1)
+    a = torch.arange(odd, max(T - 1, odd), 2, device=log_lik.device)
+    log_ratio = (powers[a] - powers[a + 1]) * (log_lik[:, a + 1] - log_lik[:, a])
+    change = uniform(C * len(a)).view(C, -1).log() < log_ratio
+    order[:, a] += change.long()
+    order[:, a + 1] -= change.long()
+    return order

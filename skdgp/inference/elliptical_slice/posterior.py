@@ -1,0 +1,149 @@
+"""Predictions of a deep Gaussian process from states of chains at all rows."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ...gp.component import to_numpy
+from ...gp.draws import N_FEATURES
+from ..chains import pick_states
+from ..conditioned import ConditionedGP
+from ..posterior import Functions, Latent, Posterior
+
+JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
+_AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow
+
+
+class SlicedPosterior(Posterior):
+    """A mixture with one component for each state of the chains, each a process given all rows.
+
+    With many rows, some of the states predict. Noise that was sampled is its posterior mean in
+    `likelihood`; each state conditions on its own.
+
+    Parameters
+    ----------
+    model : SlicedDeepGP
+    states : dict of str to tensor
+        ``v`` (S, N, H) and ``phi`` (S, P), and what tempering has left: ``log_lik`` (S, T)
+        and ``prior_log_lik`` (S,).
+    draws : tensor of shape (at least S, n_hidden)
+        The values of hidden units, one draw for each state, shared by all rows.
+
+    Attributes
+    ----------
+    powers : tensor of shape (T + 1,)
+        Powers of the likelihood, the last one 0.
+    log_likelihoods : tensor of shape (n_chains, n_draws, T + 1) or None
+        Of all states that were kept, at all powers.
+    """
+
+    n_features = N_FEATURES
+
+    @torch.no_grad()
+    def __init__(self, model, states, draws):
+        v, phi, n_chains = states["v"], states["phi"], model.n_chains
+        each, n_layers = len(v) // n_chains, len(model.widths) + model.integrates
+        most = max(1, _AT_ONCE // (len(model.rows[0]) ** 2 * n_layers * n_chains))
+        place = np.linspace(0, each - 1, min(each, most)).round().astype(int)
+        chosen = np.add.outer(each * np.arange(n_chains), place).ravel()
+        kernels, likelihood = model.hyperparameters.components(phi.exp().mean(0).log())
+        rows = model.rows[0].cpu().numpy().copy()  # which the first layer is known at
+        super().__init__(
+            to_numpy(likelihood), map(to_numpy, kernels), [rows], v.new_ones(len(chosen))
+        )
+        self.n_chains, self.input_connected = n_chains, model.input_connected
+        self.powers = torch.cat([model.powers, model.powers.new_zeros(1)])
+        self.log_likelihoods = None
+        if "log_lik" in states:
+            levels = torch.cat([states["log_lik"], states["prior_log_lik"][:, None]], 1)
+            self.log_likelihoods = levels.unflatten(0, (n_chains, each))
+        self._W = [None if W is None else W.clone() for W in model.linear_maps()] + [None]
+        self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
+        widths = model.widths[: n_layers - 1]
+        self._eps = torch.as_tensor(draws)[chosen].to(v).split(widths, 1) if widths else ()
+        self._log_weights = v.new_full((len(chosen),), -math.log(len(chosen)))
+
+    @torch.no_grad()
+    def latent(self, X):
+        X = X.to(torch.float64)
+        mean, var = zip(*(self._moments(X, s) for s in range(len(self._layers))))
+        return Latent(self._log_weights, torch.stack(mean), torch.stack(var))
+
+    def _moments(self, X, s):
+        F = None
+        for i, (gp, _) in enumerate(self._layers[s]):
+            H = self._inputs(F, X)
+            mean, var = (moment.mT for moment in gp.moments(H))
+            mean = mean + self._mean_function(H, i)
+            if i < len(self._eps):
+                F = mean + var.sqrt() * self._eps[i][s]
+        return mean, var.expand_as(mean)
+
+    def _inputs(self, F, X):
+        """What a layer sees, from the outputs of the one before."""
+        if F is None:
+            return X
+        return torch.cat([F, X], -1) if self.input_connected else F
+
+    def _mean_function(self, H, i):
+        return 0.0 if self._W[i] is None else H @ self._W[i]
+
+    @torch.no_grad()
+    def functions(self, n, generator, X=None):
+        """By pathwise conditioning on the values of some states at all rows."""
+        picked = pick_states(len(self._layers), n, generator).tolist()
+        paths = [
+            [gp.paths(1, generator, noise, self.n_features) for gp, noise in self._layers[s]]
+            for s in picked
+        ]
+
+        def evaluate(X, noise=None):
+            X = X.to(torch.float64)
+            values = [self._follow(path, X) for path in paths]
+            return tuple(torch.stack(part) for part in zip(*values))
+
+        return Functions(evaluate, self._log_weights.new_ones(n))
+
+    def _follow(self, path, X):
+        """Mean and deviation of one function."""
+        F = None
+        for i, layer in enumerate(path):
+            H = self._inputs(F, X)
+            mean, (deviation,) = layer(H)
+            mean = mean + self._mean_function(H, i)
+            F = mean + deviation
+        return mean, deviation
+
+
+class _Layer(NamedTuple):
+    """A layer of one state given all rows, and the noise of what is known there, (1 or k, N)."""
+
+    gp: ConditionedGP
+    noise: torch.Tensor
+
+
+def _condition(model, v, phi):
+    """The layers of one state."""
+    kernels, likelihood = model.hyperparameters.components(phi)
+    X, y, weight = model.rows
+    F, layers = X, []
+    for i, v_i in enumerate(v.split(model.widths, -1) if model.widths else ()):
+        H = model.beside(F, i)
+        root = model.root(kernels[i], H[None])
+        a = torch.linalg.solve_triangular(root[0].T, v_i, upper=True).T
+        noise = torch.full_like(weight, JITTER)[None]
+        layers.append(_Layer(ConditionedGP(kernels[i], _as_it_is, H, root, a), noise))
+        F = root[0] @ v_i + model.mean_function(H, i)
+    if model.integrates:
+        H = model.beside(F, len(model.widths))
+        noise = torch.as_tensor(likelihood.variance).view(-1, 1) / weight
+        root = torch.linalg.cholesky(kernels[-1](H, H) + torch.diag_embed(noise))
+        a = torch.cholesky_solve(y.T[..., None], root)[..., 0]
+        layers.append(_Layer(ConditionedGP(kernels[-1], _as_it_is, H, root, a), noise))
+    return layers
+
+
+def _as_it_is(H):
+    return H

@@ -1,0 +1,120 @@
+"""Parameters of elliptical slice sampling."""
+
+import math
+from numbers import Integral, Real
+
+from sklearn.base import clone
+
+from ..base import OF_LAYERS, Scheme
+from .model import SlicedDeepGP
+
+_BURN_IN = 0.25  #: share of the steps
+
+
+class EllipticalSlice(Scheme):
+    r"""Elliptical slice sampling of all rows' hidden values, with parallel tempering: a gold standard.
+
+    Without inducing points: hidden layers hold values at all rows, and their exact posterior is sampled
+    (Cutajar et al., 2017, appendix C). With Gaussian noise the last layer is integrated out; other likelihoods
+    have it sampled, too. Deeper models mix steps of all whitened layers at once with steps of one layer given
+    the next. Several chains, each with several powers of the likelihood that exchange their
+    states, find foldings of the hidden layers that a single chain cannot reach.
+
+    A step factors matrices of all rows some ten times for each chain and power: this is for up to
+    500 rows, where it takes minutes to hours.
+
+    Parameters
+    ----------
+    n_tempering : int, default=8
+        Levels of the powers of the likelihood, from 1 in a geometric sequence to `least_power`.
+    hyperparameters : {"sample", "fixed"}, default="sample"
+        Whether kernels and noise have posteriors. Their logarithms are then a priori normal around their
+        starts, with standard deviations of 1 for kernels and of 2 for what likelihoods have. Variances of
+        hidden layers stay, because lengthscales of the next layer mean the same.
+    n_chains : int, default=4
+    n_samples : int, default=400
+        States that are kept, of all chains together.
+    least_power : float, default=0.01
+        The last of the powers.
+    n_burn_in : int or None, default=None
+        Steps before states are kept. None for a quarter of `max_iter`.
+    spacing : int or None, default=None
+        Steps between states that are kept. None for what `max_iter` leaves.
+
+    Raises
+    ------
+    ValueError
+        By :meth:`validate`, if a parameter makes no sense; by the first step, if there are more
+        than 500 rows or not all rows in one batch.
+
+    References
+    ----------
+    K. Cutajar, E. Bonilla, P. Michiardi and M. Filippone (2017). Random feature expansions for deep Gaussian
+    processes. ICML 34, appendix C.
+
+    I. Murray, R. Adams and D. MacKay (2010). Elliptical slice sampling. AISTATS 13.
+
+    Examples
+    --------
+    >>> from skdgp.inference import EllipticalSlice
+    >>> EllipticalSlice(n_tempering=1, hyperparameters="fixed")
+    EllipticalSlice(hyperparameters='fixed', n_tempering=1)
+    """
+
+    uses = OF_LAYERS
+    takes_chunks = False
+    fewer_draws = False
+
+    def __init__(
+        self,
+        n_tempering=8,
+        hyperparameters="sample",
+        n_chains=4,
+        n_samples=400,
+        least_power=0.01,
+        n_burn_in=None,
+        spacing=None,
+    ):
+        self.n_tempering = n_tempering
+        self.hyperparameters = hyperparameters
+        self.n_chains = n_chains
+        self.n_samples = n_samples
+        self.least_power = least_power
+        self.n_burn_in = n_burn_in
+        self.spacing = spacing
+
+    def for_data(self, n_rows, n_classes=None, max_iter=None):
+        n_steps = self.max_iter(n_rows) if max_iter is None else max_iter
+        burn_in = int(_BURN_IN * n_steps) if self.n_burn_in is None else self.n_burn_in
+        usual = {
+            "n_burn_in": burn_in,
+            "spacing": max(1, (n_steps - burn_in) // -(-self.n_samples // self.n_chains)),
+        }
+        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
+        return clone(self).set_params(**missing)
+
+    def max_iter(self, n_rows):
+        return 6000 if n_rows <= 100 else 3000
+
+    def batch_size(self, n_rows):
+        return n_rows
+
+    def n_inducing(self, n_rows, n_classes=None):
+        return 1  # there are none
+
+    def validate(self):
+        for name in ("n_tempering", "n_chains", "n_samples"):
+            self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
+        for name, least in (("n_burn_in", 0), ("spacing", 1)):
+            if getattr(self, name) is not None:
+                what = f"an int of at least {least} or None"
+                self.check(name, Integral, lambda n, least=least: n >= least, what)
+        self.check("least_power", Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
+        if self.hyperparameters not in ("sample", "fixed"):
+            raise ValueError(
+                "hyperparameters of EllipticalSlice must be 'sample' or 'fixed'; got "
+                f"{self.hyperparameters!r}."
+            )
+
+    def build(self, architecture, likelihood):
+        return SlicedDeepGP(architecture, likelihood, self.for_data(math.inf))

@@ -1,0 +1,5 @@
+"""Stochastic gradient Hamiltonian Monte Carlo over inducing outputs."""
+
+from .scheme import SGHMC
+
+__all__ = ["SGHMC"]

@@ -1,0 +1,83 @@
+"""Steps of stochastic gradient Hamiltonian Monte Carlo (Chen et al., 2014)."""
+
+import torch
+
+_TINY = 1e-16
+
+
+def adaptive_step(theta, state, grad, noise, n_rows, step_size, friction, adapt):
+    """One scale-adapted step (Springenberg et al., 2016, with the constants of Havasi et al., 2018).
+
+    Parameters
+    ----------
+    theta : tensor
+    state : dict of tensors
+        Momentum ``p``, and ``xi``, ``g`` and ``g2``, the memory, mean and mean square of gradients.
+    grad : tensor
+        Of ``-log posterior / n_rows``.
+    noise : tensor
+        Standard normal draws.
+    n_rows, step_size, friction : float
+    adapt : bool
+        Whether the mass still changes. While it does, chains have no invariant distribution.
+
+    Returns
+    -------
+    theta, state
+    """
+    mass = 1.0 / (state["g2"].clamp_min(_TINY).sqrt() + _TINY)
+    injected = (2.0 * friction * step_size**2 / n_rows * mass).clamp_min(_TINY).sqrt()
+    p = (1.0 - friction) * state["p"] - step_size**2 * mass * grad + injected * noise
+    new = {**state, "p": p}
+    if adapt:
+        xi, g, g2 = state["xi"], state["g"], state["g2"]
+        r = 1.0 / (xi + 1.0)
+        new["xi"] = 1.0 + xi * (1.0 - g.square() / (g2 + _TINY))
+        new["g"], new["g2"] = torch.lerp(g, grad, r), torch.lerp(g2, grad.square(), r)
+    return theta + p, new
+
+
+def preconditioned_step(theta, p, grad, root, noise, step_size, friction, gradient_noise=0.0):
+    r"""One step in coordinates ``z`` with ``theta = root z``, in which curvatures are near one.
+
+    .. math:: p \leftarrow (1 - \alpha) p - \kappa \nabla_z + N(0, 2 \alpha \kappa - \kappa^2 s^2)
+
+    Parameters
+    ----------
+    theta : tensor of shape (n_chains, M, D)
+    p : tensor of shape (n_chains, M, D)
+        Momentum of `z`.
+    grad : tensor of shape (n_chains, M, D)
+        Of the negative log posterior of all rows, with respect to `theta`.
+    root : tensor of shape (D, M, M) or (1, M, M)
+    noise : tensor of shape (n_chains, M, D)
+        Standard normal draws.
+    step_size, friction : float
+        The squared step :math:`\kappa` and the friction :math:`\alpha`.
+    gradient_noise : float or tensor of shape (M, D)
+        The variance :math:`s^2` that minibatches add to the gradient of `z`, where it is known.
+
+    Returns
+    -------
+    theta, p
+    """
+    injected = 2.0 * friction * step_size - step_size**2 * gradient_noise
+    injected = torch.as_tensor(injected, dtype=p.dtype, device=p.device).clamp_min(0.0)
+    p = (1.0 - friction) * p - step_size * to_z(grad, root) + injected.sqrt() * noise
+    return theta + (root @ p.movedim(2, 1)[..., None])[..., 0].movedim(1, 2), p
+
+
+def to_z(grad, root):
+    """Gradients with respect to ``z`` from those with respect to ``theta = root z``."""
+    return (root.mT @ grad.movedim(2, 1)[..., None])[..., 0].movedim(1, 2)
+
+
+def autocorrelation_time(step_size, friction):
+    """Steps between independent draws in a direction of curvature one (exact for Gaussians)."""
+    return 2.0 * friction / step_size * (1.0 - step_size / (2.0 * (2.0 - friction)))
+
+
+def fresh(theta):
+    """The state of :func:`adaptive_step` before the first step."""
+    state = {name: torch.ones_like(theta) for name in ("xi", "g", "g2")}
+    return {"p": torch.zeros_like(theta), **state}

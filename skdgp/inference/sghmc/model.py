@@ -1,0 +1,403 @@
+"""The model that :class:`~skdgp.inference.sghmc.SGHMC` builds."""
+
+import math
+
+import numpy as np
+import torch
+from torch import nn
+from torch.autograd.function import once_differentiable
+
+from ...gp.component import Trainable
+from ...gp.likelihoods import Gaussian
+from ...linalg import add_diagonal, cholesky, root_of_inverse
+from ...optim.adam import Adam
+from ...random import normal
+from ..chains import ChainModel
+from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
+from .layer import SampledLayer
+from .posterior import SampledPosterior
+
+_LOG_2PI = math.log(2.0 * math.pi)
+_INFORM_EVERY = 20  #: steps between looks at the Fisher information
+#: Hyperparameters live on a log scale, are few, and have far to go: their steps of Adam are larger.
+_HYPERPARAMETER_RATE = 6.0
+_MEMORY = 10  #: of these looks that its average reaches back over
+
+
+class _Gram(torch.autograd.Function):
+    """``P P^T``, whose way back is one product."""
+
+    @staticmethod
+    def forward(ctx, P):
+        ctx.save_for_backward(P)
+        return P @ P.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        return (G + G.mT) @ ctx.saved_tensors[0]
+
+
+class SampledDeepGP(ChainModel):
+    """Chains of whitened inducing outputs, and hyperparameters that are learned and then rest.
+
+    `chains` holds ``v0``, ``v1``, ... of shape (n_chains, M, D_l), one for each layer.
+    """
+
+    def __init__(self, architecture, likelihood, scheme):
+        super().__init__(scheme.n_chains, scheme.n_samples)
+        self.scheme, self.input_connected = scheme, architecture.input_connected
+        self.learning_rate = 0.01
+        self.likelihood = Trainable(likelihood)
+        outputs = (*architecture.widths, architecture.n_latents)
+        self.layers = nn.ModuleList(
+            SampledLayer(
+                kernel, n_inputs, n_outputs, architecture.n_inducing,
+                architecture.linear_mean and i < len(architecture.widths),
+            )
+            for i, (kernel, n_inputs, n_outputs) in enumerate(
+                zip(architecture.kernels, architecture.layer_inputs(), outputs)
+            )
+        )  # fmt: skip
+        self._memory = {}  # of the sampler: tensors, by layer and by what they are
+        self._n_looks, self._whitenings, self._optimizer = 0, None, None
+        self.integrates = False  #: whether the last layer is integrated out
+
+    def _apply(self, fn, recurse=True):
+        self._memory = {name: fn(value) for name, value in self._memory.items()}
+        self._whitenings = None
+        return super()._apply(fn, recurse)
+
+    def n_hidden(self):
+        return sum(layer.n_outputs for layer in self.layers[:-1])
+
+    def prepare(self, learning_rate, dtype):
+        self.learning_rate = learning_rate
+
+    # The target
+
+    def propagate(self, X, v, eps, whitenings):
+        """The layers one after another, for every chain.
+
+        Parameters
+        ----------
+        X : tensor of shape (B, n_features)
+        v : list of tensors of shape (C, M, D_l)
+            For all layers, or all but the last.
+        eps : list of tensors of shape (C, B, D_l)
+            Draws of the hidden layers' noise.
+        whitenings : list of tensors of shape (M, M)
+
+        Returns
+        -------
+        passed : list of (A, values)
+            For each layer that `v` is given of: projections (C, M, B) and outputs (C, B, D_l), which are
+            means in the last layer.
+        A, variance : tensors of shape (C, M, B) and (C, B)
+            Projections and remaining variances of the last layer.
+        """
+        H, passed = X[None], []
+        for i, (layer, whitening) in enumerate(zip(self.layers, whitenings)):
+            if i and self.input_connected:
+                H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
+            A, variance = layer.project(H, whitening)
+            if i == len(v):
+                break
+            mean = (v[i].to(A.dtype).mT @ A).mT + layer.mean_function(H)
+            H = mean + variance.sqrt()[..., None] * eps[i] if i < len(eps) else mean
+            passed.append((A, H))
+        return passed, A, variance
+
+    def log_target(self, batch, v, eps, whitenings):
+        """Unbiased estimate of the log posterior density of each chain, up to a constant, shape (C,)."""
+        prior = -0.5 * sum(x.square().sum((1, 2)) for x in v) if v else 0.0
+        S = self.scheme.n_hidden_draws
+        v = [x.repeat_interleave(S, 0) for x in v] if S > 1 else v
+        passed, A, variance = self.propagate(batch.X, v, eps, whitenings)
+        if self.integrates:
+            return prior + self.integrated(A, variance, batch)[0]
+        ell = self._of_rows(batch.y, passed[-1][1], variance)
+        if S > 1:
+            ell = torch.logsumexp(ell.unflatten(0, (-1, S)), 1) - math.log(S)
+        return prior + batch.scale * (batch.weight * ell).sum(-1).double()
+
+    def _of_rows(self, y, mean, variance):
+        """Log-likelihood (C, B) given the moments of the last layer."""
+        likelihood, variance = self.likelihood(), variance[..., None].expand_as(mean)
+        shape, y = mean.shape[:-1], y.expand(*mean.shape[:-1], y.shape[-1])
+        rows = (t.reshape(-1, t.shape[-1]) for t in (y, mean, variance))
+        if self.scheme.target == "marginal":
+            return likelihood.log_partition(*rows).view(shape)
+        return likelihood.expected_log_prob(*rows).view(shape)
+
+    def integrated(self, A, variance, batch):
+        """Log-density of the targets with the last layer integrated out, and its posterior.
+
+        Parameters
+        ----------
+        A, variance : tensors of shape (C, M, B) and (C, B)
+        batch : Batch
+            All rows.
+
+        Returns
+        -------
+        value : tensor of shape (C,)
+        L : tensor of shape (C, k, M, M)
+            Cholesky factor of the posterior precision ``I + A D^{-1} A^T`` of each output.
+        b : tensor of shape (C, k, M, 1)
+            ``A D^{-1} y``.
+        """
+        noise, y, weight = self.likelihood().variance[:, None], batch.y.T, batch.weight
+        marginal = self.scheme.target == "marginal"
+        D = noise + variance[:, None] if marginal else noise.expand(len(A), -1, variance.shape[1])
+        root = (weight / D).to(A.dtype).sqrt()
+        part = A[:, None] * root[:, :, None]
+        b = (part @ (root * y.to(A.dtype))[..., None]).double()
+        L = cholesky(add_diagonal(_Gram.apply(part).double(), 1.0), 1e-10)
+        a = torch.linalg.solve_triangular(L, b, upper=False)
+        rows = (weight * (_LOG_2PI + D.log() + y.square() / D)).sum((1, 2))
+        log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
+        value = -0.5 * rows - log_det + 0.5 * a.square().sum((1, 2, 3))
+        if not marginal:
+            value = value - 0.5 * (weight * variance[:, None] / noise).sum((1, 2))
+        return value, L, b
+
+    def _draw_last(self, A, variance, batch, generator):
+        """Exact draws (C, M, k) of the last layer's inducing outputs."""
+        _, L, b = self.integrated(A, variance, batch)
+        xi = normal((self.n_chains, *b.shape[1:]), generator, b)
+        v = torch.cholesky_solve(b, L) + torch.linalg.solve_triangular(L.mT, xi, upper=True)
+        return v[..., 0].mT
+
+    def _draw_eps(self, batch, generator):
+        n = self.n_chains * self.scheme.n_hidden_draws
+        shapes = [(n, len(batch.X), layer.n_outputs) for layer in self.layers[:-1]]
+        return [normal(shape, generator, batch.X) for shape in shapes]
+
+    # Steps
+
+    def step(self, batch, generator, rate=1.0):
+        scheme, n = self.scheme, self.n_steps
+        if n == 0:
+            self._begin(batch, generator)
+        learning, warm = n < scheme.n_learn, scheme.n_learn + scheme.n_burn_in
+        self._let_learn(learning)
+        adapting = n < max(warm - scheme.n_burn_in // 2, 1)
+        if adapting and scheme.preconditioner == "fisher" and n % _INFORM_EVERY == 0:
+            self._inform(batch, generator)
+        value = self._move(batch, generator, learning, adapting)
+        if learning:
+            self._learn(batch, generator, rate)
+        elif n == scheme.n_learn:
+            self._memory = {k: x for k, x in self._memory.items() if not k.startswith("window")}
+        self.n_steps += 1
+        past = self.n_steps - warm
+        if past > 0 and past % scheme.spacing == 0 and not self.finished:
+            self._complete(batch, generator)
+            self.keep(**self.chains)
+        return value
+
+    def _begin(self, batch, generator):
+        """Draws of the prior, or the published start at zero; or where an earlier fit has ended."""
+        self.kept = {}
+        all_rows = float(batch.scale * batch.weight.sum()) <= batch.total * (1.0 + 1e-9)
+        self.integrates = (
+            self.scheme.last_layer == "exact"
+            and self.scheme.n_hidden_draws == 1
+            and isinstance(self.likelihood.component, Gaussian)
+            and batch.scale == 1.0 and all_rows
+        )  # fmt: skip
+        start = float(self.scheme.preconditioner == "fisher")
+        for i, layer in enumerate(self.layers):
+            shape = self.n_chains, len(layer.Z), layer.n_outputs
+            if self.chains.get(f"v{i}", layer.Z).shape != shape:
+                self.chains[f"v{i}"] = start * normal(shape, generator, layer.Z)
+        for i, x in enumerate(self._sampled()):
+            if not start:
+                state = fresh(x)
+            else:
+                eye = torch.eye(x.shape[1]).to(x).repeat(x.shape[2], 1, 1)
+                state = {"p": torch.zeros_like(x), "noise": torch.zeros_like(x[0]), "root": eye}
+                state["fisher"] = torch.zeros_like(eye)
+            self._remember(i, state)
+
+    def _remember(self, i, state):
+        self._memory.update({f"{i}.{name}": value for name, value in state.items()})
+
+    def _of_layer(self, i):
+        """What is remembered of a layer."""
+        keys = [key for key in self._memory if key.startswith(f"{i}.")]
+        return {key.partition(".")[2]: self._memory[key] for key in keys}
+
+    def _sampled(self):
+        """The inducing outputs that steps move."""
+        v = [self.chains[f"v{i}"] for i in range(len(self.layers))]
+        return v[:-1] if self.integrates else v
+
+    def _let_learn(self, learning):
+        if learning or self._whitenings is None:
+            for p in self.parameters():
+                p.requires_grad_(learning)
+            self._whitenings = [layer.whitening() for layer in self.layers]
+
+    def _parts(self, batch):
+        """The batch; two halves of it if it is a part of the rows, which tell the gradient's noise."""
+        if batch.scale == 1.0 or len(batch.X) < 2:
+            return [batch]
+        halves = slice(0, None, 2), slice(1, None, 2)
+        total = batch.weight.sum()
+        return [
+            batch._replace(
+                X=batch.X[h], y=batch.y[h], weight=batch.weight[h],
+                scale=batch.scale * float(total / batch.weight[h].sum()),
+            )
+            for h in halves
+        ]  # fmt: skip
+
+    def _move(self, batch, generator, learning, adapting):
+        """One step of all chains; with a window of one, gradients of hyperparameters are kept."""
+        scheme = self.scheme
+        v = [x.detach().requires_grad_() for x in self._sampled()]
+        own = list(self.parameters()) if learning and scheme.window == 1 else []
+        for p in own:
+            p.grad = None
+        parts, gradients, value = self._parts(batch), [], 0.0
+        for part in parts if v or own else []:
+            if learning and gradients:  # the graph of the first half is gone
+                self._whitenings = [layer.whitening() for layer in self.layers]
+            loss = -self.log_target(part, v, self._draw_eps(part, generator), self._whitenings)
+            found = torch.autograd.grad(loss.sum() / len(parts), v + own, allow_unused=True)
+            value += float(loss.detach().mean()) / len(parts) / batch.total
+            gradients.append(found[: len(v)])
+            for p, g in zip(own, found[len(v) :]):
+                if g is not None:
+                    g = (g / (self.n_chains * batch.total)).contiguous()  # as Adam wants it
+                    p.grad = g if p.grad is None else p.grad + g
+        if value - value != 0.0:  # not finite: leave everything as it is
+            return value
+        with torch.no_grad():
+            for i, x in enumerate(v):
+                g = sum(found[i] for found in gradients)
+                xi, m = normal(x.shape, generator, x), self._of_layer(i)
+                size, friction = scheme.step_size, scheme.friction
+                if scheme.preconditioner == "adaptive":
+                    adapt = self.n_steps < scheme.n_learn + scheme.n_burn_in
+                    new, m = adaptive_step(
+                        x, m, g / batch.total, xi, batch.total, size, friction, adapt
+                    )
+                else:
+                    if len(parts) > 1 and adapting:
+                        difference = to_z(gradients[0][i] - gradients[1][i], m["root"])
+                        m["noise"] = torch.lerp(m["noise"], difference.square().mean(0), 0.02)
+                    new, m["p"] = preconditioned_step(
+                        x.detach(), m["p"], g, m["root"], xi, size, friction, m["noise"]
+                    )
+                self._remember(i, m)
+                self.chains[f"v{i}"] = new.detach()
+        return value
+
+    def _learn(self, batch, generator, rate):
+        """A step of Adam on hyperparameters and inducing inputs (Havasi et al., 2018, algorithm 1)."""
+        scheme, parameters = self.scheme, list(self.parameters())
+        if scheme.window > 1:
+            v, place = self._sampled(), self.n_steps % scheme.window
+            for i, x in enumerate(v):
+                self._memory[f"window.{place}.{i}"] = x
+            n = min(self.n_steps + 1, scheme.window)
+            pick = int(torch.randint(n, (), generator=generator, device=generator.device))
+            v = [self._memory[f"window.{pick}.{i}"] for i in range(len(v))]
+            eps = self._draw_eps(batch, generator)
+            whitenings = [layer.whitening() for layer in self.layers]
+            loss = -self.log_target(batch, v, eps, whitenings).mean() / batch.total
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for p, g in zip(parameters, found):
+                p.grad = None if g is None else g.contiguous()
+        progress = self.n_steps / scheme.n_learn
+        decay = 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * progress))
+        if scheme.preconditioner == "adaptive":
+            decay = 1.0  # as published
+        self._adam().step(rate * decay * self.learning_rate)
+        self._whitenings = None
+
+    def _adam(self):
+        if self._optimizer is None:
+            named = list(self.named_parameters())
+            hyperparameters = [p for name, p in named if "log_" in name]
+            others = [p for name, p in named if "log_" not in name]
+            rate = 1.0 if self.scheme.preconditioner == "adaptive" else _HYPERPARAMETER_RATE
+            self._optimizer = Adam([(others, 1.0), (hyperparameters, rate)])
+        return self._optimizer
+
+    @torch.no_grad()
+    def _complete(self, batch, generator):
+        """Draw the last layer given the others, if it is integrated out."""
+        if self.integrates:
+            eps = self._draw_eps(batch, generator)
+            _, A, variance = self.propagate(batch.X, self._sampled(), eps, self._whitenings)
+            last = self._draw_last(A, variance, batch, generator)
+            self.chains[f"v{len(self.layers) - 1}"] = last
+
+    def _inform(self, batch, generator):
+        """Update the coordinates in which steps are made.
+
+        The Fisher information of unit `d` of a layer is ``A diag(w_d) A^T``, where `w_d` are the expected
+        squared scores of its values at rows. Targets that are drawn given the present states have
+        scores with these squares.
+        """
+        self._complete(batch, generator)
+        v = [self.chains[f"v{i}"].detach() for i in range(len(self.layers))]
+        n = self.n_chains
+        shapes = [(n, len(batch.X), layer.n_outputs) for layer in self.layers]
+        *eps, last = [normal(shape, generator, batch.X) for shape in shapes]
+        whitenings = [w.detach() for w in self._whitenings]
+        passed, _, variance = self.propagate(
+            batch.X, [x.requires_grad_() for x in v], eps, whitenings
+        )
+        mean = passed[-1][1]
+        with torch.no_grad():
+            f = mean + variance.sqrt()[..., None] * last
+            y = self.likelihood().sample(f.flatten(0, 1), generator)
+            y = y.view(*f.shape[:2], -1).to(batch.y.dtype)
+        loss = self._of_rows(y, mean, variance).sum()
+        scores = torch.autograd.grad(loss, [values for _, values in passed])
+        self._n_looks += 1
+        share = 1.0 / min(self._n_looks, _MEMORY)
+        for i, ((A, _), score) in enumerate(zip(passed, scores)):
+            if i == len(self._sampled()):
+                break
+            w = (batch.scale * batch.weight[:, None] * score.square()).mT  # C, D, B
+            A, w = A.detach(), w.mean(0, keepdim=True) if len(A) == 1 else w
+            F = sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)
+            F = torch.lerp(self._memory[f"{i}.fisher"], F, share)
+            self._remember(i, {"fisher": F, "root": root_of_inverse(add_diagonal(F, 1.0))})
+
+    # What is kept, and prediction
+
+    def posterior(self, draws, as_trained=False):
+        """The mixture of the states that were kept."""
+        states = self.states()
+        return SampledPosterior(self, [states[f"v{i}"] for i in range(len(self.layers))], draws)
+
+    def training_state(self):
+        arrays = {name: x.cpu().numpy().copy() for name, x in self._memory.items()}
+        for i, slot in enumerate(self._adam().slots):
+            arrays.update({f"adam.{i}.{k}": x.cpu().numpy().copy() for k, x in slot.items()})
+        numbers = {"n_looks": np.array(self._n_looks), "integrates": np.array(self.integrates)}
+        return {**super().training_state(), **arrays, **numbers}
+
+    def load_training_state(self, arrays):
+        super().load_training_state(arrays)
+        self._whitenings, self._optimizer, self._memory = None, None, {}
+        for key, value in arrays.items():
+            first, _, name = key.partition(".")
+            if first == "adam":
+                i, _, name = name.partition(".")
+                self._adam().remember(int(i), name, torch.tensor(value))
+            elif name:
+                self._memory[key] = torch.tensor(value, device=self._device())
+        self._n_looks = int(arrays.get("n_looks", 0))
+        self.integrates = bool(arrays.get("integrates", False))
+
+    def load_state(self, arrays):
+        super().load_state(arrays)
+        self._whitenings = None

@@ -1,0 +1,180 @@
+"""Parameters of stochastic gradient Hamiltonian Monte Carlo."""
+
+import math
+from numbers import Integral, Real
+
+from sklearn.base import clone
+
+from ..base import OF_LAYERS, Scheme
+from .dynamics import autocorrelation_time
+from .model import SampledDeepGP
+
+_BURN_IN, _SPACING = 30.0, 2.0  #: in autocorrelation times; notes of the docs page on sampling
+_LEARN = 1500  #: steps until hyperparameters rest
+_SHARES = 0.4, 0.1  #: of a given number of steps, for hyperparameters and for burn-in
+
+
+class SGHMC(Scheme):
+    r"""Stochastic gradient Hamiltonian Monte Carlo (Havasi et al., 2018), preconditioned.
+
+    Chains sample the whitened inducing outputs of all layers, all chains in one batched computation.
+    Three phases follow each other: hyperparameters and inducing inputs are learned by moving-window
+    Monte Carlo EM; they are frozen, and chains burn in; then states are kept, a few
+    autocorrelation times apart. The kept states are the components of the predictive mixture.
+
+    With Gaussian noise and all rows in each batch, the last layer is integrated out of the target and drawn
+    exactly whenever a state is kept. A model of one layer is then exact given its hyperparameters.
+
+    Parameters
+    ----------
+    target : {"marginal", "variational"}, default="marginal"
+        How a row's variance given the inducing outputs of the last layer counts: inside the likelihood, as in
+        the published scheme (for one layer the posterior of FITC), or as its expectation (for one
+        layer the optimal posterior of Titsias, 2009). Noise of hidden layers has one draw for each
+        row and step.
+    preconditioner : {"fisher", "adaptive"}, default="fisher"
+        Coordinates in which steps are made: those that whiten the Fisher information of each layer's units,
+        or those of the inducing outputs, with the published adaptive masses. The
+        latter mix slowly where the prior decides.
+    n_chains : int, default=4
+    n_samples : int, default=400
+        States that are kept, of all chains together.
+    step_size : float, default=0.05
+        The squared step of the preconditioned sampler. Variances are too large by a quarter of
+        it, about. The step of the adaptive one.
+    friction : float, default=0.45
+        Share of the momentum that is lost in each step.
+    n_learn : int or None, default=None
+        Steps in which hyperparameters and inducing inputs are learned; with 0 they stay at their
+        starts. None for 1,500, or 40 % of `max_iter`.
+    n_burn_in : int or None, default=None
+        Steps after that before states are kept. None for 30 autocorrelation times
+        :math:`2 \alpha / \kappa`, or 10 % of `max_iter`.
+    spacing : int or None, default=None
+        Steps between states that are kept. None for two autocorrelation times, or what `max_iter` leaves.
+    window : int, default=1
+        Past states of the chains that hyperparameters are learned from, one at a time. With 1, all chains'
+        present states serve, which takes no gradients of its own.
+    last_layer : {"exact", "sampled"}, default="exact"
+        Whether to integrate out the last layer where that is possible.
+    n_hidden_draws : int, default=1
+        Draws of the hidden layers' noise for each row and step. Several come closer to
+        the likelihood without that noise; the last layer is then sampled.
+    inner_variance : float, default=0.01
+        Start of the variances of hidden layers' kernels that are given by name, around a linear mean.
+
+    Raises
+    ------
+    ValueError
+        By :meth:`validate`, if a parameter makes no sense.
+
+    References
+    ----------
+    M. Havasi, J. M. Hernandez-Lobato and J. J. Murillo-Fuentes (2018). Inference in deep Gaussian processes
+    using stochastic gradient Hamiltonian Monte Carlo. Advances in Neural Information Processing Systems 31.
+
+    Examples
+    --------
+    >>> from skdgp.inference import SGHMC
+    >>> SGHMC(n_samples=200).max_iter(1000)
+    3832
+    """
+
+    uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
+    takes_chunks = False
+    fewer_draws = False
+
+    def __init__(
+        self,
+        target="marginal",
+        preconditioner="fisher",
+        n_chains=4,
+        n_samples=400,
+        step_size=0.05,
+        friction=0.45,
+        n_learn=None,
+        n_burn_in=None,
+        spacing=None,
+        window=1,
+        last_layer="exact",
+        n_hidden_draws=1,
+        inner_variance=0.01,
+    ):
+        self.target = target
+        self.preconditioner = preconditioner
+        self.n_chains = n_chains
+        self.n_samples = n_samples
+        self.step_size = step_size
+        self.friction = friction
+        self.n_learn = n_learn
+        self.n_burn_in = n_burn_in
+        self.spacing = spacing
+        self.window = window
+        self.last_layer = last_layer
+        self.n_hidden_draws = n_hidden_draws
+        self.inner_variance = inner_variance
+
+    @classmethod
+    def published(cls):
+        """The procedure of Havasi et al. (2018), with the constants of their code.
+
+        One chain, 10,000 steps of each kind, and 100 states 50 steps apart: too few for directions that
+        the prior decides, of which these are four independent draws.
+        """
+        return cls(
+            preconditioner="adaptive",
+            n_chains=1,
+            n_samples=100,
+            step_size=0.01,
+            friction=0.05,
+            n_learn=10_000,
+            n_burn_in=0,
+            spacing=50,
+            window=100,
+            last_layer="sampled",
+        )
+
+    def for_data(self, n_rows, n_classes=None, max_iter=None):
+        if max_iter is None:
+            time = autocorrelation_time(self.step_size, self.friction)
+            learn, burn_in, spacing = _LEARN, math.ceil(_BURN_IN * time), math.ceil(_SPACING * time)
+        else:
+            learn, burn_in = (int(share * max_iter) for share in _SHARES)
+            learn = learn if self.n_learn is None else self.n_learn
+            burn_in = burn_in if self.n_burn_in is None else self.n_burn_in
+            spacing = max(1, (max_iter - learn - burn_in) // -(-self.n_samples // self.n_chains))
+        usual = {"n_learn": learn, "n_burn_in": burn_in, "spacing": spacing}
+        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
+        return clone(self).set_params(**missing)
+
+    def max_iter(self, n_rows):
+        scheme = self.for_data(n_rows)
+        n_kept = -(-scheme.n_samples // scheme.n_chains)
+        return scheme.n_learn + scheme.n_burn_in + scheme.spacing * n_kept
+
+    def batch_size(self, n_rows):
+        return 10_000
+
+    def validate(self):
+        for name, choices in (
+            ("target", ("marginal", "variational")),
+            ("preconditioner", ("fisher", "adaptive")),
+            ("last_layer", ("exact", "sampled")),
+        ):
+            if getattr(self, name) not in choices:
+                raise ValueError(
+                    f"{name} of SGHMC must be {choices[0]!r} or {choices[1]!r}; got "
+                    f"{getattr(self, name)!r}."
+                )
+        for name in ("n_chains", "n_samples", "window", "n_hidden_draws"):
+            self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
+        for name, least in (("n_learn", 0), ("n_burn_in", 0), ("spacing", 1)):
+            if getattr(self, name) is not None:
+                what = f"an int of at least {least} or None"
+                self.check(name, Integral, lambda n, least=least: n >= least, what)
+        for name in ("step_size", "friction"):
+            self.check(name, Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
+        self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
+
+    def build(self, architecture, likelihood):
+        return SampledDeepGP(architecture, likelihood, self.for_data(math.inf))

@@ -1,0 +1,312 @@
+"""How far approximations are from a posterior, and how likely the data are under it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import expit, ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from .._scoring import LatentMixture, latent_mixture, take_apart
+from ..inference import EllipticalSlice
+
+_LEVELS = (np.arange(200) + 0.5) / 200.0  #: of quantiles
+_COVERAGE = 0.9  #: of the reference's intervals
+_POINTS = 2000  #: that stand for a mixture
+_IMPOSSIBLE = -1e299  #: log-likelihoods below it are of states without one
+_WIDE = 50.0  #: nats beyond all log-likelihoods, between which a free energy is looked for
+
+
+def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
+    """Arguments that give other schemes the model of a fitted estimator, with the same hyperparameters.
+
+    Kernels and noise are those of the fitted model and stay. So the posterior of all such models is the
+    same, and only inference differs. Inducing inputs are still each scheme's own.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of skdgp, pipeline or search
+        With a single model.
+
+    Returns
+    -------
+    settings : dict
+        Arguments of the constructor.
+
+    Raises
+    ------
+    ValueError
+        If the estimator is a mixture of several models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skdgp import DeepGPRegressor
+    >>> from skdgp.model_selection import freeze_hyperparameters
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> y = np.sin(6 * X[:, 0])
+    >>> first = DeepGPRegressor(inference="dsvi", likelihood="gaussian", max_iter=50).fit(X, y)
+    >>> settings = freeze_hyperparameters(first)
+    >>> model = DeepGPRegressor(inference="ess", max_iter=20, **settings).fit(X, y)
+    >>> bool(np.isclose(model.likelihood_.variance, first.likelihood_.variance)[0])
+    True
+    """
+    model, _ = take_apart(estimator)
+    check_is_fitted(model)
+    if len(model.members_) > 1:
+        raise ValueError(
+            "freeze_hyperparameters needs a single model; name a scheme, as in inference='dsvi'."
+        )
+    shape = model.members_[0].architecture
+    return {
+        "n_layers": len(shape.widths) + 1,
+        "width": shape.widths or None,
+        "kernel": [_frozen(kernel) for kernel in model.kernels_],
+        "likelihood": _frozen(model.likelihood_),
+        "mean": "linear" if shape.linear_mean else "zero",
+        "input_connected": shape.input_connected,
+        "standardize": model.standardize if model._x_scaler.warp is None else "warp",
+    }
+
+
+def _frozen(component: Any) -> Any:
+    """A kernel or likelihood that is not trained."""
+    values = {name: _frozen(getattr(component, name)) for name in component._parts}
+    if not component._parts:
+        values["trainable"] = False
+    return component.with_values(**values)
+
+
+def compare_posteriors(
+    reference: Any, models: Mapping[str, Any], X: ArrayLike, inside: ArrayLike | None = None
+) -> PosteriorComparison:
+    """How far the predictive distributions of models are from those of a reference.
+
+    Compare what has the same kernels, noise and mean functions, see :func:`freeze_hyperparameters`: then only
+    inference differs. All figures are of latent functions, and taken over rows; a reference with several
+    chains gives their errors by the jackknife, one chain at a time. A row named ``"reference"`` compares
+    halves of its chains: the resolution of the table.
+
+    Parameters
+    ----------
+    reference : fitted estimator of skdgp
+        Of a sampler with several chains.
+    models : dict of str to fitted estimator of skdgp
+    X : array-like of shape (n_rows, n_features)
+    inside : array-like of bool of shape (n_rows,), optional
+        Which rows are among the data. The figures are then taken of these and of the others, too.
+
+    Returns
+    -------
+    comparison : PosteriorComparison
+        Prints as a table. Its attribute `table` maps model, group of rows and figure to value and error.
+
+    Raises
+    ------
+    ValueError
+        If something is no fitted estimator of skdgp.
+
+    Examples
+    --------
+    >>> from skdgp.model_selection.posteriors import PosteriorComparison
+    >>> print(PosteriorComparison({"dsvi": {"all": {"mean": (0.2, 0.01)}}}))
+    model             rows             mean
+    dsvi              all         0.200(10)
+    """
+    whole = latent_mixture(reference, X, "compare_posteriors")
+    given = {name: latent_mixture(m, X, "compare_posteriors") for name, m in models.items()}
+    groups = {"all": np.ones(whole.mean.shape[1], dtype=bool)}
+    if inside is not None:
+        among = np.asarray(inside, dtype=bool)
+        groups.update(inside=among, outside=~among)
+    return compared(whole, given, groups)
+
+
+def compared(
+    whole: LatentMixture, models: Mapping[str, LatentMixture], groups: Mapping[str, np.ndarray]
+) -> PosteriorComparison:
+    """The same of what models say of rows, over groups of these."""
+    chains = np.split(np.arange(len(whole.weights)), max(1, whole.n_chains))
+    table: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
+    without: list[_Mixture] = []
+    if len(chains) > 1:
+        half = len(chains) // 2
+        first, second = (
+            _Mixture(whole, np.concatenate(part)) for part in (chains[:half], chains[half:])
+        )
+        table["reference"] = _row(_figures(first, second), [], groups)
+        without = [
+            _Mixture(whole, np.concatenate(chains[:c] + chains[c + 1 :]))
+            for c in range(len(chains))
+        ]
+    everything = _Mixture(whole)
+    for name, model in models.items():
+        other = _Mixture(model)
+        figures = _figures(everything, other)
+        table[name] = _row(figures, [_figures(part, other) for part in without], groups)
+    return PosteriorComparison(table)
+
+
+def _row(figures, without, groups):
+    """Values and errors for each group of rows; `without` has the figures without each chain."""
+    row = {}
+    for group, rows in groups.items():
+        row[group] = {}
+        for name, values in figures.items():
+            left = np.array([_over(part[name], rows, name) for part in without])
+            error = math.sqrt((len(left) - 1) * left.var()) if len(left) else math.nan
+            row[group][name] = _over(values, rows, name), error
+    return row
+
+
+class PosteriorComparison:
+    """A table that prints; `table` maps model, group of rows and figure to value and Monte Carlo error.
+
+    The figures: ``mean`` and ``sd``, root mean squares over rows of the differences of means and of standard
+    deviations, in standard deviations of the reference; ``wasserstein``, the same of 2-Wasserstein
+    distances; ``coverage``, the probability that 90 % intervals of the reference have under the model.
+    """
+
+    def __init__(self, table: dict[str, dict[str, dict[str, tuple[float, float]]]]) -> None:
+        self.table = table
+
+    def __repr__(self) -> str:
+        lines: list[str] = []
+        for model, groups in self.table.items():
+            for group, figures in groups.items():
+                if not lines:
+                    head = "".join(f"{name:>13s}" for name in figures)
+                    lines.append(f"{'model':17s} {'rows':8s}{head}")
+                cells = "".join(f"{_with_error(*pair):>13s}" for pair in figures.values())
+                lines.append(f"{model:17s} {group:8s}{cells}")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _with_error(value: float, error: float) -> str:
+    """A number with three decimals, and the error of these in parentheses."""
+    return f"{value:.3f}" + ("" if math.isnan(error) else f"({round(1000 * error):d})")
+
+
+class _Mixture:
+    """Moments, quantiles and points of Gaussian mixtures, one for each row and latent function."""
+
+    def __init__(self, mixture, components=slice(None)):
+        weights, mean, sd = (part[components] for part in mixture[:3])
+        weights = weights / weights.sum()
+        self.mean = np.tensordot(weights, mean, 1)
+        self.sd = np.sqrt(np.tensordot(weights, sd**2 + (mean - self.mean) ** 2, 1))
+        n = max(5, _POINTS // len(weights))
+        z = ndtri((np.arange(n) + 0.5) / n)
+        points = (mean[:, None] + sd[:, None] * z[:, None, None]).reshape(-1, *self.mean.shape)
+        weights, order = np.repeat(weights / n, n), points.argsort(0)
+        self.points = np.take_along_axis(points, order, 0)
+        self.levels = weights[order].cumsum(0) - 0.5 * weights[order]
+
+    def quantiles(self, levels):
+        flat = zip(*(a.reshape(len(a), -1).T for a in (self.levels, self.points)))
+        values = np.stack([np.interp(levels, *pair) for pair in flat], -1)
+        return values.reshape(len(levels), *self.mean.shape)
+
+    def cdf(self, values):
+        flat = zip(values.ravel(), *(a.reshape(len(a), -1).T for a in (self.points, self.levels)))
+        found = [np.interp(x, points, levels, 0.0, 1.0) for x, points, levels in flat]
+        return np.reshape(found, values.shape)
+
+
+def _figures(reference, other):
+    """Figures of every row and latent function."""
+    low, high = reference.quantiles([0.5 - _COVERAGE / 2.0, 0.5 + _COVERAGE / 2.0])
+    squares = (reference.quantiles(_LEVELS) - other.quantiles(_LEVELS)) ** 2
+    return {
+        "mean": (other.mean - reference.mean) / reference.sd,
+        "sd": other.sd / reference.sd - 1.0,
+        "wasserstein": np.sqrt(squares.mean(0)) / reference.sd,
+        "coverage": other.cdf(high) - other.cdf(low),
+    }
+
+
+def _over(values, rows, figure):
+    if figure == "coverage":
+        return float(values[rows].mean())
+    return float(np.sqrt((values[rows] ** 2).mean()))
+
+
+def log_marginal_likelihood(estimator: Any) -> tuple[float, float]:
+    r"""Log marginal likelihood of the training targets, from the states of tempered chains.
+
+    Thermodynamic integration, :math:`\log p(y) = \int_0^1 E_\beta[\log p(y \mid f)] \, d\beta`, over the powers
+    of the likelihood that tempering has. Each step between neighboring powers is taken by Bennett's
+    acceptance ratio (Bennett, 1976), which has no error of a quadrature rule, not even in the
+    last step, to the prior.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of skdgp, pipeline or search
+        With ``inference="ess"``, and states that were kept.
+
+    Returns
+    -------
+    value, error : float
+        In nats, for densities in units of the target, as ``lower_bound_``; given the hyperparameters if these
+        are fixed. The standard error is from differences of chains.
+
+    Raises
+    ------
+    ValueError
+        If there are no such states.
+
+    References
+    ----------
+    C. Bennett (1976). Efficient estimation of free energy differences from Monte Carlo data. Journal
+    of Computational Physics 22.
+    """
+    model, _ = take_apart(estimator)
+    check_is_fitted(model)
+    levels = None
+    if len(model.members_) == 1 and isinstance(model.members_[0].scheme, EllipticalSlice):
+        posterior = model.members_[0].posterior()
+        levels = posterior.log_likelihoods
+    if levels is None:
+        raise ValueError(
+            "The log marginal likelihood needs states that tempered chains have kept; use inference='ess', "
+            "and let it come to the end of its burn-in."
+        )
+    value, error = free_energy(levels.numpy(force=True), posterior.powers.numpy(force=True))
+    return value - model._n_rows * float(np.log(model._y_scaler.scale).sum()), error
+
+
+def free_energy(levels: np.ndarray, powers: np.ndarray) -> tuple[float, float]:
+    """Log of the ratio of normalizers at the first and last power, and its standard error.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n_chains, n_draws, T)
+        Log-likelihoods of draws at each power.
+    powers : ndarray of shape (T,)
+        Decreasing.
+    """
+    value = _bennett(levels.reshape(-1, len(powers)), powers)
+    if len(levels) == 1:
+        return value, math.nan
+    of_chains = [_bennett(chain, powers) for chain in levels]
+    return value, float(np.std(of_chains, ddof=1) / math.sqrt(len(of_chains)))
+
+
+def _bennett(levels, powers):
+    """Sum of log ratios of normalizers from draws (n, T) of log-likelihoods."""
+    total = 0.0
+    for t, step in enumerate(powers[:-1] - powers[1:]):
+        above, below = step * levels[:, t], step * levels[:, t + 1]
+
+        def excess(c, above=above, below=below):
+            return expit(below - c).sum() - expit(c - above).sum()
+
+        possible = np.concatenate([above, below])
+        possible = possible[possible > step * _IMPOSSIBLE]
+        total += brentq(excess, possible.min() - _WIDE, possible.max() + _WIDE)
+    return total

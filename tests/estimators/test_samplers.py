@@ -1,0 +1,195 @@
+"""The samplers behind the estimators: what every scheme keeps to, and what only chains have."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GridSearchCV
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.inference import SGHMC, EllipticalSlice
+from skdgp.inference.elliptical_slice.model import SlicedDeepGP
+from skdgp.inference.sghmc.model import SampledDeepGP
+from skdgp.training import Checkpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+FEW = {"n_chains": 2, "n_samples": 8}
+STEPS = {"random_state": 0, "max_iter": 24}
+MODELS = {
+    "sghmc": DeepGPRegressor(inference=SGHMC(**FEW), likelihood="gaussian", n_inducing=8, **STEPS),
+    "published": DeepGPRegressor(  # steps on minibatches, with a window
+        inference=SGHMC.published().set_params(n_samples=4, n_learn=9, n_burn_in=3, spacing=2),
+        likelihood="student_t",
+        n_inducing=8,
+        batch_size=11,
+        **STEPS,
+    ),
+    "ess": DeepGPRegressor(
+        3, width=1, inference=EllipticalSlice(2, **FEW), likelihood="gaussian", **STEPS
+    ),
+}
+OWNERS = {"sghmc": SampledDeepGP, "published": SampledDeepGP, "ess": SlicedDeepGP}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(30, 2))
+    return X, 3.0 * np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(30) + 20.0
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def fitted(request, data):
+    return request.param, clone(MODELS[request.param]).fit(*data)
+
+
+def test_rows_copies_and_functions(fitted, data):
+    (X, y), (_, model) = data, fitted
+    mean, std = model.predict(X, return_std=True)
+    density, draws = model.log_predictive_density(X, y), model.sample_y(X, 3, latent=True)
+    assert len(model.members_[0].draws) == (4 if model.inference.n_samples == 4 else 8)
+    assert_allclose(model.predict(X[7:8]), mean[7:8], rtol=1e-9)
+    assert_allclose(model.sample_y(X[[5, 2]], 3, latent=True), draws[[5, 2]], rtol=1e-9)
+    other = pickle.loads(pickle.dumps(model))
+    assert_array_equal(other.predict(X, return_std=True), (mean, std))
+    assert_array_equal(other.log_predictive_density(X, y), density)
+    assert_array_equal(other.sample_y(X, 3, latent=True), draws)
+
+
+def test_draws_have_the_moments_of_predictions(data):
+    """Functions are draws of the same distribution, up to their number and that of hidden draws."""
+    X, y = data
+    for name in ("sghmc", "ess"):
+        model = clone(MODELS[name]).set_params(n_layers=1, width=None).fit(X, y)
+        Xs = np.array([[0.0, 0.0], [1.0, 5.0]])
+        mean, std = model.predict(Xs, return_std=True, latent=True)
+        cov = model.predict(Xs, return_cov=True, latent=True)[1]
+        assert_allclose(np.diag(cov), std**2)
+        draws = model.sample_y(Xs, 400, latent=True)
+        assert_allclose(draws.mean(1), mean, atol=4.0 * std.max() / 20.0)
+        assert_allclose(draws.std(1), std, rtol=4.0 * 0.05 + 0.02)
+
+
+def test_a_killed_chain_goes_on_to_the_last_bit(fitted, data, kill, tmp_path):
+    name, whole = fitted
+    model = clone(whole).set_params(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=1))
+    for count in (5, 12):
+        kill(OWNERS[name], count)
+        with pytest.raises(RuntimeError, match="killed"):
+            model.fit(*data)
+    kill(OWNERS[name], 10_000)
+    model.fit(*data)
+    assert_array_equal(model.loss_curve_, whole.loss_curve_)
+    for key, values in whole.members_[0].arrays.items():
+        assert_array_equal(model.members_[0].arrays[key], values, err_msg=key)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("after", [2, 17])
+def test_what_was_sampled_before_ctrl_c_predicts(name, after, data, monkeypatch):
+    step, made = OWNERS[name].step, []
+
+    def interrupted(self, *args):
+        made.append(1)
+        if len(made) > after:
+            raise KeyboardInterrupt
+        return step(self, *args)
+
+    monkeypatch.setattr(OWNERS[name], "step", interrupted)
+    model = clone(MODELS[name])
+    with pytest.warns(ConvergenceWarning) as caught:
+        model.fit(*data)
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert f"interrupted after {after} steps" in messages
+    assert "Sampling ended before all states were kept" in messages
+    assert ("burn-in was not over" in messages) == (after == 2)
+    assert model.n_iter_ == after
+    assert np.isfinite(model.predict(data[0])).all()
+
+
+def test_time_runs_out(data):
+    for name in ("sghmc", "ess"):
+        model = clone(MODELS[name]).set_params(max_time=1e-6)
+        with pytest.warns(ConvergenceWarning, match="max_time"):
+            model.fit(*data)
+        assert model.n_iter_ == 1 and np.isfinite(model.predict(data[0])).all()
+
+
+@pytest.mark.parametrize("name", ["sghmc", "ess"])
+def test_weights_are_counts(name, data):
+    X, y = data
+    weights = np.arange(len(X)) % 3
+    model, other = clone(MODELS[name]), clone(MODELS[name])
+    model.fit(X, y, sample_weight=weights)
+    other.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    assert_array_equal(model.predict(X), other.predict(X))
+    assert np.abs(model.predict(X) - clone(model).fit(X, y).predict(X)).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["sghmc", "ess"])
+def test_a_warm_start_moves_on(name, data):
+    X, y = data
+    model = clone(MODELS[name]).set_params(warm_start=True).fit(X, y)
+    last = model.members_[0].arrays["chains/" + ("v" if name == "ess" else "v0")]
+    first, scheme = model.predict(X), model.inference
+    scheme.set_params(n_samples=2, n_burn_in=0, spacing=1)
+    scheme.set_params(**({"n_learn": 0} if name == "sghmc" else {}))
+    model.set_params(max_iter=1).fit(X, y)
+    assert len(model.members_[0].posterior().inflation) == 2  # old states are forgotten
+    assert np.abs(model.predict(X) - first).max() > 0.0
+    if name == "sghmc":  # one step of a small size from where chains had been
+        moved = model.members_[0].arrays["chains/v0"]
+        assert 0.0 < np.abs(moved - last).mean() < 0.5
+    other = clone(MODELS[name]).set_params(warm_start=True).fit(X, y)
+    assert np.isfinite(other.fit(X[:20], y[:20]).predict(X)).all()  # other rows
+
+
+def test_search_and_chunks(data):
+    X, y = data
+    grid = {"inference__n_samples": [2, 4]}
+    search = GridSearchCV(MODELS["sghmc"], grid, cv=2, error_score="raise").fit(X, y)
+    n_draws = len(search.best_estimator_.members_[0].draws)
+    assert n_draws == search.best_params_["inference__n_samples"]
+    assert not any(hasattr(model, "partial_fit") for model in MODELS.values())
+
+
+def test_classes(data):
+    X = data[0]
+    names = np.array(["no", "so", "yes"])[np.digitize(X[:, 0], [-0.7, 0.7])]
+    for scheme in (SGHMC(**FEW), EllipticalSlice(2, **FEW)):
+        model = DeepGPClassifier(inference=scheme, **{**STEPS, "max_iter": 40}).fit(X, names)
+        assert model.score(X, names) > 0.6  # chance is 0.4
+        assert set(model.sample_y(X, 2).ravel()) <= set(names)
+
+
+def test_chains_that_disagree_are_told_of(data):
+    X, y = data
+    scheme = EllipticalSlice(1, "fixed", n_chains=2, n_samples=40, n_burn_in=0, spacing=1)
+    model = DeepGPRegressor(inference=scheme, likelihood="gaussian", max_iter=20, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"with an R-hat of \d.* raise max_iter"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("init", ["greedy", "median"])
+def test_starts_that_need_a_posterior(data, init):
+    with pytest.raises(ValueError, match="has none for each alone"):
+        clone(MODELS["sghmc"]).set_params(init=init).fit(*data)
+
+
+def test_a_variational_model_as_the_start(data):
+    first = DeepGPRegressor(inference="dsvi", likelihood="gaussian", n_inducing=8, **STEPS)
+    first.fit(*data)
+    model = clone(MODELS["sghmc"]).set_params(init=first, inference__n_learn=0).fit(*data)
+    assert repr(model.kernels_) == repr(first.kernels_)
+    for own, theirs in zip(model.inducing_inputs_, first.inducing_inputs_):
+        assert_array_equal(own, theirs)
+
+
+def test_too_many_rows():
+    X = np.random.default_rng(0).normal(size=(501, 1))
+    with pytest.raises(ValueError, match="at most 500; got 501"):
+        DeepGPRegressor(inference="ess", max_iter=1).fit(X, X[:, 0])
