@@ -28,6 +28,7 @@ from .diagnostics import warn_if_light
 from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
+from .importances import total_effects
 from .prediction import Predictor, warn_of_changed
 from .summary import summary
 from .warm_start import all_or_nothing
@@ -322,6 +323,23 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         with self._threads():
             return summary(self)
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """Shares of the columns in the variation of predicted means, or of predicted probabilities.
+
+        Total-effect Sobol indices on 200 training rows, scaled to add up to one: how much predictions change
+        if one column takes values of other rows. Columns that mean something only together share what they
+        mean, and all of them have it. Each access computes them anew.
+
+        Returns
+        -------
+        importances : ndarray of shape (n_features,)
+            Zeros if predictions are constant.
+        """
+        check_is_fitted(self)
+        effects = total_effects(self._centers, self._rows)
+        return effects / effects.sum() if effects.any() else effects
 
     # Prediction
 

@@ -11,6 +11,7 @@ from ..mixture.member import Plan, Record
 from ..training.pretraining import PreTraining
 from .fit import single_attributes
 from .fitting import MemberFit
+from .importances import sample_rows
 from .prediction import warn_of_changed
 from .warm_start import check_chunk, donor_of, lasting
 
@@ -90,6 +91,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         _stream=stream,
         _lasting=lasting(estimator),
         _n_rows=float(data.weights.sum()),
+        _rows=sample_rows(data.X),
         n_iter_=record.n_iter,
         device_=str(device),
         warp_=data.x_scaler.curvature(estimator.n_features_in_),

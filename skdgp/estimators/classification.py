@@ -58,6 +58,10 @@ class ClassificationMixin(ClassifierMixin):
     def _check_likelihood(self, likelihood, y):
         likelihood.check_n_classes(len(self.classes_))
 
+    def _centers(self, X):
+        """Probabilities of the classes, (n, n_classes)."""
+        return np.exp(self._predict_rows(X, "log_probabilities"))
+
     def score(self, X, y, sample_weight=None):
         """Accuracy of the predicted classes.
 

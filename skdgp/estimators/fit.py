@@ -23,6 +23,7 @@ from ._sklearn import FitProgress
 from .data import Data
 from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit, log_densities
+from .importances import sample_rows
 from .warm_start import check_lasting, donor_of, lasting, warm_start_sources, warn_if_far
 
 _SCORED_ROWS = (
@@ -343,6 +344,7 @@ class MixtureFit:
         attributes = {
             "members_": members,
             "_n_rows": float(data.weights.sum()),
+            "_rows": sample_rows(data.X),
             "n_iter_": sum(member.record.n_iter for member in members),
             "device_": str(self.device),
             "warp_": data.x_scaler.curvature(self.estimator.n_features_in_),

@@ -260,6 +260,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _shaped(self, values):
         return values[:, 0] if self._y_ndim == 1 else values
 
+    def _centers(self, X):
+        """Means of the standardized target, (n, k)."""
+        return self._predict_rows(X, "moments")[0]
+
     def _moments(self, X, latent):
         """Mean and standard deviation in the target's units, (n, k)."""
         if latent:

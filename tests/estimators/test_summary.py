@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.estimators.importances import total_effects
 from skdgp.estimators.summary import important, kernel_name
 from skdgp.gp.kernels import Linear, Matern, SquaredExponential
 
@@ -65,3 +67,29 @@ def test_quantiles_come_through_pipelines():
     assert_array_equal(model.predict(X, quantiles=[0.05, 0.95]), expected)
     with pytest.raises(ValueError, match="come alone"):
         model.predict(X, quantiles=[0.5], return_std=True)
+
+
+def test_importances_of_a_function_that_is_known():
+    """Total effects of x0 + 2 x1 x2 on [-1, 1]^3, independent columns: 1/3, 4/9 and 4/9 of variances."""
+    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 4))
+    effects = total_effects(lambda X: X[:, :1] + 2.0 * X[:, 1:2] * X[:, 2:3], rows)
+    assert_allclose(effects, [1.0 / 3.0, 4.0 / 9.0, 4.0 / 9.0, 0.0], atol=0.03)  # 3 standard errors
+    both = total_effects(lambda X: np.c_[X[:, 0], 3.0 * X[:, 0]], rows)  # outputs add up
+    assert_allclose(both, [10.0 / 3.0, 0.0, 0.0, 0.0], rtol=0.1)
+
+
+def test_importances_of_fitted_models():
+    model = DeepGPRegressor(1, inference="exact", random_state=0)
+    with pytest.raises(NotFittedError):
+        model.feature_importances_  # noqa: B018
+    shares = model.fit(X, y).feature_importances_
+    assert_allclose(shares.sum(), 1.0)
+    assert shares[0] > 0.9 and shares[1] == 0.0
+    assert_array_equal(SelectFromModel(model, threshold=0.5).fit(X, y).get_support(), [1, 0, 0])
+    assert_array_equal(RFE(model, n_features_to_select=1).fit(X, y).get_support(), [1, 0, 0])
+    classes = DeepGPClassifier(1, inference="vecchia", max_iter=20).fit(X, X["sex"] > 0.0)
+    assert np.argmax(classes.feature_importances_) == 2
+    chunks = DeepGPRegressor(inference="dsvi", **FEW).partial_fit(X, y)
+    assert chunks.feature_importances_.shape == (3,)
+    nothing = DeepGPRegressor(1, inference="exact").fit(X, np.ones(80))
+    assert not nothing.feature_importances_.any()
