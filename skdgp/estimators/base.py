@@ -305,7 +305,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
                 )
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
-            likelihood = self._auto_likelihood(scheme)
+            likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
         scheme = scheme.for_likelihood(likelihood)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)

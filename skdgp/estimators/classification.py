@@ -19,7 +19,7 @@ class ClassificationMixin(ClassifierMixin):
     def _n_classes(self):
         return len(self.classes_)
 
-    def _auto_likelihood(self, scheme):
+    def _auto_likelihood(self, scheme, data):
         return scheme.auto_likelihood(len(self.classes_), self.n_layers)
 
     def __sklearn_tags__(self):

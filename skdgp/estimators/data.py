@@ -11,6 +11,7 @@ from ..training.greedy import stand_in
 _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
 )
+_PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
@@ -90,6 +91,16 @@ class Data:
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
         return Data(self.X[first], self.y[first], weights)
+
+    def piles_up(self):
+        """Whether many targets of an output are equal to the smallest or to the largest one.
+
+        As if they were 0 or 1, or mostly zero: heavy tails would take all others for outliers.
+        """
+        total = self.weights.sum()
+        ends = (self.y == end for end in (self.y.min(0), self.y.max(0)))
+        most = max(float((self.weights @ at_end).max()) for at_end in ends)
+        return most >= max(_PILE, _PILED * total)
 
     def split(self, fraction, rng):
         """Two parts, the second with about this fraction of the rows.

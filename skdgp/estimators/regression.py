@@ -10,6 +10,7 @@ from .._warnings import warn
 from .arrays import as_numpy
 from .prediction import Predictor
 
+_HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
 _MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
@@ -74,8 +75,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _n_classes(self):
         return None
 
-    def _auto_likelihood(self, scheme):
-        return scheme.auto_likelihood(None, self.n_layers)
+    def _auto_likelihood(self, scheme, data):
+        name = scheme.auto_likelihood(None, self.n_layers)
+        return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
     def _has_dispersion(self, plans):
         """Unless the size of the noise is given, or outputs would share what one of them needs."""

@@ -123,6 +123,26 @@ def test_split_leaves_fractions_of_rows_together():
     assert_array_equal(np.sort(np.concatenate([kept.weights, out.weights])), data.weights)
 
 
+@pytest.mark.parametrize(
+    ("y", "weights", "expected"),
+    [
+        (np.arange(100.0), np.ones(100), False),
+        (np.arange(100.0) % 2, np.ones(100), True),
+        (np.maximum(np.arange(100.0) - 12.0, 0.0), np.ones(100), True),
+        (-np.maximum(np.arange(100.0) - 12.0, 0.0), np.ones(100), True),
+        (np.maximum(np.arange(100.0) - 5.0, 0.0), np.ones(100), False),
+        (np.abs(np.arange(100.0) - 50.0) // 40.0 - 1.0, np.ones(100), True),
+        (np.r_[np.zeros(50), np.arange(-25.0, 25.0)], np.ones(100), False),  # in the middle
+        (np.arange(100.0), np.r_[20.0, np.ones(99)], True),  # weights are counts
+        (np.arange(8.0), np.ones(8), False),
+    ],
+)
+def test_targets_that_pile_up_at_an_end(y, weights, expected):
+    other = np.random.default_rng(0).standard_normal(len(y))
+    for columns in ((y,), (other, y)):
+        assert Data(y[:, None], np.column_stack(columns), weights).piles_up() == expected
+
+
 def test_split_is_random():
     data = make(30)
     first, second = (data.split(0.5, np.random.RandomState(seed))[1].y for seed in (0, 1))
