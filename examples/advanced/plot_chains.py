@@ -41,6 +41,7 @@ for ax, j in zip(axes, (0, 10)):
     ax.plot(f[:, :, j].T, lw=0.8)
     ax.set(ylabel=f"f at x = {rows[j, 0]:.1f}")
 axes[1].set_xlabel("state that was kept")
+plt.show()
 
 # %%
 # What it means for predictions
@@ -53,3 +54,5 @@ fig, ax = plt.subplots(figsize=(8, 3.5), layout="constrained")
 ax.fill_between(grid[:, 0], low, high, alpha=0.3)
 ax.plot(grid[:, 0], model.predict(grid))
 ax.plot(X[:, 0], y, "k.")
+ax.set(xlabel="x", ylabel="y")
+plt.show()

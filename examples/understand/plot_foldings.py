@@ -66,7 +66,8 @@ for ax, (name, model) in zip(axes.flat, models.items()):
     draws = model.sample_y(grid, n_samples=30, random_state=0, latent=True)
     ax.plot(grid[:, 0], draws, lw=0.6, alpha=0.5)
     ax.plot(X[:, 0], y, "k.", ms=4)
-    ax.set_title(name)
+    ax.set(title=name, xlabel="x", ylabel="f")
+plt.show()
 
 # %%
 # How far off?

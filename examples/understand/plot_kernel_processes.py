@@ -51,8 +51,10 @@ for ax, (inference, title) in zip(axes, titles.items()):
     ax.fill_between(grid[:, 0], mean - 2.0 * std, mean + 2.0 * std, alpha=0.3)
     ax.plot(grid, model.sample_y(grid, 5, latent=True), lw=0.6, color="C0")
     ax.plot(X, y, "k.", ms=3)
-    ax.set(title=title, ylim=(-4.0, 4.0))
+    ax.set(title=title, xlabel="x", ylim=(-4.0, 4.0))
     models[inference] = model
+axes[0].set_ylabel("y")
+plt.show()
 # sphinx_gallery_thumbnail_number = 2
 
 # %%
