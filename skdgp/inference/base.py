@@ -177,8 +177,12 @@ class Model(nn.Module):
         Whether each step looks at all rows.
     unfinished : str or None
         A sentence for the user if the model is not yet what it is to be.
+    start : callable or None
+        ``start(X, weights, rng)`` sets what depends on rows, and may do nothing. None if each of the `layers`
+        has inducing inputs `Z`, which k-means places.
     """
 
+    start = None
     finished = False
     sees_all_rows = False
     unfinished = None

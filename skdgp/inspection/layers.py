@@ -304,9 +304,9 @@ def _panels(member, layers, X, line, n_functions, generator):
         draws = [torch.zeros(0, *mean.shape)]
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
-            f = layer.frozen(FrozenUnits).functions(
-                n, _FEATURES, generator, _whitened(layer, n, generator)
-            )
+            # without what variances need: coupled layers have no covariances of their own
+            still = layer.frozen(*(FrozenUnits,) * isinstance(layer, SparseLayer))
+            f = still.functions(n, _FEATURES, generator, _whitened(layer, n, generator))
             draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(
             mean=mean.numpy(),

@@ -42,7 +42,10 @@ class DispersedLikelihood:
         return self.likelihood.expected_log_prob(y, m, v)
 
     def components(self, m, v):
-        log_weights, means, variances = self.likelihood.components(m, v)
+        components = self.likelihood.components(m, v)
+        if components is None:
+            return None
+        log_weights, means, variances = components
         return log_weights, means, self.dispersion**2 * variances
 
     def moments(self, m, v):

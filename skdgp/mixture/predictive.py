@@ -159,6 +159,10 @@ class Predictive:
             flat = (part.reshape(len(part), -1) for part in components)
             scores = crps_of_mixture(*rows, *flat)
         else:
+            if not all(likelihood.discrete for _, likelihood, _, _ in self._parts):
+                raise NotImplementedError(
+                    "The CRPS is known for counts, and for likelihoods with components."
+                )
             n_draws = sum(len(m) for _, _, m, _ in self._parts)
             at_once = _BUDGET // (200 * n_draws * y.shape[1])  # 20 nodes, about 10 counts
 

@@ -41,12 +41,12 @@ def start(model, X, weights, method, rng, y=None, train=None):
     ValueError
         If the model has no inducing inputs to be placed.
     """
-    if hasattr(model, "start") and method == METHODS[0]:  # a model without inducing inputs
+    if model.start is not None and method == METHODS[0]:  # a model without inducing inputs
         return model.start(X, weights, rng)
     if not all(hasattr(layer, "Z") for layer in getattr(model, "layers", [None])):
         raise ValueError(
             f"init={method!r} places inducing inputs, and {type(model).__name__} has none; leave init "
-            f"at {METHODS[0]!r}."
+            f"at {METHODS[0]!r}, which such a model answers by a method `start`."
         )
     if method not in METHODS and not all(
         isinstance(layer.q, GaussianBlock) for layer in model.layers

@@ -128,7 +128,7 @@ def test_arguments_that_mean_nothing(data, argument):
 
 
 def test_kernels_without_features(data):
-    with pytest.raises(ValueError, match="no features for RationalQuadratic; the kernels that"):
+    with pytest.raises(ValueError, match="does not know RationalQuadratic kernels; those"):
         make(kernel="rational_quadratic").fit(*data)
 
 

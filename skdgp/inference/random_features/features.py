@@ -222,7 +222,7 @@ class FeatureLayer(nn.Module):
         super().__init__()
         if not isinstance(kernel, (SquaredExponential, Matern, ArcCosine)):
             raise ValueError(
-                f"inference='rff' has no features for {type(kernel).__name__}; the kernels that have some are "
+                f"inference='rff' does not know {type(kernel).__name__} kernels; those that it knows are "
                 "SquaredExponential, Matern and ArcCosine."
             )
         self.n_inputs, self.n_outputs = n_inputs, n_outputs
