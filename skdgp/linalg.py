@@ -6,7 +6,7 @@ import math
 
 import torch
 
-_LOG_2PI = math.log(2.0 * math.pi)
+LOG_2PI = math.log(2.0 * math.pi)
 _ESCALATION = (10.0, 100.0, 1000.0)
 _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric one
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
@@ -229,7 +229,7 @@ class LogNormal(torch.autograd.Function):
         a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
         ctx.save_for_backward(L, a)
         log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
-        return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * _LOG_2PI)
+        return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * LOG_2PI)
 
     @staticmethod
     def backward(ctx, g):

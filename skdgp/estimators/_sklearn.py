@@ -13,9 +13,7 @@ from sklearn.utils.validation import _check_sample_weight
 try:
     from sklearn.callback import CallbackSupportMixin
 except ImportError:  # before scikit-learn 1.9
-
-    class CallbackSupportMixin:
-        """Stands in where scikit-learn knows no callbacks."""
+    CallbackSupportMixin = type("CallbackSupportMixin", (), {})  # which adds nothing
 
 
 def check_sample_weight(sample_weight, X):

@@ -263,12 +263,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
             raise ValueError(message) from error
 
-    def _scale(self, data, likelihood, donor, rng):
+    def _scale(self, data, likelihood, source, rng):
         """Learn the scaling of inputs and targets, or take that of another estimator."""
         data.scale(self.standardize, likelihood.scales_target, rng)
-        if donor is not None:
-            both = data.y_scaler.standardize and donor._y_scaler.standardize
-            data.scale_as(donor._x_scaler, donor._y_scaler if both else data.y_scaler)
+        if source is not None:
+            both = data.y_scaler.standardize and source._y_scaler.standardize
+            data.scale_as(source._x_scaler, source._y_scaler if both else data.y_scaler)
         elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
             data.warp(likelihood)
 

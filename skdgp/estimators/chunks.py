@@ -13,7 +13,7 @@ from .fit import single_attributes
 from .fitting import MemberFit
 from .importances import sample_rows
 from .prediction import warn_of_changed
-from .warm_start import check_chunk, donor_of, lasting
+from .warm_start import check_chunk, init_source, lasting
 
 _NEVER_SEEN = "The model will never see them; start anew with a first chunk in which they vary."
 
@@ -43,8 +43,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
             )
         plan = _chunk_plan(estimator, data)
         plan.scheme = plan.scheme.for_data(math.inf)
-        fit.donor = donor_of(estimator)
-        estimator._scale(data, plan.likelihood, fit.donor, rng)
+        fit.init_source = init_source(estimator)
+        estimator._scale(data, plan.likelihood, fit.init_source, rng)
         member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
         seed = int(rng.randint(2**31 - 1))
         estimator._stream = {

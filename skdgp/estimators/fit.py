@@ -24,7 +24,7 @@ from .data import Data
 from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit, log_densities
 from .importances import sample_rows
-from .warm_start import check_lasting, donor_of, lasting, warm_start_sources, warn_if_far
+from .warm_start import check_lasting, init_source, lasting, warm_start_sources, warn_if_far
 
 _SCORED_ROWS = (
     2000  #: rows whose log densities decide on weights: a standard error of .03 nats and less
@@ -104,10 +104,10 @@ class MixtureFit:
             )
         if self.held_out is not None:
             estimator._check_likelihood(self.plans[0].likelihood, self.held_out.y)
-        self.donor = donor_of(estimator) if old is None else None
+        self.init_source = init_source(estimator) if old is None else None
         self.old = old
         if old is None:
-            estimator._scale(data, self.plans[0].likelihood, self.donor, self.rng)
+            estimator._scale(data, self.plans[0].likelihood, self.init_source, self.rng)
         else:
             data.scale_as(estimator._x_scaler, estimator._y_scaler)
             warn_if_far(data)
@@ -115,7 +115,7 @@ class MixtureFit:
             self.held_out.scale_as(data.x_scaler, data.y_scaler)
         self.sources = warm_start_sources(self.plans, old or ())
         self._choose_rows()
-        self.fit = MemberFit(estimator, self.device, self.donor, len(self.plans) > 1)
+        self.fit = MemberFit(estimator, self.device, self.init_source, len(self.plans) > 1)
         for name in (
             "lower_bound_",
             "loss_curve_",
@@ -138,15 +138,15 @@ class MixtureFit:
     def _choose_rows(self):
         """Which rows are scored by leave-one-out, and which some members do not see."""
         n, rng = len(self.data), np.random.default_rng(self.seed)
-        self.scored, self.unseen, self.rest = None, None, self.data
+        self.scored, self.held_rows, self.rest = None, None, self.data
         if len(self.plans) == 1:
             return
         self.scored = rng.choice(n, min(n, _SCORED_ROWS), replace=False)
         if n < 2 or all(plan.scheme.leaves_one_out for plan in self.plans):
             return
-        n_unseen = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
-        chosen = np.sort(rng.choice(n, n_unseen, replace=False))
-        self.unseen = chosen
+        n_held = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
+        chosen = np.sort(rng.choice(n, n_held, replace=False))
+        self.held_rows = chosen
         self.scored = np.concatenate([chosen, np.setdiff1d(self.scored, chosen)])
         rest = np.ones(n, dtype=bool)
         rest[chosen] = False
@@ -183,11 +183,11 @@ class MixtureFit:
     def _tell_of(self, result, i):
         """One line for a member of a mixture."""
         if self.estimator.verbose and len(self.plans) > 1:
-            result.member.record.log_density = score = self._mean_log_density(result)
+            record = result.member.record
             left = sum(plan.seconds for plan in self.plans[i + 1 :])
             print(
                 f"member {i + 1} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
-                f"log density of unseen rows {score:.3f}, {result.member.record.seconds:.1f} s; "
+                f"out-of-sample log density {record.log_density:.3f}, {record.seconds:.1f} s; "
                 f"about {left:.0f} s left"
             )
 
@@ -209,7 +209,7 @@ class MixtureFit:
         if not single:  # each member has its own: one that goes does not change the others
             seed = int(np.random.SeedSequence([self.seed, i]).generate_state(1)[0] >> 1)
             rng = np.random.RandomState(seed)
-        data = self.data if plan.scheme.leaves_one_out or self.unseen is None else self.rest
+        data = self.data if plan.scheme.leaves_one_out or self.held_rows is None else self.rest
         budget, checkpoint = self._budget(i), self._checkpoint(i, seed)
         pretraining = PreTraining(budget, time.monotonic())
         pretraining.skipped = checkpoint is not None and checkpoint.exists()
@@ -247,9 +247,10 @@ class MixtureFit:
             dispersions = np.exp(LOG_DISPERSIONS) if self._disperses() else None
             loo = posterior.loo_log_density(self.scored, dispersions)
             result.loo = None if loo is None else np.atleast_2d(loo)
-        if result.loo is None and self.unseen is not None:
-            unseen = self.data.part(self.unseen)
-            result.held_out = log_densities([member], unseen, self.device)
+        if result.loo is None and self.held_rows is not None:
+            held = self.data.part(self.held_rows)
+            result.held_out = log_densities([member], held, self.device)
+        member.record.log_density = self._mean_log_density(result)
 
     def _disperses(self):
         return self.estimator._has_dispersion(self.plans)
@@ -277,18 +278,18 @@ class MixtureFit:
         unimportant = ("checkpoint", "verbose", "n_threads", "n_jobs", "random_state")
         params = estimator.get_params(deep=False)
         settings = {name: value for name, value in params.items() if name not in unimportant}
-        settings["init"] = estimator.init if self.donor is None else "estimator"
+        settings["init"] = estimator.init if self.init_source is None else "estimator"
         parts = (self.data, self.held_out)
         rows = [[part.X, part.y, part.weights] for part in parts if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if estimator.random_state is None else seed
-        sources = self.old or (self.donor.members_ if self.donor is not None else ())
+        sources = self.old or (self.init_source.members_ if self.init_source is not None else ())
         states = [member.arrays for member in sources]
         return checkpoint.open(fingerprint(settings, seed, rows, states, i), i)
 
     # What comes out
 
-    def _unseen(self, one):
+    def _out_of_sample(self, one):
         """Log densities of rows that a member has not seen, with a dispersion of one; None if unknown."""
         if one.loo is None:
             return one.held_out
@@ -296,7 +297,7 @@ class MixtureFit:
 
     def _mean_log_density(self, one):
         """Mean of these in units of the target; NaN if unknown."""
-        score = self._unseen(one)
+        score = self._out_of_sample(one)
         if score is None:
             return np.nan
         own = self.data.weights[self.scored[: len(score)]]
@@ -317,13 +318,13 @@ class MixtureFit:
         with_loo = [one for one in trained if one.loo is not None]
         others = [one for one in trained if one.loo is None]
         of_rows = self.data.weights[self.scored]
-        n_unseen = 0 if self.unseen is None else len(self.unseen)
+        n_held = 0 if self.held_rows is None else len(self.held_rows)
         n_rows = len(self.scored)
-        loo = [self._unseen(one) for one in with_loo]
+        loo = [self._out_of_sample(one) for one in with_loo]
         loo = np.stack(loo) if with_loo else np.empty((0, n_rows))
         held = [one.held_out for one in others]
-        held = np.stack(held) if others else np.empty((0, n_unseen))
-        weights = mixture_weights(loo, of_rows, held, loo[:, :n_unseen], of_rows[:n_unseen])
+        held = np.stack(held) if others else np.empty((0, n_held))
+        weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held])
         dispersion = 1.0
         if with_loo and self._disperses():
             every = np.stack([one.loo for one in with_loo], 1)
@@ -332,7 +333,6 @@ class MixtureFit:
             dispersion = dispersion ** float(among.sum())  # they cannot tell for the others
         for one, weight in zip(with_loo + others, weights):
             one.member.mixture_weight, one.member.dispersion = float(weight), dispersion
-            one.member.record.log_density = self._mean_log_density(one)
         kept = [member for member in members if member.mixture_weight >= _NEGLIGIBLE]
         total = sum(member.mixture_weight for member in kept)
         for member in kept:

@@ -26,14 +26,14 @@ class MemberFit:
     estimator : BaseDeepGP
         Its parameters, and what it says of targets.
     device : str
-    donor : BaseDeepGP or None
+    source : BaseDeepGP or None
         The fitted estimator whose state is the start.
     is_mixture : bool
         Whether there are several members, which are less verbose.
     """
 
-    def __init__(self, estimator, device, donor=None, is_mixture=False):
-        self.estimator, self.device, self.donor = estimator, device, donor
+    def __init__(self, estimator, device, source=None, is_mixture=False):
+        self.estimator, self.device, self.init_source = estimator, device, source
         self.is_mixture = is_mixture
 
     def member(self, plan, data, rng, source=None):
@@ -81,7 +81,7 @@ class MemberFit:
         if source is not None:
             _go_on(model, source, plan)
         elif not isinstance(init, str):
-            initialization.hand_over(self.donor.members_, member, model)
+            initialization.hand_over(self.init_source.members_, member, model)
         else:
             X, y, weights = data.sample(_SAMPLE_ROWS, rng)
             if init == "greedy":  # which takes as many random numbers as it needs

@@ -41,7 +41,7 @@ def takes_chunks(estimator):
     return True
 
 
-def donor_of(estimator):
+def init_source(estimator):
     """The fitted estimator whose state is the start; None if there is none.
 
     Raises
@@ -53,20 +53,20 @@ def donor_of(estimator):
     """
     if isinstance(estimator.init, str):
         return None
-    donor = getattr(estimator.init, "estimator", estimator.init)  # of a FrozenEstimator
-    if not getattr(donor, "_gives_state", False):
-        raise ValueError(f"init must be an estimator of skdgp; got {type(donor).__name__}.")
-    if not donor._is_fitted():
+    source = getattr(estimator.init, "estimator", estimator.init)  # of a FrozenEstimator
+    if not getattr(source, "_gives_state", False):
+        raise ValueError(f"init must be an estimator of skdgp; got {type(source).__name__}.")
+    if not source._is_fitted():
         raise NotFittedError(
             "The estimator given as init is not fitted. Copies made by clone, as in a search, forget "
             "the fit unless it is wrapped in sklearn.frozen.FrozenEstimator."
         )
-    if donor.n_features_in_ != estimator.n_features_in_:
+    if source.n_features_in_ != estimator.n_features_in_:
         raise ValueError(
-            f"The estimator given as init was fitted with {donor.n_features_in_} features, X has "
+            f"The estimator given as init was fitted with {source.n_features_in_} features, X has "
             f"{estimator.n_features_in_}."
         )
-    return donor
+    return source
 
 
 def warn_if_far(data):

@@ -9,11 +9,11 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ..linalg import LOG_2PI
 from ..optim.lbfgs import LBFGS
 from ..random import gamma
 from .base import Scheme
 
-_LOG_2PI = math.log(2.0 * math.pi)
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
@@ -134,7 +134,7 @@ def log_density(local_scale, y, mean, sd, z):
     """
     error, ell = (y - mean).square() / sd.square(), -sd.log()
     if local_scale is None:
-        return (ell - 0.5 * (_LOG_2PI + error)).sum(-1)
+        return (ell - 0.5 * (LOG_2PI + error)).sum(-1)
     dof, scale, k = local_scale.dof(z.shape[-1]), local_scale.squared(z), y.shape[-1]
     ell = (ell - 0.5 * (scale.log() + (dof * math.pi).log())).sum(-1)
     ell = ell + torch.lgamma(0.5 * (dof + k)) - torch.lgamma(0.5 * dof)

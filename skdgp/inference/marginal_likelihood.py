@@ -14,7 +14,7 @@ from ..gp.kernels import Anova
 from ..gp.kernels.base import tensor_like
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import around
-from ..linalg import LogNormal, cholesky, rounding
+from ..linalg import LOG_2PI, LogNormal, cholesky, rounding
 from ..optim.lbfgs import LBFGS
 from .base import Model
 from .conditioned import ConditionedGP, ConditionedPosterior, LeaveOneOut
@@ -22,7 +22,6 @@ from .local_scale import LocalScale, scale_grid
 from .quasi_newton import QuasiNewton, backward
 from .unique_inputs import LastLayer, NeighborSearch, gather
 
-_LOG_2PI = math.log(2.0 * math.pi)
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 _MARGINAL_FACTORS = 25_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_MARGINAL_ROWS = 400  #: all the same
@@ -227,7 +226,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         # of the rows of a unique input, all but their mean
         noise = self._noise(weight.new_ones(1))[:, 0]
         within = self._scatter[chosen] / noise + weight.log()[:, None]
-        within = within + (weight - 1.0)[:, None] * (_LOG_2PI + noise.log())
+        within = within + (weight - 1.0)[:, None] * (LOG_2PI + noise.log())
         return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
 
     # What follows from hyperparameters

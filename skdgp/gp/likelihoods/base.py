@@ -1,14 +1,12 @@
 """What a likelihood offers to the inference schemes and to prediction."""
 
-import math
-
 import numpy as np
 import torch
 
+from ...linalg import LOG_2PI
 from ...quadrature import gauss_hermite
 from ..component import Component
 
-LOG_2PI = math.log(2.0 * math.pi)
 LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 
 

@@ -6,7 +6,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...quadrature import gauss_legendre, normal_nodes
-from .base import Likelihood, in_pieces
+from .base import LOG_2PI, Likelihood, in_pieces
 from .softmax_integrals import log_probabilities
 
 _TINY = 1e-12
@@ -16,7 +16,6 @@ _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _N_SEARCH = 256  #: of a lower bound that a search maximizes, if there is no grid
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
-_HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class ClassLikelihood(Likelihood):
@@ -284,7 +283,7 @@ class RobustMax(ClassLikelihood):
         x = 0.5 * (a + b) + 0.5 * (b - a) * nodes.view(shape)  # nodes, ..., n
         z = ((x[..., None] - m) / sd).clamp_min(-1e6)  # beyond, its derivative is lost
         log_cdf = torch.special.log_ndtr(z).masked_fill(own, 0.0).sum(-1)
-        log_pdf = -0.5 * ((x - m_y) / sd_y).square() - sd_y.log() - _HALF_LOG_2PI
+        log_pdf = -0.5 * ((x - m_y) / sd_y).square() - sd_y.log() - 0.5 * LOG_2PI
         inside = 0.5 * (b - a) * (weights.view(shape) * (log_cdf + log_pdf).exp()).sum(0)
         return (inside + torch.special.ndtr((m_y - b) / sd_y)).clamp(0.0, 1.0)
 

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from torch import nn
 
 from ...gp.likelihoods import Gaussian
-from ...linalg import LogNormal, cholesky, rounding
+from ...linalg import LOG_2PI, LogNormal, cholesky, rounding
 from ...optim.lbfgs import LBFGS
 from ..base import Model
 from ..quasi_newton import QuasiNewton, backward
@@ -20,7 +20,6 @@ from .posterior import GramPosterior
 from .process import Whitened, diagonal
 
 _EXACT = 2000  #: rows up to which a Cholesky factorization of all of them takes a second or so
-_LOG_2PI = math.log(2.0 * math.pi)
 
 
 class NNGP(KernelScheme):
@@ -161,7 +160,7 @@ class ExactNNGP(QuasiNewton, Model):
         w, noise = self.weight, self._noise()
         value = LogNormal.apply(self.y.mT, self.covariances())
         repeated = (w * (noise * w).log() - noise.log()).sum()
-        repeated = repeated + len(noise) * _LOG_2PI * (w - 1.0).sum()
+        repeated = repeated + len(noise) * LOG_2PI * (w - 1.0).sum()
         return value - 0.5 * repeated
 
     @torch.no_grad()
@@ -171,7 +170,7 @@ class ExactNNGP(QuasiNewton, Model):
         L = cholesky(K, rounding(K))
         a, of_rows = torch.cholesky_solve(y[..., None], L)[..., 0], torch.cholesky_inverse(L)
         squares = (noise * a).square() + noise - noise.square() * diagonal(of_rows)
-        expected = -0.5 * w * (_LOG_2PI + (noise * w).log() + squares / (noise * w))
+        expected = -0.5 * w * (LOG_2PI + (noise * w).log() + squares / (noise * w))
         return expected.sum() - self._log_marginal_likelihood()
 
     def draws(self, n, seed):
@@ -210,5 +209,5 @@ class ExactPosterior(GramPosterior):
         var = var + self._variances * (self._weight - 1.0)  # of single targets
         factors = torch.as_tensor(1.0 if dispersions is None else dispersions).to(y)
         var = factors.square()[..., None, None] * var
-        log_density = -0.5 * (_LOG_2PI + var.log() + (y - mean).square() / var)
+        log_density = -0.5 * (LOG_2PI + var.log() + (y - mean).square() / var)
         return log_density.sum(-2).numpy(force=True)[..., rows]

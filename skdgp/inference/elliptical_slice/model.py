@@ -1,7 +1,5 @@
 """The model that :class:`~skdgp.inference.elliptical_slice.EllipticalSlice` builds."""
 
-import math
-
 import numpy as np
 import torch
 from torch import nn
@@ -10,6 +8,7 @@ from ...gp.component import Trainable
 from ...gp.kernels import Stationary
 from ...gp.likelihoods import Gaussian
 from ...gp.means import linear_map
+from ...linalg import LOG_2PI
 from ...random import normal, uniform
 from ..chains import ChainModel
 from .hyperparameters import Hyperparameters
@@ -18,7 +17,6 @@ from .posterior import JITTER, SlicedPosterior
 
 _MOST_ROWS = 500
 _IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
-_LOG_2PI = math.log(2.0 * math.pi)
 
 
 class SlicedDeepGP(ChainModel):
@@ -128,12 +126,12 @@ class SlicedDeepGP(ChainModel):
         b = y.T[..., None].expand(len(L), -1, -1, -1)
         a = torch.linalg.solve_triangular(L, b, upper=False)
         value = -0.5 * a.square().sum((1, 2, 3)) - L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
-        value = value - 0.5 * _LOG_2PI * y.numel()
+        value = value - 0.5 * LOG_2PI * y.numel()
         if (
             self._counts is not None
         ):  # rows that count more than once, as so many rows with one target
             more, log_weights = self._counts
-            value = value - 0.5 * (more * (_LOG_2PI + noise.log()) + log_weights).sum(1)
+            value = value - 0.5 * (more * (LOG_2PI + noise.log()) + log_weights).sum(1)
         return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def evaluate(self, v, phi, first=None):

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
 from ...gp.likelihoods import Gaussian
-from ...linalg import add_diagonal, cholesky, root_of_inverse
+from ...linalg import LOG_2PI, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
@@ -17,7 +17,6 @@ from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
 from .layer import SampledLayer
 from .posterior import SampledPosterior
 
-_LOG_2PI = math.log(2.0 * math.pi)
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
 #: Hyperparameters live on a log scale, are few, and have far to go: their steps of Adam are larger.
 _HYPERPARAMETER_RATE = 6.0
@@ -155,7 +154,7 @@ class SampledDeepGP(ChainModel):
         b = (part @ (root * y.to(A.dtype))[..., None]).double()
         L = cholesky(add_diagonal(_Gram.apply(part).double(), 1.0), 1e-10)
         a = torch.linalg.solve_triangular(L, b, upper=False)
-        rows = (weight * (_LOG_2PI + D.log() + y.square() / D)).sum((1, 2))
+        rows = (weight * (LOG_2PI + D.log() + y.square() / D)).sum((1, 2))
         log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
         value = -0.5 * rows - log_det + 0.5 * a.square().sum((1, 2, 3))
         if not marginal:
@@ -273,7 +272,7 @@ class SampledDeepGP(ChainModel):
                 if g is not None:
                     g = (g / (self.n_chains * batch.total)).contiguous()  # as Adam wants it
                     p.grad = g if p.grad is None else p.grad + g
-        if value - value != 0.0:  # not finite: leave everything as it is
+        if not math.isfinite(value):  # leave everything as it is
             return value
         with torch.no_grad():
             for i, x in enumerate(v):

@@ -6,13 +6,12 @@ from numbers import Real
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
-from ...linalg import LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
+from ...linalg import LOG_2PI, LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
 from ..base import Scheme
 from ..quasi_newton import backward
 from .concave import ConcaveGP
 from .full_batch import FullBatchGP, solve_posterior
 
-_LOG_2PI = math.log(2.0 * math.pi)
 _EXACT = 1500  #: rows up to which all of them are inducing inputs
 _OF_CLASSES = 300  #: inducing points, in all latent functions of classes together
 _FEWEST_OF_CLASS = 50
@@ -242,7 +241,7 @@ class CollapsedGP(FullBatchGP):
         G, b, fit, residual = self._sums(passes(), y, weight, noise)
         P, h = self._natural(G, b, noise)
         L_P, mu, log_det = solve_posterior(P, h)
-        fit = fit + weight.sum() * (_LOG_2PI + noise.log()).sum() + log_det
+        fit = fit + weight.sum() * (LOG_2PI + noise.log()).sum() + log_det
         if torch.is_grad_enabled():
             P_inv = torch.cholesky_inverse(L_P)
             T = (P_inv + mu @ mu.mT).sum(0)
@@ -297,7 +296,7 @@ class CollapsedGP(FullBatchGP):
         noise = noise.expand(k)[:, None] / weight  # k, n
         K = kernel(X, X) + torch.diag_embed(noise + layer.jitter)
         repeated = (weight * (noise * weight).log() - noise.log()).sum()
-        repeated = repeated + k * (weight.sum() - len(X)) * _LOG_2PI
+        repeated = repeated + k * (weight.sum() - len(X)) * LOG_2PI
         return LogNormal.apply(y.mT, K) - 0.5 * repeated
 
     def _is_exact(self, X):

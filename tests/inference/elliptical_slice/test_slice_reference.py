@@ -1,12 +1,12 @@
 """Numbers that were computed independently, twice, from the equations of the papers."""
 
-import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import vectors
+from vectors import check
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
@@ -17,23 +17,8 @@ from skdgp.inference.elliptical_slice.posterior import JITTER, SlicedPosterior
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-CASES = json.loads((Path(__file__).parents[2] / "reference" / "mcmc.json").read_text())["cases"]
-
 tensor = partial(torch.tensor, dtype=torch.float64)
-
-
-def cases(kind):
-    return pytest.mark.parametrize(
-        "case", [c for c in CASES if c["kind"] == kind], ids=lambda c: c["id"]
-    )
-
-
-def check(case, **actual):
-    assert set(actual) == set(case["expected"])
-    for name, expected in case["expected"].items():
-        np.testing.assert_allclose(
-            actual[name], np.array(expected), rtol=case["rtol"], atol=case["atol"], err_msg=name
-        )
+cases = partial(vectors.cases, "mcmc.json")
 
 
 def build(given, lengthscales, variances, widths):

@@ -1,12 +1,12 @@
 """Numbers that were computed independently, twice, from the equations of the papers."""
 
-import json
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import vectors
+from vectors import check
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
@@ -21,24 +21,8 @@ from skdgp.inference.sghmc.dynamics import (
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-CASES = json.loads((Path(__file__).parents[2] / "reference" / "sghmc.json").read_text())["cases"]
-
 tensor = partial(torch.tensor, dtype=torch.float64)
-
-
-def cases(kind):
-    return pytest.mark.parametrize(
-        "case", [c for c in CASES if c["kind"] == kind], ids=lambda c: c["id"]
-    )
-
-
-def check(case, **actual):
-    assert set(actual) == set(case["expected"])
-    for name, expected in case["expected"].items():
-        value = actual[name].detach() if torch.is_tensor(actual[name]) else actual[name]
-        np.testing.assert_allclose(
-            value, np.array(expected), rtol=case["rtol"], atol=case["atol"], err_msg=name
-        )
+cases = partial(vectors.cases, "sghmc.json")
 
 
 def build(Z, kernels, noise, jitter, widths=(), **settings):
