@@ -249,7 +249,7 @@ def test_chosen_frequencies_are_better_than_independent_ones(n_inputs, n):
 
 
 def test_kernels_without_features_say_so():
-    with pytest.raises(ValueError, match="no features for Linear; the kernels that have some"):
+    with pytest.raises(ValueError, match="does not know Linear kernels; those that it knows are"):
         make(kernel=Linear())
 
 
