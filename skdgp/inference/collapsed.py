@@ -145,7 +145,6 @@ class CollapsedGP(MarginalLikelihoodGP):
     """
 
     _n_states = _STATES
-    _marginal_rows = 1000
     _most_rows = 2000
     _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
 

@@ -5,15 +5,15 @@ import numpy as np
 from .local_scale import LocalScaleScheme
 from .marginal_likelihood import MarginalLikelihoodGP
 
-_FIRST_ROWS = 700  #: that are enough for the first steps, where there are half as many again
+_MANY_ROWS = 700  #: from which on half of them are enough for the first steps
 _FIRST_STEPS = 30
 
 
 class Exact(LocalScaleScheme):
     r"""Exact Gaussian process on all rows, with a local scale.
 
-    Kernel and noise maximize the marginal likelihood by L-BFGS, on at most 1,500 rows (fewer for an ANOVA
-    kernel of more than eleven columns), from the best of some starts; of 1,050 rows and more, 700 are enough
+    Kernel and noise maximize the marginal likelihood by L-BFGS, on at most 1,000 rows (fewer for an ANOVA
+    kernel of more than six columns), from the best of some starts; of 700 rows and more, half are enough
     for the first 30 steps. All rows are then conditioned on. The hyperparameters of both have log-normal
     priors around those that are given, so wide (a standard deviation of 2) that they matter with some dozens
     of rows only. Of what a kernel has for each column, the level has such a prior, and the deviations of the
@@ -84,13 +84,13 @@ class ExactGP(MarginalLikelihoodGP):
         self.hold(batch)
         if self._n_first is None:
             self.choose_start(batch)
-            many = 2 * len(self._marginal_subset) >= 3 * _FIRST_ROWS and self.free()
+            many = len(self._marginal_subset) >= _MANY_ROWS and self.free()
             self._n_first = _FIRST_STEPS if many else -1
         if self._n_first == 0:  # start anew on all rows, whose marginal likelihood curves alike
             self._lbfgs.x, self._lbfgs.converged, self._n_first = None, False, -1
         if self._n_first < 0:
             return super().step(batch, generator, rate)
-        with self.with_marginal_subset(_FIRST_ROWS, 2):
+        with self.with_marginal_subset(len(self._marginal_subset) // 2, 2):
             loss = super().step(batch, generator, rate)
         self._n_first = 0 if self._lbfgs.converged else self._n_first - 1
         return loss
