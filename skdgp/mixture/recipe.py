@@ -20,6 +20,9 @@ _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60  #: on the suite as good as 32 and 15
 _FIRST = (
     1.2  #: of the budget, for the first: nearest neighbors need it on gas, 2 nats ahead of the rest
 )
+#: of neighbors, for each second of the budget, and at most: 100 in the place of 400 lose 2 nats on gas, 4 on
+#: parkinsons; with few rows more than 100 win nothing
+_STEPS, _MOST_STEPS = 20, 400
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
 
@@ -73,9 +76,10 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         return affordable([*_gradient_plans(plan, n_rows, n_columns)], seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
-    cost = _vecchia(n_rows, n_columns)
+    steps = min(_MOST_STEPS, math.ceil(_STEPS * seconds))
+    cost = _vecchia(n_rows, n_columns, steps)
     exact = n_rows <= _EXACT_ROWS and n_outputs == 1
-    plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=100, seconds=cost)]
+    plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)]
     if exact and given is None and n_columns <= _ANOVA_COLUMNS:
         cost = _anova(n_rows, n_columns)
         plans.append(Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost))
@@ -125,7 +129,7 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
     auto = plan.kernel == "auto"
     near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
     near.kernel = RationalQuadratic() if auto else plan.kernel
-    near.seconds = _vecchia(n_rows, n_columns) * max(1, n_latents) ** 0.5
+    near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
     sparse = Plan(VFE(tol=1e-5, deviation=0.5), plan.likelihood)
     sparse.kernel = SquaredExponential(ard=False) if auto else plan.kernel
     sparse.n_inducing = plan.n_inducing or max(50, 200 // n_latents)
@@ -148,5 +152,5 @@ def _anova(n_rows, n_columns):
     return 0.5 + 6.0 * (min(n_rows, 1000) ** 2 * n_columns / 2.5e7) ** 0.7 + 2e-3 * n_rows
 
 
-def _vecchia(n_rows, n_columns):
-    return 0.7 + 1.5e-3 * min(n_rows, 2000) * (1.0 + n_columns / 50) + 2e-4 * n_rows
+def _vecchia(n_rows, n_columns, steps):
+    return 0.3 + steps * (0.012 + 2e-4 * n_columns) + 1e-4 * n_rows
