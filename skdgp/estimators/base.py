@@ -30,7 +30,7 @@ from .fitting import DTYPES
 from .fork import mark_work
 from .importances import total_effects
 from .prediction import Predictor, warn_of_changed
-from .summary import summary
+from .summary import html_summary, summary
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -318,11 +318,19 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         table : str
             Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
             has not seen in units of the target (nothing where there are none), CPU seconds of its training,
-            and the columns with the shortest lengthscales, in which it varies most.
+            and what the hyperparameters say: the columns in which functions vary most and, of shallow models,
+            those in which they are flat. A notebook shows it below the diagram of the estimator.
         """
         check_is_fitted(self)
         with self._threads():
             return summary(self)
+
+    def _html_repr(self):
+        diagram = super()._html_repr()
+        if not self._is_fitted():
+            return diagram
+        with self._threads():
+            return diagram + html_summary(self)
 
     @property
     def feature_importances_(self) -> np.ndarray:
