@@ -28,7 +28,7 @@ from .diagnostics import warn_if_light
 from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
-from .importances import total_effects
+from .importances import shares, total_effects
 from .prediction import Predictor, warn_of_changed
 from .summary import html_summary, summary
 from .warm_start import all_or_nothing
@@ -338,7 +338,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
         Total-effect Sobol indices on 200 training rows, scaled to add up to one: how much predictions change
         if one column takes values of other rows. Columns that mean something only together share what they
-        mean, and all of them have it. Each access computes them anew.
+        mean, and all of them have it. Each access computes them anew. How sure they are, shows
+        :class:`~skdgp.inspection.ImportanceDisplay`.
 
         Returns
         -------
@@ -346,8 +347,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Zeros if predictions are constant.
         """
         check_is_fitted(self)
-        effects = total_effects(self._centers, self._rows)
-        return effects / effects.sum() if effects.any() else effects
+        return shares(total_effects(self._centers, self._rows))
 
     # Prediction
 
