@@ -127,7 +127,7 @@ class EffectsDisplay:
         n_columns = min(n, _N_COLUMNS)
         n_rows = -(-n // n_columns)
         size = (3.5 * n_columns, 2.8 * n_rows)
-        figure, axes = plt.subplots(
+        _, axes = plt.subplots(
             n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
         )
         for axis in axes.ravel()[n:]:

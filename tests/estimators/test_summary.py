@@ -67,7 +67,9 @@ def test_a_notebook_shows_the_table_below_the_diagram():
     assert "varies most with" not in diagram
     renamed = X.rename(columns={"age": "<b>age & 1"})
     html = model.fit(renamed, y)._repr_html_()
-    assert "sk-top-container" in html and "varies most with" in model._repr_mimebundle_()["text/html"]
+    assert (
+        "sk-top-container" in html and "varies most with" in model._repr_mimebundle_()["text/html"]
+    )
     table = html[html.rindex("<table>") :]
     cells = re.findall("<t[hd]>(.*?)</t[hd]>", table)
     assert cells[:7] == re.split("  +", model.summary().split("\n")[0])
@@ -75,7 +77,9 @@ def test_a_notebook_shows_the_table_below_the_diagram():
     pipeline = make_pipeline(StandardScaler(), model).fit(renamed, y)
     assert "SparseGPRegressor" in pipeline._repr_html_()
     with config_context(display="text"):
-        assert not hasattr(model, "_repr_html_") and set(model._repr_mimebundle_()) == {"text/plain"}
+        assert not hasattr(model, "_repr_html_") and set(model._repr_mimebundle_()) == {
+            "text/plain"
+        }
 
 
 @pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
@@ -93,7 +97,7 @@ def test_quantiles_and_parts_come_through_pipelines():
     model = make_pipeline(StandardScaler(), DeepGPRegressor(inference="dsvi", **FEW)).fit(X, y)
     expected = model[-1].predict_quantiles(model[0].transform(X), [0.05, 0.95])
     assert_array_equal(model.predict(X, quantiles=[0.05, 0.95]), expected)
-    mean, *parts = model.predict(X, return_std=True, decompose=True)
+    parts = model.predict(X, return_std=True, decompose=True)[1:]
     assert_allclose(np.hypot(*parts), model.predict(X, return_std=True)[1])
     with pytest.raises(ValueError, match="come alone"):
         model.predict(X, quantiles=[0.5], return_std=True)

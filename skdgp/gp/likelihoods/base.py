@@ -146,7 +146,7 @@ class Likelihood(Component):
         return self.moments(f, torch.zeros_like(f))[0]
 
     def variance_of_mean(self, m, v):
-        """Variance of ``E[y | f]`` for ``f ~ N(m, v)``, shape (..., n, k): what of the variance is not noise."""
+        """Variance of ``E[y | f]`` for ``f ~ N(m, v)``, shape (..., n, k): that without noise."""
         f, log_weights = self._nodes(m, v)
         weights, means = log_weights.exp(), self.conditional_mean(f)
         return (weights * (means - (weights * means).sum(0)).square()).sum(0)
