@@ -12,7 +12,7 @@ from ._plotting import check_matplotlib_support, line_style
 from ._responses import model_and_rows, select_output
 from ._slices import position
 
-_N_ROWS = 100  #: over which effects are averaged: each costs `n_points` predictions for each column
+_N_ROWS = 50  #: over which effects are averaged: each costs `n_points` predictions for each column
 _N_COLUMNS = 3  #: of a new figure
 _N_SHOWN = 6  #: columns, if the user names none
 
@@ -142,7 +142,7 @@ class EffectsDisplay:
         features=None,
         *,
         output=None,
-        n_points=25,
+        n_points=20,
         n_draws=64,
         coverage=0.9,
         random_state=0,
@@ -156,13 +156,13 @@ class EffectsDisplay:
         estimator : fitted regressor or classifier of skdgp, pipeline or search
             Columns are those that the last step of a pipeline sees.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows over which effects are averaged, 100 of them if they are more. None for training rows.
+            Rows over which effects are averaged, 50 of them if they are more. None for training rows.
         features : list of int or str, default=None
             Positions or names of columns; None for the six with the largest ``feature_importances_``.
         output : int, default=None
             The output to show, if there are several; of a classifier, the position of a class in
             ``classes_``, of two classes the second one by default.
-        n_points : int, default=25
+        n_points : int, default=20
             Number of points along a column, all its values if they are no more.
         n_draws : int, default=64
             Number of functions.

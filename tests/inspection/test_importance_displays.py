@@ -142,9 +142,9 @@ def test_pipelines_counts_and_several_outputs(plt):
         EffectsDisplay.from_estimator(pipeline, frame, ["slope"])
     counts = rng.poisson(np.exp(1.0 + X[:, 0]))
     model = DeepGPRegressor(1, likelihood="poisson", **few).fit(X, counts)
-    effect = EffectsDisplay.from_estimator(model, X[:100], [0], n_points=3).effects[0]
-    rows = np.repeat(X[None, :100], 2, 0)
-    rows[:, :, 0] = [[X[:100, 0].min()], [X[:100, 0].max()]]
+    effect = EffectsDisplay.from_estimator(model, X[:50], [0], n_points=3).effects[0]
+    rows = np.repeat(X[None, :50], 2, 0)
+    rows[:, :, 0] = [[X[:50, 0].min()], [X[:50, 0].max()]]
     means = [model.predict(part).mean() for part in rows]
     assert_allclose(effect[-1] - effect[0], means[1] - means[0], rtol=1e-9)
 
