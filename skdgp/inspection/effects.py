@@ -115,7 +115,9 @@ class EffectsDisplay:
                     label=f"{100 * self.coverage:g}% of draws",
                 )
             )
-            axis.set(xlabel=self.feature_names[i], ylabel=f"Effect on {self.target_name}")
+            axis.set_xlabel(self.feature_names[i])
+            if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
+                axis.set_ylabel(f"Effect on {self.target_name}")
         axes[0].legend(fontsize="small")
         self.axes_, self.figure_ = axes, axes[0].figure
         return self

@@ -81,7 +81,9 @@ class ImportanceDisplay:
         display : ImportanceDisplay
         """
         check_scalar(max_features, "max_features", Integral, min_val=1)
-        ax = axes_or_new(ax, self)
+        new, ax = ax is None, axes_or_new(ax, self)
+        if new:  # names are long
+            ax.figure.set_layout_engine("constrained")
         order = np.argsort(-self.importances_mean, kind="stable")[:max_features][::-1]
         self.bars_ = ax.barh(
             [self.feature_names[j] for j in order],
