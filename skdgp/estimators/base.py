@@ -28,9 +28,9 @@ from .diagnostics import warn_if_light
 from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
-from .importances import total_effects
+from .importances import shares, total_effects
 from .prediction import Predictor, warn_of_changed
-from .summary import summary
+from .summary import html_summary, summary
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -318,11 +318,19 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         table : str
             Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
             has not seen in units of the target (nothing where there are none), CPU seconds of its training,
-            and the columns with the shortest lengthscales, in which it varies most.
+            and what the hyperparameters say: the columns in which functions vary most and, of shallow models,
+            those in which they are flat. A notebook shows it below the diagram of the estimator.
         """
         check_is_fitted(self)
         with self._threads():
             return summary(self)
+
+    def _html_repr(self):
+        diagram = super()._html_repr()
+        if not self._is_fitted():
+            return diagram
+        with self._threads():
+            return diagram + html_summary(self)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -330,7 +338,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
         Total-effect Sobol indices on 200 training rows, scaled to add up to one: how much predictions change
         if one column takes values of other rows. Columns that mean something only together share what they
-        mean, and all of them have it. Each access computes them anew.
+        mean, and all of them have it. Each access computes them anew. How sure they are, shows
+        :class:`~skdgp.inspection.ImportanceDisplay`.
 
         Returns
         -------
@@ -338,8 +347,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Zeros if predictions are constant.
         """
         check_is_fitted(self)
-        effects = total_effects(self._centers, self._rows)
-        return effects / effects.sum() if effects.any() else effects
+        return shares(total_effects(self._centers, self._rows))
 
     # Prediction
 

@@ -118,7 +118,15 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
-    def predict(self, X, return_std=False, return_cov=False, latent=False, quantiles=None):
+    def predict(
+        self,
+        X,
+        return_std=False,
+        return_cov=False,
+        latent=False,
+        quantiles=None,
+        decompose=False,
+    ):
         """Predict the mean, and how far off it may be.
 
         Parameters
@@ -135,15 +143,24 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         quantiles : array-like of shape (n_quantiles,), optional
             Orders, between 0 and 1, of quantiles to return in the place of means, as
             :meth:`predict_quantiles` does: a pipeline hands them on.
+        decompose : bool, default=False
+            With `return_std`, return two standard deviations, by the function and by the noise. By the law of
+            total variance their squares add up to that of the target: the variance of the mean of y
+            given the function, and the expected variance of y given the function.
 
         Returns
         -------
         mean : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         std : ndarray of the shape of `mean`
-            Only if `return_std` is True.
+            Only if `return_std` is True; with `decompose`, ``std_function, std_noise`` in its place.
         cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
             Only if `return_cov` is True.
         """
+        if decompose and (not return_std or return_cov or latent or quantiles is not None):
+            raise ValueError(
+                "decompose=True takes the standard deviation of y apart; it needs return_std=True, and no "
+                "return_cov, latent or quantiles."
+            )
         if quantiles is not None:
             if return_std or return_cov or latent:
                 raise ValueError("quantiles are of the target, and come alone.")
@@ -151,6 +168,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         X = self._check_X(X)
+        if decompose:
+            return self._decomposed(X)
         mean, std = self._moments(X, latent)
         if return_std:
             return self._shaped(mean), self._shaped(std)
@@ -274,6 +293,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             mean, var = self._predict_rows(X, "moments")
         scale = self._y_scaler.scale
         return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
+
+    def _decomposed(self, X):
+        """Mean, and standard deviations by the function and by the noise."""
+        mean, *variances = self._predict_rows(X, "decomposed_moments")
+        parts = [np.sqrt(var) * self._y_scaler.scale for var in variances]
+        mean = mean * self._y_scaler.scale + self._y_scaler.center
+        return tuple(self._shaped(part) for part in (mean, *parts))
 
     def _covariance(self, X, var, latent):
         """Covariance of the rows, whose diagonal is the variance of the mixture."""

@@ -6,6 +6,8 @@ Pictures need matplotlib, and diagnostics of chains ArviZ.
 from .covariance import CovarianceDisplay
 from .coverage import CoverageDisplay
 from .diagnosis import Diagnosis, PathologyWarning, diagnose
+from .effects import EffectsDisplay
+from .importance import ImportanceDisplay
 from .layers import LayersDisplay
 from .loss_curve import LossCurveDisplay
 from .mcmc import ChainDiagnostics, mcmc_diagnostics, to_arviz
@@ -16,6 +18,8 @@ __all__ = [
     "CovarianceDisplay",
     "CoverageDisplay",
     "Diagnosis",
+    "EffectsDisplay",
+    "ImportanceDisplay",
     "LayersDisplay",
     "LossCurveDisplay",
     "PathologyWarning",

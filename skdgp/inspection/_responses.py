@@ -8,7 +8,9 @@ from scipy.stats import norm
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._scoring import take_apart
+from .._scoring import column_names, take_apart
+from ..estimators.importances import N_ROWS, sample_rows
+from ..estimators.summary import feature_names
 
 
 def unwrap(estimator, X=None):
@@ -23,6 +25,15 @@ def unwrap_deep_gp(estimator, X, caller):
     if "members_" not in vars(model):
         raise ValueError(f"{caller} shows the estimators of skdgp; got {type(model).__name__}.")
     return model, X
+
+
+def model_and_rows(estimator, X, caller, n_rows=N_ROWS):
+    """A model of this package, some rows as an array (None for training rows), and names of the columns."""
+    model, X = unwrap_deep_gp(estimator, X, caller)
+    X = model._rows if X is None else model._check_X(X)
+    names = column_names(estimator)
+    names = feature_names(model) if names is None else [str(name) for name in names]
+    return model, sample_rows(X, n_rows), names
 
 
 def heaviest(members, fits, caller, what):

@@ -42,7 +42,7 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
     else:
         names = X.columns
     names = None if names is None else [str(name) for name in names]
-    index = _index(feature, names, X.shape[1])
+    index = position(feature, names, X.shape[1])
     name = f"x{index}" if names is None else names[index]
     values, rows = make(X, index, name, lambda values: _grid(values, name, n_points, feature_range))
     return Slice(*rows, values, index, name)
@@ -89,7 +89,8 @@ _FRAMES = {"iloc": _of_pandas, "iter_columns": _of_polars}
 _NOT_NUMERIC = "feature={!r} is not numeric; choose one that is."
 
 
-def _index(feature, names, n_features):
+def position(feature, names, n_features):
+    """The position of a column that is given by its position or name."""
     if isinstance(feature, str):
         if names is None:
             raise ValueError(

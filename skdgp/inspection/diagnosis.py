@@ -3,6 +3,7 @@
 from html import escape
 
 from ..estimators.diagnostics import Diagnostics, limit
+from ..estimators.summary import html_table
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
 
@@ -144,11 +145,5 @@ class Diagnosis:
                 for mark, name, where, f in self._rows(report)
             ]
             head = ("", "pathology", "where", "figure", "threshold", "what it is", "what to do")
-            parts.append(
-                "<table>" + _row("th", head) + "".join(_row("td", c) for c in cells) + "</table>"
-            )
+            parts.append(html_table(head, *cells))
         return "".join(parts)
-
-
-def _row(tag, cells):
-    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"

@@ -52,6 +52,9 @@ class DispersedLikelihood:
         mean, var = self.likelihood.moments(m, v)
         return mean, self.dispersion**2 * var
 
+    def variance_of_mean(self, m, v):
+        return self.dispersion**2 * self.likelihood.variance_of_mean(m, v)
+
     def cdf(self, y, m, v):
         return self.likelihood.cdf(self._before(y, m), m, v)
 

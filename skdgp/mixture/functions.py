@@ -23,9 +23,10 @@ def draw(members, X, n, seed, what, device, constant_columns):
         Scaled.
     n : int
     seed : int
-    what : {"function", "latent", "mean", "y"}
-        Latent functions without the noise of hidden layers, or with it; the mean of the target given
-        these; or targets. Hidden noise belongs to the row, except for targets, where all noise is fresh.
+    what : {"function", "mean_function", "latent", "mean", "y"}
+        Latent functions without the noise of hidden layers, and the mean of the target (or probabilities of
+        classes) given these; both with that noise; or targets. Hidden noise belongs to the row, except for
+        targets, where all noise is fresh.
     device : str
     constant_columns : ConstantColumns
         For the same rows.
@@ -61,7 +62,11 @@ def _block(member, X, seed, what, device, constant_columns):
     likelihood, parts = posterior.likelihood, []
     size = max(1, _AT_ONCE // (_BLOCK * 1024))
     for start, x in zip(range(0, len(X), size), X.split(size)):
-        own = {"function": None, "y": noise}.get(what, RowNoise(x.cpu().numpy(), seed))
+        own = None
+        if what in ("latent", "mean"):
+            own = RowNoise(x.cpu().numpy(), seed)
+        elif fresh:
+            own = noise
         mean, deviation = f(x, own)
         values = _dispersed(mean, deviation, member.dispersion, likelihood)
         if constant_columns:
@@ -69,8 +74,8 @@ def _block(member, X, seed, what, device, constant_columns):
             effects = torch.as_tensor(constant_columns.draws(_BLOCK, k, seed, rows)).to(values)
             factor = member.dispersion * f.inflation.to(values).sqrt()[:, None, None]
             values = torch.cat([values[..., :k] + factor * effects, values[..., k:]], -1)
-        if what == "mean":
-            values = likelihood.moments(values, torch.zeros_like(values))[0]
+        if what in ("mean", "mean_function"):
+            values = likelihood.conditional_mean(values)
         if fresh:
             values = dispersed(likelihood, member.dispersion).sample(values, noise)
         parts.append(values)

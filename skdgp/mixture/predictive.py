@@ -58,6 +58,18 @@ class Predictive:
         """Mean and variance of y, arrays of shape (n, k)."""
         return self._mix_moments([likelihood.moments(m, v) for _, likelihood, m, v in self._parts])
 
+    def decomposed_moments(self):
+        """Mean of y, and its variance by the function and by the noise, whose sum is that of :meth:`moments`.
+
+        The variance of ``E[y | f]``, over the mixture, and the expectation of the variance given f.
+        """
+        means, noise = [], 0.0
+        for weights, likelihood, m, v in self._parts:
+            (mean, var), by_function = likelihood.moments(m, v), likelihood.variance_of_mean(m, v)
+            means.append((mean, by_function))
+            noise = noise + (weights * (var - by_function).clamp_min(0.0)).sum(0)
+        return *self._mix_moments(means), noise.cpu().numpy()
+
     def latent_moments(self, k):
         """Mean and variance of the first `k` latent functions."""
         moments = [

@@ -457,6 +457,23 @@ def test_diagonal_of_the_covariance(regression, latent):
         assert np.linalg.eigvalsh(block).min() > -1e-9 * np.trace(block)
 
 
+def test_function_and_noise_add_up(regression):
+    model, X, _ = regression
+    X = X[:20]
+    mean, function, noise = model.predict(X, return_std=True, decompose=True)
+    same, std = model.predict(X, return_std=True)
+    assert_allclose(mean, same, rtol=1e-12)
+    assert_allclose(function**2 + noise**2, std**2, rtol=1e-9)
+    if model.likelihood_.discrete:  # the variance of a Poisson variable is its mean
+        assert_allclose(noise**2, mean, rtol=1e-9)
+    else:
+        assert_allclose(function, model.predict(X, return_std=True, latent=True)[1], rtol=1e-9)
+    others = [{"return_std": False}, {"return_cov": True}, {"latent": True}, {"quantiles": [0.5]}]
+    for other in others:
+        with pytest.raises(ValueError, match="decompose=True takes the standard deviation"):
+            model.predict(X, **{"return_std": True, "decompose": True, **other})
+
+
 def test_one_of_std_and_cov(models, data):
     with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
         models["gaussian"].predict(data[0], return_std=True, return_cov=True)

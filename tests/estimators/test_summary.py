@@ -1,9 +1,12 @@
 """What a fitted estimator says of itself."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn import config_context
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_selection import RFE, SelectFromModel
 from sklearn.pipeline import make_pipeline
@@ -11,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.importances import total_effects
-from skdgp.estimators.summary import important, kernel_name
-from skdgp.gp.kernels import Linear, Matern, SquaredExponential
+from skdgp.estimators.summary import in_words, kernel_name
+from skdgp.gp.kernels import Anova, Linear, Matern, SquaredExponential
 
 FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 rng = np.random.default_rng(0)
@@ -22,11 +25,17 @@ y = np.sin(4.0 * X["age"]) + 0.1 * rng.standard_normal(80)
 
 
 def test_kernels_in_words():
-    kernel = SquaredExponential(lengthscale=np.array([3.0, 1.0, 2.0, 90.0])) + Linear()
+    smooth = SquaredExponential(lengthscale=np.array([3.0, 1.0, 2.0, 90.0]))
+    kernel = (smooth + Linear()).bind(4)
     assert kernel_name(kernel) == "SquaredExponential + Linear"
     assert kernel_name(Matern() * kernel) == "Matern * SquaredExponential + Linear"
-    assert important(kernel, list("abcd")) == ["b", "c", "a"]
-    assert important(SquaredExponential(lengthscale=2.0), ["a", "b"]) == []
+    assert in_words(kernel, list("abcd")) == (["b", "c", "a"], [])  # a line is not flat
+    assert in_words(smooth, list("abcd")) == (["b", "c", "a"], ["d"])
+    assert in_words(SquaredExponential(lengthscale=2.0), ["a", "b"]) == ([], [])
+    beside = [SquaredExponential(lengthscale=np.array([2.0, other])) for other in (9.9, 10.1)]
+    assert [in_words(kernel, ["a", "b"])[1] for kernel in beside] == [[], ["b"]]
+    anova = Anova(strength=np.array([1e-3, 0.5]), lengthscale=np.array([0.1, 1.0])).bind(2)
+    assert in_words(anova, ["a", "b"]) == (["b"], ["a"])
 
 
 def test_a_line_for_each_model():
@@ -46,8 +55,31 @@ def test_a_line_for_each_model():
 def test_single_models():
     (line,) = SparseGPRegressor(5, max_iter=5).fit(X, y).summary().split("\n")[1:]
     assert line.startswith("VFE") and "1.00" in line and "nan" not in line
+    settings = {"kernel": "squared_exponential", "inference": "exact"}
+    assert DeepGPRegressor(1, **settings).fit(X, y).summary().endswith("  age; flat in sex")
     with pytest.raises(NotFittedError):
         DeepGPRegressor().summary()
+
+
+def test_a_notebook_shows_the_table_below_the_diagram():
+    model = SparseGPRegressor(5, max_iter=5)
+    diagram = model._repr_html_()
+    assert "varies most with" not in diagram
+    renamed = X.rename(columns={"age": "<b>age & 1"})
+    html = model.fit(renamed, y)._repr_html_()
+    assert (
+        "sk-top-container" in html and "varies most with" in model._repr_mimebundle_()["text/html"]
+    )
+    table = html[html.rindex("<table>") :]
+    cells = re.findall("<t[hd]>(.*?)</t[hd]>", table)
+    assert cells[:7] == re.split("  +", model.summary().split("\n")[0])
+    assert cells[-1].startswith("&lt;b&gt;age &amp; 1") and "<b>" not in table
+    pipeline = make_pipeline(StandardScaler(), model).fit(renamed, y)
+    assert "SparseGPRegressor" in pipeline._repr_html_()
+    with config_context(display="text"):
+        assert not hasattr(model, "_repr_html_") and set(model._repr_mimebundle_()) == {
+            "text/plain"
+        }
 
 
 @pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
@@ -61,10 +93,12 @@ def test_a_line_for_each_member_that_is_trained(Estimator, capsys):
         assert any(f"{member.record.log_density:.3f}, " in line for line in lines)
 
 
-def test_quantiles_come_through_pipelines():
+def test_quantiles_and_parts_come_through_pipelines():
     model = make_pipeline(StandardScaler(), DeepGPRegressor(inference="dsvi", **FEW)).fit(X, y)
     expected = model[-1].predict_quantiles(model[0].transform(X), [0.05, 0.95])
     assert_array_equal(model.predict(X, quantiles=[0.05, 0.95]), expected)
+    parts = model.predict(X, return_std=True, decompose=True)[1:]
+    assert_allclose(np.hypot(*parts), model.predict(X, return_std=True)[1])
     with pytest.raises(ValueError, match="come alone"):
         model.predict(X, quantiles=[0.5], return_std=True)
 

@@ -19,6 +19,7 @@ from skdgp.gp.likelihoods import (
     Gaussian,
     HeteroscedasticGaussian,
     HeteroscedasticStudentT,
+    Likelihood,
     NegativeBinomial,
     Poisson,
     RobustMax,
@@ -127,6 +128,36 @@ def test_log_partition(likelihood, log_density, targets, errors, m, v, alpha):
         actual = likelihood.log_partition(tensor([[y]]), tensor([[m]]), tensor([[v]]), alpha)
         expected = expectation(lambda f, y=y: np.exp(alpha * log_density(y, f)), m, v)
         np.testing.assert_allclose(actual, [math.log(expected)], rtol=1e-12, atol=errors[1])
+
+
+@pytest.mark.parametrize("name", ["gaussian", "student_t", "poisson", "negative_binomial"])
+@pytest.mark.parametrize(("m", "v"), MOMENTS)
+def test_variance_of_the_mean_and_of_the_noise_are_all(name, m, v):
+    """The law of total variance, by quadrature over f."""
+    likelihood = ONE_LATENT[name][0]
+
+    def given(f, i):
+        return float(likelihood.moments(tensor([[f]]), tensor([[0.0]]))[i])
+
+    mean = expectation(partial(given, i=0), m, v)
+    expected = expectation(lambda f: (given(f, 0) - mean) ** 2, m, v)
+    m_, v_ = tensor([[m]]), tensor([[v]])
+    actual = likelihood.variance_of_mean(m_, v_)
+    np.testing.assert_allclose(actual, [[expected]], rtol=1e-8)
+    noise = expectation(partial(given, i=1), m, v)
+    np.testing.assert_allclose(likelihood.moments(m_, v_)[1], [[expected + noise]], rtol=1e-8)
+    by_nodes = Likelihood.variance_of_mean(likelihood, m_, v_)
+    np.testing.assert_allclose(by_nodes, actual, rtol=1e-8)
+
+
+@every
+def test_the_conditional_mean_is_that_of_a_known_function(likelihood, n_latents, targets):
+    f = moments_of(n_latents)[0]
+    if likelihood.is_class:
+        expected = likelihood.log_probabilities(f, torch.zeros_like(f)).exp()
+    else:
+        expected = likelihood.moments(f, torch.zeros_like(f))[0]
+    np.testing.assert_allclose(likelihood.conditional_mean(f), expected, atol=1e-5)
 
 
 @one_latent

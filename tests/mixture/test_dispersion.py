@@ -136,6 +136,8 @@ def test_moments(i, model, data):
             m.predict(X, return_std=True, latent=latent) for m in (one, half)
         )
         assert_allclose(mean_half, mean)
+        parts = half.predict(X, return_std=True, decompose=True)[1:]
+        assert_allclose(parts[0] if latent else np.hypot(*parts), std_half)
         if one.members_[0].architecture.widths:  # the means of the draws stay
             between = variance_of_means(one, X)
             assert (between > 0.0).all()

@@ -141,6 +141,16 @@ class Likelihood(Component):
         """Mean and variance of `y` given latent moments, shape (..., n, k)."""
         raise NotImplementedError
 
+    def conditional_mean(self, f):
+        """``E[y | f]``, or the probabilities of the classes, shape (..., n, k)."""
+        return self.moments(f, torch.zeros_like(f))[0]
+
+    def variance_of_mean(self, m, v):
+        """Variance of ``E[y | f]`` for ``f ~ N(m, v)``, shape (..., n, k): that without noise."""
+        f, log_weights = self._nodes(m, v)
+        weights, means = log_weights.exp(), self.conditional_mean(f)
+        return (weights * (means - (weights * means).sum(0)).square()).sum(0)
+
     def cdf(self, y, m, v):
         """Distribution function of `y` given latent moments, shape (..., n, k)."""
         raise NotImplementedError
@@ -179,7 +189,7 @@ def log_normal(y, mean, var):
 class GaussianMixture(Likelihood):
     """Likelihoods under which `y`, given latent moments, is a finite mixture of Gaussians.
 
-    A subclass gives :meth:`components`.
+    The first latent functions are the means of `y`. A subclass gives :meth:`components`.
     """
 
     scales_target = True
@@ -196,6 +206,12 @@ class GaussianMixture(Likelihood):
         weights = log_weights.exp()
         mean = (weights * means).sum(0)
         return mean, (weights * (variances + (means - mean).square())).sum(0)
+
+    def conditional_mean(self, f):
+        return f[..., : self.n_means(f.shape[-1])]
+
+    def variance_of_mean(self, m, v):
+        return v[..., : self.n_means(v.shape[-1])]
 
     def cdf(self, y, m, v):
         """Distribution function of `y`, shape (..., n, k)."""

@@ -35,9 +35,11 @@ class ClassLikelihood(Likelihood):
     def bind(self, y, weights, scale):
         return self.with_values()
 
+    def conditional_mean(self, f):
+        return self.log_probabilities(f, torch.zeros_like(f)).exp()
+
     def sample(self, f, generator):
-        logp = self.log_probabilities(f, torch.zeros_like(f))
-        cumulative = logp.exp().cumsum(-1)
+        cumulative = self.conditional_mean(f).cumsum(-1)
         u = torch.rand(
             f.shape[:-1], generator=generator, dtype=f.dtype, device=generator.device
         ).to(f.device)
@@ -202,6 +204,9 @@ class Softmax(ClassLikelihood):
 
     def _rows_at_once(self, m, n_nodes):
         return max(1, _BUDGET // max(1, n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
+
+    def conditional_mean(self, f):
+        return torch.softmax(f, -1)
 
     def log_prob(self, y, f):
         return _pick(torch.log_softmax(f, -1), y)

@@ -65,6 +65,14 @@ class _Counts(Likelihood):
     def _log_rate(self, f):
         return f + tensor_like(self.rate, f).log()
 
+    def conditional_mean(self, f):
+        return self._log_rate(f).clamp_max(LARGEST).exp()
+
+    def variance_of_mean(self, m, v):
+        # mean^2 (e^v - 1), where neither factor may overflow alone
+        log_var = 2.0 * (self._log_rate(m) + v) + torch.log(-torch.expm1(-v))
+        return log_var.clamp_max(2.0 * LARGEST).exp()
+
     def _draw(self, rate, generator, like):
         rate = rate.clamp_max(math.exp(LARGEST)).to(generator.device)
         counts = torch.poisson(rate.clamp_max(_LONG), generator=generator)
@@ -126,11 +134,8 @@ class Poisson(_Counts):
         return (log_z + sd.log() - 0.5 * v.log()).sum(-1)
 
     def moments(self, m, v):
-        log_rate = self._log_rate(m)
-        mean = (log_rate + 0.5 * v).clamp_max(LARGEST).exp()
-        # of the rate: mean^2 (e^v - 1), where neither factor may overflow alone
-        log_var = 2.0 * log_rate + v + torch.log(-torch.expm1(-v)) + v
-        return mean, mean + log_var.clamp_max(2.0 * LARGEST).exp()
+        mean = (self._log_rate(m) + 0.5 * v).clamp_max(LARGEST).exp()
+        return mean, mean + self.variance_of_mean(m, v)
 
     def cdf(self, y, m, v):
         # a count exceeds y where a gamma variable of shape y + 1 is below the rate; the difference
