@@ -142,6 +142,31 @@ def _records(points, y, tolerance, one_target):
     return connected_components(edges, directed=False)[1]
 
 
+class Remembered:
+    """What a search has found for training rows, which steps ask for again and again.
+
+    Parameters
+    ----------
+    search : NeighborSearch
+    n_rows : int
+    """
+
+    def __init__(self, search, n_rows):
+        self._search = search
+        self._known = np.zeros(n_rows, dtype=bool)
+        self._found = np.empty((n_rows, search.n_neighbors), dtype=np.int64)
+
+    def of_rows(self, rows, chosen):
+        """As of the search, for rows that have as many neighbors each."""
+        new = chosen[~self._known[chosen]]
+        if len(new):
+            found = self._search.of_rows(rows, new)
+            if found.shape[1] < self._found.shape[1]:  # there are too few
+                return self._search.of_rows(rows, chosen)
+            self._found[new], self._known[new] = found, True
+        return self._found[chosen]
+
+
 def _farther(distances):
     """Whether unique inputs are farther than those before, beyond rounding."""
     return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
@@ -169,6 +194,10 @@ class NeighborSearch:
     def _points(self, X):
         with torch.no_grad():
             return self._inputs(X).numpy(force=True) / self.metric
+
+    def of_rows(self, rows, chosen):
+        """The same for some training rows, without those that leave with them."""
+        return self(rows.X[chosen], rows.left_out(chosen), rows.records)
 
     def __call__(self, X, left_out=None, records=None):
         """Indices of the nearest unique inputs, the nearest last.

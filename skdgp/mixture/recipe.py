@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from ..gp.kernels import Anova, Kernel, Linear, RationalQuadratic, SquaredExponential
 from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
 from ..inference import DSVI, VFE, CollapsedVI, Exact, Vecchia
@@ -14,15 +16,20 @@ _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices do
 _ANOVA_COLUMNS = (
     30  #: a factor of its kernel for each: beyond it, steps take ten times those of others
 )
-_FEW_ROWS = 2500  #: which 50 inducing points and 200 steps are enough for: twice as many win .01 nats
-_WIDTH = 5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
-_COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60  #: on the suite as good as 32 and 150, in a third of the time
-_FIRST = (
-    1.2  #: of the budget, for the first: nearest neighbors need it on gas, 2 nats ahead of the rest
+_SHORT = 10.0  #: budgets for which deep models have 50 inducing points: twice as many win .02 nats in 6 seconds
+_WIDTH = (
+    5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
 )
-#: of neighbors, for each second of the budget, and at most: 100 in the place of 400 lose 2 nats on gas, 4 on
-#: parkinsons; with few rows more than 100 win nothing
-_STEPS, _MOST_STEPS = 20, 400
+_COLLAPSED_DRAWS, _COLLAPSED_STEPS = (
+    8,
+    60,
+)  #: on the suite as good as 32 and 150, in a third of the time
+#: of neighbors and of gradients, for each second of the budget: 100 in the place of 400 lose 2 nats on gas, 4
+#: on parkinsons; with few rows more than 100 win nothing
+_STEPS = 20
+_MOST_STEPS = 400  #: of neighbors, after which they have converged
+_GRADIENT_STEPS = 200, 1000  #: at least, and at most
+_SHARE = 0.9  #: of the budget at most for neighbors of wide tables: on gas they are 2 nats ahead of the rest
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
 
@@ -35,14 +42,14 @@ def budget(n_rows: int, max_time: float | None) -> float:
 
 
 def affordable(plans: list, seconds: float) -> list:
-    """Plans that fit in what is left, in their order; the first, the most useful, may take a little more.
+    """Plans that fit in what is left, in their order: the most useful comes first.
 
     One alone is joined by the cheapest of the others, if that takes no more than half of the budget: a
     mixture needs two. If none fits, the cheapest one is alone.
     """
     chosen, left = [], seconds
     for plan in plans:
-        if plan.seconds <= (left if chosen else _FIRST * seconds):
+        if plan.seconds <= left:
             chosen.append(plan)
             left -= plan.seconds
     others = [plan for plan in plans if plan not in chosen]
@@ -73,17 +80,18 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))
     given = None if plan.kernel == "auto" else plan.kernel
     if not real or (given is not None and not isinstance(given, (str, Kernel))):
-        return affordable([*_gradient_plans(plan, n_rows, n_columns)], seconds)
+        return affordable([*_gradient_plans(plan, n_rows, n_columns, seconds)], seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
-    steps = min(_MOST_STEPS, math.ceil(_STEPS * seconds))
+    most = min(max(_STEPS * seconds, 100), _MOST_STEPS, _SHARE * seconds / _vecchia_step(n_columns))
+    steps = math.ceil(most)
     cost = _vecchia(n_rows, n_columns, steps)
     exact = n_rows <= _EXACT_ROWS and n_outputs == 1
     plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)]
     if exact and given is None and n_columns <= _ANOVA_COLUMNS:
         cost = _anova(n_rows, n_columns)
         plans.append(Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost))
-    plans += _gradient_plans(plan, n_rows, n_columns)[:1]
+    plans += _gradient_plans(plan, n_rows, n_columns, seconds)[:1]
     if n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
         kernels = [*hidden, RationalQuadratic() if given is None else given]
@@ -95,15 +103,15 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     return affordable(plans, seconds)
 
 
-def _gradient_plans(plan, n_rows, n_columns):
+def _gradient_plans(plan, n_rows, n_columns, seconds):
     """A deep sparse model and a shallow one, both with heavy-tailed noise of varying size."""
-    few = n_rows <= _FEW_ROWS
-    n_inducing = plan.n_inducing or (50 if few else 100)
-    steps = 200 if few else 400 if n_rows <= 10_000 else 1000
-    step = 5e-3 + (5e-6 if few else 9e-6) * min(n_rows, 1000)  # seconds: a batch has 1,000 rows
+    short = seconds <= _SHORT
+    n_inducing = plan.n_inducing or (50 if short else 100)
+    steps = int(np.clip(_STEPS * seconds, *_GRADIENT_STEPS))
+    step = 5e-3 + (5e-6 if short else 9e-6) * min(n_rows, 1000)  # seconds: a batch has 1,000 rows
     scheme, plans = DSVI().for_data(math.inf), []
     if plan.n_layers > 1:
-        width = _WIDTH if plan.width is None and few and n_columns > _WIDTH else plan.width
+        width = _WIDTH if plan.width is None and short and n_columns > _WIDTH else plan.width
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
         deep.seconds = steps * step
         plans.append(deep)
@@ -145,12 +153,17 @@ def _collapsed(n_rows):
 
 
 def _exact(n_rows):
-    return 0.4 + 4.0 * (n_rows / 1500) ** 2
+    return 0.2 + 2.0 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
 
 
 def _anova(n_rows, n_columns):
-    return 0.5 + 6.0 * (min(n_rows, 1000) ** 2 * n_columns / 2.5e7) ** 0.7 + 2e-3 * n_rows
+    factors = min(min(n_rows, 1000) ** 2 * n_columns, 6e6)  # of which the marginal likelihood is
+    return 0.2 + 2.5 * (factors / 6e6) ** 0.7 + 2.5 * (n_rows / 2500) ** 2
 
 
 def _vecchia(n_rows, n_columns, steps):
-    return 0.3 + steps * (0.012 + 2e-4 * n_columns) + 1e-4 * n_rows
+    return 0.3 + steps * _vecchia_step(n_columns) + 8e-5 * n_rows
+
+
+def _vecchia_step(n_columns):
+    return 0.012 + 4e-4 * n_columns

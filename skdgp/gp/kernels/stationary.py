@@ -217,12 +217,33 @@ class RationalQuadratic(Stationary):
         return variance * self.profile(r2.clamp_min(0.0) / lengthscale.square())
 
     def profile(self, r2):
-        alpha = tensor_like(self.alpha, r2)
-        return torch.exp(-alpha * torch.log1p(r2 / (2.0 * alpha)))
+        return _RationalQuadratic.apply(r2, tensor_like(self.alpha, r2))
 
     def _frequency_scale(self, n, generator, like, importance):
         alpha = tensor_like(self.alpha, like)
         return (gamma(alpha, (*n[:-1], 1, n[-1]), generator, like) / alpha).sqrt(), 1.0
+
+
+class _RationalQuadratic(torch.autograd.Function):
+    """``(1 + r2 / (2 alpha))^-alpha``, with a gradient of few products."""
+
+    @staticmethod
+    def forward(ctx, r2, alpha):
+        u = r2 / (2.0 * alpha)
+        log = u.log1p()
+        k = torch.exp(-alpha * log)
+        ctx.save_for_backward(u, log, k, alpha)
+        return k
+
+    @staticmethod
+    def backward(ctx, G):
+        u, log, k, alpha = ctx.saved_tensors
+        Gk, one = G * k, u + 1.0
+        d_r2 = -0.5 * Gk / one
+        d_alpha = None
+        if ctx.needs_input_grad[1]:
+            d_alpha = (Gk * (u / one - log)).sum_to_size(alpha.shape)
+        return d_r2, d_alpha
 
 
 def cos_sin(omega, variance):

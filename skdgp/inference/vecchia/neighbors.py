@@ -12,7 +12,7 @@ from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import around
 from ..gradient_model import GradientModel
 from ..local_scale import LocalScale, log_density, scale_grid
-from ..unique_inputs import LastLayer, NeighborSearch, gather
+from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
 from .posterior import GaussianTargets, NearRows, NeighborPosterior, size_of_row
 
 _ROWS = 300  #: whose leave-one-out densities make one step; fewer if there are many outputs
@@ -82,6 +82,8 @@ class NeighborGP(GradientModel):
         """Look for neighbors among the rows at hand, in units of `metric`."""
         self._metric = metric
         self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
+        if self._training_rows is not None:
+            self._of_rows = Remembered(self._search, len(self._training_rows.X))
 
     def _metric_now(self):
         """Lengthscales of the kernel, as far as it has any."""
@@ -119,7 +121,7 @@ class NeighborGP(GradientModel):
         chosen, log_density = chosen.numpy(force=True), self._log_density()
         ell = sum(
             rows.weight[part]
-            @ log_density(self.local_scale, *near.without(rows, part, self._search))
+            @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
             for part in (chosen[group] for group in rows.alike(chosen, self.n_neighbors))
         )
         n_kernel = len(list(self.rows.kernel.parameters()))

@@ -80,7 +80,7 @@ class NearRows(NamedTuple):
             As from :meth:`say`.
         """
         X, y, weight, index, _ = (part[chosen] for part in rows[:5])
-        nearest = search(X, rows.left_out(chosen), rows.records)
+        nearest = search.of_rows(rows, chosen)
         # a unique input that holds other targets stays, without one count of the row
         own = torch.as_tensor(nearest, device=X.device) == index[:, None]
         own = own * weight.clamp_max(1.0)[:, None]
