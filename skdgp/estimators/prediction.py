@@ -97,6 +97,21 @@ class Predictor:
         draws -= draws.mean(0)
         return np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
 
+    def mapped_covariance(self, X, std, scaler, latent):
+        """Covariances (n, n, k) of targets before their map, or of latent functions, in the user's units.
+
+        Correlations are those of draws; `std` (n, k) are the standard deviations.
+        """
+        draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
+        draws = scaler.inverse(np.clip(draws, scaler.low, scaler.high)) / np.maximum(std, 1e-300)
+        draws -= draws.mean(0)
+        cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        diagonal = np.einsum("iik->ik", cov)  # a view
+        scale = std / np.sqrt(np.maximum(diagonal, 1e-300))
+        cov *= scale[:, None] * scale[None]
+        diagonal[...] = np.square(std)
+        return cov
+
     def _of_draws(self, X, i, k):
         """Mean (n, k) and covariance (k, n, n) of draws from one member."""
         alone = Predictor([self.members[i]], self.x_scaler, self.device)

@@ -15,8 +15,10 @@ def summary(estimator) -> str:
     names = [str(names[j]) for j in estimator._x_scaler.columns]
     table = [_COLUMNS, *(_row(member, names) for member in estimator.members_)]
     widths = [max(map(len, column)) for column in zip(*table)]
+    transforms = estimator._y_scaler.names
+    head = [f"targets: {', '.join(map(str, transforms))}"] if any(transforms) else []
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in table)
-    return "\n".join(line.rstrip() for line in lines)
+    return "\n".join([*head, *(line.rstrip() for line in lines)])
 
 
 def _row(member, names):

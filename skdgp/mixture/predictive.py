@@ -7,11 +7,13 @@ import numpy as np
 import torch
 
 from ..metrics.scores import mixture_crps
-from .crps import crps_of_counts, crps_of_mixture
+from ..quadrature import gauss_hermite
+from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
+_N_NODES = 16  #: of averages of exponentials: to 1e-4 where a component's deviation is two e-folds
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
@@ -65,6 +67,36 @@ class Predictive:
             for _, likelihood, m, v in self._parts
         ]
         return self._mix_moments(moments)
+
+    def mapped_moments(self, scaler, latent=False):
+        """Mean and variance of the target before its map, or of the latent functions, in the user's units.
+
+        By Gauss-Hermite quadrature over the components; the inverse of the map stays constant beyond the
+        ends that `scaler` has.
+        """
+        k = len(scaler.scale)
+        weights, means, variances = self.latent_components(k) if latent else self.components()
+        middle = (weights * means).sum(0)
+        spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
+
+        def inverse(z):
+            return scaler.inverse(np.clip(z, scaler.low, scaler.high))
+
+        start = inverse(
+            middle
+        )  # differences from there lose nothing, and their squares do not overflow
+        ends = (np.abs(inverse(middle + side * spread) - start) for side in (-4.0, 4.0))
+        unit = np.maximum(np.maximum(*ends), np.maximum(1e-300, 1e-150 * np.abs(start)))
+        first, second = np.zeros_like(middle), np.zeros_like(middle)
+        nodes, log_weights = (
+            part.numpy() for part in gauss_hermite(_N_NODES, torch.empty(0).double())
+        )
+        deviations = np.sqrt(variances)
+        for node, share in zip(nodes, np.exp(log_weights)):
+            off = (inverse(means + node * deviations) - start) / unit
+            first += share * (weights * off).sum(0)
+            second += share * (weights * np.square(off)).sum(0)
+        return start + unit * first, np.square(unit) * np.maximum(second - np.square(first), 0.0)
 
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
@@ -126,6 +158,14 @@ class Predictive:
             enough = self.cdf(middle) >= p
             low, high = np.where(enough, low, middle), np.where(enough, middle, high)
 
+    def latent_components(self, k):
+        """The mixture of Gaussians that the first `k` latent functions follow, as :meth:`components`."""
+        parts = [
+            (weights.expand_as(m[..., :1]), m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
+            for weights, likelihood, m, v in self._parts
+        ]
+        return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts))
+
     def components(self):
         """The distribution of y as one mixture of Gaussians, or None if it is none.
 
@@ -171,6 +211,15 @@ class Predictive:
 
             scores = crps_of_counts(*rows, cdf, at_once)
         return scores.reshape(y.shape)
+
+    def mapped_crps(self, y, scaler):
+        """The score of targets `y` before their map, in the user's units, as :meth:`crps`."""
+        weights, means, variances = self.components()
+        weights, scores = np.broadcast_to(weights, means.shape), np.empty(y.shape)
+        for j in range(y.shape[1]):
+            parts = (part[..., j] for part in (weights, means, variances))
+            scores[:, j] = crps_of_mapped(y[:, j], *parts, scaler.output(j))
+        return scores
 
     def _cdf_of_outputs(self, rows, outputs, x, k):
         """Distribution functions of single outputs (m,) of rows (m,), at `x` (m, q)."""
