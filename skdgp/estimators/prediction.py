@@ -5,7 +5,7 @@ import torch
 
 from .._warnings import warn
 from ..mixture.functions import draw
-from ..mixture.predictive import Predictive, rows_at_once
+from ..mixture.predictive import _END, Predictive, rows_at_once
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
 _N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
@@ -103,7 +103,9 @@ class Predictor:
         Correlations are those of draws; `std` (n, k) are the standard deviations.
         """
         draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
-        draws = scaler.inverse(np.clip(draws, scaler.low, scaler.high)) / np.maximum(std, 1e-300)
+        middle, reach = draws.mean(0), _END * draws.std(0)
+        low, high = np.minimum(middle - reach, scaler.low), np.maximum(middle + reach, scaler.high)
+        draws = scaler.inverse(np.clip(draws, low, high)) / np.maximum(std, 1e-300)
         draws -= draws.mean(0)
         cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
         diagonal = np.einsum("iik->ik", cov)  # a view

@@ -54,8 +54,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         the same marginal likelihoods with their Jacobians (warped Gaussian processes; Snelson et al., 2004); a
         map must win by 5 nats. It is None for counts, for targets that pile up at a value, with numbers in a
         likelihood, without `standardize` and with ``partial_fit``. Predictions are in the target's units all
-        the same. Means and variances are averages of the inverse map, which ends two standard deviations
-        beyond the mapped training targets, because heavy tails have no mean under an exponential.
+        the same. Means, variances and CRPS are of distributions that end with the range of the training
+        targets, or two standard deviations from their own centers: heavy tails have no mean under an
+        exponential.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
         ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,

@@ -58,16 +58,16 @@ def crps_of_mixture(y, mean, std, weights, means, variances):
     return _integral_over_distances(score_density, y, mean, std, at_once, tol=1e-6)
 
 
-def crps_of_mapped(y, weights, means, variances, scaler):
+def crps_of_mapped(y, weights, means, variances, low, high, scaler):
     """Score of targets that a monotone map makes mixtures of Gaussians, as an integral over the map's values.
-
-    Where the inverse of the map ends, all that is beyond is taken to be there.
 
     Parameters
     ----------
     y : ndarray of shape (n,)
     weights, means, variances : ndarrays of shape (c, n)
         Of the mapped and standardized target.
+    low, high : ndarrays of shape (n,)
+        Where the distributions end, in these units: what is beyond counts as if it were there.
     scaler : TargetScaler
         Of a single output, with its map.
 
@@ -75,7 +75,6 @@ def crps_of_mapped(y, weights, means, variances, scaler):
     -------
     scores : ndarray of shape (n,)
     """
-    (low,), (high,) = scaler.low, scaler.high
     given = scaler.transform(y[:, None])[:, 0]
     z = np.clip(given, low, high)
     scores = np.where(z == given, 0.0, np.abs(y - scaler.inverse(z[:, None])[:, 0]))

@@ -17,10 +17,9 @@ _LEFT_OVER = np.array(
     [1.0 / 64, 16.0]
 )  #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
-#: standard deviations beyond the mapped training targets at which averages of their inverse end: under an
-#: exponential, Student-t noise has no finite mean
-_MARGIN = 2.0
-_REACH = 1000.0  #: likewise without a map, where it changes nothing
+_REACH = (
+    1000.0  #: standard deviations that a distribution has at least where targets are not mapped
+)
 
 
 def pieces(n_rows):
@@ -148,8 +147,7 @@ class TargetScaler:
     center, scale : ndarray of shape (n_outputs,)
         Of the mapped targets.
     low, high : ndarray of shape (n_outputs,)
-        With maps: ends beyond which the inverse stays constant where it is averaged, in units of the
-        standardized target.
+        With maps: range of the training targets, standardized; wider where there is no map.
     """
 
     def __init__(self, standardize=True, maps=None):
@@ -167,7 +165,7 @@ class TargetScaler:
             self.scale = np.where(varies, std, np.maximum(1.0, rounding))
         if self.maps is not None:
             z = (y - self.center) / self.scale
-            margin = np.where([g is None for g in self.maps], _REACH, _MARGIN)
+            margin = np.where([g is None for g in self.maps], _REACH, 0.0)
             self.low, self.high = z.min(0) - margin, z.max(0) + margin
         return self
 
