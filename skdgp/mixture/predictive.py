@@ -14,6 +14,7 @@ from .dispersion import dispersed, dispersion_of
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
 _N_NODES = 10  #: of averages of exponentials: to 1e-5 where a component's deviation is an e-fold
+_NEGLIGIBLE = 1e-6  #: weight of components that such averages may leave out
 _IN_CACHE = 60_000  #: numbers that such averages look at together
 _END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
@@ -76,16 +77,19 @@ class Predictive:
         By Gauss-Hermite quadrature over the components, of distributions that end as :func:`ends` says.
         """
         k = len(scaler.scale)
-        weights, means, variances = self.latent_components(k) if latent else self.components()
-        weights = np.broadcast_to(weights, means.shape)
-        size = max(1, _IN_CACHE // (k * len(means)))
-        parts = [
-            _mapped_moments(
-                *(part[:, i : i + size] for part in (weights, means, variances)), scaler
-            )
-            for i in range(0, means.shape[1], size)
-        ]
-        return tuple(np.concatenate(part) for part in zip(*parts))
+        components = self.latent_components(k) if latent else self.components()
+        low, high = ends(*components, scaler)
+        weights, means, variances = heaviest(*components)
+        mean, var = np.empty_like(low), np.empty_like(low)
+        size = max(1, _IN_CACHE // len(means))
+        for j in range(k):
+            one = scaler.output(j)
+            for i in range(0, len(low), size):
+                rows = slice(i, i + size), j
+                parts = (part[:, *rows] for part in (weights, means, variances))
+                parts = *parts, low[rows], high[rows]
+                mean[rows], var[rows] = mapped_moments(*parts, one)
+        return mean, var
 
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
@@ -203,11 +207,10 @@ class Predictive:
 
     def mapped_crps(self, y, scaler):
         """The score of targets `y` before their map, in the user's units, as :meth:`crps`."""
-        weights, means, variances = self.components()
-        weights, scores = np.broadcast_to(weights, means.shape), np.empty(y.shape)
-        low, high = ends(weights, means, variances, scaler)
+        components, scores = self.components(), np.empty(y.shape)
+        arrays = y, *heaviest(*components), *ends(*components, scaler)
         for j in range(y.shape[1]):
-            parts = (part[..., j] for part in (y, weights, means, variances, low, high))
+            parts = (part[..., j] for part in arrays)
             scores[:, j] = crps_of_mapped(*parts, scaler.output(j))
         return scores
 
@@ -219,6 +222,15 @@ class Predictive:
             cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None])
             total = total + (weights[..., None] * cdf).sum(0)
         return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
+
+
+def heaviest(weights, means, variances):
+    """Components (c, n, k) without those that hardly count."""
+    weights = np.broadcast_to(weights, means.shape)
+    most = weights.max((1, 2))
+    order = np.argsort(most)
+    kept = order[np.cumsum(most[order]) > _NEGLIGIBLE]
+    return weights[kept] / weights[kept].sum(0), means[kept], variances[kept]
 
 
 def ends(weights, means, variances, scaler):
@@ -233,24 +245,23 @@ def ends(weights, means, variances, scaler):
     return np.minimum(low, scaler.low), np.maximum(high, scaler.high)
 
 
-def _mapped_moments(weights, means, variances, scaler):
-    """Mean and variance (n, k) of mixtures (c, n, k) whose inverse map is taken."""
-    low, high = ends(weights, means, variances, scaler)
+def mapped_moments(weights, means, variances, low, high, scaler):
+    """Mean and variance (n,) of what the inverse map makes of mixtures (c, n) that end at `low` and `high`."""
     middle = (weights * means).sum(0)
-    start = scaler.inverse(middle)  # differences from there lose nothing
-    unit = np.maximum(scaler.inverse(high) - start, start - scaler.inverse(low))
+    start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low, high))
+    unit = np.maximum(most - start, start - least)
     unit = np.maximum(unit, np.maximum(1e-300, 1e-150 * np.abs(start)))  # squares do not overflow
     first, second, deviations = np.zeros_like(middle), np.zeros_like(middle), np.sqrt(variances)
     nodes, log_weights = (part.numpy() for part in gauss_hermite(_N_NODES, torch.zeros(0).double()))
     for node, share in zip(nodes, np.exp(log_weights)):
-        z = means + node * deviations
-        off = scaler.inverse(np.clip(z, low, high, out=z))
-        off -= start
+        z = node * deviations
+        z += means
+        np.minimum(np.maximum(z, low, out=z), high, out=z)
+        off = scaler.inverse(z[..., None])[..., 0]
+        off -= start  # which loses nothing where predictions are sharp
         off /= unit
-        part = weights * off
-        first += share * part.sum(0)
-        part *= off
-        second += share * part.sum(0)
+        first += share * np.einsum("cn,cn->n", weights, off)
+        second += share * np.einsum("cn,cn,cn->n", weights, off, off)
     return start + unit * first, np.square(unit) * np.maximum(second - np.square(first), 0.0)
 
 
