@@ -331,7 +331,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         table : str
             Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
             has not seen in units of the target (nothing where there are none), CPU seconds of its training,
-            and the columns with the shortest lengthscales, in which it varies most.
+            and the columns with the shortest lengthscales, in which it varies most. Above it, what was done to
+            targets, if anything.
         """
         check_is_fitted(self)
         with self._threads():

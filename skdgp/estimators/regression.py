@@ -319,8 +319,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """Mean and standard deviation in the target's units, (n, k)."""
         if self._y_scaler.maps is not None:
             given = {"scaler": self._y_scaler, "latent": latent}
-            mean, var = self._predict_rows(X, "mapped_moments", **given)
-            return mean, np.sqrt(var)
+            return self._predict_rows(X, "mapped_moments", **given)
         if latent:
             mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
         else:

@@ -72,7 +72,7 @@ class Predictive:
         return self._mix_moments(moments)
 
     def mapped_moments(self, scaler, latent=False):
-        """Mean and variance of the target before its map, or of the latent functions, in the user's units.
+        """Mean and standard deviation before the map, of the target or of latent functions.
 
         By Gauss-Hermite quadrature over the components, of distributions that end as :func:`ends` says.
         """
@@ -80,7 +80,7 @@ class Predictive:
         components = self.latent_components(k) if latent else self.components()
         low, high = ends(*components, scaler)
         weights, means, variances = heaviest(*components)
-        mean, var = np.empty_like(low), np.empty_like(low)
+        mean, std = np.empty_like(low), np.empty_like(low)
         size = max(1, _IN_CACHE // len(means))
         for j in range(k):
             one = scaler.output(j)
@@ -88,8 +88,8 @@ class Predictive:
                 rows = slice(i, i + size), j
                 parts = (part[:, *rows] for part in (weights, means, variances))
                 parts = *parts, low[rows], high[rows]
-                mean[rows], var[rows] = mapped_moments(*parts, one)
-        return mean, var
+                mean[rows], std[rows] = mapped_moments(*parts, one)
+        return mean, std
 
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
@@ -246,7 +246,7 @@ def ends(weights, means, variances, scaler):
 
 
 def mapped_moments(weights, means, variances, low, high, scaler):
-    """Mean and variance (n,) of what the inverse map makes of mixtures (c, n) that end at `low` and `high`."""
+    """Mean and standard deviation (n,) of inversely mapped mixtures (c, n) between two ends."""
     middle = (weights * means).sum(0)
     start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low, high))
     unit = np.maximum(most - start, start - least)
@@ -262,7 +262,7 @@ def mapped_moments(weights, means, variances, low, high, scaler):
         off /= unit
         first += share * np.einsum("cn,cn->n", weights, off)
         second += share * np.einsum("cn,cn,cn->n", weights, off, off)
-    return start + unit * first, np.square(unit) * np.maximum(second - np.square(first), 0.0)
+    return start + unit * first, unit * np.sqrt(np.maximum(second - np.square(first), 0.0))
 
 
 def _cdf_of_part(mixture_weights, likelihood, m, v):
