@@ -51,6 +51,8 @@ _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "wa
 class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     """Base class of the deep Gaussian process estimators."""
 
+    target_transform = None  # a parameter of regressors
+
     _parameter_constraints = {
         "n_layers": [Interval(Integral, 1, None, closed="left")],
         "width": [Interval(Integral, 1, None, closed="left"), "array-like", None],
@@ -263,14 +265,25 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
             raise ValueError(message) from error
 
-    def _scale(self, data, likelihood, source, rng):
-        """Learn the scaling of inputs and targets, or take that of another estimator."""
-        data.scale(self.standardize, likelihood.scales_target, rng)
+    def _scale(self, data, likelihood, source, rng, others=None):
+        """Learn the scaling of inputs and targets, or take that of another estimator.
+
+        `others` are rows whose targets need the map, too, or None if these are not known yet.
+        """
+        known = data.y_scaler  # of the whole of which these rows are a part
+
+        def target_maps(data):
+            return known.maps if known else self._target_maps(data, likelihood, source, others)
+
+        data.scale(self.standardize, likelihood.scales_target, rng, target_maps)
         if source is not None:
             both = data.y_scaler.standardize and source._y_scaler.standardize
             data.scale_as(source._x_scaler, source._y_scaler if both else data.y_scaler)
         elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
             data.warp(likelihood)
+
+    def _target_maps(self, data, likelihood, source, others):
+        """Monotone maps of the targets, one for each output, or None."""
 
     def _warps(self):
         """Whether inputs are warped if the user leaves it open."""
@@ -319,7 +332,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
             has not seen in units of the target (nothing where there are none), CPU seconds of its training,
             and what the hyperparameters say: the columns in which functions vary most and, of shallow models,
-            those in which they are flat. A notebook shows it below the diagram of the estimator.
+            those in which they are flat. Above it, what was done to targets,
+            if anything. A notebook shows it below the diagram of the estimator.
         """
         check_is_fitted(self)
         with self._threads():

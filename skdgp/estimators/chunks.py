@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -97,11 +96,12 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         warp_=data.x_scaler.curvature(estimator.n_features_in_),
         _x_scaler=data.x_scaler,
         _y_scaler=data.y_scaler,
+        _log_jacobian=data.mean_log_jacobian(),
         **single_attributes([member], data),
     )
     estimator.__dict__.pop("lower_bound_", None)
     if model.divergence() is not None:
-        per_row = -record.loss_curve[-1] - np.log(data.y_scaler.scale).sum()
+        per_row = -record.loss_curve[-1] + estimator._log_jacobian
         estimator.lower_bound_ = stream["n_rows"] * per_row
 
 

@@ -45,10 +45,12 @@ class Data:
 
     x_scaler = y_scaler = None
 
-    def scale(self, standardize, scale_target, rng):
-        """Learn the scaling from these rows."""
+    def scale(self, standardize, scale_target, rng, target_maps=None):
+        """Learn the scaling from these rows; `target_maps` is a function of them, or None."""
         self.x_scaler = InputScaler(standardize).fit(self.X, self.weights, rng)
-        self.y_scaler = TargetScaler(standardize and scale_target).fit(self.y, self.weights)
+        maps = None if target_maps is None else target_maps(self)
+        self.y_scaler = TargetScaler(standardize and scale_target, maps)
+        self.y_scaler.fit(self.y, self.weights)
         return self
 
     def warp(self, likelihood):
@@ -59,6 +61,8 @@ class Data:
 
     def scale_as(self, x_scaler, y_scaler):
         """Take the scaling from elsewhere."""
+        if y_scaler is not None:
+            y_scaler.check(self.y)
         self.x_scaler, self.y_scaler = x_scaler, y_scaler
         return self
 
@@ -75,6 +79,10 @@ class Data:
         return self.take(
             slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False))
         )
+
+    def mean_log_jacobian(self):
+        """Of the targets' scaling: what turns a mean log density into one in the target's units."""
+        return self.y_scaler.mean_log_jacobian(self.y, self.weights)
 
     def merged(self):
         """Distinct rows with summed weights, in an order that depends on their values alone.

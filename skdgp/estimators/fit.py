@@ -107,7 +107,8 @@ class MixtureFit:
         self.init_source = init_source(estimator) if old is None else None
         self.old = old
         if old is None:
-            estimator._scale(data, self.plans[0].likelihood, self.init_source, self.rng)
+            others = [] if self.held_out is None else [self.held_out]
+            estimator._scale(data, self.plans[0].likelihood, self.init_source, self.rng, others)
         else:
             data.scale_as(estimator._x_scaler, estimator._y_scaler)
             warn_if_far(data)
@@ -300,9 +301,10 @@ class MixtureFit:
         score = self._out_of_sample(one)
         if score is None:
             return np.nan
-        own = self.data.weights[self.scored[: len(score)]]
-        units = float(np.log(self.data.y_scaler.scale).sum())
-        return float(score @ own / own.sum()) - units
+        rows = self.scored[: len(score)]
+        own = self.data.weights[rows]
+        jacobian = self.data.y_scaler.mean_log_jacobian(self.data.y[rows], own)
+        return float(score @ own / own.sum()) + jacobian
 
     def _weigh(self, trained):
         """Set the mixture weights of the members, drop those without, and set their dispersion."""
@@ -350,6 +352,7 @@ class MixtureFit:
             "warp_": data.x_scaler.curvature(self.estimator.n_features_in_),
             "_x_scaler": data.x_scaler,
             "_y_scaler": data.y_scaler,
+            "_log_jacobian": data.mean_log_jacobian(),
         }
         return {**attributes, **single_attributes(members, data)}
 
@@ -442,6 +445,6 @@ def lower_bound(model, member, data, device, rng):
     for part in (slice(i, i + size) for i in range(0, len(X), size)):
         predictive = Predictive([member], X[part], device)
         expected += float(weights[part] @ predictive.expected_log_prob(y[part]))
-    per_row = expected / weights.sum() - np.log(data.y_scaler.scale).sum()
+    per_row = expected / weights.sum() + data.mean_log_jacobian()
     bound = float(data.weights.sum()) * per_row - float(divergence)
     return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

@@ -5,7 +5,7 @@ import torch
 
 from .._warnings import warn
 from ..mixture.functions import draw
-from ..mixture.predictive import Predictive, rows_at_once
+from ..mixture.predictive import _END, Predictive, rows_at_once
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
 _N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
@@ -96,6 +96,23 @@ class Predictor:
         draws = self.draw(X, _N_DRAWS, 0, "mean")
         draws -= draws.mean(0)
         return np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+
+    def mapped_covariance(self, X, std, scaler, latent):
+        """Covariances (n, n, k) of targets before their map, or of latent functions, in the user's units.
+
+        Correlations are those of draws; `std` (n, k) are the standard deviations.
+        """
+        draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
+        middle, reach = draws.mean(0), _END * draws.std(0)
+        low, high = np.minimum(middle - reach, scaler.low), np.maximum(middle + reach, scaler.high)
+        draws = scaler.inverse(np.clip(draws, low, high)) / np.maximum(std, 1e-300)
+        draws -= draws.mean(0)
+        cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
+        diagonal = np.einsum("iik->ik", cov)  # a view
+        scale = std / np.sqrt(np.maximum(diagonal, 1e-300))
+        cov *= scale[:, None] * scale[None]
+        diagonal[...] = np.square(std)
+        return cov
 
     def _of_draws(self, X, i, k):
         """Mean (n, k) and covariance (k, n, n) of draws from one member."""

@@ -7,9 +7,13 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
+from ..preprocessing.target_maps import NAMES, learn
+from ._sklearn import StrOptions
 from .arrays import as_numpy
 from .prediction import Predictor
 
+#: constraints of the parameter
+TARGET_TRANSFORM = {"target_transform": [StrOptions({"auto", *NAMES}), None]}
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
@@ -79,6 +83,48 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
+    def _target_maps(self, data, likelihood, source, others):
+        """The maps that ``target_transform`` stands for.
+
+        "auto" has none where a map could mean something else than the user, or where not all targets are
+        known: with numbers in the target's units, or with chunks that are still to come.
+        """
+        name = self.target_transform
+        if name is None or source is not None:
+            if source is not None and name not in ("auto", *source._y_scaler.names):
+                raise ValueError(
+                    "A fitted estimator as init hands its scaling on, and the map of its targets: leave "
+                    f"target_transform at 'auto'; got {name!r}."
+                )
+            return None
+        if name == "auto":
+            given = [getattr(likelihood, number) for number in likelihood._units]
+            free = all(number is None for number in given) and likelihood.scales_target
+            if not free or not self.standardize or others is None:
+                return None
+        elif not likelihood.scales_target:
+            raise ValueError(
+                f"target_transform={name!r} is for likelihoods of real numbers, and "
+                f"{type(likelihood).__name__} is not one; leave it at 'auto'."
+            )
+        positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
+        return learn(
+            name,
+            lambda rows: data.x_scaler.transform(data.X[rows]),
+            data.y,
+            data.weights,
+            positive,
+        )
+
+    @property
+    def target_transform_(self):
+        """What was done to the targets before they were standardized: "log", "yeo-johnson" or None.
+
+        A list if there are several outputs.
+        """
+        names = self._y_scaler.names
+        return names[0] if len(names) == 1 else names
+
     def _has_dispersion(self, plans):
         """Unless the size of the noise is given, or outputs would share what one of them needs."""
         return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
@@ -137,7 +183,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return_cov : bool, default=False
             Whether to return the covariance of the rows. Its diagonal is exact. So are its correlations
             for members of the mixture with a closed form: shallow Gaussian processes with inducing inputs or on
-            all rows, and ``inference="collapsed"``. Those of other members come from 2,048 function draws.
+            all rows, and ``inference="collapsed"``. Those of other members come from 2,048 function draws, and
+            all of them if the target was transformed.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.
         quantiles : array-like of shape (n_quantiles,), optional
@@ -206,7 +253,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X = self._check_X(X)
         alpha = check_alpha(alpha)
         q = self._predict_rows(X, "quantiles", alpha=alpha)
-        q = q * self._y_scaler.scale[:, None] + self._y_scaler.center[:, None]
+        q = self._y_scaler.inverse(q.swapaxes(1, 2)).swapaxes(1, 2)
         return q[:, 0] if self._y_ndim == 1 else q
 
     def predict_interval(self, X, coverage=0.9):
@@ -240,7 +287,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         X, y = self._check_X_y(X, y)
         log_density = self._predict_rows(X, "log_density", self._y_scaler.transform(y))
-        return log_density - np.log(self._y_scaler.scale).sum()
+        return log_density + self._y_scaler.log_jacobian(y)
 
     def sample_y(self, X, n_samples=1, random_state=0, latent=False):
         """Draw from the predictive distribution.
@@ -269,12 +316,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
         y = self._draw(X, n_samples, seed, "function" if latent else "y", self._n_outputs)
-        y = np.moveaxis(y * self._y_scaler.scale + self._y_scaler.center, 0, -1)
+        y = np.moveaxis(self._y_scaler.inverse(y), 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
     def _crps(self, X, y):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
+        if self._y_scaler.maps is not None:
+            return self._shaped(self._predict_rows(X, "mapped_crps", y, scaler=self._y_scaler))
         scores = self._predict_rows(X, "crps", self._y_scaler.transform(y))
         return self._shaped(scores * self._y_scaler.scale)
 
@@ -287,6 +336,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _moments(self, X, latent):
         """Mean and standard deviation in the target's units, (n, k)."""
+        if self._y_scaler.maps is not None:
+            given = {"scaler": self._y_scaler, "latent": latent}
+            return self._predict_rows(X, "mapped_moments", **given)
         if latent:
             mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
         else:
@@ -296,6 +348,11 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _decomposed(self, X):
         """Mean, and standard deviations by the function and by the noise."""
+        if self._y_scaler.maps is not None:  # the function's part is that of a target without noise
+            (mean, std), (_, own) = self._moments(X, False), self._moments(X, True)
+            own = np.minimum(own, std)
+            parts = mean, own, np.sqrt(std**2 - own**2)
+            return tuple(self._shaped(part) for part in parts)
         mean, *variances = self._predict_rows(X, "decomposed_moments")
         parts = [np.sqrt(var) * self._y_scaler.scale for var in variances]
         mean = mean * self._y_scaler.scale + self._y_scaler.center
@@ -307,6 +364,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         given = latent or all(member.likelihood.scales_target for member in self.members_)
         with self._threads(), torch.no_grad():
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+            if self._y_scaler.maps is not None:
+                cov = predictor.mapped_covariance(X, np.sqrt(var), self._y_scaler, latent)
+                return cov[..., 0] if self._y_ndim == 1 else cov
             if given:  # E[y | f] is f
                 cov = predictor.covariance(X, k)
             else:

@@ -8,7 +8,7 @@ from ..inference import VFE, PowerEP
 from ._sklearn import Interval, StrOptions
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
-from .regression import RegressionMixin
+from .regression import TARGET_TRANSFORM, RegressionMixin
 
 _N_INDUCING = 100  #: of a classifier
 _MAX_ITER = 200
@@ -96,6 +96,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     likelihood : "gaussian" or Gaussian, default="gaussian"
         The noise; ``Gaussian(variance=0.1, trainable=False)`` keeps it fixed. Its variance stays above
         a millionth of the target's, where ``"fitc"`` would drive it to zero.
+    target_transform : {"auto", "log", "yeo-johnson"} or None, default=None
+        Monotone map of the target, before it is standardized, as of :class:`DeepGPRegressor`.
     init : {"kmeans", "random"}, default="kmeans"
         Where inducing inputs are: at centers of the training rows, or at random rows.
     train_inducing : bool, default=False
@@ -145,6 +147,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     lower_bound_ : float
         Lower bound on the log marginal likelihood that the posterior gives, in units of the target; for
         ``method="vfe"`` the objective itself.
+    target_transform_ : str, None or list
+        What was done to the target; a list if there are several outputs.
     device_ : str
         Where the model was trained.
     n_features_in_ : int
@@ -187,6 +191,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     _likelihoods = {"gaussian": Gaussian}
     _parameter_constraints = {
         **BaseSparseGP._parameter_constraints,
+        **TARGET_TRANSFORM,
         "likelihood": [StrOptions({"gaussian"}), Gaussian],
         "method": [StrOptions({"vfe", "fitc", "pep"})],
         "alpha": [Interval(Real, 0, 1, closed="right")],
@@ -200,6 +205,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         method="vfe",
         alpha=0.5,
         likelihood="gaussian",
+        target_transform=None,
         init="kmeans",
         train_inducing=False,
         max_iter=None,
@@ -215,6 +221,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     ):
         self.n_inducing = n_inducing
         self.kernel = kernel
+        self.target_transform = target_transform
         self.method = method
         self.alpha = alpha
         self.likelihood = likelihood

@@ -18,12 +18,20 @@ def summary(estimator) -> str:
     rows = _table(estimator)
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    return "
+".join([*_of_targets(estimator), *(line.rstrip() for line in lines)])
 
 
 def html_summary(estimator) -> str:
     """The same for a notebook."""
-    return html_table(*_table(estimator))
+    head = "".join(f"<p>{escape(line)}</p>" for line in _of_targets(estimator))
+    return head + html_table(*_table(estimator))
+
+
+def _of_targets(estimator):
+    """A line on what was done to targets, if anything."""
+    names = estimator._y_scaler.names
+    return [f"targets: {', '.join(map(str, names))}"] if any(names) else []
 
 
 def html_table(head, *rows) -> str:

@@ -13,7 +13,7 @@ from ..training.checkpoint import fingerprint
 
 _FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach
 _SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
-_PRESET = ("kernel", "n_inducing", "standardize", "likelihood")
+_PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transform")
 
 
 @contextlib.contextmanager
@@ -74,8 +74,8 @@ def warn_if_far(data):
     scaler = data.y_scaler
     if not scaler.standardize:
         return
-    mean = np.average(data.y, axis=0, weights=data.weights)
-    if (np.abs(mean - scaler.center) > _FAR * scaler.scale).any():
+    mean = np.average(scaler.transform(data.y), axis=0, weights=data.weights)
+    if (np.abs(mean) > _FAR).any():
         warn(
             "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "
             "never be reached; set warm_start=False to start anew.",

@@ -6,7 +6,7 @@ from .local_scale import LocalScaleScheme
 from .marginal_likelihood import MarginalLikelihoodGP
 
 _MANY_ROWS = 700  #: from which on half of them are enough for the first steps
-_FIRST_STEPS = 30
+_FIRST_STEPS = 20
 
 
 class Exact(LocalScaleScheme):
@@ -14,7 +14,7 @@ class Exact(LocalScaleScheme):
 
     Kernel and noise maximize the marginal likelihood by L-BFGS, on at most 1,000 rows (fewer for an ANOVA
     kernel of more than six columns), from the best of some starts; of 700 rows and more, half are enough
-    for the first 30 steps. All rows are then conditioned on. The hyperparameters of both have log-normal
+    for the first 20 steps. All rows are then conditioned on. The hyperparameters of both have log-normal
     priors around those that are given, so wide (a standard deviation of 2) that they matter with some dozens
     of rows only. Of what a kernel has for each column, the level has such a prior, and the deviations of the
     logarithms from it have Cauchy distributions of scale 0.5, so that many columns do not overfit few rows.

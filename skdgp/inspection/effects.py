@@ -180,7 +180,7 @@ class EffectsDisplay:
         Returns
         -------
         display : EffectsDisplay
-            In units of the target, or of probabilities.
+            In units of the target, of its ``target_transform_`` if there is one, or of probabilities.
 
         Raises
         ------
@@ -204,7 +204,8 @@ class EffectsDisplay:
             output = 1 if output is None and len(model.classes_) == 2 else output
             target_name = "P(y)" if output is None else f"P({model.classes_[output]})"
         else:
-            scale = model._y_scaler.scale[output or 0]
+            scale, mapped = model._y_scaler.scale[output or 0], model._y_scaler.names[output or 0]
+            target_name = target_name if mapped is None else f"{target_name} ({mapped})"
         ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         grids = [_points(X[:, j], n_points) for j in columns]
         effects, bands = [], []

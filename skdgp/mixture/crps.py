@@ -8,7 +8,7 @@ Written so, all terms are positive, and the score keeps its relative precision w
 expected distances would lose it.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import torch
@@ -56,6 +56,42 @@ def crps_of_mixture(y, mean, std, weights, means, variances):
 
     at_once = _BUDGET // (_N_NODES * weights.shape[1])
     return _integral_over_distances(score_density, y, mean, std, at_once, tol=1e-6)
+
+
+def crps_of_mapped(y, weights, means, variances, low, high, scaler):
+    """Score of targets that a monotone map makes mixtures of Gaussians, as an integral over the map's values.
+
+    Parameters
+    ----------
+    y : ndarray of shape (n,)
+    weights, means, variances : ndarrays of shape (c, n)
+        Of the mapped and standardized target.
+    low, high : ndarrays of shape (n,)
+        Where the distributions end, in these units: what is beyond counts as if it were there.
+    scaler : TargetScaler
+        Of a single output, with its map.
+
+    Returns
+    -------
+    scores : ndarray of shape (n,)
+    """
+    given = scaler.transform(y[:, None])[:, 0]
+    z = np.clip(given, low, high)
+    scores = np.where(z == given, 0.0, np.abs(y - scaler.inverse(z[:, None])[:, 0]))
+    weights, means, factors = (
+        torch.tensor(part.T) for part in (weights, means, 1.0 / np.sqrt(2.0 * variances))
+    )
+    at_once = _BUDGET // (_N_NODES * weights.shape[1])
+    for side, reach in ((-1.0, z - low), (1.0, high - z)):
+
+        def density(which, d, side=side):
+            x = z[which, None] + side * d
+            at = (torch.as_tensor(x)[:, :, None] - means[which, None]) * factors[which, None]
+            outside = torch.bmm(torch.special.erfc(side * at), weights[which, :, None])[..., 0]
+            return np.square(0.5 * outside.numpy()) * scaler.slope(x)
+
+        scores = scores + integrate(partial(_in_pieces, density, at_once), reach, tol=1e-6)
+    return scores
 
 
 def crps_of_counts(y, mean, std, cdf, at_once):

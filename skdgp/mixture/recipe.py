@@ -11,6 +11,7 @@ from .member import Plan
 
 #: CPU seconds that a fit may take by default, up to so many rows: what a person waits for
 _BUDGETS = ((500, 5.0), (2500, 10.0), (10_000, 20.0), (50_000, 60.0))
+_EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in the mean
 _EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
 _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices do
 _ANOVA_COLUMNS = (
@@ -24,11 +25,14 @@ _COLLAPSED_DRAWS, _COLLAPSED_STEPS = (
     8,
     60,
 )  #: on the suite as good as 32 and 150, in a third of the time
-#: of neighbors and of gradients, for each second of the budget: 100 in the place of 400 lose 2 nats on gas, 4
-#: on parkinsons; with few rows more than 100 win nothing
-_STEPS = 20
-_MOST_STEPS = 400  #: of neighbors, after which they have converged
-_GRADIENT_STEPS = 200, 1000  #: at least, and at most
+#: of neighbors, for each second of the budget: 100 in the place of 400 lose 2 nats on gas, 4 on parkinsons
+_NEIGHBOR_STEPS = 30
+_MOST_STEPS = 400
+_GRADIENT_STEPS = (
+    20,
+    200,
+    1000,
+)  #: for each second, at least, at most: 200 are enough for the suite's small tables
 _SHARE = 0.9  #: of the budget at most for neighbors of wide tables: on gas they are 2 nats ahead of the rest
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
@@ -83,14 +87,20 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         return affordable([*_gradient_plans(plan, n_rows, n_columns, seconds)], seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
-    most = min(max(_STEPS * seconds, 100), _MOST_STEPS, _SHARE * seconds / _vecchia_step(n_columns))
+    most = min(
+        max(_NEIGHBOR_STEPS * seconds, 100),
+        _MOST_STEPS,
+        _SHARE * seconds / _vecchia_step(n_columns),
+    )
     steps = math.ceil(most)
     cost = _vecchia(n_rows, n_columns, steps)
     exact = n_rows <= _EXACT_ROWS and n_outputs == 1
     plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)]
     if exact and given is None and n_columns <= _ANOVA_COLUMNS:
         cost = _anova(n_rows, n_columns)
-        plans.append(Plan(Exact(), noise, kernel=Anova() + linear, seconds=cost))
+        plans.append(
+            Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS, seconds=cost)
+        )
     plans += _gradient_plans(plan, n_rows, n_columns, seconds)[:1]
     if n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
@@ -99,7 +109,9 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         plans.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
         plans[-1].max_iter, plans[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows)
     if exact:
-        plans.append(Plan(Exact(), noise, kernel=kernel, seconds=_exact(n_rows)))
+        plans.append(
+            Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=_exact(n_rows))
+        )
     return affordable(plans, seconds)
 
 
@@ -107,8 +119,9 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
     """A deep sparse model and a shallow one, both with heavy-tailed noise of varying size."""
     short = seconds <= _SHORT
     n_inducing = plan.n_inducing or (50 if short else 100)
-    steps = int(np.clip(_STEPS * seconds, *_GRADIENT_STEPS))
-    step = 5e-3 + (5e-6 if short else 9e-6) * min(n_rows, 1000)  # seconds: a batch has 1,000 rows
+    each, *ends = _GRADIENT_STEPS
+    steps = int(np.clip(each * seconds, *ends))
+    step = _gradient_step(n_rows, n_inducing)  # of at most 1,000 rows
     scheme, plans = DSVI().for_data(math.inf), []
     if plan.n_layers > 1:
         width = _WIDTH if plan.width is None and short and n_columns > _WIDTH else plan.width
@@ -149,7 +162,7 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
 
 
 def _collapsed(n_rows):
-    return 1.0 + 40.0 * (n_rows / _COLLAPSED_ROWS) ** 2
+    return 0.8 + 32.0 * (n_rows / _COLLAPSED_ROWS) ** 2
 
 
 def _exact(n_rows):
@@ -166,4 +179,8 @@ def _vecchia(n_rows, n_columns, steps):
 
 
 def _vecchia_step(n_columns):
-    return 0.012 + 4e-4 * n_columns
+    return 0.01 + 1e-4 * n_columns
+
+
+def _gradient_step(n_rows, n_inducing):
+    return 5.5e-3 + 1.6e-7 * min(n_rows, 1000) * min(n_inducing, 100)

@@ -277,7 +277,7 @@ def log_marginal_likelihood(estimator: Any) -> tuple[float, float]:
             "and let it come to the end of its burn-in."
         )
     value, error = free_energy(levels.numpy(force=True), posterior.powers.numpy(force=True))
-    return value - model._n_rows * float(np.log(model._y_scaler.scale).sum()), error
+    return value + model._n_rows * model._log_jacobian, error
 
 
 def free_energy(levels: np.ndarray, powers: np.ndarray) -> tuple[float, float]:

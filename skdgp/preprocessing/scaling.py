@@ -17,6 +17,9 @@ _LEFT_OVER = np.array(
     [1.0 / 64, 16.0]
 )  #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
+_REACH = (
+    1000.0  #: standard deviations that a distribution has at least where targets are not mapped
+)
 
 
 def pieces(n_rows):
@@ -131,18 +134,27 @@ class InputScaler:
 
 
 class TargetScaler:
-    """Centers and scales each target, or does nothing.
+    """Maps, centers and scales each target, or does nothing.
+
+    Parameters
+    ----------
+    standardize : bool
+    maps : list, optional
+        For each target a monotone map that comes first, see :mod:`skdgp.preprocessing.target_maps`, or None.
 
     Attributes
     ----------
     center, scale : ndarray of shape (n_outputs,)
+        Of the mapped targets.
+    low, high : ndarray of shape (n_outputs,)
+        With maps: range of the training targets, standardized; wider where there is no map.
     """
 
-    def __init__(self, standardize=True):
-        self.standardize = standardize
+    def __init__(self, standardize=True, maps=None):
+        self.standardize, self.maps = standardize, maps
 
     def fit(self, y, weights):
-        k = y.shape[1]
+        y, k = self._mapped(y), y.shape[1]
         self.center, self.scale = np.zeros(k), np.ones(k)
         if self.standardize:
             mean, std = weighted_moments(y, weights)
@@ -151,10 +163,75 @@ class TargetScaler:
             rounding = 1e-14 * np.abs(mean)
             varies = ~constant & (std > rounding)
             self.scale = np.where(varies, std, np.maximum(1.0, rounding))
+        if self.maps is not None:
+            z = (y - self.center) / self.scale
+            margin = np.where([g is None for g in self.maps], _REACH, 0.0)
+            self.low, self.high = z.min(0) - margin, z.max(0) + margin
         return self
 
+    @property
+    def names(self):
+        """Of the maps, one for each target."""
+        return [None if g is None else g.name for g in self.maps or [None] * len(self.scale)]
+
+    def check(self, y):
+        """Raise ValueError if some targets have no logarithm, and need one."""
+        for name, column in zip(self.names, y.T):
+            if name == "log" and not (column > 0.0).all():
+                raise ValueError(
+                    "Some targets are zero or negative, and have no logarithm, which was taken of the "
+                    "first ones; set target_transform to 'yeo-johnson' or None and start anew."
+                )
+
+    def _mapped(self, y):
+        if self.maps is None:
+            return y
+        y = np.array(y, dtype=np.float64)
+        for j, g in enumerate(self.maps):
+            if g is not None:
+                y[:, j] = g.forward(y[:, j])
+        return y
+
     def transform(self, y):
-        return (np.asarray(y, dtype=np.float64) - self.center) / self.scale
+        """Standardized targets (n, n_outputs), in float64."""
+        return (np.asarray(self._mapped(y), dtype=np.float64) - self.center) / self.scale
+
+    def inverse(self, z):
+        """Targets in the user's units of standardized ones (..., n_outputs)."""
+        y = z * self.scale + self.center
+        for j, g in enumerate(self.maps or ()):
+            if g is not None:
+                y[..., j] = g.inverse(y[..., j])
+        return y
+
+    def log_jacobian(self, y):
+        """Logarithm of the derivative of what is standardized by `y`, over all outputs.
+
+        Returns
+        -------
+        log_jacobian : float, or ndarray of shape (n,) if there are maps
+        """
+        total = -np.log(self.scale).sum()
+        for j, g in enumerate(self.maps or ()):
+            if g is not None:
+                total = total + g.log_slope(np.asarray(y[..., j], dtype=np.float64))
+        return total
+
+    def mean_log_jacobian(self, y, weights):
+        """Its weighted mean."""
+        value = self.log_jacobian(y)
+        return float(value if self.maps is None else weights @ value / weights.sum())
+
+    def output(self, j):
+        """The scaler of one output."""
+        one = TargetScaler(self.standardize, None if self.maps is None else [self.maps[j]])
+        for name in ("center", "scale", "low", "high"):
+            setattr(one, name, getattr(self, name)[j : j + 1])
+        return one
+
+    def slope(self, z):
+        """Derivative of :meth:`inverse` at standardized targets (...) of a single output."""
+        return np.exp(-self.log_jacobian(self.inverse(z[..., None])))
 
 
 def left_over(std, centered, eps):

@@ -387,6 +387,7 @@ def test_the_other_arguments_are_tested_elsewhere():
         "warm_start",
         "checkpoint",
         "device",
+        "target_transform",  # test_target_transform.py
         "n_jobs",
         "n_threads",
         "verbose",

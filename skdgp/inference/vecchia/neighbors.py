@@ -15,7 +15,7 @@ from ..local_scale import LocalScale, log_density, scale_grid
 from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
 from .posterior import GaussianTargets, NearRows, NeighborPosterior, size_of_row
 
-_ROWS = 300  #: whose leave-one-out densities make one step; fewer if there are many outputs
+_ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
 _FEWEST_ROWS = 30
 _IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel

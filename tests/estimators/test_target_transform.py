@@ -1,0 +1,246 @@
+"""Skewed and positive targets: predictions of mapped targets in the user's units."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.gp.likelihoods import Gaussian
+
+EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
+DSVI = {"n_layers": 1, "inference": "dsvi", "max_iter": 30, "random_state": 0}
+
+
+def skewed(n, size=1.0, seed=3):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    return X, np.exp(size * rng.standard_normal(n) + np.sin(3.0 * X[:, 0]))
+
+
+@pytest.fixture(scope="module")
+def exact():
+    X, y = skewed(120)
+    return DeepGPRegressor(**EXACT).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "params", [EXACT, {"max_iter": 50, "random_state": 0}], ids=["exact", "auto"]
+)
+def test_quantiles_of_log_normal_targets_hold_what_they_promise(params):
+    X, y = skewed(800, size=2.0)
+    model = DeepGPRegressor(**params).fit(X[:150], y[:150])
+    assert model.target_transform_ == "log"
+    alpha = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    quantiles = model.predict_quantiles(X[150:], alpha)
+    shares = (y[150:, None] < quantiles).mean(0)
+    # binomial errors of 650 rows, and as much again of what 150 rows leave open
+    errors = np.sqrt(alpha * (1.0 - alpha)) * np.sqrt(1.0 / 650 + 1.0 / 150)
+    assert (np.abs(shares - alpha) < 3.0 * errors).all()
+    assert (np.abs(shares - alpha) < 0.07).all()
+
+
+@pytest.mark.parametrize("params", [EXACT, {**DSVI, "n_layers": 2}], ids=["exact", "dsvi"])
+def test_a_logarithm_inside_is_one_outside(params):
+    X, y = skewed(80)
+    inside = DeepGPRegressor(target_transform="log", **params).fit(X[:60], y[:60])
+    outside = DeepGPRegressor(target_transform=None, **params).fit(X[:60], np.log(y[:60]))
+    X, y = X[60:], y[60:]
+    alpha = [0.01, 0.3, 0.5, 0.99]
+    assert_allclose(inside.predict_quantiles(X, alpha), np.exp(outside.predict_quantiles(X, alpha)))
+    log_density = outside.log_predictive_density(X, np.log(y)) - np.log(y)
+    assert_allclose(inside.log_predictive_density(X, y), log_density, rtol=1e-10)
+    for latent in (False, True):
+        draws = (model.sample_y(X, 3, 1, latent=latent) for model in (inside, outside))
+        assert_allclose(next(draws), np.exp(next(draws)))
+    assert outside.target_transform_ is None and inside.target_transform_ == "log"
+    assert inside.loss_curve_ == outside.loss_curve_
+
+
+@pytest.mark.parametrize("name", ["log", "yeo-johnson"])
+@pytest.mark.parametrize("latent", [False, True])
+def test_moments_are_those_of_draws(name, latent):
+    X, y = skewed(100, size=0.5)
+    model = DeepGPRegressor(target_transform=name, likelihood="gaussian", **EXACT).fit(X, y)
+    x, n = X[:5], 40_000
+    scaler, z = (
+        model._y_scaler,
+        model._predict_rows(
+            X[:5], "latent_moments" if latent else "moments", **({"k": 1} if latent else {})
+        ),
+    )
+    mean, sd = z[0][:, 0], np.sqrt(z[1][:, 0])
+    low, high = (np.asarray(end)[0] for end in (scaler.low, scaler.high))
+    draws = mean + sd * np.random.default_rng(0).standard_normal((n, 5))
+    draws = np.clip(draws, np.minimum(mean - 2.0 * sd, low), np.maximum(mean + 2.0 * sd, high))
+    draws = scaler.inverse(draws[..., None])[..., 0]
+    found, std = model.predict(x, return_std=True, latent=latent)
+    assert_allclose(found, draws.mean(0), atol=4.0 * draws.std() / np.sqrt(n))
+    assert_allclose(std, draws.std(0), rtol=0.04)
+    if name == "log":
+        _, cov = model.predict(x, return_cov=True, latent=latent)
+        assert_allclose(np.sqrt(np.diag(cov)), std, rtol=1e-10)
+        assert np.linalg.eigvalsh(cov).min() > -1e-10 * np.diag(cov).max()
+    if not latent:
+        assert_allclose(model.predict_var(x), std**2)
+        ys = y[:5]
+        gaps = np.abs(draws - ys).mean(0), np.abs(draws[::2] - draws[1::2]).mean(0)
+        assert_allclose(
+            model._crps(x, ys), gaps[0] - 0.5 * gaps[1], atol=5.0 * draws.std() / np.sqrt(n)
+        )
+
+
+def test_crps_of_a_log_normal_target_beyond_its_support():
+    X, y = skewed(100, size=0.5)
+    model = DeepGPRegressor(target_transform="log", **EXACT).fit(X, y)
+    at = model._crps(X[:3], np.zeros(3))
+    assert_allclose(model._crps(X[:3], np.full(3, -2.0)), at + 2.0, rtol=1e-6)
+    assert_array_equal(model.log_predictive_density(X[:2], [0.0, -1.0]), -np.inf)
+
+
+def test_densities_add_up_to_one():
+    X, y = skewed(100, size=0.5)
+    for name in ("log", "yeo-johnson"):
+        model = DeepGPRegressor(target_transform=name, **EXACT).fit(X, y)
+        grid = np.linspace(-20.0 if name == "yeo-johnson" else 1e-6, 40.0, 4_001)
+        log_density = model.log_predictive_density(np.repeat(X[:1], len(grid), 0), grid)
+        assert np.trapezoid(np.exp(log_density), grid) == pytest.approx(1.0, abs=2e-3)
+
+
+def test_positive_targets_have_positive_predictions(exact):
+    X = np.random.default_rng(0).uniform(-3.0, 3.0, (50, 2))
+    assert (exact.predict_quantiles(X, [1e-6, 0.5]) > 0.0).all()
+    assert (exact.predict(X) > 0.0).all() and (exact.sample_y(X, 20) > 0.0).all()
+
+
+def test_score_of_unseen_rows_is_in_units_of_the_target():
+    X, y = skewed(100)
+    made = [DeepGPRegressor(max_iter=20, random_state=0).fit(X, c * y) for c in (1.0, 1000.0)]
+    first, second = ([member.record.log_density for member in model.members_] for model in made)
+    assert_allclose(np.subtract(first, second), np.log(1000.0), atol=0.05)
+    assert made[0].summary().startswith("targets: log\n")
+    seen = made[0].log_predictive_density(X, y).mean()
+    assert abs(np.mean(first) - seen) < 0.7
+
+
+def test_lower_bound_has_the_jacobian():
+    X, y = skewed(60)
+    inside = DeepGPRegressor(target_transform="log", **DSVI).fit(X, y)
+    outside = DeepGPRegressor(target_transform=None, **DSVI).fit(X, np.log(y))
+    assert inside.lower_bound_ == pytest.approx(outside.lower_bound_ - np.log(y).sum(), rel=1e-8)
+
+
+def test_none_and_ordinary_targets_are_as_ever():
+    X, y = skewed(60)
+    y = np.log(y)
+    auto, plain = (
+        DeepGPRegressor(target_transform=name, **DSVI).fit(X, y) for name in ("auto", None)
+    )
+    assert auto.target_transform_ is None
+    assert_array_equal(auto.predict(X), plain.predict(X))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"standardize": False},
+        {"likelihood": Gaussian(variance=0.1)},
+        {"likelihood": "poisson"},
+        {"target_transform": None},
+    ],
+)
+def test_auto_leaves_alone(params):
+    X, y = skewed(60)
+    y = np.ceil(y) if params.get("likelihood") == "poisson" else y
+    model = DeepGPRegressor(**{**DSVI, "max_iter": 2, **params}).fit(X, y)
+    assert model.target_transform_ is None
+
+
+def test_several_outputs():
+    X, y = skewed(80)
+    Y = np.column_stack([y, np.log(y)])
+    model = DeepGPRegressor(**DSVI).fit(X, Y)
+    assert model.target_transform_ == ["log", None]
+    mean, std = model.predict(X[:6], return_std=True)
+    assert mean.shape == std.shape == (6, 2) and (mean[:, 0] > 0.0).all()
+    assert_allclose(
+        std[:, 1],
+        np.sqrt(model._predict_rows(X[:6], "moments")[1][:, 1]) * model._y_scaler.scale[1],
+        rtol=1e-5,
+    )
+    assert model.predict_quantiles(X[:6], 0.5).shape == (6, 2, 1)
+    assert model._crps(X[:6], Y[:6]).shape == (6, 2)
+    assert model.predict(X[:6], return_cov=True)[1].shape == (6, 6, 2)
+
+
+def test_messages():
+    X, y = skewed(40)
+    with pytest.raises(ValueError, match="needs positive targets"):
+        DeepGPRegressor(target_transform="log", **DSVI).fit(X, y - 1.0)
+    with pytest.raises(ValueError, match="needs positive targets"):
+        DeepGPRegressor(target_transform="log", **DSVI).fit(X, y, X_val=X, y_val=0.0 * y)
+    with pytest.raises(ValueError, match="likelihoods of real numbers"):
+        DeepGPRegressor(target_transform="log", likelihood="poisson", **DSVI).fit(X, np.ceil(y))
+    with pytest.raises(ValueError, match="target_transform"):
+        DeepGPRegressor(target_transform="box-cox", **DSVI).fit(X, y)
+    with pytest.raises(TypeError):
+        DeepGPClassifier(target_transform="log")
+
+
+def test_chunks_and_warm_starts():
+    X, y = skewed(80)
+    model = DeepGPRegressor(**DSVI).partial_fit(X[:40], y[:40])
+    assert model.target_transform_ is None  # what is still to come may be negative
+    model = DeepGPRegressor(target_transform="log", **DSVI).partial_fit(X[:40], y[:40])
+    assert model.partial_fit(X[40:], y[40:]).target_transform_ == "log"
+    with pytest.raises(ValueError, match="have no logarithm"):
+        model.partial_fit(X, y - 1.0)
+    assert (model.predict(X) > 0.0).all()
+    model = DeepGPRegressor(n_inducing=20, warm_start=True, **DSVI).fit(X[:60], y[:60])
+    assert model.target_transform_ == "log" and model.fit(X, y).target_transform_ == "log"
+    with pytest.raises(ValueError, match="target_transform must stay"):
+        model.set_params(target_transform=None).fit(X, y)
+    other = DeepGPRegressor(n_inducing=20, init=model, **{**DSVI, "max_iter": 2})
+    assert other.fit(X, y).target_transform_ == "log"
+    with pytest.raises(ValueError, match="init"):
+        other.set_params(target_transform="yeo-johnson").fit(X, y)
+
+
+def test_copies_predict_alike(exact):
+    X = skewed(5, seed=9)[0]
+    for other in (pickle.loads(pickle.dumps(exact)), copy.deepcopy(exact)):
+        assert_array_equal(other.predict(X), exact.predict(X))
+        assert other.target_transform_ == "log"
+    model = DeepGPRegressor(target_transform="log")
+    assert clone(model).get_params()["target_transform"] == "log"
+
+
+def test_weights_are_counts():
+    X, y = skewed(60)
+    counts = np.random.default_rng(0).integers(1, 3, 60)
+    weighted = DeepGPRegressor(target_transform="yeo-johnson", **EXACT).fit(X, y, counts)
+    repeated = clone(weighted).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-7)
+
+
+def test_a_sparse_baseline_takes_a_map():
+    X, y = skewed(80)
+    model = SparseGPRegressor(20, target_transform="log", random_state=0).fit(X, y)
+    plain = SparseGPRegressor(20, random_state=0).fit(X, np.log(y))
+    assert_allclose(model.predict_quantiles(X), np.exp(plain.predict_quantiles(X)))
+    assert SparseGPRegressor(20).fit(X, y).target_transform_ is None
+
+
+@pytest.mark.parametrize("name", ["auto", "log", "yeo-johnson"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_extreme_targets_give_numbers(name):
+    X, y = skewed(60)
+    y = np.where(np.arange(60) % 2, 1e300, 1e-300) * y
+    model = DeepGPRegressor(target_transform=name, **{**DSVI, "max_iter": 5}).fit(X, y)
+    mean, std = model.predict(X, return_std=True)
+    for values in (mean, std, model.predict_quantiles(X), model.sample_y(X, 3)):
+        assert not np.isnan(values).any()
+    assert not np.isnan(model.log_predictive_density(X, y)).any()

@@ -1,0 +1,160 @@
+"""Monotone maps of targets, and their choice by the marginal likelihood."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import multivariate_normal, yeojohnson
+from torch.nn.utils import parameters_to_vector
+
+from skdgp.preprocessing import target_maps as module
+from skdgp.preprocessing.scaling import TargetScaler
+from skdgp.preprocessing.target_maps import Log, YeoJohnson, choose, learn
+
+MAPS = [Log(), *(YeoJohnson(0.5, 2.0, curve) for curve in (0.0, 0.4, 1.0, 1.7, 2.0))]
+
+
+def targets(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    return X, np.sin(3.0 * X[:, 0]) + 0.3 * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("g", MAPS)
+def test_inverse_and_slope(g):
+    y = np.geomspace(1e-3, 1e3, 50)
+    y = y if g.name == "log" else np.concatenate([-y, y])
+    assert_allclose(g.inverse(g.forward(y)), y, rtol=1e-9)
+    h = 1e-6 * np.abs(y)
+    slope = (g.forward(y + h) - g.forward(y - h)) / (2.0 * h)
+    assert_allclose(g.log_slope(y), np.log(slope), atol=1e-5)
+
+
+@pytest.mark.parametrize("curve", [0.3, 1.0, 1.9])
+def test_yeo_johnson_is_that_of_scipy(curve):
+    y = np.linspace(-20.0, 30.0, 100)
+    assert_allclose(YeoJohnson(2.0, 3.0, curve).forward(y), yeojohnson((y - 2.0) / 3.0, curve))
+
+
+@pytest.mark.parametrize("g", MAPS)
+def test_extreme_targets_give_numbers(g):
+    y = np.array([5e-324, 1e-300, 1.0, 1e300, np.finfo(float).max])
+    y = y if g.name == "log" else np.concatenate([-y, [0.0], y])
+    x = g.forward(y)
+    for values in (x, g.log_slope(y), g.inverse(x), g.inverse(1e6 * x), g.inverse(-1e6 * x)):
+        assert np.isfinite(values).all()
+    if g.name == "log":
+        assert (g.inverse(-1e6 * np.abs(x)) > 0.0).all()
+        assert_array_equal(g.log_slope(np.array([0.0, -1.0])), -np.inf)
+
+
+def test_yeo_johnson_knows_no_units():
+    y, weights = np.exp(targets(60)[1]), np.ones(60)
+    x = YeoJohnson.of(y, weights, 0.3).forward(y)
+    assert_allclose(YeoJohnson.of(1e8 * y - 3e8, weights, 0.3).forward(1e8 * y - 3e8), x, rtol=1e-6)
+
+
+def test_scaler_without_maps_is_affine_to_the_last_bit():
+    y = np.random.default_rng(0).normal(3.0, 7.0, (40, 2))
+    scaler = TargetScaler().fit(y, np.ones(40))
+    z = scaler.transform(y)
+    assert_array_equal(z, (y - scaler.center) / scaler.scale)
+    assert_array_equal(scaler.inverse(z), z * scaler.scale + scaler.center)
+    assert scaler.log_jacobian(y) == -np.log(scaler.scale).sum()
+    assert scaler.names == [None, None]
+
+
+def test_scaler_with_maps():
+    y = np.exp(np.random.default_rng(0).normal(size=(40, 3)))
+    scaler = TargetScaler(maps=[Log(), None, YeoJohnson.of(y[:, 2], np.ones(40), 0.2)])
+    z = scaler.fit(y, np.ones(40)).transform(y)
+    assert_allclose(z.mean(0), 0.0, atol=1e-12)
+    assert_allclose(z.std(0), 1.0)
+    assert_allclose(scaler.inverse(z), y)
+    h = 1e-6 * y
+    slopes = (scaler.transform(y + h) - scaler.transform(y - h)) / (2.0 * h)
+    assert_allclose(scaler.log_jacobian(y), np.log(slopes).sum(1), atol=1e-6)
+    for j in range(3):
+        assert_allclose(scaler.output(j).slope(z[:, j]), 1.0 / slopes[:, j], rtol=1e-6)
+
+
+# The marginal likelihood
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_marginal_likelihood_against_scipy_and_differences(free):
+    X, y = targets(25)
+    weights = np.random.default_rng(1).integers(1, 4, 25).astype(float)
+    parts = (torch.tensor(part) for part in (X, y, np.zeros(25), weights))
+    marginal = module._MarginalLikelihood(*parts, free)
+    x = parameters_to_vector(marginal.parameters()).detach() + 0.1
+    value, gradient = marginal.evaluate(x)
+    for i in range(len(x)):
+        step = 1e-5 * torch.eye(len(x), dtype=x.dtype)[i]
+        slope = (marginal.evaluate(x + step)[0] - marginal.evaluate(x - step)[0]) / 2e-5
+        assert slope == pytest.approx(float(gradient[i]), rel=1e-4, abs=1e-5)
+    value, _ = marginal.evaluate(x)
+    prior = 0.5 * 0.01 * len(x) / module._SPREAD**2
+    curve = 1.0 + np.tanh(0.1) if free else 1.0
+    rows = np.repeat(np.arange(25), weights.astype(int))  # weights are counts
+    g = YeoJohnson(0.0, 1.0, curve)
+    x_, t = torch.tensor(X[rows]), g.forward(y[rows])
+    scale = t.std()
+    noise = marginal.log_noise.exp().item()
+    K = marginal.kernel()(x_, x_).detach().numpy() + noise * np.eye(len(rows))
+    log_p = multivariate_normal(np.zeros(len(rows)), K).logpdf((t - t.mean()) / scale)
+    log_p += g.log_slope(y[rows]).sum() - len(rows) * np.log(scale)
+    # of the mean of repeated rows; what is within them has a density of its own
+    constant = 0.5 * 25 * np.log(2.0 * np.pi) + 0.5 * np.log(weights).sum()
+    assert prior - value == pytest.approx(log_p + constant, rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("bend", "expected"),
+    [
+        (np.exp, {"log"}),
+        (lambda f: np.exp(2.0 * f), {"log"}),
+        (lambda f: -np.exp(f), {"yeo-johnson"}),
+        (lambda f: np.exp(f) - 0.5, {"yeo-johnson"}),
+        (lambda f: f, {None}),
+        (lambda f: f + 10.0, {None}),
+        (np.cbrt, {None, "yeo-johnson"}),
+    ],
+)
+def test_choice(bend, expected):
+    X, f = targets(200)
+    y = bend(f)
+    found = choose(X, y, np.ones(200), bool((y > 0.0).all()))
+    assert (None if found is None else found.name) in expected
+
+
+def test_what_a_jacobian_would_be_cheated_by_is_refused():
+    X, f = targets(200)
+    y = np.exp(2.0 * f)
+    weights = np.ones(200)
+    assert choose(X, y, weights, True).name == "log"
+    assert choose(X[:19], y[:19], weights[:19], True) is None  # few rows
+    assert choose(X, np.where(f < -0.8, 1e-3, y), weights, True) is None  # a pile at an end
+    assert choose(X, np.where(np.abs(f) < 0.2, 1.0, y), weights, True) is None  # in the middle
+    assert choose(X, np.ceil(y).clip(max=9.0), weights, True) is None  # few values
+    assert choose(X, np.ones(200), weights, True) is None
+
+
+def test_the_choice_takes_tenths_of_a_second():
+    X, f = targets(500)
+    y = np.exp(f)[:, None]
+    began = time.process_time()
+    learn("auto", lambda rows: X[rows], y, np.ones(500), np.array([True]))
+    assert time.process_time() - began < 2.0  # half a second on a quiet machine
+
+
+def test_each_output_has_its_own_map():
+    X, f = targets(200)
+    y = np.column_stack([np.exp(f), f, -np.exp(f)])
+    maps = learn("auto", lambda rows: X[rows], y, np.ones(200), (y > 0.0).all(0))
+    assert [None if g is None else g.name for g in maps] == ["log", None, "yeo-johnson"]
+    assert learn("auto", lambda rows: X[rows], y[:, 1:2], np.ones(200), np.array([False])) is None
+    with pytest.raises(ValueError, match="needs positive targets"):
+        learn("log", lambda rows: X[rows], y, np.ones(200), (y > 0.0).all(0))
