@@ -18,8 +18,7 @@ def summary(estimator) -> str:
     rows = _table(estimator)
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
-    return "
-".join([*_of_targets(estimator), *(line.rstrip() for line in lines)])
+    return "\n".join([*_of_targets(estimator), *(line.rstrip() for line in lines)])
 
 
 def html_summary(estimator) -> str:
