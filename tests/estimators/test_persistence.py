@@ -49,7 +49,7 @@ def make(kind):
     )
 
 
-@pytest.fixture(params=["regressor", "objects", "classifier"])
+@pytest.fixture(scope="module", params=["regressor", "objects", "classifier"])
 def fitted(request, data):
     X, y = data
     return make(request.param).fit(X, y > 0.0 if request.param == "classifier" else y)

@@ -85,7 +85,7 @@ def everything(model, X, y):
     }
 
 
-@pytest.fixture(params=[*LIKELIHOODS, "joint"])
+@pytest.fixture
 def regression(request, models, joint_model, data, counts, targets):
     if request.param == "joint":
         return joint_model, data[0], targets
@@ -133,6 +133,7 @@ def test_covariance_of_some_rows(models, data):
     assert_allclose(some, cov[np.ix_(rows, rows)], rtol=1e-7, atol=1e-7)
 
 
+@pytest.mark.parametrize("case", ["gaussian", "classifier"], indirect=True)
 def test_container_and_dtype_of_inputs(case):
     model, X, y = case
     X = X[:9].astype(np.float32)  # so that every version holds the same numbers
@@ -230,8 +231,16 @@ def plain_units(data):
     return found
 
 
-@pytest.mark.parametrize("likelihood", CONTINUOUS)
-@pytest.mark.parametrize(("a", "b"), [(-3.7, 1e4), (1e-6, 0.0), (1e6, -1e7)])
+@pytest.mark.parametrize(
+    ("likelihood", "a", "b"),
+    [
+        ("gaussian", -3.7, 1e4),
+        ("heteroscedastic", 1e-6, 0.0),
+        ("student_t", 1e6, -1e7),
+        ("heteroscedastic_student_t", -3.7, 1e4),
+        ("heteroscedastic_student_t", 1e6, -1e7),
+    ],
+)
 def test_units_of_the_target(data, plain_units, likelihood, a, b):
     X, y = data
     model = DeepGPRegressor(likelihood=likelihood, n_predict_draws=8, inference="dsvi", **FEW)
@@ -441,7 +450,19 @@ def test_orders_that_are_none(models, data, alpha):
 # Covariance and draws
 
 
-@pytest.mark.parametrize("latent", [False, True])
+@pytest.mark.parametrize(
+    ("regression", "latent"),
+    [
+        ("gaussian", True),
+        ("heteroscedastic", False),
+        ("student_t", False),
+        ("heteroscedastic_student_t", True),
+        ("poisson", False),
+        ("joint", False),
+        ("joint", True),
+    ],
+    indirect=["regression"],
+)
 def test_diagonal_of_the_covariance(regression, latent):
     model, X, y = regression
     X, y = X[:20], y[:20]

@@ -1,6 +1,5 @@
 """Deep Gaussian processes whose last layer is integrated out."""
 
-import pickle
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -21,7 +20,6 @@ from skdgp.gp.kernels import Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import CollapsedVI, Exact, collapsed
 from skdgp.inference.base import Architecture, Batch
-from skdgp.training import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -570,46 +568,6 @@ def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
 # States
 
 
-@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
-@pytest.mark.parametrize("max_iter", [10, 45])
-def test_state_and_pickle(likelihood, max_iter):
-    X, y = rows(k=2)
-    model = DeepGPRegressor(
-        inference=CollapsedVI(n_draws=2), likelihood=likelihood, max_iter=max_iter, random_state=0
-    ).fit(X, y)
-    again = pickle.loads(pickle.dumps(model))
-    for a, b in zip(model.predict(X, return_std=True), again.predict(X, return_std=True)):
-        assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("n_first", [3, 10])
-def test_training_goes_on_where_it_stopped(n_first, tmp_path, monkeypatch):
-    monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
-    X, y = rows()
-    settings = {"inference": CollapsedVI(n_draws=2), "max_iter": 16, "random_state": 0}
-    whole = DeepGPRegressor(**settings).fit(X, y[:, 0])
-    model = DeepGPRegressor(**settings, checkpoint=Checkpoint(tmp_path / "c", n_steps=2))
-
-    class Stop(Exception):
-        pass
-
-    original, made = collapsed.CollapsedGP.step, []
-
-    def step(self, *args):
-        if len(made) == n_first:
-            raise Stop
-        made.append(1)
-        return original(self, *args)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(collapsed.CollapsedGP, "step", step)
-        with pytest.raises(Stop):
-            model.fit(X, y[:, 0])
-    model.fit(X, y[:, 0])
-    assert_array_equal(model.loss_curve_, whole.loss_curve_)
-    assert_array_equal(model.predict(X), whole.predict(X))
-
-
 def test_warm_start_goes_on_with_the_posterior(monkeypatch):
     monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
     X, y = rows()
@@ -629,17 +587,6 @@ def test_warm_start_before_the_posterior_begins_with_it():
     assert (model.members_[0].arrays["log_sd"] < -13.0).all()
     model.set_params(max_iter=20).fit(X, y[:, 0])
     assert (model.members_[0].arrays["log_sd"] > -5.0).all()
-
-
-def test_weights_are_counts():
-    X, y = rows(20)
-    weight = np.random.default_rng(0).integers(1, 3, 20)
-    settings = {"inference": CollapsedVI(n_draws=2), "max_iter": 40, "standardize": False}
-    once = DeepGPRegressor(**settings, n_inducing=3, random_state=0)
-    counted = once.fit(X, y[:, 0], sample_weight=weight).predict(X)
-    index = np.repeat(np.arange(20), weight)
-    copied = once.fit(X[index], y[index, 0]).predict(X)
-    assert_allclose(counted, copied, atol=1e-6)
 
 
 # Refusals

@@ -1,6 +1,5 @@
 """Exact Gaussian processes with a local scale."""
 
-import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -685,14 +684,6 @@ def test_the_best_numbers_are_those_that_predict():
         assert_allclose(mean, expected, rtol=1e-5, atol=1e-7)
         assert before is None or np.abs(mean - before).max() > 1e-4
         before = mean
-
-
-def test_pickle():
-    X, y = rows()
-    model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0).fit(X, y[:, 0])
-    other = pickle.loads(pickle.dumps(model))
-    for a, b in zip(model.predict(X, return_std=True), other.predict(X, return_std=True)):
-        assert_array_equal(a, b)
 
 
 def test_warm_start_goes_on_with_the_numbers_and_takes_new_rows():
