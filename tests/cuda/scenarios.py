@@ -58,22 +58,19 @@ def classifier(device, target=CLASSES, **settings):
 
 def schemes(device):
     """Every scheme, and some likelihoods and kernels."""
+    special = {
+        "structured": StructuredVI("full", n_warmup=1, n_inflation_splits=2),
+        "aep": AEP(separate=True, prediction="sampling"),
+        "rff": RandomFeatures(n_features=8, frequencies="resampled"),
+    }
     for name in SCHEMES:
         few = {} if name in ("rff", "vecchia", "exact", "ess") else {"n_inducing": 6}
-        scheme = RandomFeatures(n_features=8) if name == "rff" else name
-        yield of_regressor(regressor(device, inference=scheme, **few))
+        yield of_regressor(regressor(device, inference=special.get(name, name), **few))
     kernels = [Anova() + Linear(), ArcCosine(), RationalQuadratic() * Linear()]
     for kernel in kernels:
         yield of_regressor(regressor(device, inference="vfe", kernel=kernel, n_inducing=6))
     for likelihood in ("gaussian", "student_t", "poisson"):
         yield of_regressor(regressor(device, COUNTS, likelihood=likelihood, n_inducing=6))
-    for scheme in (
-        StructuredVI("full", n_warmup=1, n_inflation_splits=2),
-        AEP(separate=True, prediction="sampling"),
-        RandomFeatures(n_features=8, frequencies="resampled"),
-    ):
-        few = {} if isinstance(scheme, RandomFeatures) else {"n_inducing": 6}
-        yield of_regressor(regressor(device, inference=scheme, **few))
     for inference in ("dsvi", "vfe"):  # from draws, and in closed form
         model = regressor(device, inference=inference, n_inducing=6)
         yield list(model.predict(X_TEST, return_cov=True))

@@ -154,7 +154,7 @@ def test_covariance_of_members_with_a_closed_form_is_that_of_the_mixture(model, 
 def test_covariance_agrees_with_draws(model, data):
     X = data[0][:6]
     _, cov = model.predict(X, return_cov=True, latent=True)
-    draws = model.sample_y(X, 4000, random_state=1, latent=True)
+    draws = model.sample_y(X, 2000, random_state=1, latent=True)
     assert_allclose(np.corrcoef(draws), cov / np.sqrt(np.outer(*2 * [np.diag(cov)])), atol=0.1)
 
 

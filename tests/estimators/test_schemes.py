@@ -12,6 +12,7 @@ from skdgp.inference import (
     AEP,
     DSVI,
     NNGP,
+    SCHEMES,
     SGHMC,
     CollapsedVI,
     DeepInverseWishart,
@@ -19,6 +20,7 @@ from skdgp.inference import (
     GlobalInducing,
     RandomFeatures,
     StructuredVI,
+    as_scheme,
 )
 from skdgp.mixture import predictive
 from skdgp.training import Checkpoint
@@ -123,3 +125,10 @@ def test_a_killed_fit_goes_on_to_the_last_bit(case, data, kill, tmp_path):
     for name, values in member.arrays.items():
         assert_array_equal(model.members_[0].arrays[name], values, err_msg=name)
     assert_array_equal(model.predict(data[0]), whole.predict(data[0]))
+
+
+@pytest.mark.parametrize("name", [name for name in SCHEMES if not as_scheme(name).takes_chunks])
+def test_chunks_are_for_schemes_that_take_them(data, name):
+    with pytest.raises(AttributeError, match="has no attribute 'partial_fit'") as error:
+        make(1, inference=name).partial_fit(*data)
+    assert "all rows at once" in str(error.value.__cause__)

@@ -645,8 +645,8 @@ print(killed, half_way)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 @pytest.mark.parametrize(("kind", "n_kills"), [("regression", 3), ("classification", 2)])
 def test_kills_at_random_moments(kind, n_kills, tmp_path):
-    """Twenty in all; training goes on after each, at last to the uninterrupted result."""
-    n_chains, seed = 4, int.from_bytes(os.urandom(4), "big")
+    """Fifteen in all; training goes on after each, at last to the uninterrupted result."""
+    n_chains, seed = 3, int.from_bytes(os.urandom(4), "big")
     print("seed", seed)
     result = subprocess.run(
         [sys.executable, "-c", WORKER, kind, str(n_chains), str(n_kills), str(seed)],

@@ -162,8 +162,10 @@ def test_a_posterior_equal_to_the_prior_costs_nothing_and_knows_nothing(make_str
     close(var, torch.ones_like(var))
 
 
-@pytest.mark.parametrize("coupling", ["stripes-and-arrow", "full"])
-@pytest.mark.parametrize(("widths", "n_latents"), [((2, 2), 1), ((2, 1), 2)])
+@pytest.mark.parametrize(
+    ("coupling", "widths", "n_latents"),
+    [("stripes-and-arrow", (2, 2), 1), ("full", (2, 2), 1), ("full", (2, 1), 2)],
+)
 def test_functions_have_the_moments_of_the_predictive(make_structured, coupling, widths, n_latents):
     X = data(3)[0]
     model = make_structured(widths, coupling, n_latents)
