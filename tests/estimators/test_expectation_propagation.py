@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_moons
-from sklearn.model_selection import GridSearchCV
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.likelihoods import Bernoulli, RobustMax
@@ -74,13 +73,6 @@ def test_the_kind_of_prediction_is_part_of_the_model(wave):
     # training is the same, and so are the first moments
     assert_array_equal(gaussian.loss_curve_, mixture.loss_curve_)
     assert_allclose(gaussian.predict(X), mixture.predict(X), atol=0.02)
-
-
-def test_grid_of_powers(wave):
-    search = GridSearchCV(
-        DeepGPRegressor(inference="aep", **FEW), {"inference__alpha": [0.5, 1.0]}, cv=2
-    ).fit(*wave)
-    assert search.best_estimator_.inference.alpha in (0.5, 1.0)
 
 
 def test_separate_units_show_all_their_numbers(wave):

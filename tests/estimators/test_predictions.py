@@ -146,14 +146,6 @@ def test_container_and_dtype_of_inputs(case):
             assert values.dtype == np.float64
 
 
-def test_integers_as_inputs():
-    rng = np.random.default_rng(0)
-    X = rng.integers(0, 10, size=(30, 2))
-    model = DeepGPRegressor(**FEW).fit(X, X.sum(1))
-    other = DeepGPRegressor(**FEW).fit(X.astype(float), X.sum(1).astype(float))
-    assert_array_equal(model.predict(X), other.predict(X.astype(np.float32)))
-
-
 # Fits
 
 

@@ -82,14 +82,6 @@ def test_one_layer_is_an_exact_gp(n_outputs):
     assert_allclose(model.loss_curve_[10:], loss, atol=1e-3)
 
 
-def test_lower_bound_counts_weights(data):
-    """With the posterior at the prior there is no divergence, only a sum over rows."""
-    frozen = make(n_layers=1, learning_rate=1e-15, inference=DSVI(natural_step=1e-15))
-    once = frozen.fit(*data).lower_bound_
-    thrice = frozen.fit(*data, sample_weight=np.full(80, 3)).lower_bound_
-    assert_allclose(thrice, 3.0 * once)
-
-
 # What goes in
 
 
@@ -288,16 +280,6 @@ def test_fitted_numbers_are_in_the_users_units(data):
         make(likelihood=Gaussian(variance=0.7, trainable=False)).fit(X, 1e5 * y)
     noise = make(likelihood="gaussian", **frozen).fit(X, y).likelihood_.variance
     assert_allclose(noise, y.var() / 20.0)  # as documented
-
-
-def test_attributes(data):
-    model = make().fit(*data)
-    assert model.n_features_in_ == 3 and not hasattr(model, "feature_names_in_")
-    assert model.n_iter_ == 20 and len(model.loss_curve_) == 20
-    assert all(isinstance(loss, float) and np.isfinite(loss) for loss in model.loss_curve_)
-    assert np.mean(model.loss_curve_[-5:]) < np.mean(model.loss_curve_[:5])
-    assert np.isfinite(model.lower_bound_) and model.validation_scores_ == []
-    assert len(model.members_) == 1 and model.device_ == "cpu"
 
 
 def test_constant_column_has_no_effect(data):

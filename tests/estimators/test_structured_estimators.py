@@ -232,12 +232,6 @@ def test_single_precision(rows):
     assert model.score(X, y) > 0.9 and model.predict(X).dtype == np.float64
 
 
-def test_validation_keeps_the_best_state(rows):
-    X, y = rows
-    model = regressor(early_stopping=True, max_iter=150).fit(X, y)
-    assert len(model.validation_scores_) == 3
-
-
 def test_function_draws_agree_with_the_predictive(rows):
     X, y = rows
     model = regressor(max_iter=60, n_predict_draws=1024).fit(X, y)

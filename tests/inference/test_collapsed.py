@@ -135,9 +135,10 @@ def starts(widths, mean=True):
 # The bound
 
 
-@pytest.mark.parametrize("widths", [(), (2,), (2, 1)])
-@pytest.mark.parametrize("mean", [True, False])
-@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize(
+    ("widths", "mean", "k"),
+    [((), True, 2), ((2,), True, 1), ((2,), False, 2), ((2, 1), True, 2), ((2, 1), False, 1)],
+)
 def test_bound_is_that_of_its_draws(widths, mean, k):
     """By densities of all rows, layer by layer in numpy; normal priors have known expectations."""
     X, y = rows(25, k=k)
@@ -601,8 +602,7 @@ def test_settings_that_make_no_sense(settings, match):
         DeepGPRegressor(**settings, random_state=0).fit(X, y[:, 0])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("mean", ["linear", "zero"])
+@pytest.mark.parametrize(("n", "mean"), [(1, "linear"), (2, "zero"), (3, "linear")])
 def test_few_rows(n, mean):
     X, y = rows(n)
     model = DeepGPRegressor(

@@ -153,6 +153,9 @@ def test_training_goes_on_bit_for_bit(trained, twin):
         same(arrays_of(other), expected)
 
 
+@pytest.mark.parametrize(
+    "scheme", [one for one in SCHEMES.values() if not isinstance(one, VFE)], ids=repr, indirect=True
+)  # which searches elsewhere: see test_lbfgs.py
 def test_a_loss_that_is_not_finite_changes_nothing(trained):
     model, batch = trained
     before = arrays_of(model)

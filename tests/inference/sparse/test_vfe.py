@@ -287,24 +287,6 @@ def test_nearly_the_bound_of_the_variational_scheme():
     assert_allclose(closed.predict(new), steps.predict(new), atol=0.1)
 
 
-def test_loss_is_the_bound_per_row():
-    X, y = rows(50)
-    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
-    bound = -model.loss_curve_[-1] * 50 - 50 * np.log(model._y_scaler.scale[0])
-    assert_allclose(model.lower_bound_, bound, atol=1e-2)
-    assert (np.diff(model.loss_curve_) <= 0.0).all() and model.n_iter_ == 100
-
-
-def test_draws_and_rows():
-    X, y = rows(50)
-    model = DeepGPRegressor(1, inference="vfe", random_state=0).fit(X, y[:, 0])
-    mean, cov = model.predict(X[:5], return_cov=True, latent=True)
-    draws = model.sample_y(X[:5], 1000, latent=True)
-    error = np.sqrt(np.diag(cov) / 1000)
-    assert (np.abs(draws.mean(1) - mean) < 5.0 * error + 1e-3).all()
-    assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
-
-
 def test_what_it_is_not_for():
     X, y = rows(20)
     y = y[:, 0]

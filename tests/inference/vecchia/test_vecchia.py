@@ -12,7 +12,7 @@ from toys import draw_functions, everything, latents, posterior, rows, seeded
 
 from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
-from skdgp.gp.kernels import Linear, Matern, as_kernel
+from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import Vecchia
 from skdgp.inference.base import Architecture
@@ -579,10 +579,10 @@ def test_draws_of_targets_follow_the_predictive_distribution():
 
 
 def test_local_scale_follows_noise_that_changes():
-    """Noise of one and of a tenth, side by side; about 2,000 rows in 25 groups of neighbors."""
+    """Noise of one and of a tenth, side by side; 1,000 rows have 25 neighbors each."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (2000, 1))
-    y = np.where(X[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(2000)
+    X = rng.uniform(-1.0, 1.0, (1000, 1))
+    y = np.where(X[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(1000)
     model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
     std = model.predict(np.array([[-0.5], [0.5]]), return_std=True)[1]
     assert_allclose(std, [0.1, 1.0], rtol=0.4)
@@ -609,13 +609,6 @@ def test_training_rows_are_the_inducing_inputs():
     found = model.inducing_inputs_[0]  # in another order
     assert_allclose(found[np.argsort(found[:, 0])], X[np.argsort(X[:, 0])], atol=1e-12)
     assert not hasattr(model, "lower_bound_")
-
-
-def test_rows_in_pieces_give_the_same():
-    X, y = rows(300)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0)
-    model.fit(X, y[:, 0])
-    assert_allclose(model.predict(X)[7:9], model.predict(X[7:9]), rtol=1e-12)
 
 
 def test_training_goes_on_where_it_stopped():
@@ -673,11 +666,3 @@ def test_settings_that_make_no_sense(settings, match):
     settings = {"n_layers": 1, "inference": "vecchia", "random_state": 0, **settings}
     with pytest.raises(ValueError, match=match):
         DeepGPRegressor(**settings).fit(X, y[:, 0])
-
-
-def test_composite_kernels():
-    X, y = rows()
-    model = DeepGPRegressor(
-        n_layers=1, inference="vecchia", kernel=Matern(1.5) + Linear(), max_iter=20, random_state=0
-    ).fit(X, y[:, 0])
-    assert model.score(X, y[:, 0]) > 0.5
