@@ -68,7 +68,7 @@ ESTIMATORS = [
     DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
     DeepGPRegressor(inference="nngp", max_iter=10),
     DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), likelihood="student_t", **SOON),
-    DeepGPRegressor(1, inference="exact", max_iter=5),
+    DeepGPRegressor(1, inference="exact", kernel="matern32", max_iter=5),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=10),
     DeepGPRegressor(1, inference="vecchia", max_iter=20),
     DeepGPRegressor(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
