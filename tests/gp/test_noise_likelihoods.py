@@ -27,15 +27,15 @@ def test_heteroscedastic_integrals(y):
     np.testing.assert_allclose(actual, [stats.norm.logpdf(y, m_f, math.sqrt(0.2 * math.exp(m_g)))])
 
     def noise(g):
-        return 0.2 * math.exp(g)
+        return 0.2 * np.exp(g)
 
     expected = expectation(
-        lambda g: -0.5 * (math.log(2 * math.pi * noise(g)) + ((y - m_f) ** 2 + v_f) / noise(g)),
+        lambda g: -0.5 * (np.log(2 * math.pi * noise(g)) + ((y - m_f) ** 2 + v_f) / noise(g)),
         m_g,
         v_g,
     )
     np.testing.assert_allclose(likelihood.expected_log_prob(y_, m_, v_), [expected], rtol=1e-9)
-    expected = expectation(lambda g: stats.norm.pdf(y, m_f, math.sqrt(v_f + noise(g))), m_g, v_g)
+    expected = expectation(lambda g: stats.norm.pdf(y, m_f, np.sqrt(v_f + noise(g))), m_g, v_g)
     np.testing.assert_allclose(
         likelihood.log_partition(y_, m_, v_), [math.log(expected)], rtol=1e-7
     )

@@ -100,7 +100,7 @@ each_way = pytest.mark.parametrize(
 
 @each_way
 def test_gradients(name, memory):
-    model, X, y = case(name, train_inducing=True)
+    model, X, y = case(name, M=4, train_inducing=True)
     batch = batch_of(X, y, np.arange(30) % 3 + 1.0)
     parameters = [p for p in model.parameters() if p.requires_grad]
     assert len(parameters) == 3
