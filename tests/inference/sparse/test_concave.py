@@ -207,7 +207,7 @@ def test_one_count_of_a_row_is_left_out(likelihood, k):
 
 @pytest.mark.parametrize(
     ("name", "part", "M"),
-    [("probit", 0.1, 30), ("logit", 0.1, 6), ("softmax", 0.25, 6), ("softmax", 0.25, 30)],
+    [("probit", 0.1, 30), ("logit", 0.1, 6), ("softmax", 0.25, 6)],
 )
 def test_rows_that_are_left_out_are_unseen(name, part, M):
     """Against posteriors that were found without them: the rest is what other rows would change.

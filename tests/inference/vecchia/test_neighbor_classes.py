@@ -195,7 +195,7 @@ def test_functions_have_the_moments_of_predictions(likelihood):
     X, y = rows(n_classes=2)
     model = make(X, y, likelihood)
     x = torch.tensor([[0.2, 0.1], [0.25, 0.1], [4.0, 4.0]], dtype=torch.float64)
-    n = 4000
+    n = 2000
     f = draw_functions(model, n, seeded(0), 512)(x)
     mean, var = (moment[0] for moment in latents(model, x))
     assert ((f.mean(0) - mean).abs() < 4.0 * (var / n).sqrt()).all()
