@@ -61,15 +61,14 @@ def schemes(device):
     }
     for name in SCHEMES:
         few = {} if name in ("rff", "vecchia", "exact", "ess") else {"n_inducing": 6}
-        yield of_regressor(regressor(device, inference=special.get(name, name), **few))
+        model = regressor(device, inference=special.get(name, name), **few)
+        yield of_regressor(model)
+        if name in ("dsvi", "vfe"):  # from draws, and in closed form
+            yield list(model.predict(X_TEST, return_cov=True))
     kernels = [Anova() + Linear(), ArcCosine(), RationalQuadratic() * Linear()]
-    for kernel in kernels:
-        yield of_regressor(regressor(device, inference="vfe", kernel=kernel, n_inducing=6))
-    for likelihood in ("gaussian", "student_t", "poisson"):
-        yield of_regressor(regressor(device, COUNTS, likelihood=likelihood, n_inducing=6))
-    for inference in ("dsvi", "vfe"):  # from draws, and in closed form
-        model = regressor(device, inference=inference, n_inducing=6)
-        yield list(model.predict(X_TEST, return_cov=True))
+    for kernel, likelihood in zip(kernels, ("gaussian", "student_t", "poisson")):
+        few = {"kernel": kernel, "likelihood": likelihood, "n_inducing": 6}
+        yield of_regressor(regressor(device, COUNTS, **few))
     several = regressor(device, np.column_stack([y, X[:, 2]]), n_inducing=6)
     yield list(several.predict(X_TEST, return_std=True))
 
