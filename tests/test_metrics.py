@@ -554,14 +554,18 @@ def test_several_outputs(data):
         assert np.isfinite(scorer(model, X, Y))
 
 
-@pytest.mark.parametrize("scorer", SCORERS)
-def test_pipelines_and_searches_are_taken_apart(scorer, data):
-    X, y = data
-    settings = {"n_inducing": 5, "n_predict_draws": 4, "random_state": 0}
-    pipeline = make_pipeline(
+@pytest.fixture(scope="module")
+def pipeline(data):
+    settings = {"inference": "dsvi", "n_inducing": 5, "n_predict_draws": 4, "random_state": 0}
+    return make_pipeline(
         PolynomialFeatures(include_bias=False),
         make_pipeline(StandardScaler(), DeepGPRegressor(max_iter=5, **settings)),
-    ).fit(X, y)
+    ).fit(*data)
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+def test_pipelines_and_searches_are_taken_apart(scorer, data, pipeline):
+    X, y = data
     inner = pipeline[-1]
     expected = scorer(inner[-1], inner[:-1].transform(pipeline[:-1].transform(X)), y)
     assert scorer(pipeline, X, y) == expected

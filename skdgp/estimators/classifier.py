@@ -158,7 +158,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     >>> from sklearn.datasets import load_iris
     >>> from skdgp import DeepGPClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = DeepGPClassifier(max_iter=100, random_state=0).fit(X, y)
+    >>> model = DeepGPClassifier(max_iter=20, random_state=0).fit(X, y)
     >>> model.predict_proba(X[:1]).shape
     (1, 3)
     >>> bool(model.score(X, y) > 0.9)

@@ -76,9 +76,11 @@ class CollapsedVI(LocalScaleScheme):
     --------
     >>> import numpy as np
     >>> from skdgp import DeepGPRegressor
-    >>> X = np.linspace(0, 1, 30)[:, None]
+    >>> from skdgp.inference import CollapsedVI
+    >>> X = np.linspace(0, 1, 20)[:, None]
     >>> y = (X[:, 0] > 0.5).astype(float)
-    >>> model = DeepGPRegressor(inference="collapsed", max_iter=60, random_state=0).fit(X, y)
+    >>> scheme = CollapsedVI(n_draws=4)
+    >>> model = DeepGPRegressor(inference=scheme, max_iter=50, random_state=0).fit(X, y)
     >>> model.predict([[0.2], [0.8]]).round(1) + 0.0
     array([0., 1.])
     """

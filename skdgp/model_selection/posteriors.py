@@ -50,9 +50,9 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     >>> from skdgp.model_selection import freeze_hyperparameters
     >>> X = np.linspace(0, 1, 20)[:, None]
     >>> y = np.sin(6 * X[:, 0])
-    >>> first = DeepGPRegressor(inference="dsvi", likelihood="gaussian", max_iter=50).fit(X, y)
+    >>> first = DeepGPRegressor(inference="dsvi", likelihood="gaussian", max_iter=5).fit(X, y)
     >>> settings = freeze_hyperparameters(first)
-    >>> model = DeepGPRegressor(inference="ess", max_iter=20, **settings).fit(X, y)
+    >>> model = DeepGPRegressor(inference="aep", max_iter=5, **settings).fit(X, y)
     >>> bool(np.isclose(model.likelihood_.variance, first.likelihood_.variance)[0])
     True
     """

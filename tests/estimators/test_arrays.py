@@ -61,7 +61,7 @@ def test_masks_are_refused():
     assert_array_equal(model.predict(nothing), expected.predict(X))
 
 
-@pytest.mark.parametrize("dtype", [np.longdouble, np.float16])
+@pytest.mark.parametrize("dtype", [np.longdouble, np.float32, np.float16])
 def test_numbers_of_other_widths(dtype):
     model = DeepGPRegressor(**EXACT).fit(X.astype(dtype), y.astype(dtype))
     rows = X.astype(dtype).astype(float)

@@ -106,11 +106,11 @@ def test_what_ends_in_the_first_steps_predicts_even_noise(rows):
     for each in (model, pickle.loads(pickle.dumps(model))):
         std, latent = (each.predict(X, return_std=True, latent=which)[1] for which in (False, True))
         np.testing.assert_allclose(std**2 - latent**2, 1.0, rtol=1e-6)
-    draws = model.sample_y(X[:1], 20_000)
-    functions = model.sample_y(X[:1], 20_000, latent=True)
+    draws = model.sample_y(X[:1], 4_000)
+    functions = model.sample_y(X[:1], 4_000, latent=True)
     added = draws.var() - functions.var()
     # the standard error of a difference of variances of normal draws
-    error = np.hypot(draws.var(), functions.var()) * np.sqrt(2.0 / 20_000)
+    error = np.hypot(draws.var(), functions.var()) * np.sqrt(2.0 / 4_000)
     assert abs(added - 1.0) < 4.0 * error < 0.2
 
 

@@ -1,8 +1,5 @@
 """Error bars inflated by what splits of the training rows tell."""
 
-import copy
-import pickle
-
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -48,11 +45,11 @@ def test_the_model_is_the_same_and_only_its_error_bars_are_wider(rows):
     apart = np.concatenate([std(wide, X[:7]), std(wide, X[7:20])])
     np.testing.assert_allclose(apart, std(wide, X[:20]), rtol=1e-9)
     lower, upper = wide.predict_interval(FAR, 0.95).T
-    grid = np.linspace(-600, 600, 40001)
+    grid = np.linspace(-600, 600, 8001)
     density = np.exp(wide.log_predictive_density(np.tile(FAR[0], (len(grid), 1)), grid))
-    assert density.sum() * 0.03 == pytest.approx(1.0, abs=1e-3)
+    assert density.sum() * 0.15 == pytest.approx(1.0, abs=1e-3)
     inside = (grid > lower[0]) & (grid < upper[0])
-    assert density[inside].sum() * 0.03 == pytest.approx(0.95, abs=0.01)
+    assert density[inside].sum() * 0.15 == pytest.approx(0.95, abs=0.01)
 
 
 def test_function_draws_scatter_as_predictions_say(rows):
@@ -81,14 +78,6 @@ def test_a_weight_of_two_is_the_row_twice(rows):
     twice = regressor(batch_size=1000).fit(np.vstack([X, X[:30]]), np.concatenate([y, y[:30]]))
     np.testing.assert_array_equal(moments(model), moments(twice))
     np.testing.assert_allclose(std(model), std(twice), rtol=1e-6)
-
-
-def test_copies_predict_the_same(rows):
-    model = regressor().fit(*rows)
-    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        np.testing.assert_array_equal(std(other), std(model))
-        draws = (m.sample_y(FAR, 3, random_state=1, latent=True) for m in (model, other))
-        np.testing.assert_array_equal(*draws)
 
 
 def test_an_interrupted_fit_goes_on_without_new_halves(rows, tmp_path, monkeypatch, kill):

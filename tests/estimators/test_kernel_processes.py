@@ -1,10 +1,8 @@
 """Deep kernel processes inside the estimators: what every scheme promises."""
 
-import pickle
-
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
@@ -12,10 +10,9 @@ from sklearn.model_selection import GridSearchCV
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Linear, Matern
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
-from skdgp.inference.deep_kernel_process.model import GramModel, KernelModel
+from skdgp.inference.deep_kernel_process.model import GramModel
 from skdgp.inference.deep_kernel_process.nngp import ExactNNGP
 from skdgp.inspection import LayersDisplay, diagnose
-from skdgp.training import Checkpoint
 
 SCHEMES = {
     "diwp": DeepInverseWishart(),
@@ -32,56 +29,16 @@ def make(name, kind=DeepGPRegressor, **changes):
 
 
 @every_scheme
-def test_rows_copies_and_precisions(data, name):
+def test_covariances_and_precisions(data, name):
     X, y = data
     model = make(name, kernel="arc_cosine").fit(X, y)
-    mean, std = model.predict(X, return_std=True)
-    density, draws = model.log_predictive_density(X, y), model.sample_y(X, 3, latent=True)
-    for other in (model, pickle.loads(pickle.dumps(model))):
-        assert_allclose(other.predict(X[7:8], return_std=True), (mean[7:8], std[7:8]), rtol=1e-7)
-        assert_allclose(other.log_predictive_density(X[:3], y[:3]), density[:3], rtol=1e-7)
-        assert_allclose(other.sample_y(X[[5, 2]], 3, latent=True), draws[[5, 2]], rtol=1e-6)
     if name in ("nngp", "exact"):  # closed forms; else it is that of draws
         _, cov = model.predict(X[:4], return_cov=True, latent=True)
         _, latent = model.predict(X[:4], return_std=True, latent=True)
         assert_allclose(np.sqrt(np.diagonal(cov)), latent, rtol=1e-6)
     single = clone(model).fit(X.astype(np.float32), y).predict(X.astype(np.float32))
     assert single.dtype == np.float64
-    assert_allclose(single, mean, atol=1e-2 * y.std())
-
-
-@every_scheme
-def test_a_killed_fit_goes_on_to_the_last_bit(data, tmp_path, monkeypatch, name):
-    model, kind = make(name), ExactNNGP if name == "exact" else KernelModel
-    whole, step, left = clone(model).fit(*data), kind.step, [0]
-
-    def fatal(self, *args):
-        left[0] -= 1
-        if left[0] < 0:
-            raise RuntimeError("killed")
-        return step(self, *args)
-
-    monkeypatch.setattr(kind, "step", fatal)
-    model.set_params(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=1))
-    for n_steps in (3, 5):
-        left[0] = n_steps
-        with pytest.raises(RuntimeError, match="killed"):
-            model.fit(*data)
-    left[0] = 1000
-    model.fit(*data)
-    assert_array_equal(model.loss_curve_, whole.loss_curve_)
-    assert model.lower_bound_ == whole.lower_bound_
-    assert_array_equal(model.predict(data[0]), whole.predict(data[0]))
-
-
-@every_scheme
-def test_weights_are_counts(data, name):
-    X, y = data
-    counts = np.random.default_rng(1).integers(0, 4, len(X))
-    weighted = make(name).fit(X, y, sample_weight=counts)
-    repeated = make(name).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
-    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=1e-6)
-    assert weighted.lower_bound_ == pytest.approx(repeated.lower_bound_, rel=1e-7)
+    assert_allclose(single, model.predict(X), atol=1e-2 * y.std())
 
 
 @every_scheme
@@ -142,8 +99,9 @@ def test_chunks(data, name):
         DeepGPRegressor(inference="nngp").partial_fit(X, y)
 
 
-@pytest.mark.parametrize("name", ["diwp", "nngp", "global"])
-@pytest.mark.parametrize("likelihood", ["probit", "softmax"])
+@pytest.mark.parametrize(
+    ("name", "likelihood"), [("diwp", "softmax"), ("nngp", "probit"), ("global", "softmax")]
+)
 def test_classes(data, name, likelihood):
     X = data[0]
     labels = np.array(["a", "b", "c"])[

@@ -154,39 +154,8 @@ def test_covariance_of_members_with_a_closed_form_is_that_of_the_mixture(model, 
 def test_covariance_agrees_with_draws(model, data):
     X = data[0][:6]
     _, cov = model.predict(X, return_cov=True, latent=True)
-    draws = model.sample_y(X, 4000, random_state=1, latent=True)
+    draws = model.sample_y(X, 2000, random_state=1, latent=True)
     assert_allclose(np.corrcoef(draws), cov / np.sqrt(np.outer(*2 * [np.diag(cov)])), atol=0.1)
-
-
-@pytest.mark.parametrize("kernel", [[], ["matern52"]])
-def test_kernels_that_are_too_few_for_the_layers(data, kernel):
-    with pytest.raises(
-        ValueError, match="kernel must be one kernel or one for each of the 2 layers"
-    ):
-        DeepGPRegressor(kernel=kernel, **FEW).fit(*data)
-
-
-def test_parameters_of_a_scheme_need_one():
-    with pytest.raises(ValueError, match="inference cannot be set while it is 'auto'; name it"):
-        DeepGPRegressor().set_params(inference__n_draws=2)
-    model = DeepGPRegressor().set_params(inference="dsvi", inference__n_draws=2)
-    assert model.inference.n_draws == 2
-
-
-def test_weights_are_repeated_rows(data):
-    X, y = data
-    few = {**FEW, "max_iter": 2}
-    counts = np.arange(80) % 3
-    weighted = DeepGPRegressor(**few).fit(X, y, sample_weight=counts)
-    repeated = DeepGPRegressor(**few).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
-    assert_array_equal(weighted.predict(X), repeated.predict(X))
-    assert_array_equal(weights_of(weighted), weights_of(repeated))
-
-
-def test_several_outputs(data):
-    X, y = data
-    model = DeepGPRegressor(**{**FEW, "max_iter": 5}).fit(X, np.column_stack([y, -y]))
-    assert model.predict(X).shape == (80, 2) and len(model.members_) > 1
 
 
 def test_validation_stops_members(data):
@@ -268,11 +237,6 @@ def test_trouble_of_one_member_does_not_change_the_others(model, data, monkeypat
 
 def test_members_in_parallel_are_the_same(model, data):
     other = DeepGPRegressor(n_jobs=2, **FEW).fit(*data)
-    assert_array_equal(other.predict(data[0]), model.predict(data[0]))
-
-
-def test_round_trip(model, data):
-    other = pickle.loads(pickle.dumps(model))
     assert_array_equal(other.predict(data[0]), model.predict(data[0]))
 
 

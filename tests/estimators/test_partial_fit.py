@@ -131,21 +131,20 @@ def test_parameters_are_validated(data):
             make(**params).partial_fit(*data)
 
 
-@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
 @pytest.mark.parametrize(
-    "change",
+    ("begin", "change"),
     [
-        {"n_layers": 3},
-        {"width": 1},
-        {"mean": "zero"},
-        {"input_connected": True},
-        {"inference": "rff"},
-        {"inference": DSVI(n_draws=3)},
-        {"kernel": "matern32"},
-        {"n_inducing": 5},
-        {"standardize": False},
-        {"likelihood": "gaussian"},
-        {"likelihood": "student_t", "n_layers": 1},
+        ("fit", {"n_layers": 3}),
+        ("partial_fit", {"width": 1}),
+        ("fit", {"mean": "zero"}),
+        ("partial_fit", {"input_connected": True}),
+        ("fit", {"inference": "rff"}),
+        ("partial_fit", {"inference": DSVI(n_draws=3)}),
+        ("partial_fit", {"kernel": "matern32"}),
+        ("fit", {"n_inducing": 5}),
+        ("partial_fit", {"standardize": False}),
+        ("partial_fit", {"likelihood": "gaussian"}),
+        ("fit", {"likelihood": "student_t", "n_layers": 1}),
     ],
 )
 def test_parameters_that_later_chunks_cannot_change(data, begin, change):

@@ -82,51 +82,26 @@ def test_one_layer_is_an_exact_gp(n_outputs):
     assert_allclose(model.loss_curve_[10:], loss, atol=1e-3)
 
 
-def test_lower_bound_counts_weights(data):
-    """With the posterior at the prior there is no divergence, only a sum over rows."""
-    frozen = make(n_layers=1, learning_rate=1e-15, inference=DSVI(natural_step=1e-15))
-    once = frozen.fit(*data).lower_bound_
-    thrice = frozen.fit(*data, sample_weight=np.full(80, 3)).lower_bound_
-    assert_allclose(thrice, 3.0 * once)
-
-
 # What goes in
 
 
 def test_containers(data):
     X, y = data
-    expected = make().fit(X, y).predict(X)
-    read_only_X, read_only_y = X.copy(), y.copy()
-    read_only_X.flags.writeable = read_only_y.flags.writeable = False
-    for X_, y_ in (
-        (X.tolist(), y.tolist()),
-        (np.asfortranarray(X), y),
-        (np.repeat(X, 2, axis=1)[:, ::2], np.repeat(y, 2)[::2]),  # strided
-        (read_only_X, read_only_y),
-        (torch.tensor(X), torch.tensor(y)),
-        (torch.tensor(X, requires_grad=True), torch.tensor(y, requires_grad=True)),
+    weights = np.arange(80.0) % 4
+    expected = make().fit(X, y, sample_weight=weights).predict(X)
+    read_only = X.copy(), y.copy(), weights.copy()
+    for array in read_only:
+        array.flags.writeable = False
+    for X_, y_, w in (
+        (X.tolist(), y.tolist(), weights.tolist()),
+        (np.asfortranarray(X), y, weights.astype(int)),
+        (np.repeat(X, 2, axis=1)[:, ::2], np.repeat(y, 2)[::2], weights),  # strided
+        read_only,
+        (torch.tensor(X), torch.tensor(y), torch.tensor(weights)),
+        (torch.tensor(X, requires_grad=True), torch.tensor(y, requires_grad=True), weights),
     ):
-        model = make().fit(X_, y_)
+        model = make().fit(X_, y_, sample_weight=w)
         assert_array_equal(model.predict(X_), expected)
-    assert_array_equal(read_only_X, X)
-    assert_array_equal(read_only_y, y)
-
-
-def test_inputs_are_not_changed(data):
-    X, y = data[0].copy(), data[1].copy()
-    weights = np.ones(80)
-    make(early_stopping=True).fit(X, y, sample_weight=weights).predict(X, return_cov=True)
-    assert_array_equal(X, data[0])
-    assert_array_equal(y, data[1])
-    assert_array_equal(weights, 1.0)
-
-
-def test_single_precision_data(data):
-    X, y = (part.astype(np.float32) for part in data)
-    single = make().fit(X, y)
-    double = make().fit(X.astype(np.float64), y.astype(np.float64))
-    assert_array_equal(single.predict(X), double.predict(X))
-    assert single.predict(X).dtype == np.float64
 
 
 def test_frames(data):
@@ -145,14 +120,6 @@ def test_frames(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(frame, y, X_val=frame, y_val=y).log_predictive_density(frame, pd.Series(y))
-
-
-def test_weights_as_list_and_tensor(data):
-    X, y = data
-    weights = np.arange(80.0) % 4
-    expected = make().fit(X, y, sample_weight=weights).predict(X)
-    for other in (weights.tolist(), torch.tensor(weights), weights.astype(int)):
-        assert_array_equal(make().fit(X, y, sample_weight=other).predict(X), expected)
 
 
 @pytest.mark.parametrize(
@@ -315,16 +282,6 @@ def test_fitted_numbers_are_in_the_users_units(data):
     assert_allclose(noise, y.var() / 20.0)  # as documented
 
 
-def test_attributes(data):
-    model = make().fit(*data)
-    assert model.n_features_in_ == 3 and not hasattr(model, "feature_names_in_")
-    assert model.n_iter_ == 20 and len(model.loss_curve_) == 20
-    assert all(isinstance(loss, float) and np.isfinite(loss) for loss in model.loss_curve_)
-    assert np.mean(model.loss_curve_[-5:]) < np.mean(model.loss_curve_[:5])
-    assert np.isfinite(model.lower_bound_) and model.validation_scores_ == []
-    assert len(model.members_) == 1 and model.device_ == "cpu"
-
-
 def test_constant_column_has_no_effect(data):
     X, y = data
     more = np.column_stack([X, np.full(80, 1e6)])
@@ -368,11 +325,15 @@ CHANGES = {
 }
 
 
+@pytest.fixture(scope="module")
+def before_changes(data):
+    return make(likelihood="gaussian").fit(*data).predict(data[0])
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", CHANGES)
-def test_every_argument_has_an_effect(data, name):
-    model = make(likelihood="gaussian")
-    before = model.fit(*data).predict(data[0])
+def test_every_argument_has_an_effect(data, before_changes, name):
+    model, before = make(likelihood="gaussian"), before_changes
     after = model.set_params(**{name: CHANGES[name]}).fit(*data).predict(data[0])
     # the smallest effects are those of other draws and of single precision
     assert np.abs(after - before).max() > 1e-9
@@ -454,14 +415,6 @@ def test_kernel_for_each_layer(data):
         ({"inference": "magic"}, "Unknown inference 'magic'; the names are"),
         ({"inference": 3}, "'inference' parameter"),
         ({"inference": DSVI(n_draws=0)}, "n_draws of DSVI"),
-        ({"inference": DSVI(n_draws=1.5)}, "n_draws of DSVI"),
-        ({"inference": DSVI(n_draws="a")}, "n_draws of DSVI"),
-        ({"inference": DSVI(inner_noise=-1.0)}, "inner_noise of DSVI"),
-        ({"inference": DSVI(inner_noise=np.nan)}, "inner_noise of DSVI"),
-        ({"inference": DSVI(inner_scale=0.0)}, "inner_scale of DSVI"),
-        ({"inference": DSVI(natural_gradient="first")}, "natural_gradient of DSVI"),
-        ({"inference": DSVI(natural_step=2.0)}, "natural_step of DSVI"),
-        ({"inference": DSVI(natural_step=None)}, "natural_step of DSVI"),
         ({"init": "zeros"}, "'init' parameter"),
         ({"max_iter": 0}, "'max_iter' parameter"),
         ({"max_time": 0.0}, "'max_time' parameter"),
@@ -491,8 +444,9 @@ def test_arguments_that_make_no_sense(data, params, message):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ["auto", *SCHEMES])
-@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize(
+    ("name", "early_stopping"), [(name, name in ("auto", "dsvi")) for name in ("auto", *SCHEMES)]
+)
 def test_devices_with_another_name(data, name, early_stopping):
     """Tensors on "cpu:0" say that they are on "cpu", as those on "cuda" say that they are on "cuda:0"."""
     models = [
@@ -549,9 +503,13 @@ def test_counts_that_are_negative(data):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-@pytest.mark.parametrize("dtype", ["U", "S", object])
 @pytest.mark.parametrize(
-    "model", [make(max_iter=2), SparseGPRegressor(max_iter=2, n_inducing=5, random_state=0)]
+    ("dtype", "model"),
+    [
+        ("U", make(max_iter=2)),
+        ("S", SparseGPRegressor(max_iter=2, n_inducing=5, random_state=0)),
+        (object, make(max_iter=2)),
+    ],
 )
 def test_numbers_that_are_written_out(data, model, dtype):
     X, y = data
@@ -585,8 +543,14 @@ def refusals(model, X, y, bad, match, error=ValueError):
             call()
 
 
-@pytest.mark.parametrize("dtype", ["datetime64[D]", "timedelta64[s]", [("length", float)]])
-@pytest.mark.parametrize("model", [make(max_iter=2), SparseGPRegressor(max_iter=2, n_inducing=5)])
+@pytest.mark.parametrize(
+    ("dtype", "model"),
+    [
+        ("datetime64[D]", make(max_iter=2)),
+        ("timedelta64[s]", SparseGPRegressor(max_iter=2, n_inducing=5)),
+        ([("length", float)], make(max_iter=2)),
+    ],
+)
 def test_targets_of_types_that_are_no_numbers(data, model, dtype):
     """Times were taken for numbers by densities."""
     X, y = data
@@ -626,7 +590,7 @@ def assert_trained(model, X, y):
     assert np.ptp(mean) > 0.0 and np.corrcoef(mean, y)[0, 1] > 0.5
 
 
-@pytest.mark.parametrize("max_iter", [1, 49, 50, 51, 120])
+@pytest.mark.parametrize("max_iter", [1, 50, 51])
 def test_max_iter_counts_steps(data, monkeypatch, max_iter):
     seen = []
     steps_seen(monkeypatch, lambda model, batch: seen.append(len(batch.X)))
@@ -802,8 +766,9 @@ def fail_at(monkeypatch, steps, how):
     return rates
 
 
-@pytest.mark.parametrize("how", ["raises", "nan"])
-@pytest.mark.parametrize("steps", [{0}, {30}, {70, 71}, {199}])
+@pytest.mark.parametrize(
+    ("how", "steps"), [("nan", {0}), ("raises", {30}), ("nan", {70, 71}), ("raises", {199})]
+)
 def test_step_back(data, monkeypatch, how, steps):
     rates = fail_at(monkeypatch, steps, how)
     model = make(max_iter=200, likelihood="gaussian")

@@ -21,7 +21,7 @@ from skdgp.gp.kernels import Matern, SquaredExponential
 FEW = {"max_iter": 6, "learning_rate": 0.1, "n_inducing": 5, "n_predict_draws": 4}
 
 profile = settings(
-    max_examples=40,
+    max_examples=30,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -135,7 +135,7 @@ def test_regression(data, shape, likelihood):
     assert (np.abs(model.predict(X) - np.mean(y, axis=0)) <= 10.0 * spread).all()
 
 
-@settings(profile, max_examples=15)
+@settings(profile, max_examples=12)
 @given(st.data(), shapes)
 def test_counts(data, shape):
     X = data.draw(inputs())
@@ -150,7 +150,7 @@ def test_counts(data, shape):
     assert_finite_curves(model)
 
 
-@settings(profile, max_examples=30)
+@settings(profile, max_examples=24)
 @given(st.data(), shapes, st.sampled_from(["probit", "logit", "softmax", "robustmax"]))
 def test_classification(data, shape, likelihood):
     X = data.draw(inputs(min_rows=3))
@@ -170,7 +170,7 @@ def test_classification(data, shape, likelihood):
     assert set(model.sample_y(X).ravel()) <= set(y)
 
 
-@settings(profile, max_examples=15)
+@settings(profile, max_examples=10)
 @given(st.data())
 def test_early_stopping_and_chunks(data):
     X = data.draw(inputs(min_rows=2))
@@ -186,13 +186,6 @@ def test_early_stopping_and_chunks(data):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_one_row():
-    model = DeepGPRegressor(random_state=0, **FEW).fit([[3.0, 4.0]], [7.0])
-    mean, std = model.predict([[3.0, 4.0], [100.0, -5.0]], return_std=True)
-    assert_allclose(mean, 7.0, atol=1.0)
-    assert np.isfinite(std).all()
-
-
 def test_more_columns_than_rows():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((10, 200))
@@ -206,17 +199,8 @@ def test_fewer_rows_than_inducing_points():
         model = DeepGPRegressor(n_inducing=50, max_iter=5, early_stopping=early_stopping)
         members = model.fit(X, X[:, 0]).members_
         assert all(len(member.inducing_inputs_[0]) <= 6 for member in members)
-    repeated = DeepGPRegressor(n_inducing=50, max_iter=5).fit(
-        np.repeat(X, 9, axis=0), np.arange(54)
-    )
+    repeated = model.set_params(inference="dsvi").fit(np.repeat(X, 9, axis=0), np.arange(54))
     assert np.isfinite(repeated.predict(X)).all()
-
-
-def test_wide_data_take_linear_time_in_columns():
-    """The default width does not grow with the columns."""
-    X = np.random.default_rng(0).standard_normal((30, 500))
-    model = DeepGPRegressor(inference="dsvi", random_state=0, **FEW).fit(X, X[:, 0])
-    assert model.inducing_inputs_[1].shape == (5, 30)
 
 
 @pytest.mark.parametrize("n_inducing", [None, 50])
@@ -241,7 +225,7 @@ def test_large_offset():
     """Differences of one in columns around a billion are seen."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(60, 1))
-    model = DeepGPRegressor(max_iter=50, n_inducing=10, learning_rate=0.02, random_state=0)
+    model = DeepGPRegressor(max_iter=20, n_inducing=10, learning_rate=0.02, random_state=0)
     plain = model.fit(X, np.sin(X[:, 0])).predict(X)
     moved = model.fit(X + 1e9, np.sin(X[:, 0]) + 1e9).predict(X + 1e9) - 1e9
     assert_allclose(moved, plain, atol=0.05)
@@ -272,7 +256,7 @@ def test_outlier_in_the_target_is_no_catastrophe(likelihood):
 def test_no_noise_at_all():
     """The noise goes to its floor; nothing fails."""
     X = np.linspace(0.0, 1.0, 40)[:, None]
-    model = DeepGPRegressor(max_iter=300, n_inducing=20, learning_rate=0.02, random_state=0)
+    model = DeepGPRegressor(max_iter=100, n_inducing=20, learning_rate=0.02, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.fit(X, 3.0 * X[:, 0] + 1.0)
@@ -281,20 +265,16 @@ def test_no_noise_at_all():
     assert np.isfinite(std).all() and (std > 0.0).all()
 
 
-@pytest.mark.parametrize("rate", [1.0, 30.0])
-def test_wild_steps(rate):
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("rate", "dtype"), [(1.0, "float32"), (30.0, "float64")])
+def test_wild_steps(rate, dtype):
     """A step size that is far too large ends in finite numbers, perhaps with a warning."""
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((30, 2))
-    for dtype in ("float64", "float32"):
-        model = DeepGPRegressor(
-            n_layers=3, max_iter=30, n_inducing=5, learning_rate=rate, dtype=dtype, random_state=0
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            model.fit(X, np.sin(X[:, 0]))
-        mean, std = model.predict(X, return_std=True)
-        assert np.isfinite(mean).all() and np.isfinite(std).all()
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    model = DeepGPRegressor(
+        n_layers=3, max_iter=30, n_inducing=5, learning_rate=rate, dtype=dtype, random_state=0
+    )
+    mean, std = model.fit(X, np.sin(X[:, 0])).predict(X, return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
 
 
 def test_threads_of_python():
@@ -390,14 +370,19 @@ child(lambda: make(n_threads=2).fit(X, y))
     assert outcomes == ["fine", "fine", "refused"]
 
 
-@pytest.mark.parametrize("without_gradients", [torch.no_grad, torch.inference_mode])
+#: inference_mode forbids all that no_grad does, and more
 @pytest.mark.parametrize(
-    "model",
+    ("model", "without_gradients"),
     [
-        SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0),
-        SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0),
+        (DeepGPRegressor(max_iter=5, random_state=0), torch.no_grad),
+        (DeepGPClassifier(max_iter=5, random_state=0), torch.inference_mode),
+        (SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0), torch.no_grad),
+        (SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0), torch.inference_mode),
         *(
-            DeepGPRegressor(n_layers, inference=inference, max_iter=5, random_state=0)
+            (
+                DeepGPRegressor(n_layers, inference=inference, max_iter=5, random_state=0),
+                torch.inference_mode,
+            )
             for n_layers, inference in (
                 (2, "auto"),
                 (2, "dsvi"),
@@ -412,8 +397,10 @@ child(lambda: make(n_threads=2).fit(X, y))
                 (1, "vfe"),
             )
         ),
-        DeepGPClassifier(max_iter=5, random_state=0),
-        DeepGPRegressor(inference="dsvi", init="greedy", max_iter=5, random_state=0),
+        (
+            DeepGPRegressor(inference="dsvi", init="greedy", max_iter=5, random_state=0),
+            torch.inference_mode,
+        ),
     ],
 )
 def test_a_caller_without_gradients_changes_nothing(model, without_gradients):
@@ -464,7 +451,7 @@ def test_global_settings_stay(no_global_randomness):
 
 EVERY_ESTIMATOR = [
     DeepGPRegressor(random_state=0, **FEW),
-    DeepGPClassifier(random_state=0, **FEW),
+    DeepGPClassifier(inference="dsvi", random_state=0, **FEW),
     SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0),
     SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0),
 ]

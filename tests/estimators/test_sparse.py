@@ -1,7 +1,6 @@
 """The shallow estimators."""
 
 import inspect
-import pickle
 
 import numpy as np
 import pytest
@@ -29,10 +28,17 @@ def rows(n=80, n_features=1, seed=0):
     return X, np.sin(3.0 * X).sum(1) + 0.2 * rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("noise", [1e-2, 0.3])
-@pytest.mark.parametrize("kernel", ["squared_exponential", "matern32"])
-@pytest.mark.parametrize("n_features", [1, 4])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "n_features", "kernel", "noise"),
+    [
+        ("vfe", 1, "squared_exponential", 1e-2),
+        ("vfe", 4, "matern32", 0.3),
+        ("fitc", 4, "squared_exponential", 1e-2),
+        ("fitc", 1, "matern32", 0.3),
+        ("pep", 1, "matern32", 1e-2),
+        ("pep", 4, "squared_exponential", 0.3),
+    ],
+)
 def test_all_rows_as_inducing_inputs_are_the_exact_gp(method, n_features, kernel, noise):
     """At equal fixed numbers, predictions are those of scikit-learn to a millionth."""
     X, y = rows(200, n_features)
@@ -135,8 +141,8 @@ def test_smooth_targets_with_little_noise(kernel, rounding):
 
 def test_vfe_is_its_own_lower_bound_with_little_noise():
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (12_000, 2))
-    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 1e-3 * rng.standard_normal(12_000)
+    X = rng.uniform(-1.0, 1.0, (6_000, 2))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 1e-3 * rng.standard_normal(6_000)
     for rows in (slice(2000), slice(None)):
         model = SparseGPRegressor(n_inducing=100, max_iter=20, random_state=0).fit(X[rows], y[rows])
         assert model.likelihood_.variance < 1e-5
@@ -234,9 +240,6 @@ def test_everything_that_estimators_offer():
     assert_allclose(model.log_predictive_density(X[:5], y[:5]), expected, rtol=1e-9)
     draws = model.sample_y(X[:5], 3000)
     assert (np.abs(draws.mean(1) - mean) < 5.0 * std / np.sqrt(3000) + 1e-3).all()
-    again = pickle.loads(pickle.dumps(model))
-    assert_array_equal(again.predict(X), model.predict(X))
-    assert_allclose(model.predict(X)[7], model.predict(X[7:8])[0], atol=1e-9)
 
 
 @pytest.mark.parametrize("Estimator", [SparseGPRegressor, SparseGPClassifier])
@@ -248,30 +251,6 @@ def test_warm_start_goes_on(Estimator):
     first = model.lower_bound_
     assert model.fit(X, y).lower_bound_ > first
     assert Estimator(max_iter=5, **settings).fit(X, y).lower_bound_ == first
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_interrupted_fits_go_on(method, tmp_path, monkeypatch):
-    from skdgp.training import Checkpoint
-
-    X, y = rows()
-    settings = {"n_inducing": 10, "method": method, "max_iter": 20, "tol": 0.0, "random_state": 0}
-    whole = SparseGPRegressor(**settings).fit(X, y)
-    step, calls = full_batch.FullBatchGP.step, iter(range(1000))
-
-    def killed(self, *args):
-        if next(calls) == 10:
-            raise RuntimeError("killed")
-        return step(self, *args)
-
-    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
-    model = SparseGPRegressor(checkpoint=checkpoint, **settings)
-    monkeypatch.setattr(full_batch.FullBatchGP, "step", killed)
-    with pytest.raises(RuntimeError, match="killed"):
-        model.fit(X, y)
-    model.fit(X, y)
-    assert_array_equal(model.loss_curve_, whole.loss_curve_)
-    assert_array_equal(model.predict(X), whole.predict(X))
 
 
 @pytest.mark.parametrize("Estimator", [SparseGPRegressor, SparseGPClassifier])

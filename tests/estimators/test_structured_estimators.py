@@ -6,18 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import StructuredVI
-from skdgp.inference.structured.structured import StructuredGP
 from skdgp.inspection import LayersDisplay
-from skdgp.training import Checkpoint
 
-COUPLINGS = ["mean-field", "stripes-and-arrow", "full"]
 FEW = {"n_layers": 3, "max_iter": 12, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
 
 
@@ -33,10 +29,9 @@ def regressor(coupling="full", likelihood="gaussian", **settings):
     return DeepGPRegressor(inference=scheme, likelihood=likelihood, **{**FEW, **settings})
 
 
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_it_learns(rows, coupling):
+def test_it_learns(rows):
     X, y = rows
-    model = regressor(coupling, max_iter=150).fit(X, y)
+    model = regressor("stripes-and-arrow", max_iter=150).fit(X, y)
     assert model.score(X, y) > 0.9
     assert np.isfinite(model.lower_bound_)
     mean, std = model.predict(X, return_std=True)
@@ -57,39 +52,6 @@ def test_by_name_and_by_parameter(rows):
     model.set_params(inference__coupling=np.array(["full", "full"]))
     with pytest.raises(ValueError, match="coupling of StructuredVI must be one of"):
         model.fit(*rows)
-
-
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("stop", [2, 5, 8])
-def test_an_interrupted_fit_goes_on_where_it_was(rows, tmp_path, monkeypatch, coupling, stop):
-    X, y = rows
-    expected = regressor(coupling, batch_size=20).fit(X, y)
-    model = regressor(coupling, batch_size=20, checkpoint=Checkpoint(tmp_path / "x.npz", n_steps=1))
-    step, made = StructuredGP.step, []
-
-    def failing(self, *args):
-        if len(made) == stop:
-            raise MemoryError
-        made.append(1)
-        return step(self, *args)
-
-    monkeypatch.setattr(StructuredGP, "step", failing)
-    with pytest.raises(MemoryError):
-        clone(model).fit(X, y)
-    monkeypatch.setattr(StructuredGP, "step", step)
-    model.fit(X, y)
-    np.testing.assert_array_equal(model.loss_curve_, expected.loss_curve_)
-    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
-
-
-def test_copies_predict_the_same(rows):
-    X, y = rows
-    model = regressor().fit(X, y)
-    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        np.testing.assert_array_equal(other.predict(X), model.predict(X))
-        draws = (m.sample_y(X[:4], 3, random_state=1, latent=True) for m in (model, other))
-        np.testing.assert_array_equal(*draws)
-    np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), model.predict(X))
 
 
 def test_a_warm_start_keeps_the_coupling(rows):
@@ -113,19 +75,17 @@ def test_chunks(rows):
     assert model.score(X, y) > 0.5
 
 
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_several_targets_and_unequal_widths(rows, coupling):
+def test_several_targets_and_unequal_widths(rows):
     X, y = rows
     Y = np.column_stack([y, 5.0 - 2.0 * y])
     settings = {"n_layers": 4, "width": [3, 1, 2], "input_connected": True, "max_iter": 100}
-    model = regressor(coupling, **settings).fit(X, Y)
+    model = regressor("full", **settings).fit(X, Y)
     assert model.predict(X).shape == (60, 2) and model.score(X, Y) > 0.7
     assert model.sample_y(X, 5).shape == (60, 2, 5)
     assert np.isfinite(model.log_predictive_density(X, Y)).all()
 
 
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(("coupling", "n_classes"), [("mean-field", 2), ("stripes-and-arrow", 3)])
 def test_classes(rows, coupling, n_classes):
     X, y = rows
     labels = np.array(["a", "b", "c"])[np.digitize(y, [-0.4, 0.4] if n_classes == 3 else [0.0])]
@@ -135,7 +95,7 @@ def test_classes(rows, coupling, n_classes):
     np.testing.assert_allclose(model.predict_proba(X).sum(1), 1.0)
 
 
-@pytest.mark.parametrize("likelihood", ["auto", "heteroscedastic", "student_t", "poisson"])
+@pytest.mark.parametrize("likelihood", ["auto", "poisson"])
 def test_likelihoods(rows, likelihood):
     X, y = rows
     y = np.round(np.exp(y)) if likelihood == "poisson" else y
@@ -205,8 +165,9 @@ def test_what_ends_in_the_first_steps_predicts_even_noise(rows):
         np.testing.assert_allclose(std**2 - latent**2, 0.05**2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("poorer", ["mean-field", "stripes-and-arrow"])
-@pytest.mark.parametrize("way", ["warm start", "init"])
+@pytest.mark.parametrize(
+    ("poorer", "way"), [("mean-field", "warm start"), ("stripes-and-arrow", "init")]
+)
 def test_a_richer_coupling_goes_on_with_a_simpler_one(rows, poorer, way):
     X, y = rows
     model = regressor(poorer, max_iter=100).fit(X, y)
@@ -269,12 +230,6 @@ def test_single_precision(rows):
     X, y = rows
     model = regressor(dtype="float32", max_iter=100).fit(X, y)
     assert model.score(X, y) > 0.9 and model.predict(X).dtype == np.float64
-
-
-def test_validation_keeps_the_best_state(rows):
-    X, y = rows
-    model = regressor(early_stopping=True, max_iter=150).fit(X, y)
-    assert len(model.validation_scores_) == 3
 
 
 def test_function_draws_agree_with_the_predictive(rows):

@@ -6,7 +6,6 @@ from functools import partial
 import numpy as np
 import torch
 from scipy import stats
-from scipy.integrate import quad
 
 tensor = partial(torch.tensor, dtype=torch.float64)
 
@@ -18,10 +17,9 @@ ALPHAS = [0.3, 1.0, 1.7]
 
 
 def expectation(g, m, v):
-    """``E g(f)`` for ``f ~ N(m, v)`` by adaptive quadrature."""
-    sd = math.sqrt(v)
-    density = partial(stats.norm.pdf, loc=m, scale=sd)
-    return quad(lambda f: g(f) * density(f), m - 12 * sd, m + 12 * sd, epsabs=1e-13, limit=500)[0]
+    """``E g(f)`` for ``f ~ N(m, v)`` by equal steps, whose error vanishes exponentially for smooth `g`."""
+    z, step = np.linspace(-12.0, 12.0, 4001, retstep=True)
+    return float(g(m + math.sqrt(v) * z) @ stats.norm.pdf(z)) * step
 
 
 def moments_of(n_latents, n=3, seed=0):

@@ -140,7 +140,7 @@ def test_robustmax_of_four_classes_by_quadrature(y):
     m, v = [0.4, -0.3, 0.1, 0.6], [0.3, 0.6, 1.0, 0.5]
     others = [c for c in range(4) if c != y]
     win = expectation(
-        lambda f: np.prod([stats.norm.cdf((f - m[c]) / math.sqrt(v[c])) for c in others]),
+        lambda f: np.prod([stats.norm.cdf((f - m[c]) / math.sqrt(v[c])) for c in others], 0),
         m[y],
         v[y],
     )

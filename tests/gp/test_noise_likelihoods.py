@@ -27,15 +27,15 @@ def test_heteroscedastic_integrals(y):
     np.testing.assert_allclose(actual, [stats.norm.logpdf(y, m_f, math.sqrt(0.2 * math.exp(m_g)))])
 
     def noise(g):
-        return 0.2 * math.exp(g)
+        return 0.2 * np.exp(g)
 
     expected = expectation(
-        lambda g: -0.5 * (math.log(2 * math.pi * noise(g)) + ((y - m_f) ** 2 + v_f) / noise(g)),
+        lambda g: -0.5 * (np.log(2 * math.pi * noise(g)) + ((y - m_f) ** 2 + v_f) / noise(g)),
         m_g,
         v_g,
     )
     np.testing.assert_allclose(likelihood.expected_log_prob(y_, m_, v_), [expected], rtol=1e-9)
-    expected = expectation(lambda g: stats.norm.pdf(y, m_f, math.sqrt(v_f + noise(g))), m_g, v_g)
+    expected = expectation(lambda g: stats.norm.pdf(y, m_f, np.sqrt(v_f + noise(g))), m_g, v_g)
     np.testing.assert_allclose(
         likelihood.log_partition(y_, m_, v_), [math.log(expected)], rtol=1e-7
     )
@@ -103,7 +103,7 @@ def test_heteroscedastic_densities_of_errors_of_any_size(v_g, error, v_f, alpha)
 @pytest.mark.parametrize("v", [(0.3, 0.5), (1e-6, 0.05)])
 def test_heteroscedastic_student_t_integrals(df, y, v):
     likelihood, m = HeteroscedasticStudentT(df, 0.45), (0.4, -0.3)
-    x = np.linspace(-9.0, 9.0, 1501)
+    x = np.linspace(-9.0, 9.0, 501)
     f, g = np.meshgrid(*(a + math.sqrt(b) * x for a, b in zip(m, v)), indexing="ij")
     weights = np.outer(stats.norm.pdf(x), stats.norm.pdf(x)) * (x[1] - x[0]) ** 2
     t = partial(stats.t, df, f, 0.45 * np.exp(0.5 * g))
@@ -177,9 +177,9 @@ def test_distribution_function_of_t_noise_of_varying_size(df, v_g):
     likelihood = HeteroscedasticStudentT(df=df, scale=scale)
     m, v = tensor([[0.1, m_g]]).expand(len(y), 2), tensor([[v_f, v_g]]).expand(len(y), 2)
     spread = min(1.0, math.sqrt(2.0 / df))
-    log_l = spread * np.linspace(-40.0, 12.0, 4001)  # of Gamma(df / 2, df / 2)
+    log_l = spread * np.linspace(-40.0, 12.0, 1301)  # of Gamma(df / 2, df / 2)
     mixing = np.exp(0.5 * df * (log_l + 1.0 - np.exp(log_l)))
-    z = np.linspace(-8.0, 8.0, 401)
+    z = np.linspace(-8.0, 8.0, 161)
     sizes, weights = np.exp(m_g + math.sqrt(v_g) * z)[:, None], np.exp(-0.5 * z**2)
     deviations = np.sqrt(v_f + scale**2 * sizes * np.exp(-log_l))
     below = special.ndtr((y[:, None, None] - 0.1) / deviations) @ (mixing / mixing.sum())
@@ -309,7 +309,9 @@ def log_t_beside_gaussian(error, df, scales, v):
     x, weights = np.polynomial.legendre.leggauss(12)
     half = 0.5 * np.diff(cuts)[:, None]
     f, weights = (cuts[:-1, None] + half * (1.0 + x)).ravel(), (half * weights).ravel()
-    log_p = stats.norm.logpdf(f, 0.0, sd) + stats.t.logpdf((error - f) / scales[:, None], df)
+    # Student's t by its value at zero: scipy's density of so many values takes minutes
+    log_t = -0.5 * (df + 1.0) * np.log1p(np.square((error - f) / scales[:, None]) / df)
+    log_p = stats.norm.logpdf(f, 0.0, sd) + log_t + stats.t.logpdf(0.0, df)
     return special.logsumexp(log_p, b=weights, axis=1) - np.log(scales)
 
 
@@ -333,8 +335,10 @@ def test_densities_of_student_t_near_and_far(df, v):
     torch.testing.assert_close(actual, plain, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("df", [2.1, 6.0, 50.0])
-@pytest.mark.parametrize("v_g", [1e-3, 0.3, 2.0, 6.0])
+@pytest.mark.parametrize(
+    ("df", "v_g"),
+    [(2.1, 1e-3), (2.1, 2.0), (2.1, 6.0), (6.0, 0.3), (6.0, 6.0), (50.0, 1e-3), (50.0, 2.0)],
+)
 def test_densities_of_heteroscedastic_student_t_near_and_far(df, v_g):
     likelihood, scale = HeteroscedasticStudentT(df, 0.1), 0.1
     tilt, sd = 0.5 * df * math.sqrt(v_g), math.sqrt(v_g)

@@ -1,5 +1,6 @@
-"""What every frozen posterior of a deep model keeps to."""
+"""What every deep model and its frozen posteriors keep to."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -17,7 +18,9 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 SCHEMES = {
     "dsvi": DSVI(inner_noise=0.1, natural_gradient="all"),
     "dsvi, homoscedastic": DSVI(inner_noise=0.1, n_warmup=2),
+    "dsvi, plain": DSVI(natural_gradient="none", shared_covariance=False),
     "structured": StructuredVI("full", n_warmup=0, n_inflation_splits=1),
+    "structured, plain": StructuredVI(n_warmup=2, natural_gradient=False),
     "aep": AEP(),
     "aep, separate": AEP(separate=True),
     "aep, sampling": AEP(prediction="sampling"),
@@ -26,27 +29,46 @@ SCHEMES = {
     "resampled": RandomFeatures(n_features=10, frequencies="resampled"),
     "vfe": VFE(),
 }
+CONNECTED = [SCHEMES[name] for name in ("dsvi", "structured", "aep, separate", "variational")]
 
 
-@pytest.fixture(params=SCHEMES.values(), ids=SCHEMES)
-def trained(request, make_batch):
-    """A model after a step, and a batch for the next ones."""
-    scheme, (X, y), rng = request.param, toy(40), np.random.default_rng(0)
-    shallow = isinstance(scheme, VFE)
-    shape = Architecture(2, () if shallow else (2,), 1 if shallow else 2, 5, [], True, False)
+def build(scheme, seed):
+    """A model without special values; some see the inputs in every layer."""
+    rng = np.random.default_rng(seed)
+    shallow, connected = isinstance(scheme, VFE), scheme in CONNECTED
+    shape = Architecture(2, () if shallow else (2, 2), 1 if shallow else 2, 5, [], True, connected)
     shape.kernels = [as_kernel("squared_exponential").bind(n) for n in shape.layer_inputs()]
     noise = Gaussian if shallow else HeteroscedasticGaussian
     model = scheme.build(shape, noise(np.array([0.1])))
     with torch.no_grad():
         for name, tensor in model.layers.state_dict().items():
-            if name.endswith((".Z", ".W", ".z", "q.mean")) and not name.startswith("1.q"):
+            if name.endswith((".Z", ".W", ".z", "q.mean")) and not name.startswith("2.q"):
                 tensor.copy_(torch.as_tensor(rng.standard_normal(tensor.shape)))
-        if isinstance(scheme, StructuredVI):
+        if model.state().keys() & {"variance_inflation.moments"}:
             model.variance_inflation.moments.copy_(torch.tensor([1.5, 0.7]))
-    batch = make_batch(X, y)
     model.prepare(0.05, torch.float64)
+    return model
+
+
+@pytest.fixture(params=SCHEMES.values(), ids=SCHEMES)
+def scheme(request):
+    return request.param
+
+
+@pytest.fixture
+def trained(scheme, make_batch):
+    """A model after a step, and a batch for the next ones."""
+    X, y = toy(40)
+    model = build(scheme, 0)
+    batch = make_batch(X, y)
     model.step(batch, seeded())
     return model, batch
+
+
+@pytest.fixture
+def twin(scheme):
+    """The same with other numbers."""
+    return build(scheme, 1)
 
 
 def frozen_of(model):
@@ -92,11 +114,53 @@ def test_a_state_predicts_the_same(trained):
     assert torch.equal(ask(frozen_of(model), batch.X, 0), before)
 
 
-def test_functions_are_consistent_over_rows(trained):
+def test_rows_do_not_see_each_other(trained):
     model, batch = trained
-    f = frozen_of(model).functions(4, seeded())
+    frozen = frozen_of(model)
+    f, other = (frozen.functions(4, seeded(seed)) for seed in (5, 6))
     for whole, part in zip(f(batch.X), f(batch.X[[5, 2]])):
         torch.testing.assert_close(part, whole[:, [5, 2]], rtol=1e-9, atol=1e-9)
+    assert not torch.equal(sum(f(batch.X)), sum(other(batch.X)))
+    for rows in ([7], [3, 20, 4], list(range(39, -1, -1))):
+        for part, whole in zip(frozen.latent(batch.X[rows])[1:], frozen.latent(batch.X)[1:]):
+            torch.testing.assert_close(part, whole[:, rows], rtol=1e-9, atol=1e-10)
+
+
+def arrays_of(model):
+    return {**model.state(), **{f"training {k}": v for k, v in model.training_state().items()}}
+
+
+def same(a, b):
+    assert a.keys() == b.keys()
+    for name, array in a.items():
+        assert type(array) is np.ndarray and array.dtype == b[name].dtype
+        np.testing.assert_array_equal(array, b[name], err_msg=name)
+
+
+def test_training_goes_on_bit_for_bit(trained, twin):
+    """From states that are copies, and that can be loaded twice."""
+    model, batch = trained
+    state, training_state = model.state(), model.training_state()
+    kept = {name: array.copy() for name, array in arrays_of(model).items()}
+    generator = seeded()
+    losses = [model.step(batch, generator) for _ in range(4)]
+    expected = arrays_of(model)
+    for other in (twin, model):
+        other.load_state(state), other.load_training_state(training_state)
+        same(arrays_of(other), kept)
+        generator = seeded()
+        assert [other.step(batch, generator) for _ in range(4)] == losses
+        same(arrays_of(other), expected)
+
+
+@pytest.mark.parametrize(
+    "scheme", [one for one in SCHEMES.values() if not isinstance(one, VFE)], ids=repr, indirect=True
+)  # which searches elsewhere: see test_lbfgs.py
+def test_a_loss_that_is_not_finite_changes_nothing(trained):
+    model, batch = trained
+    before = arrays_of(model)
+    assert not math.isfinite(model.step(batch._replace(y=batch.y * torch.nan), seeded()))
+    same(arrays_of(model), before)
 
 
 def test_what_is_fitted_is_plain(trained):

@@ -240,13 +240,13 @@ def test_nothing_is_bent_unless_kernel_and_scheme_are_left_open(logarithmic, set
     np.testing.assert_array_equal(model.warp_, np.zeros(3))
 
 
-@pytest.mark.parametrize("inference", ["dsvi", DSVI(n_draws=2), "structured"])
-def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic, inference):
+def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic):
     settings = {"max_iter": 2, "random_state": 0}
-    single = DeepGPRegressor(inference=inference, **settings).fit(*logarithmic)
     mixture = DeepGPRegressor(**settings).fit(*logarithmic)
-    np.testing.assert_array_equal(single.warp_, mixture.warp_)
-    assert single.warp_[0] > 3.0
+    for inference in (DSVI(n_draws=2), "structured"):
+        single = DeepGPRegressor(inference=inference, **settings).fit(*logarithmic)
+        np.testing.assert_array_equal(single.warp_, mixture.warp_)
+    assert mixture.warp_[0] > 3.0
 
 
 def test_classifiers_and_chunks_bend_if_asked(logarithmic):

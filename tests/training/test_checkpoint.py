@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
-from skdgp.inference import AEP, DSVI
+from skdgp.inference import DSVI
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
 from skdgp.training import Checkpoint
@@ -81,8 +81,6 @@ STOPS = {"tol": 1e9, "n_iter_no_change": 1, "max_iter": 1000}  # after 100 steps
 CASES = {
     "minibatches": (make(), {}),
     "whole batches": (make(batch_size=None, n_layers=1), {}),
-    "natural gradients": (make(inference=DSVI(natural_gradient="all", n_draws=2)), {}),
-    "expectation propagation": (make(inference=AEP(0.5, separate=True)), {}),
     "held-out rows": (make(early_stopping=True, **STOPS), {}),
     "tolerance": (make(**STOPS), {}),
     "classification": (DeepGPClassifier(max_iter=70, batch_size=25, **FEW), {}),
@@ -91,8 +89,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("kills", [[3, 45, 11], [66]])
-def test_resume(case, kills, data, kill_at, tmp_path):
+def test_resume(case, data, kill_at, tmp_path):
     """Kills after so many steps of each attempt; the file is written every seven."""
     X, y = data
     model, fit_params = CASES[case]
@@ -100,7 +97,7 @@ def test_resume(case, kills, data, kill_at, tmp_path):
     expected = clone(model).fit(X, y, **fit_params)
     assert expected.n_iter_ == (100 if model.max_iter == 1000 else 70)
     model = clone(model).set_params(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=7))
-    for calls in kills:
+    for calls in (3, 45, 24):  # before the first file, between two, and after the last but one
         kill_at(calls)
         with pytest.raises(Kill):
             clone(model).fit(X, y, **fit_params)
@@ -648,8 +645,8 @@ print(killed, half_way)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
 @pytest.mark.parametrize(("kind", "n_kills"), [("regression", 3), ("classification", 2)])
 def test_kills_at_random_moments(kind, n_kills, tmp_path):
-    """Twenty in all; training goes on after each, at last to the uninterrupted result."""
-    n_chains, seed = 4, int.from_bytes(os.urandom(4), "big")
+    """Fifteen in all; training goes on after each, at last to the uninterrupted result."""
+    n_chains, seed = 3, int.from_bytes(os.urandom(4), "big")
     print("seed", seed)
     result = subprocess.run(
         [sys.executable, "-c", WORKER, kind, str(n_chains), str(n_kills), str(seed)],

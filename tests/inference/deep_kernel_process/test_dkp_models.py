@@ -209,21 +209,6 @@ def test_exact_nngp_is_for_all_rows_at_once():
         model.step(Batch(X, y, torch.ones(10).double(), 2.0, 20.0), None)
 
 
-@pytest.mark.parametrize(
-    ("scheme", "match"),
-    [
-        (DeepInverseWishart(n_draws=0), "n_draws of DeepInverseWishart"),
-        (DeepInverseWishart(delta=0.0), "delta of DeepInverseWishart"),
-        (GlobalInducing(natural_step=2.0), "natural_step of GlobalInducing"),
-        (NNGP(tol=-1.0), "tol of NNGP"),
-        (NNGP(exact="no"), "exact of NNGP"),
-    ],
-)
-def test_settings_that_make_no_sense(scheme, match):
-    with pytest.raises(ValueError, match=match):
-        scheme.validate()
-
-
 def test_nngp_chooses_by_the_number_of_rows():
     assert NNGP().for_data(500).exact
     assert not NNGP().for_data(1e5).exact

@@ -379,23 +379,17 @@ def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch)
     assert z.abs().max() < 4.5
 
 
-@pytest.mark.parametrize("frequencies", FREQUENCIES)
-@pytest.mark.parametrize("input_connected", [False, True])
-def test_functions_are_consistent_and_rows_do_not_see_each_other(frequencies, input_connected):
-    X = data(8)[0]
-    model = make((3, 2), frequencies=frequencies, input_connected=input_connected, random_q=True)
-    f = function_draws(model, 4, seeded())
-    together = f(X)
-    assert together.shape == (4, 8, 1)
-    torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
-    assert not torch.equal(function_draws(model, 4, seeded(6))(X), together)
-    mean, var = latents(model, X)
-    part = latents(model, X[[5, 2]])
-    torch.testing.assert_close(part, (mean[:, [5, 2]], var[:, [5, 2]]), rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("frequencies", FREQUENCIES)
-@pytest.mark.parametrize("widths", [(), (2,), (1, 2)])
+@pytest.mark.parametrize(
+    ("frequencies", "widths"),
+    [
+        ("fixed", ()),
+        ("fixed", (1, 2)),
+        ("variational", (2,)),
+        ("variational", (1, 2)),
+        ("resampled", ()),
+        ("resampled", (1, 2)),
+    ],
+)
 def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
     X, n = data(3)[0], 20_000
     model = make(widths, frequencies=frequencies, random_q=True)
@@ -414,12 +408,12 @@ def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
 # Steps
 
 
-@pytest.mark.parametrize("frequencies", FREQUENCIES)
 @pytest.mark.parametrize(
-    "likelihood",
-    [None, HeteroscedasticGaussian(np.array([0.1])), StudentT(np.array([4.0]), np.array([0.3])),
-     Bernoulli(), Softmax()],
-    ids=["gaussian", "heteroscedastic", "student_t", "probit", "softmax"],
+    ("frequencies", "likelihood"),
+    [("fixed", None), ("variational", None), ("resampled", None),
+     ("fixed", HeteroscedasticGaussian(np.array([0.1]))), ("resampled", Bernoulli()), ("fixed", Softmax()),
+     ("variational", StudentT(np.array([4.0]), np.array([0.3])))],
+    ids=["fixed", "variational", "resampled", "heteroscedastic", "probit", "softmax", "student_t"],
 )  # fmt: skip
 def test_steps_make_progress(make_batch, frequencies, likelihood):
     X, y = data(30)
@@ -552,23 +546,3 @@ def test_every_setting_changes_the_predictions(make_batch):
         {"input_connected": True},
     ]:
         assert (predictions(**settings) - mean).abs().max() > 1e-6, settings
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"n_features": 0},
-        {"n_features": 2.5},
-        {"frequencies": "free"},
-        {"sampling": "halton"},
-        {"covariance": "low-rank"},
-        {"natural_step": 0.0},
-        {"lazy": 0},
-        {"n_draws": 0},
-        {"n_frozen": -1},
-    ],
-)
-def test_settings_that_make_no_sense(settings):
-    (name,) = settings
-    with pytest.raises(ValueError, match=f"{name} of RandomFeatures must be"):
-        RandomFeatures(**settings).validate()

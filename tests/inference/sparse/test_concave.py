@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose, assert_array_equal
-from scipy.integrate import quad
+from numpy.testing import assert_allclose
 from scipy.optimize import minimize
+from scipy.special import log_expit, log_ndtr
 from scipy.stats import norm
 from toys import latents, posterior
 
@@ -91,9 +91,16 @@ def test_gaussian_noise_is_the_collapsed_bound():
         assert_allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+each_way = pytest.mark.parametrize(
+    ("name", "memory"),
+    [("probit", "at once"), ("logit", "chunks anew"), ("softmax", "chunks anew")],
+    indirect=["memory"],
+)
+
+
+@each_way
 def test_gradients(name, memory):
-    model, X, y = case(name, train_inducing=True)
+    model, X, y = case(name, M=4, train_inducing=True)
     batch = batch_of(X, y, np.arange(30) % 3 + 1.0)
     parameters = [p for p in model.parameters() if p.requires_grad]
     assert len(parameters) == 3
@@ -112,7 +119,7 @@ def test_gradients(name, memory):
             assert_allclose(float(gradient[i]), slope, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@each_way
 def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memory):
     model, X, y = case(name)
     batch = batch_of(X, y)
@@ -138,23 +145,25 @@ def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memo
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
 def test_one_row_by_brute_force(link):
-    """All Gaussians over a single latent value, with integrals by adaptive quadrature."""
+    """All Gaussians over a single latent value, with integrals by equal steps."""
     likelihood = Bernoulli(link)
     likelihood.n_nodes = 60
     model = make_model(np.zeros((1, 2)), likelihood, 1)
     model.layers[0].jitter = 0.0
     value = value_of(model, batch_of(np.zeros((1, 2)), np.ones((1, 1))))
     variance = 3.0
-    log_p = norm.logcdf if link == "probit" else lambda f: -np.logaddexp(0.0, -f)
+    log_p = log_ndtr if link == "probit" else log_expit
+    z, step = np.linspace(-12.0, 12.0, 2001, retstep=True)
+    shares = norm.pdf(z) * step
 
     def negative_bound(parameters):
         m, s = parameters[0], np.exp(parameters[1])
-        ell = quad(lambda f: norm.pdf(f, m, s) * log_p(f), m - 12 * s, m + 12 * s, epsabs=1e-12)[0]
+        ell = shares @ log_p(m + s * z)
         return 0.5 * (s**2 / variance + m**2 / variance - 1 - np.log(s**2 / variance)) - ell
 
     found = minimize(negative_bound, [0.0, 0.0], method="Nelder-Mead", options={"fatol": 1e-12})
     assert_allclose(value, -found.fun, atol=1e-8)
-    evidence = quad(lambda f: norm.pdf(f, 0, variance**0.5) * np.exp(log_p(f)), -20, 20)[0]
+    evidence = shares @ np.exp(log_p(variance**0.5 * z))
     assert value < np.log(evidence) < value + 0.1
 
 
@@ -196,8 +205,10 @@ def test_one_count_of_a_row_is_left_out(likelihood, k):
     assert_allclose(one[copies], other, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "part"), [("probit", 0.1), ("logit", 0.1), ("softmax", 0.25)])
-@pytest.mark.parametrize("M", [6, 30])
+@pytest.mark.parametrize(
+    ("name", "part", "M"),
+    [("probit", 0.1, 30), ("logit", 0.1, 6), ("softmax", 0.25, 6)],
+)
 def test_rows_that_are_left_out_are_unseen(name, part, M):
     """Against posteriors that were found without them: the rest is what other rows would change.
 
@@ -276,28 +287,6 @@ def test_extreme_numbers(name):
     assert_allclose(value_of(model, batch), best, rtol=1e-6)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_resume(tmp_path, kill, n_classes):
-    from skdgp.training import Checkpoint
-
-    X, y = rows(80, n_classes)
-    checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=4)
-    settings = {
-        "inference": VFE(train_inducing=True),
-        "n_inducing": 10,
-        "max_iter": 20,
-        "random_state": 0,
-    }
-    whole = DeepGPClassifier(1, **settings).fit(X, y[:, 0])
-    model = DeepGPClassifier(1, checkpoint=checkpoint, **settings)
-    kill(ConcaveGP, 10)
-    with pytest.raises(RuntimeError, match="killed"):
-        model.fit(X, y[:, 0])
-    model.fit(X, y[:, 0])
-    assert_array_equal(model.loss_curve_, whole.loss_curve_)
-    assert_array_equal(model.predict_proba(X), whole.predict_proba(X))
-
-
 def test_loss_is_the_bound_per_row():
     X, y = rows(80)
     model = DeepGPClassifier(1, inference="vfe", n_inducing=20, random_state=0).fit(X, y[:, 0])
@@ -306,7 +295,7 @@ def test_loss_is_the_bound_per_row():
     assert model.score(X, y[:, 0]) > 0.8
 
 
-@pytest.mark.parametrize("n_classes", [3, 4, 5])
+@pytest.mark.parametrize("n_classes", [3, 5])
 def test_search_does_not_exploit_the_nodes_of_softmax(n_classes):
     """With 64 nodes the bound that was maximized was off by 1.4 of 23 nats for the iris flowers."""
     rng = np.random.default_rng(0)

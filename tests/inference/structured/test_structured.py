@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from sklearn.base import clone
-from toys import draw_functions, latents, seeded, toy
+from toys import latents, seeded, toy
 
 from skdgp.gp.likelihoods import (
     Bernoulli,
@@ -14,7 +13,6 @@ from skdgp.gp.likelihoods import (
     Softmax,
     StudentT,
 )
-from skdgp.inference import StructuredVI, as_scheme
 from skdgp.inference.structured.coupled import CoupledGaussian
 from skdgp.inference.structured.pattern import COUPLINGS, Pattern
 from skdgp.linalg import workspace
@@ -30,40 +28,6 @@ def data(n=20, k=1, seed=0):
 def objective(model, batch, seed=5):
     with model.averaged():
         return float(model.expected_log_likelihood(batch, seeded(seed)) - model.divergence())
-
-
-def same(a, b):
-    assert a.keys() == b.keys()
-    for name in a:
-        np.testing.assert_array_equal(a[name], b[name])
-
-
-# The scheme
-
-
-def test_scheme_is_a_parameter_object():
-    scheme = StructuredVI("full", n_draws=3)
-    assert repr(clone(scheme)) == repr(scheme) == "StructuredVI(coupling='full', n_draws=3)"
-    assert type(as_scheme("structured")) is StructuredVI
-    StructuredVI().validate()
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"coupling": "stripes"}, "coupling of StructuredVI must be one of 'mean-field', .*; got 'stripes'"),
-        ({"n_draws": 0}, "n_draws of StructuredVI must be an int of at least 1; got 0"),
-        ({"n_warmup": -1}, "n_warmup of StructuredVI must be an int of at least 0; got -1"),
-        ({"inner_noise": -1.0}, "inner_noise of StructuredVI must be a number of at least 0"),
-        ({"inner_scale": 0.0}, "inner_scale of StructuredVI must be a positive number"),
-        ({"inner_variance": 0.0}, "inner_variance of StructuredVI must be a positive number"),
-        ({"natural_gradient": "all"}, "natural_gradient of StructuredVI must be True or False"),
-        ({"natural_step": 2.0}, r"natural_step of StructuredVI must be a number in \(0, 1\]"),
-    ],
-)  # fmt: skip
-def test_settings_that_make_no_sense(settings, message):
-    with pytest.raises(ValueError, match=message):
-        StructuredVI(**settings).validate()
 
 
 def test_every_setting_changes_the_predictions(make_structured, make_batch):
@@ -96,10 +60,21 @@ def test_every_setting_changes_the_predictions(make_structured, make_batch):
 # Steps
 
 
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("widths", [(), (2,), (3, 1, 2)])
-@pytest.mark.parametrize("n_latents", [1, 2])
-@pytest.mark.parametrize("natural_gradient", [False, True])
+@pytest.mark.parametrize(
+    ("coupling", "widths", "n_latents", "natural_gradient"),
+    [
+        ("mean-field", (2,), 1, False),
+        ("mean-field", (3, 1, 2), 2, True),
+        ("stripes-and-arrow", (), 2, True),
+        ("stripes-and-arrow", (2,), 2, False),
+        ("stripes-and-arrow", (3, 1, 2), 1, True),
+        ("stripes-and-arrow", (3, 1, 2), 2, False),
+        ("full", (), 1, False),
+        ("full", (2,), 1, True),
+        ("full", (3, 1, 2), 2, True),
+        ("full", (3, 1, 2), 1, False),
+    ],
+)
 def test_the_optimizer_gets_the_gradient_of_the_bound(
     make_structured, make_batch, coupling, widths, n_latents, natural_gradient
 ):
@@ -129,14 +104,13 @@ def test_the_optimizer_gets_the_gradient_of_the_bound(
             assert float(p.grad.view(-1)[index]) == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
 
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("natural_gradient", [False, True])
 @pytest.mark.parametrize(
-    ("likelihood", "n_latents"),
-    [(None, 1), (None, 2), (HeteroscedasticGaussian(np.array([0.1])), 2), (Poisson(np.array([1.0])), 1),
-     (StudentT(np.array([4.0]), np.array([0.3])), 1), (Bernoulli(), 1), (Softmax(), 3), (RobustMax(), 3)],
-    ids=["gaussian", "two_outputs", "heteroscedastic", "poisson", "student_t", "probit", "softmax",
-         "robustmax"],
+    ("coupling", "natural_gradient", "likelihood", "n_latents"),
+    [("full", True, None, 1), ("stripes-and-arrow", False, None, 1), ("mean-field", True, None, 2),
+     ("full", False, None, 2), ("stripes-and-arrow", True, HeteroscedasticGaussian(np.array([0.1])), 2),
+     ("full", True, Poisson(np.array([1.0])), 1), ("mean-field", False, Bernoulli(), 1),
+     ("stripes-and-arrow", True, StudentT(np.array([4.0]), np.array([0.3])), 1),
+     ("full", True, Softmax(), 3), ("mean-field", True, RobustMax(), 3)],
 )  # fmt: skip
 def test_steps_make_progress(
     make_structured, make_batch, coupling, natural_gradient, likelihood, n_latents
@@ -210,18 +184,6 @@ def test_natural_steps_stay_in_the_pattern_and_within_the_radius(
             assert lengths.max() <= 0.5 + 1e-9
 
 
-@pytest.mark.parametrize("natural_gradient", [False, True])
-def test_a_loss_that_is_not_finite_changes_nothing(make_structured, make_batch, natural_gradient):
-    X, y = data()
-    model = make_structured((2, 2), "full", natural_gradient=natural_gradient)
-    model.step(make_batch(X, y), seeded())
-    state, training_state = model.state(), model.training_state()
-    y[3] = torch.nan
-    assert math.isnan(model.step(make_batch(X, y), seeded()))
-    same(model.state(), state)
-    same(model.training_state(), training_state)
-
-
 # From simple to rich
 
 
@@ -282,57 +244,9 @@ def test_a_coupling_that_sleeps(make_structured, make_batch):
     assert largest(0.1) > 1e3 * largest(1e-5) > 0.0
 
 
-# State
-
-
-@pytest.mark.parametrize("natural_gradient", [False, True])
-@pytest.mark.parametrize("n_steps", [0, 1, 3, 5, 7])
-def test_training_goes_on_bit_for_bit(make_structured, make_batch, natural_gradient, n_steps):
-    X, y = data()
-    batch, generator = make_batch(X, y), seeded()
-    settings = {"n_warmup": 3, "natural_gradient": natural_gradient}
-    model = make_structured((2, 2), "full", random_q=False, **settings)
-    for _ in range(n_steps):
-        model.step(batch, generator)
-    state, training_state = model.state(), model.training_state()
-    assert all(type(array) is np.ndarray for array in (*state.values(), *training_state.values()))
-    kept = {name: array.copy() for name, array in {**state, **training_state}.items()}
-    position = generator.get_state()
-    losses = [model.step(batch, generator) for _ in range(4)]
-    same({**state, **training_state}, kept)  # they are copies
-    other = make_structured((2, 2), "full", seed=1, **settings)
-    other.load_state(state)
-    other.load_training_state(training_state)
-    generator.set_state(position)
-    assert [other.step(batch, generator) for _ in range(4)] == losses
-    same(other.state(), model.state())
-    same(other.training_state(), model.training_state())
-
-
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_rows_do_not_see_each_other(make_structured, coupling):
-    X = data(7)[0]
-    model = make_structured((3, 2), coupling, n_latents=2, input_connected=True)
-    mean, var = latents(model, X)
-    for rows in ([3], [5, 2], [6, 5, 4, 3, 2, 1, 0]):
-        part_mean, part_var = latents(model, X[rows])
-        torch.testing.assert_close(part_mean, mean[:, rows], rtol=1e-10, atol=1e-10)
-        torch.testing.assert_close(part_var, var[:, rows], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("coupling", COUPLINGS)
-def test_functions_are_consistent_over_rows(make_structured, coupling):
-    X = data(8)[0]
-    model = make_structured((3, 2), coupling, n_latents=2, input_connected=True)
-    f = draw_functions(model, 4, seeded(), 30)
-    together = f(X)
-    assert together.shape == (4, 8, 2)
-    torch.testing.assert_close(f(X[[5, 2]]), together[:, [5, 2]], rtol=1e-9, atol=1e-9)
-    assert torch.equal(draw_functions(model, 4, seeded(), 30)(X), together)
-
-
-@pytest.mark.parametrize("coupling", COUPLINGS)
-@pytest.mark.parametrize("n_latents", [1, 2])
+@pytest.mark.parametrize(
+    ("coupling", "n_latents"), [("mean-field", 1), ("stripes-and-arrow", 2), ("full", 1)]
+)
 def test_inputs_in_single_precision(make_structured, make_batch, coupling, n_latents):
     X, y = data(k=n_latents)
     model = make_structured((2, 2), coupling, n_latents, n_draws=2)
@@ -373,9 +287,9 @@ def test_draws_of_the_inducing_variables(make_structured, coupling):
     q = make_structured((2, 1), coupling, n_latents=2).q
     n = 50_000
     v = (q.frozen().sample(n, seeded())[0] - q.mean).detach().flatten(1)
-    C = q.dense_root().detach()
-    products = v[:, :, None] * v[:, None]
-    z = (products.mean(0) - C @ C.T) / products.std(0) * math.sqrt(n)
+    C, second = q.dense_root().detach(), v.T @ v / n
+    deviation = (v.square().T @ v.square() / n - second.square()).sqrt()
+    z = (second - C @ C.T) / deviation * math.sqrt(n)
     assert z.abs().max() < 5  # of 400
 
 
