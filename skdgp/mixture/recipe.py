@@ -11,29 +11,24 @@ from .member import Plan
 
 #: CPU seconds that a fit may take by default, up to so many rows: what a person waits for
 _BUDGETS = ((500, 5.0), (2500, 10.0), (10_000, 20.0), (50_000, 60.0))
-_EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in the mean
+_SLACK = 1.1  #: what they may cost together: predictions are no better
 _EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
-_COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices do
-_ANOVA_COLUMNS = (
-    30  #: a factor of its kernel for each: beyond it, steps take ten times those of others
-)
-_SHORT = 10.0  #: budgets for which deep models have 50 inducing points: twice as many win .02 nats in 6 seconds
+_EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in the mean
+_COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
+#: Collapsed models: on the suite 8 draws and 60 steps are as good as 32 and 150, in a third of the time
+_COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
+#: Columns of ANOVA kernels, which have a factor for each: beyond it, steps take ten times those of others
+_ANOVA_COLUMNS = 30
+#: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas, 4 on parkinsons
+_NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
+#: Of them where there are many columns, and the share of the budget that they take: on gas they are 2 nats ahead
+_FEWEST, _SHARE = 50, 0.9
+#: Steps of gradients for each second: 200 are enough for the suite's tables of a few hundred rows
+_GRADIENT_STEPS, _STEPS_OF_GRADIENTS = 20, (200, 1000)
+_SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win .02 nats, in 6 seconds more
 _WIDTH = (
     5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
 )
-_COLLAPSED_DRAWS, _COLLAPSED_STEPS = (
-    8,
-    60,
-)  #: on the suite as good as 32 and 150, in a third of the time
-#: of neighbors, for each second of the budget: 100 in the place of 400 lose 2 nats on gas, 4 on parkinsons
-_NEIGHBOR_STEPS = 30
-_MOST_STEPS = 400
-_GRADIENT_STEPS = (
-    20,
-    200,
-    1000,
-)  #: for each second, at least, at most: 200 are enough for the suite's small tables
-_SHARE = 0.9  #: of the budget at most for neighbors of wide tables: on gas they are 2 nats ahead of the rest
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
 
@@ -45,18 +40,18 @@ def budget(n_rows: int, max_time: float | None) -> float:
     return seconds[0] if seconds else _BUDGETS[-1][1]
 
 
-def affordable(plans: list, seconds: float) -> list:
+def affordable(plans: list, seconds: float, spare=()) -> list:
     """Plans that fit in what is left, in their order: the most useful comes first.
 
-    One alone is joined by the cheapest of the others, if that takes no more than half of the budget: a
-    mixture needs two. If none fits, the cheapest one is alone.
+    One alone is joined by the cheapest of the others and the spare ones, if that takes no more than half of
+    the budget: a mixture needs two. If none fits, the cheapest one is alone.
     """
-    chosen, left = [], seconds
+    chosen, left = [], _SLACK * seconds
     for plan in plans:
         if plan.seconds <= left:
             chosen.append(plan)
             left -= plan.seconds
-    others = [plan for plan in plans if plan not in chosen]
+    others = [plan for plan in (*plans, *spare) if plan not in chosen]
     cheapest = min(others, key=lambda plan: plan.seconds, default=None)
     if not chosen or (len(chosen) == 1 and others and cheapest.seconds <= 0.5 * seconds):
         chosen.append(cheapest)
@@ -87,12 +82,8 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         return affordable([*_gradient_plans(plan, n_rows, n_columns, seconds)], seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
-    most = min(
-        max(_NEIGHBOR_STEPS * seconds, 100),
-        _MOST_STEPS,
-        _SHARE * seconds / _vecchia_step(n_columns),
-    )
-    steps = math.ceil(most)
+    steps = np.clip(_NEIGHBOR_STEPS * seconds, *_STEPS_OF_NEIGHBORS)
+    steps = int(np.clip(_SHARE * seconds / _vecchia_step(n_columns), _FEWEST, steps))
     cost = _vecchia(n_rows, n_columns, steps)
     exact = n_rows <= _EXACT_ROWS and n_outputs == 1
     plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)]
@@ -101,7 +92,8 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         plans.append(
             Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS, seconds=cost)
         )
-    plans += _gradient_plans(plan, n_rows, n_columns, seconds)[:1]
+    gradient, *spare = _gradient_plans(plan, n_rows, n_columns, seconds)
+    plans.append(gradient)
     if n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
         kernels = [*hidden, RationalQuadratic() if given is None else given]
@@ -112,15 +104,14 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         plans.append(
             Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=_exact(n_rows))
         )
-    return affordable(plans, seconds)
+    return affordable(plans, seconds, spare)
 
 
 def _gradient_plans(plan, n_rows, n_columns, seconds):
     """A deep sparse model and a shallow one, both with heavy-tailed noise of varying size."""
     short = seconds <= _SHORT
     n_inducing = plan.n_inducing or (50 if short else 100)
-    each, *ends = _GRADIENT_STEPS
-    steps = int(np.clip(each * seconds, *ends))
+    steps = int(np.clip(_GRADIENT_STEPS * seconds, *_STEPS_OF_GRADIENTS))
     step = _gradient_step(n_rows, n_inducing)  # of at most 1,000 rows
     scheme, plans = DSVI().for_data(math.inf), []
     if plan.n_layers > 1:

@@ -239,12 +239,12 @@ def test_layers_are_shown_as_they_predict(model, data):
     pytest.importorskip("matplotlib").use("Agg")
     from skdgp.inspection import LayersDisplay
 
-    half, X = only(model, 3, 0.5), data[0]
+    half, X = only(model, 2, 0.5), data[0]
     last = {
         m.members_[0].dispersion: LayersDisplay.from_estimator(
             m, X, n_functions=2, random_state=0
         ).layers[-1]
-        for m in (only(model, 3, 1.0), half)
+        for m in (only(model, 2, 1.0), half)
     }
     assert_allclose(last[0.5].mean, last[1.0].mean)
     ratio = last[0.5].std / last[1.0].std

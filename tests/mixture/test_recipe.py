@@ -24,9 +24,9 @@ def test_the_predicted_cost_fits_the_budget(n_rows, n_columns):
     classes = recipe.classification(plan(Softmax()), n_rows, n_columns, 3, seconds)
     for plans in (regression, classes):
         first, *others = plans
-        assert len(plans) == 1 or first.seconds <= 1.2 * seconds
-        assert len(others) < 2 or sum(plan.seconds for plan in plans) <= seconds
-        assert sum(plan.seconds for plan in others) <= seconds
+        assert len(plans) == 1 or first.seconds <= 1.1 * seconds
+        assert len(others) < 2 or sum(plan.seconds for plan in plans) <= 1.1 * seconds
+        assert sum(plan.seconds for plan in others) <= 1.1 * seconds
     assert len(regression) > 1
 
 
@@ -37,7 +37,7 @@ def test_more_time_buys_more_members():
     ]
     assert len(found[0]) == 1 < len(found[1]) < len(found[2])
     least = min(plan.seconds for plan in found[2])
-    assert found[0][0].seconds == least  # nothing fits: the cheapest
+    assert found[0][0].seconds <= least  # nothing fits: the cheapest
 
 
 def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
