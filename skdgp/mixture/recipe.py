@@ -19,7 +19,7 @@ _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
 _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
 #: Columns of ANOVA kernels, which have a factor for each: beyond it, steps take ten times those of others
 _ANOVA_COLUMNS = 30
-#: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas, 4 on parkinsons
+#: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
 _NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
 #: Of them where there are many columns, and the share of the budget that they take: on gas they are 2 nats ahead
 _FEWEST, _SHARE = 50, 0.9
