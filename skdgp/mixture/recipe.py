@@ -21,7 +21,7 @@ _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
 _ANOVA_COLUMNS = 30
 #: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
 _NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
-#: Of them where there are many columns, and the share of the budget that they take: on gas they are 2 nats ahead
+#: Of them where there are many columns, and the share of the budget that they take: 2 nats ahead on gas
 _FEWEST, _SHARE = 50, 0.9
 #: Steps of gradients for each second: 200 are enough for the suite's tables of a few hundred rows
 _GRADIENT_STEPS, _STEPS_OF_GRADIENTS = 20, (200, 1000)
@@ -139,7 +139,7 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
     if several or not isinstance(plan.likelihood, (Bernoulli, Softmax)):
         return [deep]
     auto = plan.kernel == "auto"
-    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=200)
+    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=120)
     near.kernel = RationalQuadratic() if auto else plan.kernel
     near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
     sparse = Plan(VFE(tol=1e-5, deviation=0.5), plan.likelihood)
