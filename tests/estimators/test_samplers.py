@@ -60,6 +60,20 @@ def test_rows_copies_and_functions(fitted, data):
     assert_array_equal(other.sample_y(X, 3, latent=True), draws)
 
 
+def test_skops(fitted, data):
+    skops = pytest.importorskip("skops.io")
+    content, X = skops.dumps(fitted[1]), data[0]
+    untrusted = skops.get_untrusted_types(data=content)
+    assert all(name.startswith("skdgp.") for name in untrusted)
+    other = skops.loads(content, trusted=untrusted)
+    assert_array_equal(other.predict(X, return_std=True), fitted[1].predict(X, return_std=True))
+
+
+def test_minibatches_in_single_precision(data):
+    model = clone(MODELS["sghmc"]).set_params(batch_size=10, dtype="float32").fit(*data)
+    assert np.isfinite(model.predict(data[0])).all()
+
+
 def test_draws_have_the_moments_of_predictions(data):
     """Functions are draws of the same distribution, up to their number and that of hidden draws."""
     X, y = data
