@@ -3,7 +3,7 @@
 Kernels and noise are those of the simulation or of a DSVI fit, and the same for all. The reference is
 elliptical slice sampling with tempering; figures are of the latent functions, in standard deviations of the
 reference, inside the box of the training rows and outside. Its log marginal likelihood, by thermodynamic
-integration over the powers, stands beside lower bounds and energies. Means over problems, then each problem.
+integration over the powers, tells the gaps of lower bounds and of energies.
 """
 
 import time
@@ -210,44 +210,46 @@ def evaluate(root, schemes, n_steps, cell):
 
 
 def report(all_cells):
-    """Means over problems, and a table of each problem."""
-    parts, order = [], ["reference", *SCHEMES]
-    columns = [(f, g) for g in ("inside", "outside") for f in _FIGURES]
-    head = [f"{f} {g[:-4]}" for f, g in columns]
-    pairs = [(cell["found"]["reference"], cell["found"]) for cell in all_cells]
+    """Means over problems; distances and gaps of each problem; and what is known of the references."""
+    problems = {cell["set"]: cell for cell in all_cells}
+    problems = {name: problems[name] for name in PROBLEMS if name in problems}
+    columns = [(g, f) for g in ("inside", "outside") for f in _FIGURES]
+    means, distances, references = [], [], []
+    for label in ["reference", *SCHEMES]:
+        figures, gaps, seconds, cells_of = [], [], [], []
+        for cell in problems.values():
+            own, evidence = cell["found"].get(label, {}), cell["found"]["reference"]["evidence"]
+            bound = own.get("bound")
+            if "figures" not in own:
+                cells_of.append(rst.NOTHING)
+                continue
+            figures.append([own["figures"][g][f][0] for g, f in columns])
+            gaps.append(np.nan if bound is None else evidence - bound)
+            seconds.append(own["seconds"])
+            distance = [own["figures"][g]["wasserstein"][0] for g in ("inside", "outside")]
+            cells_of.append(
+                "{:.2f}, {:.2f}".format(*distance) + f"; {gaps[-1]:.1f}".replace("; nan", "")
+            )
+        if figures:
+            numbers = [*np.nanmean(figures, 0), np.median(gaps)]
+            means.append([label, len(figures), *map(_text, numbers), f"{np.mean(seconds):.0f}"])
+            distances.append([label, *cells_of])
+    for name, cell in problems.items():
+        r = cell["found"]["reference"]
+        rhat = np.nan if r["rhat"] is None else r["rhat"]
+        failed = [label for label, own in cell["found"].items() if "failed" in own]
+        numbers = [f"{r['evidence']:.1f} ({r['error']:.1f})", r["steps"], f"{rhat:.3f}"]
+        doubt = "" if rhat <= _LARGEST_RHAT else "doubtful"
+        sizes = cell["n_train"], cell["n_features"]
+        references.append([name, *sizes, *numbers, doubt, " ".join(failed)])
+    head = [f"{f} {g[:-4]}" for g, f in columns]
+    tables = [
+        (["mean of problems", "n", *head, "median gap", "CPU s"], means),
+        (["Wasserstein in, out; gap", *problems], distances),
+        (["problem", "rows", "columns", "log p(y)", "steps", "R-hat", "", "failed"], references),
+    ]
+    return "\n\n".join(rst.table(*one) for one in tables)
 
-    def values(found, evidence):
-        """Figures, and how far the bound is below the log marginal likelihood."""
-        figures = [found["figures"][g][f][0] for f, g in columns]
-        bound = found.get("bound")
-        return [*figures, np.nan if bound is None or "evidence" in found else evidence - bound]
 
-    rows = []
-    for label in order:
-        have = [values(f[label], r["evidence"]) for r, f in pairs if "figures" in f.get(label, ())]
-        if have:
-            seconds = np.mean([f[label]["seconds"] for _, f in pairs if "seconds" in f[label]])
-            rows.append([label, len(have), *_texts(np.nanmean(have, 0)), f"{seconds:.0f}"])
-    parts += [rst.table(["mean of problems", "n", *head, "gap", "CPU s"], rows), ""]
-    for cell in all_cells:
-        reference, found = cell["found"]["reference"], cell["found"]
-        doubt = reference["rhat"] is None or reference["rhat"] > _LARGEST_RHAT
-        facts = (
-            f"{cell['n_train']} rows, {cell['n_features']} columns; log p(y) "
-            f"{reference['evidence']:.1f} ({reference['error']:.1f}); {reference['steps']} steps, R-hat "
-            f"{reference['rhat'] or np.nan:.3f}{' (!)' if doubt else ''}, effective size "
-            f"{reference['ess'] or np.nan:.0f}"
-        )
-        rows = [
-            [label, *_texts(values(found[label], reference["evidence"])),
-             f"{found[label]['seconds']:.0f}"]
-            for label in order if "figures" in found.get(label, ())
-        ]  # fmt: skip
-        failed = [f"{n}: {f['failed']}" for n, f in found.items() if "failed" in f]
-        parts += [rst.heading(cell["set"]), facts, "", rst.table(["", *head, "gap", "CPU s"], rows)]
-        parts += ["", *failed]
-    return "\n".join(parts)
-
-
-def _texts(numbers):
-    return [rst.NOTHING if np.isnan(x) else f"{x:.2f}" for x in numbers]
+def _text(x):
+    return rst.NOTHING if np.isnan(x) else f"{x:.2f}"
