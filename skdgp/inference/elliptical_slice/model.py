@@ -166,10 +166,11 @@ class SlicedDeepGP(ChainModel):
         if self.hyperparameters.sampled:
             phi, log_lik = self._move_hyperparameters(v, phi, log_lik, power, draw)
         states = {"v": v, "phi": phi, "log_lik": log_lik}
-        states = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
-        order = swaps(states["log_lik"], self.powers, draw, self.n_steps % 2)
-        each = torch.arange(C, device=order.device)[:, None]
-        self.chains = {name: x[each, order] for name, x in states.items()}
+        self.chains = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
+        for odd in (0, 1):  # which takes no likelihoods
+            order = swaps(self.chains["log_lik"], self.powers, draw, odd)
+            each = torch.arange(C, device=order.device)[:, None]
+            self.chains = {name: x[each, order] for name, x in self.chains.items()}
         self.n_steps += 1
         past = self.n_steps - self.scheme.n_burn_in
         if past > 0 and past % self.scheme.spacing == 0 and not self.finished:
