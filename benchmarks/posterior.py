@@ -29,7 +29,7 @@ SCHEMES = {  # expressions, apart from hyperparameters; noise of hidden layers i
     "collapsed": "CollapsedVI()",
     "sghmc": "SGHMC()",
 }
-#: Steps of those whose default is another; bounds hardly move after them.
+#: Steps of those whose default is another: what the time allows; the docs tell what more of them change.
 STEPS = {"dsvi": 1000, "structured": 300, "global": 400, "aep": 400, "rff": 1200, "sghmc": 1500}
 _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
