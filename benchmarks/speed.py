@@ -28,6 +28,7 @@ GROWTH = (
     *(_BASE._replace(n_inducing=n) for n in (32, 64, 256)),
     _BASE._replace(batch=2048),
     *(_BASE._replace(widths=w) for w in ((5,), (5, 5, 5), (2, 2), (8, 8))),
+    Shape(),
 )
 N_FREQUENCIES = 100
 
@@ -100,9 +101,11 @@ _RATIOS = (
 
 def schemes(options):
     """Print how the steps of all schemes grow."""
-    from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
+    from skdgp.inference import AEP, DSVI, SGHMC, RandomFeatures, StructuredVI
 
     made = {
+        "default": DSVI(),
+        "sghmc": SGHMC(n_learn=0),
         "dsvi": DSVI(shared_covariance=False),
         "aep": AEP(),
         "rff": RandomFeatures(),

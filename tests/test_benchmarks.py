@@ -224,10 +224,14 @@ def test_help():
     assert all(f"    {name}" in text for name in command_line.COMMANDS)
 
 
-def test_posteriors_are_compared(capsys):
-    command = ["posterior", "--problems", "step", "--schemes", "dsvi,rff"]
-    printed = run(capsys, *command, "--steps", 8, "--max-iter", 3)
-    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "rff"))
+def test_posteriors_are_compared(root, tmp_path, capsys):
+    command = ["posterior", "--problems", "step,moons", "--schemes", "dsvi,collapsed"]
+    command += ["--data", root, "--out", tmp_path / "p.json", "--steps", 8, "--max-iter", 3]
+    printed = run(capsys, *command)
+    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "collapsed"))
+    assert "doubtful  collapsed" in printed  # which fails with classes
+    again = run(capsys, *command)
+    assert "step/0/0/atlas" not in again and printed.endswith(again)
 
 
 def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):

@@ -39,6 +39,22 @@ def data():
     return X, 3.0 * np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(30) + 20.0
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_skops(name, data):
+    skops = pytest.importorskip("skops.io")
+    X, model = data[0], clone(MODELS[name]).fit(*data)
+    content = skops.dumps(model)
+    untrusted = skops.get_untrusted_types(data=content)
+    assert all(name.startswith("skdgp.") for name in untrusted)
+    other = skops.loads(content, trusted=untrusted)
+    assert_array_equal(other.predict(X, return_std=True), model.predict(X, return_std=True))
+
+
+def test_minibatches_in_single_precision(data):
+    model = clone(MODELS["sghmc"]).set_params(batch_size=10, dtype="float32").fit(*data)
+    assert np.isfinite(model.predict(data[0])).all()
+
+
 def test_draws_have_the_moments_of_predictions(data):
     """Functions are draws of the same distribution, up to their number and that of hidden draws."""
     X, y = data

@@ -164,12 +164,13 @@ class SlicedDeepGP(ChainModel):
                 v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
             v = self._flip(v, generator)
         if self.hyperparameters.sampled:
-            phi, log_lik = self._move_hyperparameters(v, phi, power, draw)
+            phi, log_lik = self._move_hyperparameters(v, phi, log_lik, power, draw)
         states = {"v": v, "phi": phi, "log_lik": log_lik}
-        states = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
-        order = swaps(states["log_lik"], self.powers, draw, self.n_steps % 2)
-        each = torch.arange(C, device=order.device)[:, None]
-        self.chains = {name: x[each, order] for name, x in states.items()}
+        self.chains = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
+        for odd in (0, 1):  # which takes no likelihoods
+            order = swaps(self.chains["log_lik"], self.powers, draw, odd)
+            each = torch.arange(C, device=order.device)[:, None]
+            self.chains = {name: x[each, order] for name, x in self.chains.items()}
         self.n_steps += 1
         past = self.n_steps - self.scheme.n_burn_in
         if past > 0 and past % self.scheme.spacing == 0 and not self.finished:
@@ -285,9 +286,10 @@ class SlicedDeepGP(ChainModel):
         sign[torch.arange(len(v)), unit] = -1.0
         return v * sign[:, None]
 
-    def _move_hyperparameters(self, v, phi, power, draw):
+    def _move_hyperparameters(self, v, phi, log_lik, power, draw):
         """Slice steps of one hyperparameter, in turns; those of hidden layers given whitened values."""
         hyper, p, F = self.hyperparameters, self.n_steps % phi.shape[1], None
+        log_lik = log_lik.clone()
         if p >= hyper.n_hidden and self.widths:  # hidden values stay
             F = self.propagate(v, hyper.components(phi)[0])[-1]
 
@@ -303,11 +305,12 @@ class SlicedDeepGP(ChainModel):
             else:
                 kernels, likelihood = hyper.components(changed)
                 value = self.log_likelihood(None if F is None else F[i], kernels[-1], likelihood)
+            log_lik[i] = value  # what is evaluated last is accepted
             return power[i] * value + hyper.log_prior(changed)
 
-        everyone = torch.arange(len(v), device=v.device)
-        phi = with_value(slice_step(phi[:, p], evaluate, draw), everyone)
-        return phi, self.evaluate(v, phi)
+        start = power * log_lik + hyper.log_prior(phi)
+        x = slice_step(phi[:, p], evaluate, draw, start)
+        return with_value(x, torch.arange(len(v), device=v.device)), log_lik
 
     # What is kept, and prediction
 

@@ -61,30 +61,32 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
     return v, log_lik
 
 
-def slice_step(x, evaluate, uniform, width=1.0):
+def slice_step(x, evaluate, uniform, start, width=2.0):
     """One slice step with stepping out (Neal, 2003) of a number of every state.
 
     Parameters
     ----------
     x : tensor of shape (S,)
     evaluate : callable
-        ``evaluate(proposals, i)`` are the log-densities for the states with indices `i`.
+        ``evaluate(proposals, i)`` are the log-densities for the states with indices `i`, which may repeat. What
+        is evaluated last of a state is accepted.
     uniform : callable
+    start : tensor of shape (S,)
+        Log-densities of `x`.
     width : float
 
     Returns
     -------
     x : tensor of shape (S,)
     """
-    everyone = torch.arange(len(x), device=x.device)
-    threshold = evaluate(x, everyone) + uniform(len(x)).log()
-    low = x - width * uniform(len(x))
-    high = low + width
-    for end, change in ((low, -width), (high, width)):
-        i = everyone
-        while len(i):
-            i = i[evaluate(end[i], i) > threshold[i]]
-            end[i] += change
+    S, everyone = len(x), torch.arange(len(x), device=x.device)
+    threshold = start + uniform(S).log()
+    low = x - width * uniform(S)
+    ends, i = torch.cat([low, low + width]), torch.arange(2 * S, device=x.device)  # of both sides
+    while len(i):
+        i = i[evaluate(ends[i], i % S) > threshold[i % S]]
+        ends[i] += torch.where(i < S, -width, width).to(ends)
+    low, high = ends.view(2, S)
     new, i = x.clone(), everyone
     while len(i):
         z = low[i] + (high[i] - low[i]) * uniform(len(i))

@@ -364,7 +364,7 @@ class SampledDeepGP(ChainModel):
         for i, ((A, _), score) in enumerate(zip(passed, scores)):
             if i == len(self._sampled()):
                 break
-            w = (batch.scale * batch.weight[:, None] * score.square()).mT  # C, D, B
+            w = (batch.scale * batch.weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
             A, w = A.detach(), w.mean(0, keepdim=True) if len(A) == 1 else w
             F = sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)
             F = torch.lerp(self._memory[f"{i}.fisher"], F, share)
