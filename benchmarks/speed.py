@@ -100,12 +100,13 @@ _RATIOS = (
 
 def schemes(options):
     """Print how the steps of all schemes grow."""
-    from skdgp.inference import AEP, DSVI, RandomFeatures, StructuredVI
+    from skdgp.inference import AEP, DSVI, DeepInverseWishart, RandomFeatures, StructuredVI
 
     made = {
         "dsvi": DSVI(shared_covariance=False),
         "aep": AEP(),
         "rff": RandomFeatures(),
+        "diwp": DeepInverseWishart(),
         **{
             name: StructuredVI(name, n_warmup=0)
             for name in ("mean-field", "stripes-and-arrow", "full")
