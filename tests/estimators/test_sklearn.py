@@ -31,6 +31,7 @@ from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import (
     AEP,
     DSVI,
+    NNGP,
     SCHEMES,
     SGHMC,
     CollapsedVI,
@@ -65,6 +66,7 @@ ESTIMATORS = [
     DeepGPRegressor(inference=DeepInverseWishart(natural_step=0.5), **SOON),
     DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
     DeepGPRegressor(inference="nngp", max_iter=10),
+    DeepGPClassifier(inference=NNGP(natural_step=0.5), **SOON),
     DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), **SOON),
     DeepGPRegressor(1, inference="exact", max_iter=20),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=40),

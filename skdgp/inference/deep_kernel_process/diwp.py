@@ -6,6 +6,12 @@ from numbers import Integral, Real
 from ..base import Scheme
 from .model import GramModel
 
+_FEW_ROWS = 4000
+#: Steps and step size up to that many rows; beyond, the usual step size and more steps. Bounds of rows after 600 steps
+#: of 0.01 and of 0.02: -1.500 and -1.484 for biomass. Steps of 0.03 are better still where they work, as for
+#: energy (-0.886; 2,000 steps of 0.01 reach -0.868, with the same log density), but lost biomass (-2.771).
+_SHORT = 600, 0.02
+
 
 class KernelScheme(Scheme):
     """Base class of the schemes of kernel processes."""
@@ -13,7 +19,10 @@ class KernelScheme(Scheme):
     uses = frozenset({"n_inducing", "learning_rate", "batch_size"})
 
     def max_iter(self, n_rows):
-        return 2000
+        return _SHORT[0] if n_rows <= _FEW_ROWS else 2000
+
+    def learning_rate(self, n_rows):
+        return _SHORT[1] if n_rows <= _FEW_ROWS else super().learning_rate(n_rows)
 
     def check_natural_step(self):
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
