@@ -40,7 +40,7 @@ _RFF = (
     "max_iter=5000, learning_rate=0.01, dtype='float32', standardize=False"
 )
 _SGHMC = "2, n_inducing=100, likelihood='gaussian', batch_size=10000, inference='sghmc'"
-_DKP = "3, n_inducing=100, kernel='{}', inference={}"
+_DKP = "3, n_inducing=100, max_iter=600, kernel='{}', inference={}"
 _KERNELS = {"relu": "arc_cosine", "se": "squared_exponential"}
 _PROCESSES = {
     "diwp": "DeepInverseWishart()",
@@ -56,7 +56,7 @@ def _process(name, kernel):
 
 
 def _digits(name):
-    settings = _DKP.format("arc_cosine", _PROCESSES[name])
+    settings = _DKP.format("arc_cosine", _PROCESSES[name]).replace("600", "2000")
     return _ours(f"{name}-digits", f"{settings}, standardize=False", "DeepGPClassifier")
 
 
