@@ -43,9 +43,9 @@ _SGHMC = "2, n_inducing=100, likelihood='gaussian', batch_size=10000, inference=
 _DKP = "3, n_inducing=100, max_iter=600, kernel='{}', inference={}"
 _KERNELS = {"relu": "arc_cosine", "se": "squared_exponential"}
 _PROCESSES = {
-    "diwp": "DeepInverseWishart()",
-    "nngp": "NNGP(exact=False)",
-    "global": "GlobalInducing()",
+    "diwp": "DeepInverseWishart(), learning_rate=0.02",
+    "nngp": "NNGP(exact=False), learning_rate=0.02",
+    "global": "GlobalInducing(), learning_rate=0.02",
     "dsvi": "DSVI()",
 }
 
@@ -56,7 +56,9 @@ def _process(name, kernel):
 
 
 def _digits(name):
-    settings = _DKP.format("arc_cosine", _PROCESSES[name]).replace("600", "2000")
+    settings = (
+        _DKP.format("arc_cosine", _PROCESSES[name]).replace("600", "2000").replace("0.02", "0.01")
+    )
     return _ours(f"{name}-digits", f"{settings}, standardize=False", "DeepGPClassifier")
 
 
