@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from ..base import Scheme
 from .model import GramModel
 
-#: Steps unless the user gives a number. Larger ones get there sooner where they work: on energy, 600 of 0.01 and
+#: Steps of a fit. Larger ones get there sooner where they work: on energy, 600 of 0.01 and
 #: of 0.02 reach a bound by row of -0.907 and -0.885, and 2,000 of 0.01 -0.868. But 0.02 failed on 80 rows
 #: in chunks (a constant was fitted), and 0.03 on the table biomass.
 _STEPS = 2000
