@@ -291,9 +291,9 @@ def fit(name, X, y, *, classes=False, seed=0, max_iter=None):
     if name in PEERS:
         return (PEERS[name].classes if classes else PEERS[name].regression)(X, y, seed, max_iter)
     model = estimator(name, classes, seed, max_iter).fit(X, y)
-    if classes:
-        return model.predict_proba
-    return partial(Ours, model)
+    predict = partial(model.predict_proba) if classes else partial(Ours, model)
+    predict.bound = getattr(model, "lower_bound_", None)
+    return predict
 
 
 def require(names):

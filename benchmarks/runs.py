@@ -80,6 +80,8 @@ def measure(cell, split, coverage=0.9, more=None):
         predicted = time.process_time()
         results = scores(found, split.y_test, coverage)
         results |= more(found, split.y_test) if more is not None else {}
+    if getattr(predict, "bound", None) is not None:
+        results["elbo"] = predict.bound / len(split.y_train)
     return {
         **results,
         "fit_seconds": fitted - start,

@@ -101,7 +101,7 @@ _RATIOS = (
 
 def schemes(options):
     """Print how the steps of all schemes grow."""
-    from skdgp.inference import AEP, DSVI, SGHMC, RandomFeatures, StructuredVI
+    from skdgp.inference import AEP, DSVI, SGHMC, DeepInverseWishart, RandomFeatures, StructuredVI
 
     made = {
         "default": DSVI(),
@@ -109,6 +109,7 @@ def schemes(options):
         "dsvi": DSVI(shared_covariance=False),
         "aep": AEP(),
         "rff": RandomFeatures(),
+        "diwp": DeepInverseWishart(),
         **{
             name: StructuredVI(name, n_warmup=0)
             for name in ("mean-field", "stripes-and-arrow", "full")

@@ -51,7 +51,8 @@ def model_of(scheme, shape, X, dtype, device="cpu"):
     kernel = as_kernel("squared_exponential")
     architecture.kernels = [kernel.bind(n) for n in architecture.layer_inputs()]
     model = scheme.build(architecture, Gaussian(np.full(shape.n_outputs, 0.1)))
-    init.start(model, X, np.ones(len(X)), "random", np.random.RandomState(0))
+    method = "random" if model.start is None else init.METHODS[0]
+    init.start(model, X, np.ones(len(X)), method, np.random.RandomState(0))
     model.to(device)
     model.prepare(0.01, dtype)
     return model

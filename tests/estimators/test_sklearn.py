@@ -31,6 +31,7 @@ from skdgp.gp.likelihoods import Bernoulli, Poisson
 from skdgp.inference import (
     AEP,
     DSVI,
+    NNGP,
     SCHEMES,
     SGHMC,
     CollapsedVI,
@@ -67,6 +68,7 @@ ESTIMATORS = [
     DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
     DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
     DeepGPRegressor(inference="nngp", max_iter=10),
+    DeepGPClassifier(inference=NNGP(natural_step=0.5), **SOON),
     DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), likelihood="student_t", **SOON),
     DeepGPRegressor(1, inference="exact", kernel="matern32", max_iter=5),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=10),

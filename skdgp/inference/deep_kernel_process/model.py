@@ -76,10 +76,12 @@ class KernelModel(GradientModel):
 
     def last_moments(self, level, K_it, K_tt):
         """Moments of the latent functions (S, n, k), and the divergence (S,) of the output layer."""
-        q, (A, s) = self.output(level), level.schur(K_it, K_tt)
-        mean, var = q.moments(A, s)
-        if torch.is_grad_enabled():
-            self.sites.collect(level.J, A, mean, var)
+        q = self.output(level)
+        if not torch.is_grad_enabled():
+            return *q.moments(*level.schur(K_it, K_tt)), q.kl
+        mean, var = q.of_step(level.J, K_it, K_tt)
+        J = level.J.detach()
+        self.sites.collect((J.mT @ J) @ K_it.detach(), mean, var)
         return mean, var, q.kl
 
     def expected_log_likelihood(self, batch, generator):
@@ -156,8 +158,8 @@ class GramModel(KernelModel):
             level, K = Level.of(kernel, G, self.jitter)
             path.levels.append(level)
             if i < self.n_layers:
-                path.kl = path.kl + level.draw_inducing(K, *self._base_of_inducing(i, base))
-                G = level.C @ level.C.mT
+                G, kl = level.draw_inducing(K, *self._base_of_inducing(i, base))
+                path.kl = path.kl + kl
         return path
 
     def sample_moments(self, X, base):

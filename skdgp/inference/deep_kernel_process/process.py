@@ -7,12 +7,16 @@ from torch import nn
 from torch.autograd.function import once_differentiable
 
 from ...linalg import inverse_triangular
-from .wishart import inverse_wishart_kl, inverse_wishart_root, log_det
+from .wishart import kl_of_degrees, log_det
 
 #: White noise of every kernel that is factorized, relative to the mean of its diagonal.
 JITTER = 1e-6
 _ESCALATION = (1.0, 10.0, 100.0, 1e3, 1e4)
 _LEAST = 1e-10  #: conditional variances of rows, relative to their variance
+_INDEFINITE = (
+    "A kernel matrix of inducing points is not positive definite; fewer inducing points, or a smaller "
+    "learning_rate, may help."
+)
 
 
 def diagonal(K):
@@ -68,18 +72,135 @@ class _Factors(torch.autograd.Function):
         return 0.5 * (T + T.mT)
 
 
-class _AddScaled(torch.autograd.Function):
-    """``A + eps * r``, with a factor for each column."""
+class _Inducing(torch.autograd.Function):
+    """A draw from the posterior of an inverse Wishart layer at the inducing points.
+
+    From `K` and its inverse Cholesky factor `J` (None for the identity): the Cholesky factor `C` of the draw;
+    ``C^T J^T`` and ``C C^T``; and the divergence from the prior.
+    """
 
     @staticmethod
-    def forward(ctx, A, eps, r):
-        ctx.save_for_backward(eps)
-        return torch.addcmul(A, eps, r[..., None, :])
+    def forward(ctx, K, J, delta, gamma, V, n, c2):
+        p, nu_p, nu_q = K.shape[-1], float(delta) + K.shape[-1] + 1.0, float(gamma)
+        nu_q += nu_p
+        L, info = torch.linalg.cholesky_ex(delta * K + V @ V.mT)
+        if info.any():
+            raise torch.linalg.LinAlgError(_INDEFINITE)
+        J_q = inverse_triangular(L)
+        R, M = J_q @ V, n.tril(-1)
+        diagonal(M).copy_(c2.sqrt())
+        C = torch.linalg.solve_triangular(M, L.expand_as(M), upper=False, left=False)
+        log_det_ratio = log_det(L) - 0.5 * p * delta.log()
+        if J is not None:
+            log_det_ratio = log_det_ratio + log_det(J)
+        squares = R.square().sum((-1, -2))
+        value, of_q, of_p = kl_of_degrees(nu_q, nu_p, p)
+        ctx.slopes = nu_p, nu_q, of_q, of_p
+        ctx.save_for_backward(K, J, delta, V, C, M, J_q, R, log_det_ratio, squares)
+        ctx.set_materialize_grads(False)
+        kl = (nu_p * log_det_ratio - 0.5 * nu_q * squares + value).expand(M.shape[:-2]).clone()
+        return C, None if J is None else (J @ C).mT, None if J is None else C @ C.mT, kl
 
     @staticmethod
     @once_differentiable
-    def backward(ctx, g):
-        return g, None, (g * ctx.saved_tensors[0]).sum(-2)
+    def backward(ctx, g_C, g_W, g_G, g_kl):
+        K, J, delta, V, C, M, J_q, R, log_det_ratio, squares = ctx.saved_tensors
+        (nu_p, nu_q, of_q, of_p), p = ctx.slopes, K.shape[-1]
+        g_kl = C.new_zeros(()) if g_kl is None else g_kl
+        parts = [] if g_C is None else [g_C]
+        parts += [] if g_W is None else [J.mT @ g_W.mT]
+        parts += [] if g_G is None else [(g_G + g_G.mT) @ C]
+        of_matrix = 0.5 * nu_q * g_kl[..., None, None]
+        H, g_c2 = of_matrix * (R @ R.mT), None
+        if parts:
+            T = torch.linalg.solve_triangular(
+                M.mT, C.mT @ sum(parts).tril(), upper=True, left=False
+            )
+            g_c2 = -0.5 * diagonal(T) / diagonal(M)
+            T = (M.mT @ T).tril()
+            diagonal(T).mul_(0.5)
+            H = H + T
+        diagonal(H).add_(0.5 * nu_p * g_kl[..., None])
+        H = J_q.mT @ (H @ J_q)
+        H = 0.5 * (H + H.mT)  # gradient of delta K + V V^T
+        g_V = (2.0 * H @ V - 2.0 * of_matrix * (J_q.mT @ R)).sum_to_size(V.shape)
+        g_gamma = of_q - 0.5 * squares
+        g_delta = (H * K).sum() + (
+            g_kl * (g_gamma + of_p + log_det_ratio - 0.5 * nu_p * p / delta)
+        ).sum()
+        g_J = None
+        if J is not None:
+            g_J = torch.zeros_like(C) if g_W is None else g_W.mT @ C.mT
+            diagonal(g_J).add_(nu_p * g_kl[..., None] / diagonal(J))
+            g_J = g_J.sum_to_size(J.shape)
+        g_K = (delta * H).sum_to_size(K.shape)
+        return g_K, g_J, g_delta, (g_kl * g_gamma).sum(), g_V, None, g_c2
+
+
+class _Marginals(torch.autograd.Function):
+    """Moments (S, n, k) of latent functions, as :meth:`Whitened.moments`, with a third of its products.
+
+    Variances are ``K_tt - K_ti Q K_it``, and the gradient in ``K_it`` needs ``Q K_it`` again. The explicit
+    `Q` costs digits, of which predictions need all and steps do not.
+    """
+
+    @staticmethod
+    def forward(ctx, J, J_q, m, K_it, K_tt):
+        R, v, K = J_q @ J[:, None], J.mT @ m, K_it[:, None]
+        QK = ((J.mT @ J)[:, None] - R.mT @ R) @ K
+        squares, rest = (K * QK).sum(-2), (1.0 - _LEAST) * K_tt[:, None]
+        ctx.save_for_backward(J, J_q, m, K_it, R, v, QK, squares < rest)
+        return K_it.mT @ v, (K_tt[:, None] - torch.minimum(squares, rest)).mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_mean, g_var):
+        J, J_q, m, K_it, R, v, QK, is_open = ctx.saved_tensors
+        g_tt = g_var.mT
+        of_squares = torch.where(is_open, -g_tt, 0.0)[..., None, :]
+        g_K = v @ g_mean.mT + 2.0 * (QK * of_squares).sum(1)
+        g_Q = (K_it[:, None] * of_squares) @ K_it[:, None].mT
+        JQ, RQ, g_v = J[:, None] @ g_Q, 2.0 * R @ g_Q, K_it @ g_mean
+        g_J = (2.0 * JQ - J_q.mT @ RQ).sum(1) + m @ g_v.mT
+        g_tt = torch.where(is_open, g_tt, _LEAST * g_tt).sum(1)
+        return g_J, -RQ @ J[:, None].mT, J @ g_v, g_K, g_tt
+
+
+class _Rows(torch.autograd.Function):
+    """A draw for rows, see :meth:`Level.draw_rows`."""
+
+    @staticmethod
+    def forward(ctx, J, W, C, K_it, K_tt, eps, c2, delta):
+        A = J @ K_it
+        s, least = K_tt - (A * A).sum(-2), _LEAST * K_tt
+        g = torch.maximum(s, least) / c2
+        Y = torch.addcmul(A, eps, g.sqrt()[..., None, :])
+        U = W @ Y
+        ctx.save_for_backward(J, W, C, K_it, K_tt, eps, c2, delta, A, s > least, g, Y, U)
+        return C @ U, torch.addcmul((U * U).sum(-2), g, delta)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g_it, g_tt):
+        J, W, C, K_it, K_tt, eps, c2, delta, A, is_open, g, Y, U = ctx.saved_tensors
+        g_U = torch.addcmul(C.mT @ g_it, U, 2.0 * g_tt[..., None, :])
+        g_A = W.mT @ g_U
+        g_g = 0.5 * (g_A * eps).sum(-2) / g.sqrt() + delta * g_tt
+        g_s = g_g / c2
+        of_squares = torch.where(is_open, -2.0 * g_s, 0.0)
+        g_A = g_A.addcmul_(A, of_squares[..., None, :])
+        gradients = (
+            g_A @ K_it.mT,
+            g_U @ Y.mT,
+            g_it @ U.mT,
+            J.mT @ g_A,
+            torch.where(is_open, g_s, _LEAST * g_s),
+            None,
+            -g_s * g,
+            (g * g_tt).sum(),
+        )
+        like = (J, W, C, K_it, K_tt, eps, c2, delta)
+        return tuple(g if g is None else g.sum_to_size(x.shape) for g, x in zip(gradients, like))
 
 
 @dataclass
@@ -130,16 +251,13 @@ class Level:
 
         Returns
         -------
+        G : tensor of shape (S, P, P)
         kl : tensor of shape (S,)
             Divergence of its distribution from the prior.
         """
-        p = K.shape[-1]
-        L_q = factorize(delta * K + V @ V.mT, 0.0)[2]
-        kl = inverse_wishart_kl(
-            L_q, delta + gamma + p + 1.0, delta.sqrt() * self.L, delta + p + 1.0
-        )
-        self.condition_on(inverse_wishart_root(L_q, n, c2), delta)
-        return kl
+        self.C, self.W, G, kl = _Inducing.apply(K, self.J, delta, gamma, V, n, c2)
+        self.delta = delta
+        return G, kl
 
     def condition_on(self, C, delta):
         """Take ``C C^T`` as the Gram matrix of the inducing points."""
@@ -156,10 +274,7 @@ class Level:
         K_it, K_tt : tensors of shape (S, P, n) and (S, n)
         eps, c2 : tensors that broadcast to these shapes
         """
-        A, s = self.schur(K_it, K_tt)
-        g = s / c2
-        U, squares = _Product.apply(self.W, _AddScaled.apply(A, eps, g.sqrt()))
-        return self.C @ U, self.delta * g + squares
+        return _Rows.apply(self.J, self.W, self.C, K_it, K_tt, eps, c2, self.delta)
 
 
 def factorize(K, jitter):
@@ -174,10 +289,7 @@ def factorize(K, jitter):
         L, J, failed = _Factors.apply(full)
         if not failed:
             return full, white, L, J
-    raise torch.linalg.LinAlgError(
-        "A kernel matrix of inducing points is not positive definite; fewer inducing points, or a smaller "
-        "learning_rate, may help."
-    )
+    raise torch.linalg.LinAlgError(_INDEFINITE)
 
 
 @dataclass
@@ -225,10 +337,9 @@ class Path:
 
 def draw_metric(delta, gamma, V, n, c2):
     """Root of a draw of the input metric, and the divergence of its distribution from the prior."""
-    p, eye = len(V), torch.eye(len(V), dtype=V.dtype, device=V.device)
-    L_q = torch.linalg.cholesky(delta * eye + V @ V.mT)
-    kl = inverse_wishart_kl(L_q, delta + gamma + p + 1.0, delta.sqrt() * eye, delta + p + 1.0)
-    return inverse_wishart_root(L_q, n, c2), kl
+    eye = torch.eye(len(V), dtype=V.dtype, device=V.device)
+    C, *_, kl = _Inducing.apply(eye, None, delta, gamma, V, n, c2)
+    return C, kl
 
 
 class Sites(nn.Module):
@@ -259,10 +370,10 @@ class Sites(nn.Module):
     def precision(self):
         return None
 
-    def collect(self, J, A, mean, var):
+    def collect(self, w, mean, var):
         """Remember rows, whose moments collect gradients of the expected log-likelihood."""
         mean.retain_grad(), var.retain_grad()
-        self._rows = (J.mT @ A).detach(), mean, var
+        self._rows = w, mean, var
 
     @torch.no_grad()
     def collected_gradients(self, scale):
@@ -315,6 +426,10 @@ class Whitened:
         """Moments (S, n, k) at rows with ``A = J K_it`` and conditional variances `s`."""
         var = _Product.apply(self.J, A[:, None])[1] + s[:, None]
         return A.mT @ self.mean, var.mT
+
+    def of_step(self, J, K_it, K_tt):
+        """:meth:`moments` at rows for steps of training, by fewer products with less digits."""
+        return _Marginals.apply(J, self.J, self.mean, K_it, K_tt)
 
     def sample(self, xi):
         """Draws of `w` (S, P, k) from normal variables."""

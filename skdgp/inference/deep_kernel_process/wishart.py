@@ -8,8 +8,7 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammaincinv, gammaln, ndtr, polygamma, psi
-from torch.autograd.function import once_differentiable
+from scipy.special import gammaincinv, gammaln, ndtr, psi, zeta
 
 from ...random import gamma, normal
 
@@ -58,26 +57,18 @@ def inverse_wishart_kl(L_q, nu_q, L_p, nu_p):
     """Divergence of ``W^{-1}(L_q L_q^T, nu_q)`` from ``W^{-1}(L_p L_p^T, nu_p)``, shape (...)."""
     p = L_q.shape[-1]
     squares = triangular(L_q, L_p).square().sum((-1, -2))
-    of_degrees = _KLOfDegrees.apply(nu_q, nu_p, p)
+    of_degrees = multivariate_lgamma(0.5 * nu_p, p) - multivariate_lgamma(0.5 * nu_q, p)
+    of_degrees = of_degrees + 0.5 * (nu_q - nu_p) * multivariate_digamma(0.5 * nu_q, p)
     return nu_p * (log_det(L_q) - log_det(L_p)) + 0.5 * nu_q * (squares - p) + of_degrees
 
 
-class _KLOfDegrees(torch.autograd.Function):
-    """What the divergence has of the degrees of freedom alone, which are two numbers."""
-
-    @staticmethod
-    def forward(ctx, nu_q, nu_p, p):
-        q, p_ = float(nu_q), float(nu_p)
-        a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (q, p_))
-        slopes = 0.25 * (q - p_) * polygamma(1, a_q).sum(), 0.5 * (psi(a_p) - psi(a_q)).sum()
-        ctx.slopes = slopes
-        value = (gammaln(a_p) - gammaln(a_q)).sum() + 0.5 * (q - p_) * psi(a_q).sum()
-        return nu_q.new_full((), value)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        return g * ctx.slopes[0], g * ctx.slopes[1], None
+def kl_of_degrees(nu_q, nu_p, p):
+    """What that divergence has of the degrees of freedom alone, which are floats here, and its slopes."""
+    a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (nu_q, nu_p))
+    psi_q, half = psi(a_q).sum(), 0.5 * (nu_q - nu_p)
+    value = (gammaln(a_p) - gammaln(a_q)).sum() + half * psi_q
+    # zeta(2, a) is the trigamma function
+    return value, 0.5 * half * zeta(2.0, a_q).sum(), 0.5 * (psi(a_p).sum() - psi_q)
 
 
 def degrees(nu, p):

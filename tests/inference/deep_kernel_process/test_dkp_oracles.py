@@ -16,7 +16,15 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.deep_kernel_process import wishart as w
-from skdgp.inference.deep_kernel_process.process import Level, _AddScaled, _Product, factorize
+from skdgp.inference.deep_kernel_process.process import (
+    Level,
+    Whitened,
+    _Inducing,
+    _Marginals,
+    _Product,
+    _Rows,
+    factorize,
+)
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 NOISE = 0.1
@@ -393,7 +401,45 @@ def test_backward_passes_of_our_own():
     for i in (0, 1, slice(2)):  # one of the results, or both
         assert check(lambda *x, i=i: _Product.apply(*x)[i], (leaf(1, 3, 4), leaf(2, 4, 5)))
         assert check(lambda K, i=i: factorize(0.5 * (K + K.mT), 1e-6)[2:][i], K)
-    assert check(_AddScaled.apply, (leaf(2, 4, 5), leaf(2, 4, 5).detach(), leaf(2, 5)))
-    L_q, L_p = (torch.linalg.cholesky(spd(3, seed)) for seed in (0, 1))
-    nus = torch.tensor([7.3, 5.6]).double().requires_grad_()
-    assert check(lambda nus: w.inverse_wishart_kl(L_q, nus[0], L_p, nus[1]), nus)
+    J, (W, C) = leaf(1, 3, 3), leaf(2, 2, 3, 3)
+    K_tt = (20.0 + leaf(2, 5)).detach().requires_grad_()
+    c2, delta = (1.0 + leaf(2, 5) ** 2).detach().requires_grad_(), leaf()
+    rows = J, W, C, leaf(2, 3, 5), K_tt, leaf(2, 3, 5).detach(), c2, delta
+    assert check(_Rows.apply, rows)
+    n, c2, delta, gamma = leaf(2, 3, 3).detach(), leaf(2, 3).exp(), leaf().exp(), leaf().exp()
+
+    def plain(K, V, c2, delta, gamma):
+        L, nu = torch.linalg.cholesky(K), delta + 4.0
+        L_q = torch.linalg.cholesky(delta * K + V @ V.mT)
+        C = w.inverse_wishart_root(L_q, n, c2)
+        kl = w.inverse_wishart_kl(L_q, nu + gamma, delta.sqrt() * L, nu)
+        return C, (torch.linalg.inv(L) @ C).mT, C @ C.mT, kl.expand(2)
+
+    def ours(K, V, c2, delta, gamma):
+        J = torch.linalg.inv(torch.linalg.cholesky(K))
+        return _Inducing.apply(K, J, delta, gamma, V, n, c2)
+
+    inputs = [spd(3)[None], leaf(3, 3), c2, delta, gamma]
+    inputs = [x.detach().requires_grad_() for x in inputs]
+    weights = leaf(2, 3, 3), leaf(2, 3, 3), leaf(2, 3, 3), leaf(2)
+    found = []
+    for function in (plain, ours):
+        results = function(*inputs)
+        value = sum((a * b).sum() for a, b in zip(results, weights))
+        found.append([*results, *torch.autograd.grad(value, inputs)])
+    for a, b in zip(*found):  # torch's gradient of a Cholesky factor is symmetric, too
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+    q = Whitened(leaf(2, 3, 2), torch.linalg.cholesky(spd(3)).expand(2, 2, 3, 3), None)
+    q.J, J = 0.3 * q.J.detach().requires_grad_(), torch.eye(3).double()[None] + 0.1 * leaf(2, 3, 3)
+    K_it, s = leaf(2, 3, 5), 5.0 + leaf(2, 5).square()
+    K_tt = s + (J @ K_it).square().sum(-2)
+    inputs = [x.detach().requires_grad_() for x in (J, q.J, q.mean, K_it, K_tt)]
+    assert check(_Marginals.apply, inputs)
+    expected = q.moments(J @ K_it, s)
+    for a, b in zip(q.of_step(J, K_it, K_tt), expected):
+        torch.testing.assert_close(a, b)
+    # rows that are inducing points leave no variance, and have no slope of it
+    K = spd(3)[None].requires_grad_()
+    J = torch.linalg.inv(torch.linalg.cholesky(K))
+    var = Whitened(q.mean[:1], 1e8 * q.J[:1], None).of_step(J, K, torch.diagonal(K, 0, 1, 2))[1]
+    assert (var >= 0.0).all()
