@@ -139,7 +139,7 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
     if several or not isinstance(plan.likelihood, (Bernoulli, Softmax)):
         return [deep]
     auto = plan.kernel == "auto"
-    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=120)
+    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
     near.kernel = RationalQuadratic() if auto else plan.kernel
     near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
     sparse = Plan(VFE(tol=1e-5, deviation=0.5), plan.likelihood)

@@ -467,6 +467,7 @@ def test_diagonal_of_the_covariance(regression, latent):
         assert np.linalg.eigvalsh(block).min() > -1e-9 * np.trace(block)
 
 
+@pytest.mark.parametrize("regression", [*LIKELIHOODS, "joint"], indirect=True)
 def test_function_and_noise_add_up(regression):
     model, X, _ = regression
     X = X[:20]

@@ -133,7 +133,8 @@ def test_variance_of_the_mean_and_of_the_noise_are_all(name, m, v):
     likelihood = ONE_LATENT[name][0]
 
     def given(f, i):
-        return float(likelihood.moments(tensor([[f]]), tensor([[0.0]]))[i])
+        f = torch.as_tensor(np.atleast_1d(f))[:, None]
+        return likelihood.moments(f, torch.zeros_like(f))[i][:, 0].numpy()
 
     mean = expectation(partial(given, i=0), m, v)
     expected = expectation(lambda f: (given(f, 0) - mean) ** 2, m, v)
