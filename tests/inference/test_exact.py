@@ -20,9 +20,9 @@ from skdgp.gp.kernels import Anova, Linear, Matern
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import Exact, conditioned, exact, marginal_likelihood
 from skdgp.inference.base import Architecture
-from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.unique_inputs import gather
+from skdgp.optim.lbfgs import LBFGS
 from skdgp.training import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -222,9 +222,10 @@ def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
 
     monkeypatch.setattr(ExactGP, "log_marginal_likelihood", counted)
     monkeypatch.setattr(ExactGP, "choose_start", lambda self, batch: None)
+    monkeypatch.setattr(marginal_likelihood, "TOL", 1e-6)
     all_rows, counts = trained()
     assert counts == [[80]] * len(counts)
-    monkeypatch.setattr(exact, "_FIRST_ROWS", 40)
+    monkeypatch.setattr(exact, "_MANY_ROWS", 80)
     monkeypatch.setattr(exact, "_FIRST_STEPS", most)
     model, counts = trained()
     n = counts.count([40])
@@ -611,18 +612,24 @@ def test_state_round_trip(likelihood):
         assert_array_equal(other.state()[name], array)
 
 
-@pytest.mark.parametrize("n_first", [0, 3, 4, 6])
-def test_training_goes_on_where_it_stopped(n_first, monkeypatch):
-    """Before, with, and after the last of the first steps."""
+@pytest.mark.parametrize(
+    ("n_first", "searches"), [(0, False), (0, True), (3, False), (4, False), (6, False)]
+)
+def test_training_goes_on_where_it_stopped(n_first, searches, monkeypatch):
+    """Before, with, and after the last of the first steps; with the memory of the search for a start."""
     if n_first:
-        monkeypatch.setattr(exact, "_FIRST_ROWS", 30)
+        monkeypatch.setattr(exact, "_MANY_ROWS", 60)
         monkeypatch.setattr(exact, "_FIRST_STEPS", n_first)
+    if searches:
+        monkeypatch.setattr(marginal_likelihood, "_MANY_COLUMNS", 2)
+        monkeypatch.setattr(marginal_likelihood, "_SEARCH_STEPS", 5)
     X, y = rows(60)
     batch = everything(X, y)
     one, two = (make(likelihood=HeteroscedasticGaussian()) for _ in range(2))
     for _ in range(4):
         one.step(batch, None)
     assert one._n_first == (n_first - 4 if n_first > 3 else -1)
+    assert (len(one._lbfgs.pairs) > 4) == searches and not one._lbfgs.converged
     two.load_state(one.state())
     two.load_training_state(one.training_state())
     for _ in range(4):
@@ -683,7 +690,7 @@ def test_warm_start_goes_on_with_the_numbers_and_takes_new_rows():
 
 def test_warm_start_of_many_rows_has_no_first_steps(monkeypatch):
     """Neither a part of the rows nor another start takes away what has been learned."""
-    monkeypatch.setattr(exact, "_FIRST_ROWS", 30)
+    monkeypatch.setattr(exact, "_MANY_ROWS", 60)
     X, y = rows(80)
     model = DeepGPRegressor(n_layers=1, inference="exact", random_state=0, warm_start=True)
     model.fit(X, y[:, 0])
@@ -715,14 +722,14 @@ def test_resume_after_it_has_converged(tmp_path, monkeypatch):
     settings = {"max_iter": 60, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     expected = DeepGPRegressor(**settings).fit(X, y[:, 0])
     model = DeepGPRegressor(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=5), **settings)
-    step, calls = DeepSparseGP.step, iter(range(10_000))
+    step, calls = ExactGP.step, iter(range(10_000))
 
     def killed(self, *args):
-        if next(calls) == 117:  # of two deep members
+        if next(calls) == 117 and self.finished:  # the second of two
             raise RuntimeError("killed")
         return step(self, *args)
 
-    monkeypatch.setattr(DeepSparseGP, "step", killed)
+    monkeypatch.setattr(ExactGP, "step", killed)
     with pytest.raises(RuntimeError, match="killed"):
         model.fit(X, y[:, 0])
     model.fit(X, y[:, 0])
@@ -996,20 +1003,23 @@ def test_the_better_of_two_searches(better, monkeypatch):
     shape = Architecture(8, (), 1, 1, [Anova().bind(8)], True, False)
     model, batch = Exact().build(shape, bound), everything(X, X[:, :1])
     model.hold(batch)
-    given = parameters_to_vector(model.free()).detach().clone()
+    given, searches = parameters_to_vector(model.free()).detach().clone(), []
 
     def searched(x, n_steps, batch):
-        if model._deviation is None:
-            return 0.0, x + 1.0
-        is_loose = bool((x > given).all())
-        return (-1.0 if is_loose == (better == "loose") else 0.0), x
+        search, is_loose = LBFGS(), bool((x > given).all())
+        search.x = x + (1.0 if model._deviation is None else 0.1)
+        if model._deviation is not None and is_loose == (better == "loose"):
+            search.f = -1.0
+        searches.append(search)
+        return search
 
     monkeypatch.setattr(model, "_searched", searched)
     model.choose_start(batch)
-    expected = given + (1.0 if better == "loose" else 0.0)
+    expected = given + (1.1 if better == "loose" else 0.1)
     assert_allclose(parameters_to_vector(model.free()).detach(), expected)
     assert model._deviation == marginal_likelihood._DEVIATION
-    assert model._lbfgs.x is None and len(model._marginal_subset) == 20
+    assert model._lbfgs is searches[-1 if better == "loose" else -2]  # it goes on
+    assert len(model._marginal_subset) == 20
 
 
 def test_columns_of_which_only_the_product_matters_are_found():
