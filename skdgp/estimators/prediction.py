@@ -5,7 +5,7 @@ import torch
 
 from .._warnings import warn
 from ..mixture.functions import draw
-from ..mixture.predictive import _END, Predictive, rows_at_once
+from ..mixture.predictive import END, Predictive, rows_at_once
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
 _N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
@@ -103,7 +103,7 @@ class Predictor:
         Correlations are those of draws; `std` (n, k) are the standard deviations.
         """
         draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
-        middle, reach = draws.mean(0), _END * draws.std(0)
+        middle, reach = draws.mean(0), END * draws.std(0)
         low, high = np.minimum(middle - reach, scaler.low), np.maximum(middle + reach, scaler.high)
         draws = scaler.inverse(np.clip(draws, low, high)) / np.maximum(std, 1e-300)
         draws -= draws.mean(0)

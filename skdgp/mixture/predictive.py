@@ -16,7 +16,7 @@ _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once ta
 _N_NODES = 10  #: of averages of exponentials: to 1e-5 where a component's deviation is an e-fold
 _NEGLIGIBLE = 1e-6  #: weight of components that such averages may leave out
 _IN_CACHE = 60_000  #: numbers that such averages look at together
-_END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
+END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
@@ -253,7 +253,7 @@ def ends(weights, means, variances, scaler):
     """
     middle = (weights * means).sum(0)
     spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
-    low, high = middle - _END * spread, middle + _END * spread
+    low, high = middle - END * spread, middle + END * spread
     return np.minimum(low, scaler.low), np.maximum(high, scaler.high)
 
 

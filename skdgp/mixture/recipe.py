@@ -11,7 +11,7 @@ from .member import Plan
 
 #: CPU seconds that a fit may take by default, up to so many rows: what a person waits for
 _BUDGETS = ((500, 5.0), (2500, 10.0), (10_000, 20.0), (50_000, 60.0))
-_SLACK = 1.1  #: what they may cost together: predictions are no better
+_SLACK = 1.1  #: times the budget is what members may cost together: predicted costs are not exact
 _EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
 _EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in the mean
 _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
@@ -21,7 +21,7 @@ _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
 _ANOVA_COLUMNS = 30
 #: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
 _NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
-#: Of them where there are many columns, and the share of the budget that they take: 2 nats ahead on gas
+#: With many columns, neighbors have fewer steps, in this share of the budget: they are 2 nats ahead on gas
 _FEWEST, _SHARE = 50, 0.9
 #: Steps of gradients for each second: 200 are enough for the suite's tables of a few hundred rows
 _GRADIENT_STEPS, _STEPS_OF_GRADIENTS = 20, (200, 1000)
@@ -119,7 +119,7 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
         deep.seconds = steps * step
         plans.append(deep)
-    if not isinstance(plan.kernel, (list, tuple)):
+    if plan.n_layers == 1 or not isinstance(plan.kernel, (list, tuple)):
         kernel = RationalQuadratic() if plan.kernel == "auto" else plan.kernel
         shallow = Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, 200)
         shallow.seconds = 200 * step

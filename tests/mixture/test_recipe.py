@@ -50,6 +50,13 @@ def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
     assert schemes(1_000_000) == {DSVI}
 
 
+def test_a_list_of_kernels_is_for_gradient_members():
+    for n_layers in (1, 2):
+        given = Plan(DSVI(), HeteroscedasticStudentT(), n_layers, kernel=["matern32"] * n_layers)
+        (only,) = recipe.regression(given, 400, 8, 1, True, 5.0)
+        assert only.n_layers == n_layers and only.kernel == given.kernel
+
+
 def test_counts_have_gradient_members_alone():
     plans = recipe.regression(plan(Poisson()), 400, 8, 1, False, 60.0)
     assert {type(plan.scheme) for plan in plans} == {DSVI}
