@@ -19,6 +19,7 @@ _NEAR_COPY = 1e-2  #: of inputs, relative to the spreads of the columns: the far
 _GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform row, one in thirty is
 _MOST_COPIES = 8  #: of a row that differ in their inputs
 _SPARE = 8  #: unique inputs beyond those that are needed, to tell ties
+_TREE_COLUMNS = 15  #: beyond which trees look at nearly all points
 _TIE = 1e-9  #: relative difference of distances that is none
 
 
@@ -172,6 +173,14 @@ def _farther(distances):
     return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
 
 
+def _finder(points):
+    """A function of rows and a number to the distances and indices of the nearest points, as many for each."""
+    if points.shape[1] > _TREE_COLUMNS:
+        return NearestNeighbors().fit(points).kneighbors
+    tree = cKDTree(points)
+    return lambda rows, n: tree.query(rows, np.arange(1, n + 1))
+
+
 class NeighborSearch:
     """Looks for the nearest unique inputs; never changes.
 
@@ -189,7 +198,7 @@ class NeighborSearch:
         self.metric, self.n_neighbors = metric, n_neighbors
         self._inputs = inputs if inputs is not None else lambda X: X
         self.n_unique = len(Z)
-        self._tree = NearestNeighbors().fit(self._points(Z))
+        self._find = _finder(self._points(Z))
 
     def _points(self, X):
         with torch.no_grad():
@@ -223,10 +232,10 @@ class NeighborSearch:
             return np.zeros((len(X), 0), dtype=np.int64)
         points = self._points(X)
         n_found = min(k + fewer + 1, n_unique)
-        distances, found = self._tree.kneighbors(points, n_found)
+        distances, found = self._find(points, n_found)
         tied = ~_farther(distances)[:, k - 1 :].all(1)
         if tied.any():  # of those as far as each other the first ones, whatever rounding says
-            distances, more = self._tree.kneighbors(points[tied], min(n_found + _SPARE, n_unique))
+            distances, more = self._find(points[tied], min(n_found + _SPARE, n_unique))
             rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))
             order = np.lexsort((more, rank))[:, :n_found]
             found[tied] = np.take_along_axis(more, order, 1)
