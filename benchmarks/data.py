@@ -77,9 +77,24 @@ def suite(root):
     return json.loads(_existing(root, "suite/suite.json").read_text())
 
 
+def encoder(numbers, levels, n_rows):
+    """Strings one-hot, rare levels together; gaps imputed, with an indicator."""
+    one_hot = OneHotEncoder(
+        drop="if_binary",
+        min_frequency=max(5, n_rows // 100),
+        handle_unknown="infrequent_if_exist",
+        sparse_output=False,
+    )
+    return make_column_transformer(
+        (SimpleImputer(strategy="median", add_indicator=True), numbers),
+        (one_hot, levels),
+        sparse_threshold=0.0,
+    )
+
+
 @lru_cache(2)
 def suite_fold(root, name, fold):
-    """One fold of a table: strings one-hot, rare levels together; gaps imputed, with an indicator."""
+    """One fold of a table, see :func:`encoder`."""
     import pandas as pd
 
     about = suite(root)[name]
@@ -95,19 +110,7 @@ def suite_fold(root, name, fold):
         frame[column] = frame[column].astype(object).where(frame[column].notna(), "missing")
         frame[column] = frame[column].astype(str)
     train, test = list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
-    encode = make_column_transformer(
-        (SimpleImputer(strategy="median", add_indicator=True), numbers),
-        (
-            OneHotEncoder(
-                drop="if_binary",
-                min_frequency=max(5, len(train) // 100),
-                handle_unknown="infrequent_if_exist",
-                sparse_output=False,
-            ),
-            levels,
-        ),
-        sparse_threshold=0.0,
-    )
+    encode = encoder(numbers, levels, len(train))
     X_train = encode.fit_transform(frame.iloc[train]).astype(float)
     X_test = encode.transform(frame.iloc[test]).astype(float)
     return Split(X_train, y[train], X_test, y[test], classes, len(test))

@@ -5,6 +5,7 @@ import json
 import math
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -253,6 +254,35 @@ def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):
     assert (tmp_path / "s-new.trial.json").exists() and (tmp_path / "s.trial.json").exists()
     shown = run(capsys, *command, "--print", "--compare", "new", "--column", "rmse")
     assert " s\n" not in shown and "flat@new" in shown and "rmse of auto" in shown
+
+
+def test_entry_for_scoringbench(monkeypatch):
+    """With the interface of its wrappers; frames with strings and gaps."""
+
+    class Wrapper:
+        def _set_train_range(self, y):
+            self._y_train_range = (y.min(), y.max())
+
+    class Distribution:
+        from_multi_quantile = staticmethod(lambda *args, **settings: (args, settings))
+
+    name = "scoringbench.univariate.wrappers.base"
+    for part in ("scoringbench", "scoringbench.univariate", "scoringbench.univariate.wrappers"):
+        monkeypatch.setitem(sys.modules, part, types.ModuleType(part))
+    base = types.ModuleType(name)
+    base.ProbabilisticWrapper, base.DistributionPrediction = Wrapper, Distribution
+    monkeypatch.setitem(sys.modules, name, base)
+    entry = importlib.import_module("benchmarks.scoringbench")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=40), "b": rng.choice(["x", "y", "z"], 40)})
+    y = pd.Series(X["a"] + (X["b"] == "x") + 0.1 * rng.normal(size=40))
+    X.loc[3, "a"], y[5] = np.nan, np.nan
+    model = entry.DeepGPWrapper(9, inference="exact", n_layers=1).fit(X, y)
+    (quantiles, orders, mean), settings = model.predict_distribution(X[:4])
+    assert quantiles.shape == (4, 11) and len(orders) == 11
+    assert (np.diff(quantiles) > 0.0).all()
+    np.testing.assert_allclose(mean, model.predict(X[:4]))
+    assert settings == {"train_range": (y.min(), y.max())}
 
 
 def test_another_checkout_is_measured(tmp_path):
