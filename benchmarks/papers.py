@@ -24,22 +24,26 @@ UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "w
 SMALL = ("boston", "concrete", "energy")
 
 
+#: published densities are of models whose targets are standardized, and no more
+_GAUSSIAN = "likelihood='gaussian', target_transform=None"
+
+
 def _ours(name, settings, estimator="DeepGPRegressor"):
     return f"{name}={estimator}({settings})"
 
 
 def _dsvi(depth):
     scheme = "DSVI(shared_covariance=False)" if depth > 1 else "DSVI()"
-    settings = "likelihood='gaussian', n_inducing=100, batch_size=10000, learning_rate=0.01"
+    settings = f"n_inducing=100, batch_size=10000, learning_rate=0.01, {_GAUSSIAN}"
     return _ours(f"dsvi-{depth}", f"{depth}, inference={scheme}, max_iter=5000, {settings}")
 
 
-_AEP = "2, width=2, n_inducing=100, likelihood='gaussian', inference="
+_AEP = f"2, width=2, n_inducing=100, {_GAUSSIAN}, inference="
 _RFF = (
     "{}, width={}, inference=RandomFeatures(n_features=500, frequencies='variational'), "
     "max_iter=5000, learning_rate=0.01, dtype='float32', standardize=False"
 )
-_SGHMC = "2, n_inducing=100, likelihood='gaussian', batch_size=10000, inference='sghmc'"
+_SGHMC = f"2, n_inducing=100, {_GAUSSIAN}, batch_size=10000, inference='sghmc'"
 _DKP = "3, n_inducing=100, max_iter=1500, kernel='{}', inference={}"
 _KERNELS = {"relu": "arc_cosine", "se": "squared_exponential"}
 _PROCESSES = {
@@ -52,8 +56,7 @@ _PROCESSES = {
 
 def _process(name, kernel):
     settings = _DKP.format(_KERNELS[kernel], _PROCESSES[name])
-    # published densities are of models whose targets are standardized, and no more
-    return _ours(f"{name}-{kernel}", f"{settings}, likelihood='gaussian', target_transform=None")
+    return _ours(f"{name}-{kernel}", f"{settings}, {_GAUSSIAN}")
 
 
 def _digits(name):
