@@ -41,11 +41,11 @@ class EllipticalSlice(Scheme):
     spacing : int or None, default=None
         Steps between states that are kept. None for what `max_iter` leaves.
     n_neighbors : int or None, default=None
-        None for the exact model. An int makes it an approximation (Vecchia, 1988; Sauer et al., 2023), for up to
-        5,000 rows: the value of a row, in every layer, depends on those of so many rows alone, the nearest
-        before it in an order that spreads out. Near is meant in the inputs, for all layers, so that these sets
-        never change, and chains have the exact posterior of the approximate model. Rows that a hidden layer
-        folds on each other do not see each other there. Predictions ask the nearest rows likewise.
+        None for the exact model. An int makes it an approximation (Vecchia, 1988; Sauer et al., 2023) for up
+        to 5,000 rows: in every layer, a row depends on so many rows alone, the nearest of those before it in
+        an order that spreads out. They are the nearest in the inputs, for all layers, so that these sets never
+        change, and chains have the exact posterior of an approximate model. Rows that a hidden layer
+        folds onto each other from afar do not see each other. Predictions ask the nearest rows likewise.
         25 are usual. A state costs some 20 microseconds for each row and layer.
 
     Raises

@@ -132,10 +132,11 @@ def test_rows_in_the_fit():
 
 
 def test_bounds():
-    for n_rows, n_neighbors, what in ((501, None, "With n_neighbors=25"), (5001, 2, "at most 5000")):
-        model, batch = make(
-            np.zeros((n_rows, 1)), np.zeros((n_rows, 1)), n_neighbors=n_neighbors
-        )
+    for n_rows, n_neighbors, what in (
+        (501, None, "With n_neighbors=25"),
+        (5001, 2, "at most 5000"),
+    ):
+        model, batch = make(np.zeros((n_rows, 1)), np.zeros((n_rows, 1)), n_neighbors=n_neighbors)
         with pytest.raises(ValueError, match=what):
             model.hold(batch)
     with pytest.raises(ValueError, match="n_neighbors"):
@@ -143,4 +144,6 @@ def test_bounds():
     # one row, and rows that are the same
     for n in (1, 5):
         model, batch = make(np.zeros((n, 1)), np.ones((n, 1)), n_neighbors=3, n_samples=4)
-        assert np.isfinite(run(model, batch, 3).posterior(model.draws(1, 0)).latent(batch.X).mean).all()
+        assert np.isfinite(
+            run(model, batch, 3).posterior(model.draws(1, 0)).latent(batch.X).mean
+        ).all()
