@@ -13,10 +13,11 @@ from ...random import normal, uniform
 from ..chains import ChainModel
 from .factors import ConditioningSets, Dense, maximin_order
 from .hyperparameters import Hyperparameters
-from .moves import elliptical_slice, slice_step, swaps
+from .moves import MOST_AHEAD, elliptical_slice, slice_step, swaps
 from .posterior import JITTER, SlicedPosterior
 
 _MOST_ROWS, _MOST_NEAR_ROWS = 500, 5000  #: exactly, and with neighbors
+_FEW_ROWS = 64  #: whose likelihoods take less together than one by one
 _IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
 
 
@@ -157,7 +158,7 @@ class SlicedDeepGP(ChainModel):
             first = self.root(self.hyperparameters.components(phi)[0][0], self.rows[0][None])
             v, log_lik = elliptical_slice(
                 v, log_lik, lambda p, i: self.evaluate(p, phi[i], _of(first, i)),
-                normal(v.shape, generator, v), draw, power,
+                normal(v.shape, generator, v), draw, power, self._most_ahead,
             )  # fmt: skip
             if len(self.widths) > 1:
                 v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
@@ -210,7 +211,8 @@ class SlicedDeepGP(ChainModel):
         weight = self.rows[2] if self.rows else torch.ones(1)
         counted = bool((weight != 1.0).any())
         self._counts = (float((weight - 1.0).sum()), float(weight.log().sum())) if counted else None
-        self._factors = Dense.of
+        few = self.rows and len(weight) <= _FEW_ROWS and self.scheme.n_neighbors is None
+        self._factors, self._most_ahead = Dense.of, MOST_AHEAD if few else 1
         if self.rows and self.scheme.n_neighbors is not None:
             X = self.rows[0]
             points = X.numpy(force=True) / self.metric()
@@ -268,7 +270,9 @@ class SlicedDeepGP(ChainModel):
             now = log_lik if j == n - 1 else value(parts[j], everyone)
             powers = power if j == n - 1 else torch.ones_like(power)
             nu = normal(parts[j].shape, generator, v)
-            parts[j], now = elliptical_slice(parts[j], now, value, nu, draw, powers)
+            parts[j], now = elliptical_slice(
+                parts[j], now, value, nu, draw, powers, self._most_ahead
+            )
             values[j] = outputs(parts[j], everyone)
             if j == n - 1:
                 log_lik = now
