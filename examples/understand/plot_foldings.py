@@ -62,7 +62,7 @@ models = {
 }
 
 # %%
-# Draws of the optimized posteriors fan out less where rows end: they know one folding only, and not the same one.
+# Draws of the optimized posteriors fan out less where rows end: they know one folding each, not all the same.
 # Chains of SGHMC stay in theirs, of which some are poor. Elliptical slices with tempering have several, each as
 # often as it deserves.
 

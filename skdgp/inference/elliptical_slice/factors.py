@@ -120,8 +120,8 @@ class ConditioningSets:
         N, m = self.index.shape
         own = torch.arange(N, device=H.device)
         groups = torch.cat([self.index, own[:, None]], 1)
-        there = torch.arange(m, device=H.device) < own[:, None]
-        there = torch.cat([there, torch.ones_like(there[:, :1])], 1) if m else own[:, None] >= 0
+        there = torch.arange(m + 1, device=H.device) < own[:, None]
+        there[:, m] = True
         n_states = max(len(H), len(noise))
         size = max(1, _AT_ONCE // (size_of_row(noise.shape[1], m) * n_states))
         weights, deviations, H = [], [], H.transpose(0, 1)

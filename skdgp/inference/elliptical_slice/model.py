@@ -126,9 +126,7 @@ class SlicedDeepGP(ChainModel):
         a = root.whiten(y.T[..., None])
         value = -0.5 * a.square().sum((1, 2, 3)) - root.log_det().sum(1)
         value = value - 0.5 * LOG_2PI * y.numel()
-        if (
-            self._counts is not None
-        ):  # rows that count more than once, as so many rows with one target
+        if self._counts is not None:  # rows that count as so many with one target
             more, log_weights = self._counts
             log_noise = likelihood.variance.view(-1, y.shape[1]).log()
             value = value - 0.5 * (more * (LOG_2PI + log_noise) + log_weights).sum(1)
@@ -184,16 +182,14 @@ class SlicedDeepGP(ChainModel):
                 "EllipticalSlice needs all rows in each batch; leave batch_size alone."
             )
         near = self.scheme.n_neighbors is not None
-        if n > (_MOST_NEAR_ROWS if near else _MOST_ROWS):
-            way = "Take a part of the rows, or inference='sghmc'."
-            if near:
-                raise ValueError(
-                    "EllipticalSlice with neighbors looks at all pairs of rows, of at most "
-                    f"{_MOST_NEAR_ROWS}; got {n}. {way}"
-                )
+        most = _MOST_NEAR_ROWS if near else _MOST_ROWS
+        if n > most:
+            way = (
+                "" if near else f", or n_neighbors=25, an approximation for up to {_MOST_NEAR_ROWS}"
+            )
             raise ValueError(
-                f"EllipticalSlice factors matrices of all rows in every step, of at most {_MOST_ROWS}; got "
-                f"{n}. {way} With n_neighbors=25 it takes up to {_MOST_NEAR_ROWS}, as an approximation."
+                f"EllipticalSlice works on all rows in every step, of at most {most}; got {n}. Take a part of "
+                f"the rows, or inference='sghmc'{way}."
             )
         rows = [t.double() for t in (batch.X, batch.y, batch.weight)]
         if near:
@@ -203,8 +199,7 @@ class SlicedDeepGP(ChainModel):
 
     def metric(self):
         """Units of the inputs in which rows are near: those of the first kernel's start."""
-        kernel = self.kernels[0]()
-        return np.asarray(torch.as_tensor(kernel.metric).numpy(force=True), dtype=np.float64)
+        return torch.as_tensor(self.kernels[0]().metric).double().numpy(force=True)
 
     def _set_rows(self, rows):
         self.rows = tuple(rows) or None  #: X, y and weights of all rows
@@ -214,9 +209,8 @@ class SlicedDeepGP(ChainModel):
         few = self.rows and len(weight) <= _FEW_ROWS and self.scheme.n_neighbors is None
         self._factors, self._most_ahead = Dense.of, MOST_AHEAD if few else 1
         if self.rows and self.scheme.n_neighbors is not None:
-            X = self.rows[0]
-            points = X.numpy(force=True) / self.metric()
-            self._factors = ConditioningSets(points, self.scheme.n_neighbors, X).of
+            X, n = self.rows[0], self.scheme.n_neighbors
+            self._factors = ConditioningSets(X.numpy(force=True) / self.metric(), n, X).of
 
     def _prior(self, n, generator):
         """Draws from the prior: whitened values and hyperparameters."""
