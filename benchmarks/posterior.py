@@ -35,7 +35,7 @@ _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
-_LARGEST_RHAT = 1.05
+_LARGEST_RHAT = 1.05, 1.1  #: beyond these a reference is doubtful, and none: means leave it out
 _FIGURES = "mean", "sd", "wasserstein", "coverage"
 
 
@@ -223,12 +223,14 @@ def report(all_cells):
             if "figures" not in own:
                 cells_of.append(rst.NOTHING)
                 continue
-            figures.append([own["figures"][g][f][0] for g, f in columns])
-            gaps.append(np.nan if bound is None else evidence - bound)
-            seconds.append(own["seconds"])
+            gap = np.nan if bound is None else evidence - bound
+            if (cell["found"]["reference"]["rhat"] or 0.0) <= _LARGEST_RHAT[1]:
+                figures.append([own["figures"][g][f][0] for g, f in columns])
+                gaps.append(gap)
+                seconds.append(own["seconds"])
             distance = [own["figures"][g]["wasserstein"][0] for g in ("inside", "outside")]
             cells_of.append(
-                "{:.2f}, {:.2f}".format(*distance) + f"; {gaps[-1]:.1f}".replace("; nan", "")
+                "{:.2f}, {:.2f}".format(*distance) + f"; {gap:.1f}".replace("; nan", "")
             )
         if figures:
             numbers = [*np.nanmean(figures, 0), np.median(gaps)]
@@ -239,7 +241,7 @@ def report(all_cells):
         rhat = np.nan if r["rhat"] is None else r["rhat"]
         failed = [label for label, own in cell["found"].items() if "failed" in own]
         numbers = [f"{r['evidence']:.1f} ({r['error']:.1f})", r["steps"], f"{rhat:.3f}"]
-        doubt = "" if rhat <= _LARGEST_RHAT else "doubtful"
+        doubt = ("", "doubtful", "none")[np.searchsorted(_LARGEST_RHAT, rhat)]
         sizes = cell["n_train"], cell["n_features"]
         references.append([name, *sizes, *numbers, doubt, " ".join(failed)])
     head = [f"{f} {g[:-4]}" for g, f in columns]
