@@ -35,7 +35,7 @@ _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
-_LARGEST_RHAT = 1.05, 1.1  #: beyond these a reference is doubtful, and none: means leave it out
+_DOUBTFUL, _NONE = 1.05, 1.1  #: R-hats of a reference that is named so, and that means leave out
 _FIGURES = "mean", "sd", "wasserstein", "coverage"
 
 
@@ -224,7 +224,7 @@ def report(all_cells):
                 cells_of.append(rst.NOTHING)
                 continue
             gap = np.nan if bound is None else evidence - bound
-            if (cell["found"]["reference"]["rhat"] or 0.0) <= _LARGEST_RHAT[1]:
+            if (cell["found"]["reference"]["rhat"] or 0.0) <= _NONE:
                 figures.append([own["figures"][g][f][0] for g, f in columns])
                 gaps.append(gap)
                 seconds.append(own["seconds"])
@@ -235,13 +235,14 @@ def report(all_cells):
         if figures:
             numbers = [*np.nanmean(figures, 0), np.median(gaps)]
             means.append([label, len(figures), *map(_text, numbers), f"{np.mean(seconds):.0f}"])
+        if set(cells_of) != {rst.NOTHING}:
             distances.append([label, *cells_of])
     for name, cell in problems.items():
         r = cell["found"]["reference"]
         rhat = np.nan if r["rhat"] is None else r["rhat"]
         failed = [label for label, own in cell["found"].items() if "failed" in own]
         numbers = [f"{r['evidence']:.1f} ({r['error']:.1f})", r["steps"], f"{rhat:.3f}"]
-        doubt = ("", "doubtful", "none")[np.searchsorted(_LARGEST_RHAT, rhat)]
+        doubt = "" if rhat <= _DOUBTFUL else "doubtful"
         sizes = cell["n_train"], cell["n_features"]
         references.append([name, *sizes, *numbers, doubt, " ".join(failed)])
     head = [f"{f} {g[:-4]}" for g, f in columns]
