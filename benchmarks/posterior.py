@@ -35,7 +35,7 @@ _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
-_LARGEST_RHAT = 1.05
+_DOUBTFUL, _NONE = 1.05, 1.2  #: R-hats of a reference that is named so, and that means leave out
 _FIGURES = "mean", "sd", "wasserstein", "coverage"
 
 
@@ -223,23 +223,26 @@ def report(all_cells):
             if "figures" not in own:
                 cells_of.append(rst.NOTHING)
                 continue
-            figures.append([own["figures"][g][f][0] for g, f in columns])
-            gaps.append(np.nan if bound is None else evidence - bound)
-            seconds.append(own["seconds"])
+            gap = np.nan if bound is None else evidence - bound
+            if (cell["found"]["reference"]["rhat"] or 0.0) <= _NONE:
+                figures.append([own["figures"][g][f][0] for g, f in columns])
+                gaps.append(gap)
+                seconds.append(own["seconds"])
             distance = [own["figures"][g]["wasserstein"][0] for g in ("inside", "outside")]
             cells_of.append(
-                "{:.2f}, {:.2f}".format(*distance) + f"; {gaps[-1]:.1f}".replace("; nan", "")
+                "{:.2f}, {:.2f}".format(*distance) + f"; {gap:.1f}".replace("; nan", "")
             )
         if figures:
             numbers = [*np.nanmean(figures, 0), np.median(gaps)]
             means.append([label, len(figures), *map(_text, numbers), f"{np.mean(seconds):.0f}"])
+        if set(cells_of) != {rst.NOTHING}:
             distances.append([label, *cells_of])
     for name, cell in problems.items():
         r = cell["found"]["reference"]
         rhat = np.nan if r["rhat"] is None else r["rhat"]
         failed = [label for label, own in cell["found"].items() if "failed" in own]
         numbers = [f"{r['evidence']:.1f} ({r['error']:.1f})", r["steps"], f"{rhat:.3f}"]
-        doubt = "" if rhat <= _LARGEST_RHAT else "doubtful"
+        doubt = "" if rhat <= _DOUBTFUL else "doubtful"
         sizes = cell["n_train"], cell["n_features"]
         references.append([name, *sizes, *numbers, doubt, " ".join(failed)])
     head = [f"{f} {g[:-4]}" for g, f in columns]

@@ -68,6 +68,7 @@ CASES = {
     "sghmc": (sparse(SGHMC(n_chains=2, n_samples=8), max_iter=24, batch_size=None), (5, 12)),
     "published": (sparse(PUBLISHED, likelihood="student_t", max_iter=24), (5, 12)),
     "ess": (make(3, width=1, inference=EllipticalSlice(2, n_chains=2, n_samples=8), max_iter=24), (5, 12)),
+    "near": (make(inference=EllipticalSlice(2, n_chains=2, n_samples=8, n_neighbors=5), max_iter=24), (5, 12)),
 }  # fmt: skip
 
 

@@ -11,11 +11,13 @@ from ...gp.means import linear_map
 from ...linalg import LOG_2PI
 from ...random import normal, uniform
 from ..chains import ChainModel
+from .factors import ConditioningSets, Dense, maximin_order
 from .hyperparameters import Hyperparameters
-from .moves import elliptical_slice, slice_step, swaps
+from .moves import MOST_AHEAD, elliptical_slice, slice_step, swaps
 from .posterior import JITTER, SlicedPosterior
 
-_MOST_ROWS = 500
+_MOST_ROWS, _MOST_NEAR_ROWS = 500, 5000  #: exactly, and with neighbors
+_FEW_ROWS = 64  #: whose likelihoods take less together than one by one
 _IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
 
 
@@ -85,12 +87,17 @@ class SlicedDeepGP(ChainModel):
         W = getattr(self, f"W{i}")
         return 0.0 if W is None else H @ W
 
-    @staticmethod
-    def root(kernel, H):
-        """Cholesky factors of the covariance of a sampled layer; NaN where there is none."""
-        K = gram(kernel, H)
-        K.diagonal(dim1=-2, dim2=-1).add_(JITTER)
-        return _without_failures(*torch.linalg.cholesky_ex(K))
+    def root(self, kernel, H):
+        """Factors of the covariance of a sampled layer; NaN where there is none."""
+        jitter = H.new_full((1, 1, H.shape[-2]), JITTER)
+        return self._factors(kernel, H, jitter)[:, 0]
+
+    def observed_root(self, F, kernel, likelihood):
+        """Factors (S, k, ...) of the covariances of Gaussian targets given the values of hidden units."""
+        X, y, weight = self.rows
+        H = X[None] if F is None else self.beside(F, len(self.widths))
+        noise = likelihood.variance.view(-1, y.shape[1])[..., None] / weight  # S or 1, k, N
+        return self._factors(kernel, H, noise)
 
     def propagate(self, v, kernels, first=None):
         """Values of the sampled layers, each (S, N, H_l), from whitened ones.
@@ -101,9 +108,7 @@ class SlicedDeepGP(ChainModel):
         for i, v_i in enumerate(v.split(self.widths, -1) if self.widths else ()):
             H = self.beside(F, i)
             L = first if i == 0 and first is not None else self.root(kernels[i], H)
-            # a factor that all states share meets them in one product
-            product = L @ v_i if len(L) == len(v_i) > 1 else (v_i.mT @ L[0].T).mT
-            F = product + self.mean_function(H, i)
+            F = L.product(v_i) + self.mean_function(H, i)
             values.append(F)
         return values
 
@@ -113,25 +118,18 @@ class SlicedDeepGP(ChainModel):
         With Gaussian noise the last layer is integrated out (Cutajar et al., 2017, appendix C). `F` is None
         without hidden layers.
         """
-        X, y, weight = self.rows
+        _, y, weight = self.rows
         if not self.integrates:
             ell = (weight * likelihood.log_prob(y.expand(len(F), *y.shape), F)).sum(-1)
             return torch.where(torch.isfinite(ell), ell, _IMPOSSIBLE)
-        H = X[None] if F is None else self.beside(F, len(self.widths))
-        noise = likelihood.variance.view(-1, y.shape[1])  # S or 1, k
-        E = gram(kernel, H)[:, None]
-        E = E.repeat(1, y.shape[1], 1, 1) if y.shape[1] > 1 or len(noise) > len(E) else E
-        E.diagonal(dim1=-2, dim2=-1).add_(noise[..., None] / weight)
-        L = _without_failures(*torch.linalg.cholesky_ex(E))
-        b = y.T[..., None].expand(len(L), -1, -1, -1)
-        a = torch.linalg.solve_triangular(L, b, upper=False)
-        value = -0.5 * a.square().sum((1, 2, 3)) - L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
+        root = self.observed_root(F, kernel, likelihood)
+        a = root.whiten(y.T[..., None])
+        value = -0.5 * a.square().sum((1, 2, 3)) - root.log_det().sum(1)
         value = value - 0.5 * LOG_2PI * y.numel()
-        if (
-            self._counts is not None
-        ):  # rows that count more than once, as so many rows with one target
+        if self._counts is not None:  # rows that count as so many with one target
             more, log_weights = self._counts
-            value = value - 0.5 * (more * (LOG_2PI + noise.log()) + log_weights).sum(1)
+            log_noise = likelihood.variance.view(-1, y.shape[1]).log()
+            value = value - 0.5 * (more * (LOG_2PI + log_noise) + log_weights).sum(1)
         return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def evaluate(self, v, phi, first=None):
@@ -158,7 +156,7 @@ class SlicedDeepGP(ChainModel):
             first = self.root(self.hyperparameters.components(phi)[0][0], self.rows[0][None])
             v, log_lik = elliptical_slice(
                 v, log_lik, lambda p, i: self.evaluate(p, phi[i], _of(first, i)),
-                normal(v.shape, generator, v), draw, power,
+                normal(v.shape, generator, v), draw, power, self._most_ahead,
             )  # fmt: skip
             if len(self.widths) > 1:
                 v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
@@ -183,18 +181,36 @@ class SlicedDeepGP(ChainModel):
             raise ValueError(
                 "EllipticalSlice needs all rows in each batch; leave batch_size alone."
             )
-        if n > _MOST_ROWS:
-            raise ValueError(
-                f"EllipticalSlice factors matrices of all rows in every step, of at most {_MOST_ROWS}; got "
-                f"{n}. Take a part of the rows, or inference='sghmc'."
+        near = self.scheme.n_neighbors is not None
+        most = _MOST_NEAR_ROWS if near else _MOST_ROWS
+        if n > most:
+            way = (
+                "" if near else f", or n_neighbors=25, an approximation for up to {_MOST_NEAR_ROWS}"
             )
-        self._set_rows(t.double() for t in (batch.X, batch.y, batch.weight))
+            raise ValueError(
+                f"EllipticalSlice works on all rows in every step, of at most {most}; got {n}. Take a part of "
+                f"the rows, or inference='sghmc'{way}."
+            )
+        rows = [t.double() for t in (batch.X, batch.y, batch.weight)]
+        if near:
+            order = maximin_order(rows[0].numpy(force=True) / self.metric())
+            rows = [t[order] for t in rows]
+        self._set_rows(rows)
+
+    def metric(self):
+        """Units of the inputs in which rows are near: those of the first kernel's start."""
+        return torch.as_tensor(self.kernels[0]().metric).double().numpy(force=True)
 
     def _set_rows(self, rows):
         self.rows = tuple(rows) or None  #: X, y and weights of all rows
         weight = self.rows[2] if self.rows else torch.ones(1)
         counted = bool((weight != 1.0).any())
         self._counts = (float((weight - 1.0).sum()), float(weight.log().sum())) if counted else None
+        few = self.rows and len(weight) <= _FEW_ROWS and self.scheme.n_neighbors is None
+        self._factors, self._most_ahead = Dense.of, MOST_AHEAD if few else 1
+        if self.rows and self.scheme.n_neighbors is not None:
+            X, n = self.rows[0], self.scheme.n_neighbors
+            self._factors = ConditioningSets(X.numpy(force=True) / self.metric(), n, X).of
 
     def _prior(self, n, generator):
         """Draws from the prior: whitened values and hyperparameters."""
@@ -235,7 +251,7 @@ class SlicedDeepGP(ChainModel):
             mean = mean.expand(len(v), *mean.shape[-2:]) if torch.is_tensor(mean) else None
 
             def outputs(p, i, root=root, mean=mean):
-                return _of(root, i) @ p + (0.0 if mean is None else mean[i])
+                return _of(root, i).product(p) + (0.0 if mean is None else mean[i])
 
             def value(p, i, j=j, outputs=outputs):
                 kernels_i, likelihood_i = self.hyperparameters.components(phi[i])
@@ -248,15 +264,16 @@ class SlicedDeepGP(ChainModel):
             now = log_lik if j == n - 1 else value(parts[j], everyone)
             powers = power if j == n - 1 else torch.ones_like(power)
             nu = normal(parts[j].shape, generator, v)
-            parts[j], now = elliptical_slice(parts[j], now, value, nu, draw, powers)
+            parts[j], now = elliptical_slice(
+                parts[j], now, value, nu, draw, powers, self._most_ahead
+            )
             values[j] = outputs(parts[j], everyone)
             if j == n - 1:
                 log_lik = now
             else:  # the next layer has kept its values
                 H = self.beside(values[j], j + 1)
                 off = values[j + 1] - self.mean_function(H, j + 1)
-                root = self.root(kernels[j + 1], H)
-                parts[j + 1] = torch.linalg.solve_triangular(root, off, upper=False)
+                parts[j + 1] = self.root(kernels[j + 1], H).whiten(off)
         return torch.cat(parts, -1), log_lik
 
     def _log_density(self, F, following, kernels, j):
@@ -264,9 +281,7 @@ class SlicedDeepGP(ChainModel):
         H = self.beside(F, j)
         L = self.root(kernels[j], H)
         off = following - self.mean_function(H, j)
-        a = torch.linalg.solve_triangular(L, off, upper=False)
-        log_det = off.shape[-1] * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        value = -0.5 * a.square().sum((1, 2)) - log_det
+        value = -0.5 * L.whiten(off).square().sum((1, 2)) - off.shape[-1] * L.log_det()
         return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def _flip(self, v, generator):
@@ -326,30 +341,11 @@ class SlicedDeepGP(ChainModel):
 
     def load_state(self, arrays):
         rows = [arrays[f"rows/{i}"] for i in range(3) if f"rows/{i}" in arrays]
-        self._set_rows(torch.tensor(part, device=self._device()) for part in rows)
         super().load_state({k: v for k, v in arrays.items() if not k.startswith("rows/")})
+        self._set_rows(torch.tensor(part, device=self._device()) for part in rows)
         self.hyperparameters.refresh()
-
-
-def gram(kernel, H):
-    """Covariances (S, N, N) of rows (S, N, d), for kernels whose numbers may differ between states."""
-    if not isinstance(kernel, Stationary):
-        return kernel.within(H)
-    H = H / kernel.lengthscale
-    if H.shape[-1] == 1:  # the usual case has a shorter way
-        r2 = (H - H.mT).square_()
-    else:
-        r2 = torch.cdist(H, H, compute_mode="donot_use_mm_for_euclid_dist").square_()
-    return kernel.write_profile(r2, r2).mul_(kernel.variance)
 
 
 def _of(factors, i):
     """Factors of the states with indices `i`; one that all share stays."""
     return factors if len(factors) == 1 else factors[i]
-
-
-def _without_failures(L, info):
-    """Factors, NaN where factorization failed."""
-    if info.any():
-        L = torch.where((info > 0)[..., None, None], torch.nan, L)
-    return L

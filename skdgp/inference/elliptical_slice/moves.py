@@ -4,10 +4,12 @@ import math
 
 import torch
 
-_MOST_AHEAD = 8  #: proposals of a state that are evaluated together
+MOST_AHEAD = (
+    8  #: proposals of a state that are evaluated together, where that takes less than one by one
+)
 
 
-def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
+def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD):
     r"""One elliptical slice step (Murray et al., 2010) of every state, for the prior ``N(0, I)``.
 
     Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the present
@@ -27,6 +29,8 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
         ``uniform(k)`` are `k` draws from the unit interval.
     power : tensor of shape (S,)
         Powers of the likelihoods.
+    most_ahead : int
+        Proposals of a state that are evaluated together at most.
 
     Returns
     -------
@@ -36,7 +40,7 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
     angle = 2.0 * math.pi * uniform(len(v))
     low, high = angle - 2.0 * math.pi, angle.clone()
     v, log_lik, i = v.clone(), log_lik.clone(), torch.arange(len(v), device=v.device)
-    old, ahead = v.clone(), 2
+    old, ahead = v.clone(), min(2, most_ahead)
     while len(i):
         # proposals that follow if all before them are rejected do not depend on their likelihoods: a few
         # of them are evaluated together, and the first that is accepted counts
@@ -57,7 +61,7 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power):
         first, done = accepted.long().argmax(1), accepted.any(1)
         place = torch.arange(len(i), device=v.device) * ahead + first
         v[i[done]], log_lik[i[done]] = proposals[place[done]], value.flatten()[place[done]]
-        i, ahead = i[~done], min(2 * ahead, _MOST_AHEAD)
+        i, ahead = i[~done], min(2 * ahead, most_ahead)
     return v, log_lik
 
 

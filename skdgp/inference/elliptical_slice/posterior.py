@@ -7,10 +7,13 @@ import numpy as np
 import torch
 
 from ...gp.component import to_numpy
-from ...gp.draws import N_FEATURES
+from ...gp.draws import N_FEATURES, prior_functions
+from ...random import normal
 from ..chains import pick_states
 from ..conditioned import ConditionedGP
 from ..posterior import Functions, Latent, Posterior
+from ..unique_inputs import NeighborSearch
+from ..vecchia.posterior import GaussianTargets, NearRows, whitened
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow
@@ -45,7 +48,9 @@ class SlicedPosterior(Posterior):
     def __init__(self, model, states, draws):
         v, phi, n_chains = states["v"], states["phi"], model.n_chains
         each, n_layers = len(v) // n_chains, len(model.widths) + model.integrates
-        most = max(1, _AT_ONCE // (len(model.rows[0]) ** 2 * n_layers * n_chains))
+        N, n_neighbors = len(model.rows[0]), model.scheme.n_neighbors
+        size = N * (N if n_neighbors is None else model.n_hidden() + 1)
+        most = max(1, _AT_ONCE // (size * n_layers * n_chains))
         place = np.linspace(0, each - 1, min(each, most)).round().astype(int)
         chosen = np.add.outer(each * np.arange(n_chains), place).ravel()
         kernels, likelihood = model.hyperparameters.components(phi.exp().mean(0).log())
@@ -63,19 +68,27 @@ class SlicedPosterior(Posterior):
         self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
         widths = model.widths[: n_layers - 1]
         self._eps = torch.as_tensor(draws)[chosen].to(v).split(widths, 1) if widths else ()
+        self._search = None
+        if n_neighbors is not None:
+            self._search = NeighborSearch(model.rows[0], model.metric(), n_neighbors)
         self._log_weights = v.new_full((len(chosen),), -math.log(len(chosen)))
 
     @torch.no_grad()
     def latent(self, X):
         X = X.to(torch.float64)
-        mean, var = zip(*(self._moments(X, s) for s in range(len(self._layers))))
+        near = self._near(X)
+        mean, var = zip(*(self._moments(X, s, near) for s in range(len(self._layers))))
         return Latent(self._log_weights, torch.stack(mean), torch.stack(var))
 
-    def _moments(self, X, s):
+    def _near(self, X):
+        """What layers need beside their inputs: the neighbors of the rows, if they ask these alone."""
+        return () if self._search is None else (self._search(X),)
+
+    def _moments(self, X, s, near):
         F = None
         for i, (gp, _) in enumerate(self._layers[s]):
             H = self._inputs(F, X)
-            mean, var = (moment.mT for moment in gp.moments(H))
+            mean, var = (moment.mT for moment in gp.moments(H, *near))
             mean = mean + self._mean_function(H, i)
             if i < len(self._eps):
                 F = mean + var.sqrt() * self._eps[i][s]
@@ -101,17 +114,18 @@ class SlicedPosterior(Posterior):
 
         def evaluate(X, noise=None):
             X = X.to(torch.float64)
-            values = [self._follow(path, X) for path in paths]
+            near = self._near(X)
+            values = [self._follow(path, X, near) for path in paths]
             return tuple(torch.stack(part) for part in zip(*values))
 
         return Functions(evaluate, self._log_weights.new_ones(n))
 
-    def _follow(self, path, X):
+    def _follow(self, path, X, near):
         """Mean and deviation of one function."""
         F = None
         for i, layer in enumerate(path):
             H = self._inputs(F, X)
-            mean, (deviation,) = layer(H)
+            mean, (deviation,) = layer(H, *near)
             mean = mean + self._mean_function(H, i)
             F = mean + deviation
         return mean, deviation
@@ -120,8 +134,28 @@ class SlicedPosterior(Posterior):
 class _Layer(NamedTuple):
     """A layer of one state given all rows, and the noise of what is known there, (1 or k, N)."""
 
-    gp: ConditionedGP
+    gp: "ConditionedGP | _NearGP"
     noise: torch.Tensor
+
+
+class _NearGP(NearRows):
+    """A layer of one state, of which rows see what it is at their neighbors, as :class:`ConditionedGP`."""
+
+    def moments(self, H, near):
+        mean, sd, _, _ = self.say(H, near)
+        return tuple(part.mT for part in self.observed.latents(mean, sd.square()))
+
+    def paths(self, n, generator, noise, n_features):
+        k = self.y.shape[1]
+        prior = prior_functions(self.kernel, n, k, generator, self.Z, n_features)
+        seen = prior(self.Z) + normal((n, *self.y.shape), generator, self.Z) * noise.T.sqrt()
+
+        def path(H, near):
+            mean, _, L, _ = self.say(H, near)
+            z = whitened(L.expand(n, *L.shape), seen[:, near].mT)
+            return mean, prior(H) - (L[..., -1, :-1] * z).sum(-1)
+
+        return path
 
 
 def _condition(model, v, phi):
@@ -129,19 +163,26 @@ def _condition(model, v, phi):
     kernels, likelihood = model.hyperparameters.components(phi)
     X, y, weight = model.rows
     F, layers = X, []
+
+    def add(kernel, H, values, variance, weight, root):
+        noise = variance[:, None] / weight
+        if model.scheme.n_neighbors is None:
+            a = torch.cholesky_solve(values.T[..., None], root.L)[..., 0]
+            gp = ConditionedGP(kernel, _as_it_is, H, root.L, a)
+        else:
+            gp = _NearGP(kernel, H, values, weight, GaussianTargets(variance))
+        layers.append(_Layer(gp, noise))
+
     for i, v_i in enumerate(v.split(model.widths, -1) if model.widths else ()):
         H = model.beside(F, i)
         root = model.root(kernels[i], H[None])
-        a = torch.linalg.solve_triangular(root[0].T, v_i, upper=True).T
-        noise = torch.full_like(weight, JITTER)[None]
-        layers.append(_Layer(ConditionedGP(kernels[i], _as_it_is, H, root, a), noise))
-        F = root[0] @ v_i + model.mean_function(H, i)
+        values = root.product(v_i[None])[0]
+        add(kernels[i], H, values, weight.new_full((1,), JITTER), torch.ones_like(weight), root)
+        F = values + model.mean_function(H, i)
     if model.integrates:
-        H = model.beside(F, len(model.widths))
-        noise = torch.as_tensor(likelihood.variance).view(-1, 1) / weight
-        root = torch.linalg.cholesky(kernels[-1](H, H) + torch.diag_embed(noise))
-        a = torch.cholesky_solve(y.T[..., None], root)[..., 0]
-        layers.append(_Layer(ConditionedGP(kernels[-1], _as_it_is, H, root, a), noise))
+        variance = torch.as_tensor(likelihood.variance).view(-1).to(y)
+        root = model.observed_root(F[None] if model.widths else None, kernels[-1], likelihood)
+        add(kernels[-1], model.beside(F, len(model.widths)), y, variance, weight, root[0])
     return layers
 
 

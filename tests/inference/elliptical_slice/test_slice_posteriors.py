@@ -78,8 +78,12 @@ def test_posterior_and_marginal_likelihood_of_two_points():
 
 
 @pytest.mark.parametrize(
-    "case", ["two units, hyperparameters", "three layers", "linear means, connected", "classes"]
-)
+    "case",
+    [
+        "two units, hyperparameters", "three layers", "linear means, connected", "classes",
+        "neighbors, hyperparameters", "neighbors, three layers",
+    ],
+)  # fmt: skip
 def test_joint_draws_keep_the_prior(case):
     # Geweke (2004): states from the prior, targets given them, and steps given the targets: still the prior
     X = np.array([[-1.0], [0.2], [0.9]])
@@ -88,6 +92,8 @@ def test_joint_draws_keep_the_prior(case):
         "three layers": {"widths": (1, 2)},
         "linear means, connected": {"widths": (1, 1), "linear_mean": True, "connected": True},
         "classes": {"widths": (1,), "likelihood": Bernoulli()},
+        "neighbors, hyperparameters": {"hyperparameters": "sample", "n_neighbors": 1},
+        "neighbors, three layers": {"widths": (1, 2), "n_neighbors": 1},
     }[case]
     model, batch = make(X, np.zeros((3, 1)), n_chains=1, n_burn_in=10**6, **settings)
     generator, hyper = torch.Generator().manual_seed(3), model.hyperparameters
@@ -99,11 +105,14 @@ def test_joint_draws_keep_the_prior(case):
         F = model.propagate(v, kernels)[-1]
         if case == "classes":
             y = likelihood.sample(F, generator)[0]
+        elif case.startswith("neighbors"):
+            root = model.observed_root(F, kernels[-1], likelihood)[:, 0]
+            y = root.product(normal((1, 3, 1), generator, F))[0]
         else:
             H = model.beside(F, len(model.widths))[0]
             E = kernels[-1](H, H) + torch.as_tensor(likelihood.variance) * torch.eye(3)
             y = torch.linalg.cholesky(E) @ normal((3, 1), generator, E)
-        model._set_rows((batch.X, y, batch.weight))
+        model._set_rows((model.rows[0], y, batch.weight))
         states = {"v": v, "phi": phi, "log_lik": model.evaluate(v, phi)}
         model.chains = {name: x[:, None] for name, x in states.items()}
         for _ in range(2):
