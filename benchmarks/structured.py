@@ -18,7 +18,7 @@ _UCI = ("boston", "concrete", "energy", "wine_red", "kin8nm", "power", "naval", 
 SETS = tuple(f"{name}-{kind}" for kind in ("projection", "random") for name in _UCI)
 # the paper's: three layers of width 5, Gaussian noise, a tenth of the rows to stop by; fits end at 180 s
 _PUBLISHED = (
-    "3, width=5, n_inducing=64, likelihood='gaussian', batch_size=512, max_time=180, "
+    "3, width=5, n_inducing=64, likelihood='gaussian', target_transform=None, batch_size=512, max_time=180, "
     "early_stopping=True, n_iter_no_change=5, inference=StructuredVI('{0}')"
 )
 _AS_IT_COMES = "n_inducing=64, max_time=180, inference=StructuredVI({0})"

@@ -11,9 +11,9 @@ from ...gp.draws import N_FEATURES, prior_functions
 from ...random import normal
 from ..chains import pick_states
 from ..conditioned import ConditionedGP
+from ..near_rows import GaussianTargets, NearRows, whitened
 from ..posterior import Functions, Latent, Posterior
 from ..unique_inputs import NeighborSearch
-from ..vecchia.posterior import GaussianTargets, NearRows, whitened
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow

@@ -100,7 +100,7 @@ class DirichletTargets:
         self.noise = torch.zeros_like(log_prior)
 
     def targets(self, y, weight):
-        """As of :class:`~skdgp.inference.vecchia.posterior.GaussianTargets`."""
+        """As of :class:`~skdgp.inference.near_rows.GaussianTargets`."""
         counts = (y * weight[..., None]).clamp_min(0.0) + self._concentration
         variance = torch.log1p(1.0 / counts)
         return counts.log() - 0.5 * variance - self._log_prior, variance.mT

@@ -12,8 +12,9 @@ from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import around
 from ..gradient_model import GradientModel
 from ..local_scale import LocalScale, log_density, scale_grid
+from ..near_rows import GaussianTargets, NearRows, size_of_row
 from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
-from .posterior import GaussianTargets, NearRows, NeighborPosterior, size_of_row
+from .posterior import NeighborPosterior
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
 _FEWEST_ROWS = 30

@@ -14,8 +14,8 @@ from skdgp.gp import kernels
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from skdgp.inference import Vecchia
 from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.near_rows import NearRows
 from skdgp.inference.vecchia import posterior as module
-from skdgp.inference.vecchia.posterior import NearRows
 from skdgp.training import Checkpoint
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
