@@ -44,7 +44,7 @@ _RFF = (
     "max_iter=5000, learning_rate=0.01, dtype='float32', standardize=False"
 )
 _SGHMC = f"2, n_inducing=100, {_GAUSSIAN}, batch_size=10000, inference='sghmc'"
-_DKP = "3, n_inducing=100, max_iter=1500, kernel='{}', inference={}"
+_DKP = "3, n_inducing=100, max_iter={}, kernel='{}', inference={}"
 _KERNELS = {"relu": "arc_cosine", "se": "squared_exponential"}
 _PROCESSES = {
     "diwp": "DeepInverseWishart(), learning_rate=0.02",
@@ -55,12 +55,12 @@ _PROCESSES = {
 
 
 def _process(name, kernel):
-    settings = _DKP.format(_KERNELS[kernel], _PROCESSES[name])
+    settings = _DKP.format(1500, _KERNELS[kernel], _PROCESSES[name])
     return _ours(f"{name}-{kernel}", f"{settings}, {_GAUSSIAN}")
 
 
 def _digits(name):
-    settings = _DKP.format("arc_cosine", _PROCESSES[name]).replace("1500", "600")
+    settings = _DKP.format(600, "arc_cosine", _PROCESSES[name])
     return _ours(
         f"{name}-digits", f"{settings}, batch_size=2000, standardize=False", "DeepGPClassifier"
     )

@@ -35,7 +35,8 @@ _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
-_DOUBTFUL, _NONE = 1.05, 1.2  #: R-hats of a reference that is named so, and that means leave out
+#: R-hats of a reference that is named so, and that means leave out (the limit of Brooks and Gelman, 1998)
+_DOUBTFUL, _NONE = 1.05, 1.2
 _FIGURES = "mean", "sd", "wasserstein", "coverage"
 
 

@@ -144,10 +144,8 @@ def test_types_and_tags():
         tags = DeepGPRegressor(likelihood=likelihood).__sklearn_tags__()
         assert tags.target_tags.positive_only
     assert not DeepGPRegressor().__sklearn_tags__().target_tags.positive_only
-    for estimator in (
-        *ESTIMATORS,
-        *SCHEMES_ALONE,
-    ):  # else scikit-learn leaves its hardest checks out
+    # else scikit-learn leaves its hardest checks out
+    for estimator in (*ESTIMATORS, *SCHEMES_ALONE):
         tags = estimator.__sklearn_tags__()
         assert not tags.non_deterministic and not tags.no_validation and not tags._skip_test
 
