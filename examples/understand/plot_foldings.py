@@ -73,6 +73,7 @@ for ax, (name, model) in zip(axes.flat, models.items()):
     ax.plot(X[:, 0], y, "k.", ms=4)
     ax.set(title=name)
 fig.supxlabel("x")
+fig.supylabel("f")
 plt.show()
 
 # %%

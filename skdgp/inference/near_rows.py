@@ -7,7 +7,7 @@ import torch
 from ..gp.kernels import Kernel
 from ..linalg import cholesky
 
-LEAST_VARIANCE = 1e-12
+_LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
@@ -59,7 +59,7 @@ class NearRows(NamedTuple):
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = torch.cat([noise, own[..., None]], -1)
         noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
-        L = cholesky(K + torch.diag_embed(noise), LEAST_VARIANCE)
+        L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
         z = whitened(L, y.mT)
         return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
 
@@ -111,7 +111,7 @@ class GaussianTargets:
 
     def latents(self, mean, var):
         """Moments of the latent functions from those of the process."""
-        return mean, (var - self.noise).clamp_min(LEAST_VARIANCE)
+        return mean, (var - self.noise).clamp_min(_LEAST_VARIANCE)
 
     def values(self, mean, deviation):
         """The same for means and deviations of draws."""
