@@ -441,7 +441,7 @@ def lower_bound(model, member, data, device, rng):
     n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))
     draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
     member = member.holding(model.posterior(draws, as_trained=True), device)
-    size, expected = rows_at_once([member]), 0.0
+    size, expected = rows_at_once([member], device), 0.0
     for part in (slice(i, i + size) for i in range(0, len(X), size)):
         predictive = Predictive([member], X[part], device)
         expected += float(weights[part] @ predictive.expected_log_prob(y[part]))

@@ -185,7 +185,7 @@ def _go_on(model, source, plan):
 def log_densities(members, data, device):
     """Log density of each row, in units of the standardized target."""
     X, y, _ = data.take(slice(None))
-    size = rows_at_once(members)
+    size = rows_at_once(members, device)
     parts = [
         Predictive(members, X[i : i + size], device).log_density(y[i : i + size])
         for i in range(0, len(X), size)

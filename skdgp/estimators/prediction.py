@@ -42,7 +42,7 @@ class Predictor:
 
     def rows(self, X, method, *others, **settings):
         """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time."""
-        results, size = None, rows_at_once(self.members)
+        results, size = None, rows_at_once(self.members, self.device)
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
             columns = ConstantColumns(x, self.x_scaler)

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..linalg import current_workspace
+from ..linalg import at_once, current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
@@ -219,7 +219,7 @@ class FactorProduct(torch.autograd.Function):
     def _blocks(ctx, K):
         """Slices of X and of Z, and the part of a tensor like K that is theirs."""
         n, m = len(K), 1 if ctx.paired else K.shape[1]
-        size = max(1, _AT_ONCE // max(m, 1))
+        size = max(1, at_once(_AT_ONCE, K.device) // max(m, 1))
         for i in range(0, n, size):
             rows = slice(i, min(i + size, n))
             if ctx.paired:

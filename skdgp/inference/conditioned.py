@@ -9,7 +9,7 @@ import torch
 
 from ..gp.draws import N_FEATURES, prior_functions
 from ..gp.kernels import Kernel
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import at_once, cholesky, inverse_triangular
 from ..random import normal
 from .local_scale import log_density
 from .posterior import Functions, Latent, Posterior
@@ -227,7 +227,7 @@ class ConditionedPosterior(Posterior):
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
-        return X.split(max(1, _AT_ONCE // len(self._noise.T)))
+        return X.split(max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T)))
 
     @torch.no_grad()
     def latent(self, X):

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from ..linalg import at_once
 from ..metrics.scores import mixture_crps
 from ..quadrature import gauss_hermite
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
@@ -295,13 +296,13 @@ def _cdf_of_part(mixture_weights, likelihood, m, v):
     return cdf
 
 
-def rows_at_once(members):
-    """How many rows a :class:`Predictive` should have."""
+def rows_at_once(members, device):
+    """How many rows a :class:`Predictive` should have on a device."""
     largest = 1
     for member in members:
         a = member.architecture
         largest = max(largest, len(member.draws) * max(3 * a.n_inducing, 40 * a.n_latents))
-    return max(1, _ROWS_BUDGET // largest)
+    return max(1, at_once(_ROWS_BUDGET, device) // largest)
 
 
 def invert(g, a, b, n_iter=80):

@@ -120,7 +120,7 @@ def test_chunks_do_not_matter(case, monkeypatch):
     for budget in ("_BUDGET", "_ROWS_BUDGET"):
         monkeypatch.setattr(predictive, budget, 3 * len(model.members_[0].draws) * 40)
     monkeypatch.setattr(functions, "_AT_ONCE", 7 * 16 * 1024)  # seven rows of a block of draws
-    assert predictive.rows_at_once(model.members_) < 10
+    assert predictive.rows_at_once(model.members_, "cpu") < 10
     for name, values in everything(model, X, y).items():
         assert_allclose(values, together[name], rtol=1e-9, atol=1e-9, err_msg=name)
 

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from ...linalg import at_once
 from ...quadrature import gauss_hermite, gauss_legendre, sobol_nodes
 
 _TINY = 1e-12
@@ -26,7 +27,7 @@ def log_probabilities(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
     integral = _by_levels if len(m_) < _FEW else _by_nodes
-    size = max(1, _CACHED // max(1, m_[..., 0].numel()))
+    size = max(1, at_once(_CACHED, m.device) // max(1, m_[..., 0].numel()))
     pieces = zip(m_.split(size, -1), v_.split(size, -1))
     p = torch.cat([integral(m.contiguous(), v.contiguous()) for m, v in pieces], -1)
     # the exponential of the expected logarithm is never more, and does not underflow

@@ -11,6 +11,8 @@ import torch
 from sklearn.utils import gen_batches
 from torch.autograd.function import once_differentiable
 
+from ...linalg import at_once
+
 _AT_ONCE = 2**18  #: exponentials at a time, few enough for the cache
 _KEPT = 2**24  #: bytes of them that are kept for the way back
 
@@ -138,8 +140,8 @@ class SquaredExponentialPsi:
         """
         apart = (self.Z[:, None] - self.Z).square()
         W, log_R, R = (-0.5 * self._slope).T, self._log_root.T, self.root.T
-        pieces = list(gen_batches(len(self.m), max(1, _AT_ONCE // len(self.Z))))
-        keep = _KEPT // (len(pieces) * W.element_size())
+        pieces = list(gen_batches(len(self.m), max(1, at_once(_AT_ONCE, W.device) // len(self.Z))))
+        keep = at_once(_KEPT, W.device) // (len(pieces) * W.element_size())
         sums = [
             _PairSums.apply(W[:, rows].contiguous(), apart, log_R[:, rows], R[:, rows], E, keep)
             for rows in pieces

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ...gp.draws import N_FEATURES, prior_functions
+from ...linalg import at_once
 from ...random import normal
 from ..near_rows import size_of_row, whitened
 from ..posterior import Functions, Latent, Posterior
@@ -45,7 +46,7 @@ class NeighborPosterior(Posterior):
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
-        for piece in X.split(rows_at_once(self._near.y.shape[1], self._search.n_neighbors)):
+        for piece in X.split(rows_at_once(self._near.y, self._search.n_neighbors)):
             yield piece, self._search(piece)
 
     @torch.no_grad()
@@ -104,7 +105,7 @@ class NeighborPosterior(Posterior):
         if dispersions is not None:
             dispersions = torch.as_tensor(dispersions).to(near.Z)
         groups, densities = self._rows.alike(rows, self._search.n_neighbors), []
-        size = rows_at_once(near.y.shape[1], self._search.n_neighbors)
+        size = rows_at_once(near.y, self._search.n_neighbors)
         for group in groups:
             for piece in np.array_split(rows[group], -(-len(group) // size)):
                 y, mean, sd, z = near.without(self._rows, piece, self._search)
@@ -115,6 +116,6 @@ class NeighborPosterior(Posterior):
         return torch.cat(densities, -1).numpy(force=True)[..., back]
 
 
-def rows_at_once(n_outputs, n_neighbors):
+def rows_at_once(y, n_neighbors):
     """Rows that are predicted together."""
-    return max(1, _AT_ONCE // size_of_row(n_outputs, n_neighbors))
+    return max(1, at_once(_AT_ONCE, y.device) // size_of_row(y.shape[1], n_neighbors))
