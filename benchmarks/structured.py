@@ -34,8 +34,8 @@ MODELS = (
     f"heteroscedastic=DeepGPRegressor({_VARYING.format('')})",
     f"heteroscedastic-inflated=DeepGPRegressor({_VARYING.format('n_inflation_splits=4')})",
     # the sampler of the paper's tables, with 2,000 gradients of all rows
-    "sghmc-2=DeepGPRegressor(2, width=5, n_inducing=64, likelihood='gaussian', max_iter=2000, "
-    "inference='sghmc')",
+    "sghmc-2=DeepGPRegressor(2, width=5, n_inducing=64, likelihood='gaussian', target_transform=None, "
+    "max_iter=2000, inference='sghmc')",
     # both by L-BFGS of the collapsed bound, to its end
     "sparse-gp=SparseGPRegressor(n_inducing=64, train_inducing=True, max_iter=1000)",
     "exact-gp=SparseGPRegressor(max_iter=1000)",
