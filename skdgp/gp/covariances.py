@@ -202,13 +202,16 @@ class FactorProduct(torch.autograd.Function):
     def forward(ctx, X, Z, lengthscale, strength, variance, kernel, paired=False):
         ctx.kernel, ctx.paired, ctx.triangle = kernel, paired, X is Z and not paired
         scale = math.sqrt(2.0 * kernel.nu) / lengthscale
-        share = strength / (1.0 + strength)
+        strengths = strength.tolist()
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
+        scratch = FactorProduct._scratch(K, 4)
         for rows, columns, block in FactorProduct._blocks(ctx, K):
-            product = torch.ones_like(block)
-            for x, z, w in zip(_columns(X[rows], scale), _columns(Z[columns], scale), share):
-                s = FactorProduct._differences(ctx, x, z).abs_()
-                product *= kernel.profile(s).mul_(w).add_(1.0 - w)
+            t, e, k, product = (flat[: block.numel()].view(block.shape) for flat in scratch)
+            product.fill_(1.0)
+            for x, z, a in zip(_columns(X[rows], scale), _columns(Z[columns], scale), strengths):
+                FactorProduct._exponentials(ctx, x, z, t, e)
+                kernel.write_profile(t, e, out=k)
+                product.mul_(1.0 / (1.0 + a)).addcmul_(product, k, value=a)
             torch.mul(product, variance, out=block)
         if ctx.triangle:
             K = K.tril_().add_(K.tril(-1).T)
@@ -216,10 +219,18 @@ class FactorProduct(torch.autograd.Function):
         return K
 
     @staticmethod
+    def _rows_of_block(K):
+        return max(1, at_once(_AT_ONCE, K.device) // max(1, K[:1].numel()))
+
+    @staticmethod
+    def _scratch(K, n):
+        """Room for some tensors of the size of a block, each in one piece."""
+        return K.new_empty(n, min(len(K), FactorProduct._rows_of_block(K)) * K[:1].numel())
+
+    @staticmethod
     def _blocks(ctx, K):
         """Slices of X and of Z, and the part of a tensor like K that is theirs."""
-        n, m = len(K), 1 if ctx.paired else K.shape[1]
-        size = max(1, at_once(_AT_ONCE, K.device) // max(m, 1))
+        n, m, size = len(K), K[:1].numel(), FactorProduct._rows_of_block(K)
         for i in range(0, n, size):
             rows = slice(i, min(i + size, n))
             if ctx.paired:
@@ -229,8 +240,14 @@ class FactorProduct(torch.autograd.Function):
                 yield rows, columns, K[rows, columns]
 
     @staticmethod
-    def _differences(ctx, x, z):
-        return x - z if ctx.paired else x[:, None] - z
+    def _differences(ctx, x, z, out):
+        return torch.sub(x if ctx.paired else x[:, None], z, out=out)
+
+    @staticmethod
+    def _exponentials(ctx, x, z, t, e):
+        """Write ``t = -|x - z|`` and ``e = exp(t)``."""
+        FactorProduct._differences(ctx, x, z, t).abs_().neg_()
+        torch.exp(t, out=e)
 
     @staticmethod
     @once_differentiable
@@ -243,18 +260,24 @@ class FactorProduct(torch.autograd.Function):
         total = GK.sum()
         if ctx.triangle:
             GK = GK.tril() + GK.triu(1).T
+        strengths, scales, scratch = (
+            strength.tolist(),
+            scale.tolist(),
+            FactorProduct._scratch(GK, 5),
+        )
         for rows, columns, part in FactorProduct._blocks(ctx, GK):
+            t, e, k, W, P = (flat[: part.numel()].view(part.shape) for flat in scratch)
+            P.copy_(part)
             x_rows, z_rows = _columns(X[rows], scale), _columns(Z[columns], scale)
-            for d, (x, z, c, a) in enumerate(zip(x_rows, z_rows, scale, strength)):
-                difference = FactorProduct._differences(ctx, x, z)
-                s = difference.abs()
-                k, slope = kernel.profile_and_slope(s)
-                W = part / (a * k + 1.0)
+            for d, (x, z, c, a) in enumerate(zip(x_rows, z_rows, scales, strengths)):
+                FactorProduct._exponentials(ctx, x, z, t, e)
+                kernel.write_profile(t, e, out=k)
+                torch.div(P, torch.mul(k, a, out=W).add_(1.0), out=W)
                 d_strength[d] += torch.dot(W.flatten(), k.flatten())
-                W *= slope
-                d_log_l[d] += a * torch.dot(W.flatten(), s.flatten())
+                kernel.multiply_slope(W, t, e)
+                d_log_l[d] += a * torch.dot(W.flatten(), t.flatten())
                 if any(ctx.needs_input_grad[:2]):
-                    W *= difference.sign_().mul_(-a * c)
+                    W *= FactorProduct._differences(ctx, x, z, t).sign_().mul_(a * c)
                     d_X[rows, d] += W if ctx.paired else W.sum(1)
                     d_Z[columns, d] -= W if ctx.paired else W.sum(0)
         d_strength -= total / (1.0 + strength)

@@ -89,22 +89,19 @@ class Anova(Kernel):
         place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
         return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)
 
-    def profile(self, s):
-        """The kernel of one input, at ``s = sqrt(2 nu) r``."""
-        return self._polynomials(s)[0] * torch.exp(-s)
-
-    def profile_and_slope(self, s):
-        """:meth:`profile`, and minus its derivative."""
-        e = torch.exp(-s)
-        value, slope = self._polynomials(s)
-        return value * e, slope * e
-
-    def _polynomials(self, s):
+    def write_profile(self, t, e, out):
+        """The kernel of one input at distance r, for ``t = -sqrt(2 nu) r`` and ``e = exp(t)``."""
         if self.nu == 0.5:
-            return 1.0, 1.0
+            return out.copy_(e)
         if self.nu == 1.5:
-            return 1.0 + s, s
-        return 1.0 + s + s * s / 3.0, (s + s * s) / 3.0
+            return torch.addcmul(e, t, e, value=-1.0, out=out)
+        return torch.mul(t, t, out=out).div_(3.0).sub_(t).add_(1.0).mul_(e)
+
+    def multiply_slope(self, W, t, e):
+        """Multiply `W` in place by the derivative with respect to ``-t``."""
+        if self.nu == 0.5:
+            return W.mul_(e).neg_()
+        return W.mul_(e).mul_(t if self.nu == 1.5 else (t - t * t).div_(3.0))
 
     @property
     def slopes(self):
