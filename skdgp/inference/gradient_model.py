@@ -87,7 +87,7 @@ class GradientModel(Model):
             parameter.grad = None
         ell = self.expected_log_likelihood(batch, generator)
         if ell.requires_grad:  # not if all hyperparameters are given
-            ell.backward(torch.full_like(ell, -1.0 / batch.total))
+            (ell * (-1.0 / batch.total)).backward()
         value = float(self.kl() - ell.detach()) / batch.total
         if value - value != 0.0:  # not finite: leave everything as it is
             return value

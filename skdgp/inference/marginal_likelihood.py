@@ -28,9 +28,10 @@ _LEAST_MARGINAL_ROWS = 400  #: all the same
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change nothing on the suite
-_SEARCH_STEPS = 10  #: with normal priors, and with Cauchy priors from there and from the start
+_SEARCH_STEPS = (
+    10  #: on these, too: with normal priors, and with Cauchy priors from there and from the start
+)
 _MANY_COLUMNS = 8  #: that need these
-_SEARCH_FACTORS = 2_500_000  #: of a kernel for all pairs of rows, beyond which they take too long
 SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
 _DEVIATION = 0.5  #: of those of one column from the level of all columns
 _SCALE_ROWS = 3000  #: that the local scale is learned from
@@ -155,19 +156,18 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         """
         if not self.free():
             return
-        rows, search, starts = self._marginal_subset, self._lbfgs, self._starts()
-        n_columns, x = self.rows.Z.shape[1], starts[0]
+        search, starts, x = self._lbfgs, self._starts(), parameters_to_vector(self.free())
         try:
-            x = self._best_start(starts, batch)
-            if n_columns >= _MANY_COLUMNS and len(rows) ** 2 * n_columns <= _SEARCH_FACTORS:
-                self._deviation = None
-                loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch).x
-                self._deviation = _DEVIATION
-                searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
-                search = min(searches, key=_lowest)  # which goes on
-                x = search.x
+            with self.with_marginal_subset(_TRIAL_ROWS, 1):
+                x = self._best_start(starts, batch)
+                if self.rows.Z.shape[1] >= _MANY_COLUMNS:
+                    self._deviation = None
+                    loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch).x
+                    self._deviation = _DEVIATION
+                    searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
+                    x = min(searches, key=_lowest).x
         finally:
-            self._deviation, self._marginal_subset, self._lbfgs = _DEVIATION, rows, search
+            self._deviation, self._lbfgs = _DEVIATION, search
             vector_to_parameters(x, self.free())
 
     def free(self):
@@ -197,9 +197,8 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         return starts
 
     def _best_start(self, starts, batch):
-        """The one from which some steps on some rows come to the lowest value."""
-        with self.with_marginal_subset(_TRIAL_ROWS, 1):
-            values = [_lowest(self._searched(x, _TRIAL_STEPS, batch)) for x in starts]
+        """The one from which some steps come to the lowest value."""
+        values = [_lowest(self._searched(x, _TRIAL_STEPS, batch)) for x in starts]
         return starts[int(np.argmin(values))]
 
     def _searched(self, x, n_steps, batch):

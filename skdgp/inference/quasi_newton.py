@@ -86,6 +86,7 @@ class QuasiNewton:
 
 def backward(*pairs):
     """Hand gradients on to what tensors were computed from, as far as that wants any."""
-    pairs = [(tensor, gradient) for tensor, gradient in pairs if tensor.requires_grad]
-    if pairs:
-        torch.autograd.backward(*zip(*pairs))
+    # as a product: torch imports sympy, which takes a second, to compare shapes of given gradients
+    products = [torch.sum(t * gradient) for t, gradient in pairs if t.requires_grad]
+    if products:
+        torch.autograd.backward(products)
