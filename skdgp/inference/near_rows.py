@@ -9,6 +9,10 @@ from ..linalg import cholesky
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_SEVERAL = 2  #: outputs, beyond which it pays to look for those that are alike
+_BEYOND_TARGETS = (
+    1e200  #: variance of a row of targets, more than they explain, whose root has no meaning
+)
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -62,6 +66,47 @@ class NearRows(NamedTuple):
         L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
         z = whitened(L, y.mT)
         return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
+
+    @torch.no_grad()
+    def moments(self, X, nearest):
+        """Mean, sd and z of :meth:`say`, from fewer and from single factorizations.
+
+        With a last row of targets a factor whitens them. Outputs whose neighbors all have the same target and
+        noise, as classes that none of them is of, share the factor of one that has ones in their place.
+        """
+        (n, k), n_outputs = nearest.shape, self.y.shape[1]
+        y, noise = self.observed.targets(self.y[nearest], self.weight[nearest])
+        own = self.observed.noise.expand(n, -1)
+        noise = torch.cat([noise.expand(n, -1, -1), own[..., None]], -1).flatten(0, 1)
+        y = y.mT.flatten(0, 1)  # one after the other, all outputs of all rows
+        which = place = torch.arange(len(y), device=X.device)
+        level = y.new_ones(len(y))
+        if k and n_outputs > _SEVERAL:
+            even = (y == y[:, :1]).all(1)
+            first = even.view(n, -1).int().argmax(1) + n_outputs * torch.arange(n, device=X.device)
+            first = first.repeat_interleave(n_outputs)
+            even &= (noise == noise[first]).all(1)
+            which = torch.nonzero(~even | (place == first))[:, 0]
+            place = torch.empty_like(place)
+            place[which] = torch.arange(len(which), device=X.device)
+            place = torch.where(even, place[first], place)
+            level = torch.where(even, y[:, 0], 1.0)
+            y, noise = torch.where(even[:, None], 1.0, y)[which], noise[which]
+        K = self.kernel.within(torch.cat([self.Z[nearest], X[:, None]], 1))
+        system = K.new_empty(len(y), k + 2, k + 2)  # the upper triangle counts
+        system[:, :-1, :-1] = K if n_outputs == 1 else K[which // n_outputs]
+        # with a free scale only the ratio of noise and kernel counts, and may vanish
+        diagonal = torch.diagonal(system, dim1=-2, dim2=-1)
+        diagonal[:, :-1].mul_(1.0 + _NUGGET).add_(noise).add_(_LEAST_VARIANCE)
+        system[:, :k, -1], system[:, k, -1], diagonal[:, -1] = y, 0.0, _BEYOND_TARGETS
+        L, info = torch.linalg.cholesky_ex(system.mT)
+        if info.any():
+            mean, sd, _, z = self.say(X, nearest)
+            return mean, sd, z
+        z = L[:, -1, :k]
+        mean, sd = (L[:, -2, :k] * z).sum(-1), L[:, -2, -2]
+        mean, z = level * mean[place], level[:, None] * z[place]
+        return tuple(part.unflatten(0, (n, n_outputs)) for part in (mean, sd[place], z))
 
     def without(self, rows, chosen, search):
         """Each chosen training row given all others that are near.

@@ -9,9 +9,7 @@ from ...random import normal
 from ..near_rows import size_of_row, whitened
 from ..posterior import Functions, Latent, Posterior
 
-_AT_ONCE = (
-    2_000_000  #: elements of the covariance matrices that are worked on together in prediction
-)
+_AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together in prediction
 
 
 class NeighborPosterior(Posterior):
@@ -55,7 +53,7 @@ class NeighborPosterior(Posterior):
         return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
 
     def _moments(self, X, nearest):
-        mean, sd, _, z = self._near.say(X, nearest)
+        mean, sd, z = self._near.moments(X, nearest)
         mean, var = self._near.observed.latents(mean, sd.square())
         if self._local_scale is None:
             return mean[None], var[None]
