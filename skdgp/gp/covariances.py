@@ -1,6 +1,7 @@
 """Matrices of covariances, and the way back through them; what :mod:`~skdgp.gp.kernels` is made of."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -9,7 +10,9 @@ from ..linalg import at_once, current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
-_AT_ONCE = 32_768  #: elements of the matrix that are worked on together, to stay in the cache
+_SAFE = 40.0  #: whose exponentials, and products of these, are normal numbers in float32 as well
+_FEW = 8  #: rows for which these do not pay
+_AT_ONCE = 65_536  #: elements of the matrix that are worked on together, to stay in the cache
 
 
 def _squared_distances(X, Z, of_X, of_Z, out=None):
@@ -191,6 +194,28 @@ def _columns(X, scale):
     return (X * scale).T.contiguous()
 
 
+class _Column(NamedTuple):
+    """A scaled column, and exponentials of its values and of their negatives, where these pay and are safe."""
+
+    values: torch.Tensor
+    ends: torch.Tensor | None
+
+    @classmethod
+    def of(cls, X, scale, exponentials):
+        """All columns of some rows."""
+        columns = _columns(X, scale)
+        if not exponentials:
+            return [cls(x, None) for x in columns]
+        ends = torch.stack([columns, -columns], 1).exp_()
+        safe = (columns.abs().amax(1) < _SAFE).tolist()
+        return [cls(x, both if ok else None) for x, both, ok in zip(columns, ends, safe)]
+
+    def part(self, rows, upright=False):
+        """Some rows of it, each a row of its own if they are `upright`."""
+        index = (..., rows, None) if upright else (..., rows)
+        return _Column(self.values[index], None if self.ends is None else self.ends[index])
+
+
 class FactorProduct(torch.autograd.Function):
     """``variance * prod_d (1 + a_d k_d) / (1 + a_d)``, block by block.
 
@@ -202,14 +227,22 @@ class FactorProduct(torch.autograd.Function):
     def forward(ctx, X, Z, lengthscale, strength, variance, kernel, paired=False):
         ctx.kernel, ctx.paired, ctx.triangle = kernel, paired, X is Z and not paired
         scale = math.sqrt(2.0 * kernel.nu) / lengthscale
-        share = strength / (1.0 + strength)
+        products = not paired and min(len(X), len(Z)) > _FEW
+        of_X, of_Z = (_Column.of(rows, scale, products) for rows in (X, Z))
+        variance_of_all = variance / (1.0 + strength).prod()
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
         for rows, columns, block in FactorProduct._blocks(ctx, K):
-            product = torch.ones_like(block)
-            for x, z, w in zip(_columns(X[rows], scale), _columns(Z[columns], scale), share):
-                s = FactorProduct._differences(ctx, x, z).abs_()
-                product *= kernel.profile(s).mul_(w).add_(1.0 - w)
-            torch.mul(product, variance, out=block)
+            s, e, other = block.new_empty(3, *block.shape)
+            block.copy_(variance_of_all.expand_as(block))
+            for x, z, a in zip(of_X, of_Z, strength.tolist()):
+                x, z = x.part(rows, not paired), z.part(columns)
+                torch.sub(x.values, z.values, out=s).abs_()
+                if x.ends is None or z.ends is None:
+                    torch.neg(s, out=e).exp_()
+                else:  # the smaller one of exp(x - z) and exp(z - x): products are sooner
+                    torch.mul(x.ends[0], z.ends[1], out=e)
+                    torch.minimum(e, torch.mul(x.ends[1], z.ends[0], out=other), out=e)
+                block.addcmul_(block, kernel.write_profile(s, e), value=a)
         if ctx.triangle:
             K = K.tril_().add_(K.tril(-1).T)
         ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)

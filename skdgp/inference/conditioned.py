@@ -17,7 +17,7 @@ from .unique_inputs import TrainingRows
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
-_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
+_AT_ONCE = 1_500_000  #: elements of a matrix with rows that are worked on together
 _JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
 _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covariance given many rows
 
@@ -53,7 +53,7 @@ class ConditionedGP(NamedTuple):
         )
         if joint:
             return self.a @ K, self.kernel(H, H) - A.mT @ A
-        return self.a @ K, (self.kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
+        return self.a @ K, (self.kernel.diag(H) - A.square_().sum(1)).clamp_min(_LEAST_VARIANCE)
 
     def paths(self, n, generator, noise, n_features):
         """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
@@ -227,7 +227,8 @@ class ConditionedPosterior(Posterior):
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
-        return X.split(max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T)))
+        size = max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T))
+        return X.split(size) if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
     @torch.no_grad()
     def latent(self, X):

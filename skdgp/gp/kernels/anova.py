@@ -93,6 +93,12 @@ class Anova(Kernel):
         """The kernel of one input, at ``s = sqrt(2 nu) r``."""
         return self._polynomials(s)[0] * torch.exp(-s)
 
+    def write_profile(self, s, e):
+        """:meth:`profile`, written over ``e = exp(-s)``; `s` is overwritten as well."""
+        if self.nu == 0.5:
+            return e
+        return e.addcmul_(s if self.nu == 1.5 else s.addcmul_(s, s, value=1.0 / 3.0), e)
+
     def profile_and_slope(self, s):
         """:meth:`profile`, and minus its derivative."""
         e = torch.exp(-s)
