@@ -230,6 +230,13 @@ class FactorProduct(torch.autograd.Function):
         products = not paired and min(len(X), len(Z)) > _FEW
         of_X, of_Z = (_Column.of(rows, scale, products) for rows in (X, Z))
         variance_of_all = variance / (1.0 + strength).prod()
+        if not paired and len(X) * len(Z) * len(strength) <= _AT_ONCE:  # one call for all columns
+            x, z = (_columns(rows, scale) for rows in (X, Z))
+            s = (x[:, :, None] - z[:, None]).abs_()
+            factors = kernel.write_profile(s, s.neg().exp_()).mul_(strength[:, None, None])
+            K = factors.add_(1.0).prod(0).mul_(variance_of_all)
+            ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
+            return K
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
         for rows, columns, block in FactorProduct._blocks(ctx, K):
             s, e, other = block.new_empty(3, *block.shape)

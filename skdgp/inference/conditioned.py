@@ -48,9 +48,7 @@ class ConditionedGP(NamedTuple):
         """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
         H = self.inputs(X)
         K = self.kernel(self.H, H)  # P, n
-        A = torch.linalg.solve_triangular(
-            self.root, K.expand(len(self.root), *K.shape), upper=False
-        )
+        A = torch.linalg.solve_triangular(self.root, K.expand(len(self.root), -1, -1), upper=False)
         if joint:
             return self.a @ K, self.kernel(H, H) - A.mT @ A
         return self.a @ K, (self.kernel.diag(H) - A.square_().sum(1)).clamp_min(_LEAST_VARIANCE)
@@ -223,6 +221,7 @@ class ConditionedPosterior(Posterior):
         log_weights = z.new_zeros(1)
         if local_scale is not None:
             self._mixing, log_weights = local_scale.mixing(grid)
+            self._of_errors = local_scale.frozen()
         self._log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
@@ -246,7 +245,7 @@ class ConditionedPosterior(Posterior):
 
     def _squared(self, X):
         """Estimates of the squared scales of rows, (J, n, k)."""
-        return self._local_scale.squared(near_errors(self._z, self._nearest(X)))
+        return self._of_errors(near_errors(self._z, self._nearest(X)))
 
     @torch.no_grad()
     def covariance(self, X):

@@ -142,7 +142,7 @@ class _NearGP(NearRows):
     """A layer of one state, of which rows see what it is at their neighbors, as :class:`ConditionedGP`."""
 
     def moments(self, H, near):
-        mean, sd, _ = super().moments(H, near)
+        mean, sd, _, _ = self.say(H, near)
         return tuple(part.mT for part in self.observed.latents(mean, sd.square()))
 
     def paths(self, n, generator, noise, n_features):
