@@ -227,21 +227,21 @@ class FactorProduct(torch.autograd.Function):
     def forward(ctx, X, Z, lengthscale, strength, variance, kernel, paired=False):
         ctx.kernel, ctx.paired, ctx.triangle = kernel, paired, X is Z and not paired
         scale = math.sqrt(2.0 * kernel.nu) / lengthscale
-        products = not paired and min(len(X), len(Z)) > _FEW
-        of_X, of_Z = (_Column.of(rows, scale, products) for rows in (X, Z))
-        variance_of_all = variance / (1.0 + strength).prod()
+        share = 1.0 / (1.0 + strength)  # a factor each: all together may underflow
         if not paired and len(X) * len(Z) * len(strength) <= _AT_ONCE:  # one call for all columns
             x, z = (_columns(rows, scale) for rows in (X, Z))
             s = (x[:, :, None] - z[:, None]).abs_()
             factors = kernel.write_profile(s, s.neg().exp_()).mul_(strength[:, None, None])
-            K = factors.add_(1.0).prod(0).mul_(variance_of_all)
+            K = factors.add_(1.0).mul_(share[:, None, None]).prod(0).mul_(variance)
             ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
             return K
+        products = not paired and min(len(X), len(Z)) > _FEW
+        of_X, of_Z = (_Column.of(rows, scale, products) for rows in (X, Z))
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
         for rows, columns, block in FactorProduct._blocks(ctx, K):
             s, e, other = block.new_empty(3, *block.shape)
-            block.copy_(variance_of_all.expand_as(block))
-            for x, z, a in zip(of_X, of_Z, strength.tolist()):
+            block.copy_(variance.expand_as(block))
+            for x, z, a, w in zip(of_X, of_Z, strength.tolist(), share.tolist()):
                 x, z = x.part(rows, not paired), z.part(columns)
                 torch.sub(x.values, z.values, out=s).abs_()
                 if x.ends is None or z.ends is None:
@@ -249,7 +249,7 @@ class FactorProduct(torch.autograd.Function):
                 else:  # the smaller one of exp(x - z) and exp(z - x): products are sooner
                     torch.mul(x.ends[0], z.ends[1], out=e)
                     torch.minimum(e, torch.mul(x.ends[1], z.ends[0], out=other), out=e)
-                block.addcmul_(block, kernel.write_profile(s, e), value=a)
+                block.addcmul_(block, kernel.write_profile(s, e), value=a).mul_(w)
         if ctx.triangle:
             K = K.tril_().add_(K.tril(-1).T)
         ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
