@@ -1,6 +1,7 @@
 """Matrices of covariances, and the way back through them; what :mod:`~skdgp.gp.kernels` is made of."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -9,7 +10,9 @@ from ..linalg import at_once, current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 _SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
-_AT_ONCE = 32_768  #: elements of the matrix that are worked on together, to stay in the cache
+_SAFE = 40.0  #: whose exponentials, and products of these, are normal numbers in float32 as well
+_FEW = 8  #: rows for which these do not pay
+_AT_ONCE = 65_536  #: elements of the matrix that are worked on together, to stay in the cache
 
 
 def _squared_distances(X, Z, of_X, of_Z, out=None):
@@ -191,6 +194,28 @@ def _columns(X, scale):
     return (X * scale).T.contiguous()
 
 
+class _Column(NamedTuple):
+    """A scaled column, and exponentials of its values and of their negatives, where these pay and are safe."""
+
+    values: torch.Tensor
+    ends: torch.Tensor | None
+
+    @classmethod
+    def of(cls, X, scale, exponentials):
+        """All columns of some rows."""
+        columns = _columns(X, scale)
+        if not exponentials:
+            return [cls(x, None) for x in columns]
+        ends = torch.stack([columns, -columns], 1).exp_()
+        safe = (columns.abs().amax(1) < _SAFE).tolist()
+        return [cls(x, both if ok else None) for x, both, ok in zip(columns, ends, safe)]
+
+    def part(self, rows, upright=False):
+        """Some rows of it, each a row of its own if they are `upright`."""
+        index = (..., rows, None) if upright else (..., rows)
+        return _Column(self.values[index], None if self.ends is None else self.ends[index])
+
+
 class FactorProduct(torch.autograd.Function):
     """``variance * prod_d (1 + a_d k_d) / (1 + a_d)``, block by block.
 
@@ -201,84 +226,85 @@ class FactorProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, Z, lengthscale, strength, variance, kernel, paired=False):
         ctx.kernel, ctx.paired, ctx.triangle = kernel, paired, X is Z and not paired
-        scale = math.sqrt(2.0 * kernel.nu) / lengthscale
-        strengths = strength.tolist()
+        ctx.scale = scale = math.sqrt(2.0 * kernel.nu) / lengthscale
+        share = 1.0 / (1.0 + strength)  # a factor each: all together may underflow
+        if not paired and len(X) * len(Z) * len(strength) <= _AT_ONCE:  # one call for all columns
+            x, z = (_columns(rows, scale) for rows in (X, Z))
+            s = (x[:, :, None] - z[:, None]).abs_()
+            k = kernel.write_profile(s, s.neg().exp_(), torch.empty_like(s))
+            factors = k.mul_(strength[:, None, None]).add_(1.0).mul_(share[:, None, None])
+            K = factors.prod(0).mul_(variance)
+            ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
+            return K
         K = X.new_empty(len(X)) if paired else X.new_empty(len(X), len(Z))
-        scratch = FactorProduct._scratch(K, 4)
-        for rows, columns, block in FactorProduct._blocks(ctx, K):
-            t, e, k, product = (flat[: block.numel()].view(block.shape) for flat in scratch)
-            product.fill_(1.0)
-            for x, z, a in zip(_columns(X[rows], scale), _columns(Z[columns], scale), strengths):
-                FactorProduct._exponentials(ctx, x, z, t, e)
-                kernel.write_profile(t, e, out=k)
-                product.mul_(1.0 / (1.0 + a)).addcmul_(product, k, value=a)
-            torch.mul(product, variance, out=block)
+        columns = FactorProduct._scaled(ctx, X, Z)
+        for rows, of_Z, block, space in FactorProduct._blocks(ctx, K, 4):
+            s, e, k, product = space
+            product.copy_(variance.expand_as(block))
+            for x, z, a, w in zip(*columns, strength.tolist(), share.tolist()):
+                FactorProduct._distances(ctx, x.part(rows, not paired), z.part(of_Z), s, e, k)
+                product.addcmul_(product, kernel.write_profile(s, e, out=k), value=a).mul_(w)
+            block.copy_(product)
         if ctx.triangle:
             K = K.tril_().add_(K.tril(-1).T)
         ctx.save_for_backward(X, Z, lengthscale, strength, variance, K)
         return K
 
     @staticmethod
-    def _rows_of_block(K):
-        return max(1, at_once(_AT_ONCE, K.device) // max(1, K[:1].numel()))
+    def _scaled(ctx, X, Z):
+        """The columns of both, one by one."""
+        products = not ctx.paired and min(len(X), len(Z)) > _FEW
+        return [_Column.of(rows, ctx.scale, products) for rows in (X, Z)]
 
     @staticmethod
-    def _scratch(K, n):
-        """Room for some tensors of the size of a block, each in one piece."""
-        return K.new_empty(n, min(len(K), FactorProduct._rows_of_block(K)) * K[:1].numel())
-
-    @staticmethod
-    def _blocks(ctx, K):
-        """Slices of X and of Z, and the part of a tensor like K that is theirs."""
-        n, m, size = len(K), K[:1].numel(), FactorProduct._rows_of_block(K)
+    def _blocks(ctx, K, n_spaces):
+        """Slices of X and of Z, the part of a tensor like K that is theirs, and room for others like it."""
+        n, m = len(K), 1 if ctx.paired else K.shape[1]
+        size = max(1, at_once(_AT_ONCE, K.device) // max(m, 1))
+        flat = K.new_empty(n_spaces, min(n, size) * m)
         for i in range(0, n, size):
             rows = slice(i, min(i + size, n))
-            if ctx.paired:
-                yield rows, rows, K[rows]
-            else:
-                columns = slice(rows.stop if ctx.triangle else m)
-                yield rows, columns, K[rows, columns]
+            columns = rows if ctx.paired else slice(rows.stop if ctx.triangle else m)
+            block = K[rows] if ctx.paired else K[rows, columns]
+            yield rows, columns, block, [one[: block.numel()].view(block.shape) for one in flat]
 
     @staticmethod
-    def _differences(ctx, x, z, out):
-        return torch.sub(x if ctx.paired else x[:, None], z, out=out)
-
-    @staticmethod
-    def _exponentials(ctx, x, z, t, e):
-        """Write ``t = -|x - z|`` and ``e = exp(t)``."""
-        FactorProduct._differences(ctx, x, z, t).abs_().neg_()
-        torch.exp(t, out=e)
+    def _distances(ctx, x, z, s, e, other):
+        """Write ``s = |x - z|`` and ``e = exp(-s)``."""
+        torch.sub(x.values, z.values, out=s).abs_()
+        if x.ends is None or z.ends is None:
+            torch.neg(s, out=e).exp_()
+        else:  # the smaller one of exp(x - z) and exp(z - x): products are sooner
+            torch.mul(x.ends[0], z.ends[1], out=e)
+            torch.minimum(e, torch.mul(x.ends[1], z.ends[0], out=other), out=e)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, G):
         X, Z, lengthscale, strength, variance, K = ctx.saved_tensors
-        scale, kernel = math.sqrt(2.0 * ctx.kernel.nu) / lengthscale, ctx.kernel
+        paired, kernel = ctx.paired, ctx.kernel
         d_X, d_Z = torch.zeros_like(X), torch.zeros_like(Z)
         d_log_l, d_strength = torch.zeros_like(strength), torch.zeros_like(strength)
         GK = G * K
         total = GK.sum()
         if ctx.triangle:
             GK = GK.tril() + GK.triu(1).T
-        strengths, scales, scratch = (
-            strength.tolist(),
-            scale.tolist(),
-            FactorProduct._scratch(GK, 5),
-        )
-        for rows, columns, part in FactorProduct._blocks(ctx, GK):
-            t, e, k, W, P = (flat[: part.numel()].view(part.shape) for flat in scratch)
+        columns = FactorProduct._scaled(ctx, X, Z)
+        for rows, of_Z, part, space in FactorProduct._blocks(ctx, GK, 5):
+            s, e, k, W, P = space
             P.copy_(part)
-            x_rows, z_rows = _columns(X[rows], scale), _columns(Z[columns], scale)
-            for d, (x, z, c, a) in enumerate(zip(x_rows, z_rows, scales, strengths)):
-                FactorProduct._exponentials(ctx, x, z, t, e)
-                kernel.write_profile(t, e, out=k)
+            numbers = ctx.scale.tolist(), strength.tolist()
+            for d, (x, z, c, a) in enumerate(zip(*columns, *numbers)):
+                x, z = x.part(rows, not paired), z.part(of_Z)
+                FactorProduct._distances(ctx, x, z, s, e, k)
+                kernel.write_profile(s, e, out=k)
                 torch.div(P, torch.mul(k, a, out=W).add_(1.0), out=W)
                 d_strength[d] += torch.dot(W.flatten(), k.flatten())
-                kernel.multiply_slope(W, t, e)
-                d_log_l[d] += a * torch.dot(W.flatten(), t.flatten())
+                kernel.multiply_slope(W, s, e)
+                d_log_l[d] += a * torch.dot(W.flatten(), s.flatten())
                 if any(ctx.needs_input_grad[:2]):
-                    W *= FactorProduct._differences(ctx, x, z, t).sign_().mul_(a * c)
-                    d_X[rows, d] += W if ctx.paired else W.sum(1)
-                    d_Z[columns, d] -= W if ctx.paired else W.sum(0)
+                    W *= torch.sub(z.values, x.values, out=s).sign_().mul_(a * c)
+                    d_X[rows, d] += W if paired else W.sum(1)
+                    d_Z[of_Z, d] -= W if paired else W.sum(0)
         d_strength -= total / (1.0 + strength)
         return d_X, d_Z, d_log_l / lengthscale, d_strength, total / variance, None, None

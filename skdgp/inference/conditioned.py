@@ -17,7 +17,7 @@ from .unique_inputs import TrainingRows
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
-_AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
+_AT_ONCE = 1_500_000  #: elements of a matrix with rows that are worked on together
 _JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
 _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covariance given many rows
 
@@ -48,12 +48,10 @@ class ConditionedGP(NamedTuple):
         """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
         H = self.inputs(X)
         K = self.kernel(self.H, H)  # P, n
-        A = torch.linalg.solve_triangular(
-            self.root, K.expand(len(self.root), *K.shape), upper=False
-        )
+        A = torch.linalg.solve_triangular(self.root, K.expand(len(self.root), -1, -1), upper=False)
         if joint:
             return self.a @ K, self.kernel(H, H) - A.mT @ A
-        return self.a @ K, (self.kernel.diag(H) - A.square().sum(1)).clamp_min(_LEAST_VARIANCE)
+        return self.a @ K, (self.kernel.diag(H) - A.square_().sum(1)).clamp_min(_LEAST_VARIANCE)
 
     def paths(self, n, generator, noise, n_features):
         """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
@@ -223,11 +221,13 @@ class ConditionedPosterior(Posterior):
         log_weights = z.new_zeros(1)
         if local_scale is not None:
             self._mixing, log_weights = local_scale.mixing(grid)
+            self._of_errors = local_scale.frozen()
         self._log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
-        return X.split(max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T)))
+        size = max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T))
+        return X.split(size) if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
     @torch.no_grad()
     def latent(self, X):
@@ -245,7 +245,7 @@ class ConditionedPosterior(Posterior):
 
     def _squared(self, X):
         """Estimates of the squared scales of rows, (J, n, k)."""
-        return self._local_scale.squared(near_errors(self._z, self._nearest(X)))
+        return self._of_errors(near_errors(self._z, self._nearest(X)))
 
     @torch.no_grad()
     def covariance(self, X):

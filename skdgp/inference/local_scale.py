@@ -66,6 +66,13 @@ class LocalScale(nn.Module):
         scale = (prior + each * z.square().sum(-1)) / self.dof(z.shape[-1])
         return scale if self.log_factor is None else self.log_factor.exp() * scale
 
+    def frozen(self):
+        """:meth:`squared` for the present hyperparameters, of as many neighbors as predictions have."""
+        with torch.no_grad():
+            factor = 1.0 if self.log_factor is None else self.log_factor.exp()
+            prior, each = (factor * count / self.dof() for count in self.counts())
+        return lambda z: torch.addcmul(prior, each, z.square().sum(-1))
+
     def mixing(self, grid):
         """The squared scale over its estimate at points of a grid (n,), and its logarithmic weights.
 

@@ -9,6 +9,10 @@ from ..linalg import cholesky
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
+_SEVERAL = 2  #: outputs, beyond which it pays to look for those that are alike
+_BEYOND_TARGETS = (
+    1e200  #: variance of a row of targets, more than they explain, whose root has no meaning
+)
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -116,6 +120,72 @@ class GaussianTargets:
     def values(self, mean, deviation):
         """The same for means and deviations of draws."""
         return mean, deviation
+
+
+class FrozenRows:
+    """What :meth:`NearRows.say` says of rows, for a process at rest and at less cost.
+
+    A factor with a last row of targets whitens them. Outputs whose neighbors all have the target and the noise
+    that most have, as classes that no neighbor is of, share the factor of one that has ones for targets.
+
+    Parameters
+    ----------
+    near : NearRows
+    """
+
+    @torch.no_grad()
+    def __init__(self, near):
+        self._near, (P, k) = near, near.y.shape
+        y, noise = near.observed.targets(near.y[None], near.weight[None])
+        y, noise = y[0].T, noise[0].expand(k, P)
+        self._y, self._noise = y.flatten(), noise.flatten()  # one output after the other
+        self._is_usual = None
+        if k > _SEVERAL and P:
+            self._usual = y.mode(1).values
+            usual = (y == self._usual[:, None]) & (noise == noise.flatten().mode().values)
+            self._is_usual = usual.T.contiguous()
+
+    @torch.no_grad()
+    def moments(self, X, nearest):
+        """Mean, sd and z as from :meth:`NearRows.say`, for indices (n, k) of neighbors."""
+        near, (n, k), n_outputs = self._near, nearest.shape, self._near.y.shape[1]
+        nearest = torch.as_tensor(nearest, device=X.device)
+        K = near.kernel.within(torch.cat([near.Z[nearest], X[:, None]], 1))
+        system = K.new_empty(n, k + 2, k + 2)  # of which the upper triangle counts
+        system[:, :-1, :-1] = K
+        own, place, index = near.observed.noise, None, nearest
+        if n_outputs > 1:
+            needed = nearest.new_ones(n, n_outputs, dtype=torch.bool)
+            if self._is_usual is not None and k:
+                usual = self._is_usual[nearest].all(1)
+                first = usual.int().argmax(1)[:, None]
+                needed = (~usual).scatter_(1, first, True)
+            rows, outputs = needed.nonzero(as_tuple=True)
+            index = outputs[:, None] * len(near.y) + nearest[rows]
+            system, own = system[rows], own[outputs]
+        y, noise = self._y[index], self._noise[index]
+        if n_outputs > 1 and self._is_usual is not None and k:
+            place = torch.empty_like(usual, dtype=torch.long)
+            place[rows, outputs] = torch.arange(len(rows), device=X.device)
+            place = torch.where(usual, place.gather(1, first), place)
+            level = torch.where(usual, self._usual, 1.0)
+            y = torch.where(usual[rows, outputs, None], 1.0, y)
+        system[:, :k, -1], system[:, k, -1] = y, 0.0
+        diagonal = torch.diagonal(system, dim1=-2, dim2=-1)
+        # with a free scale only the ratio of noise and kernel counts, and may vanish
+        diagonal[:, :-1].mul_(1.0 + _NUGGET).add_(_LEAST_VARIANCE)
+        diagonal[:, :k] += noise
+        diagonal[:, k] += own
+        diagonal[:, -1] = _BEYOND_TARGETS
+        L, info = torch.linalg.cholesky_ex(system.mT)
+        if info.any():
+            mean, sd, _, z = near.say(X, nearest)
+            return mean, sd, z
+        z = L[:, -1, :k]
+        mean, sd = (L[:, -2, :k] * z).sum(-1), L[:, -2, -2]
+        if place is not None:
+            return level * mean[place], sd[place], level[..., None] * z[place]
+        return mean.view(n, n_outputs), sd.view(n, n_outputs), z.view(n, n_outputs, k)
 
 
 def size_of_row(n_outputs, n_neighbors):

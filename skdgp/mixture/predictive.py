@@ -1,7 +1,6 @@
 """The mixture over members and draws, for a few rows at a time."""
 
 import math
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from ..metrics.scores import mixture_crps
 from ..quadrature import gauss_hermite
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
+from .quantiles import quantiles
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
@@ -132,26 +132,23 @@ class Predictive:
 
     def cdf(self, y):
         """Distribution function at `y` (n, k), output by output."""
-        return sum(cdf(y) for cdf in self._cdfs).cpu().numpy()
-
-    @cached_property
-    def _cdfs(self):
-        """The share of each member in the distribution function."""
-        return [_cdf_of_part(*part) for part in self._parts]
+        total = 0.0
+        for weights, likelihood, m, v in self._parts:
+            y_ = torch.as_tensor(y, device=m.device)
+            total = total + (weights * likelihood.cdf(y_, m, v)).sum(0)
+        return total.cpu().numpy()
 
     def quantiles(self, alpha):
         """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf."""
-        return np.stack([self._quantile(p) for p in alpha], -1)
-
-    def _quantile(self, p):
+        if not self._parts[0][1].discrete:
+            components = self._components()
+            found = quantiles(alpha, *(part.flatten(1) for part in components))
+            return found.unflatten(0, components[1].shape[1:]).cpu().numpy()
         mean, var = self.moments()
-        std = np.sqrt(var)
         # Cantelli's inequality brackets every quantile
-        low = mean - std * (math.sqrt((1.0 - p) / p) * 1.001 + 1e-6)
-        high = mean + std * (math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6)
-        if self._parts[0][1].discrete:
-            return self._count(p, np.ceil(np.maximum(high, 0.0)) + 1.0)
-        return invert(lambda x: self.cdf(x) - p, low, high)
+        reach = [math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6 for p in alpha]
+        high = [np.ceil(np.maximum(mean + r * np.sqrt(var), 0.0)) + 1.0 for r in reach]
+        return np.stack([self._count(*each) for each in zip(alpha, high)], -1)
 
     def _count(self, p, high):
         """The lowest counts that are not exceeded with probability `p`, by bisection."""
@@ -180,6 +177,10 @@ class Predictive:
         weights : ndarray of shape (c, n, k) or that broadcasts to it
         means, variances : ndarrays of shape (c, n, k)
         """
+        components = self._components()
+        return components and tuple(part.cpu().numpy() for part in components)
+
+    def _components(self):
         columns = [], [], []
         for mixture_weights, likelihood, m, v in self._parts:
             components = likelihood.components(m, v)
@@ -188,7 +189,7 @@ class Predictive:
             log_w, means, variances = components  # c, S, n, k
             for column, values in zip(columns, (log_w.exp() * mixture_weights, means, variances)):
                 column.append(values.expand_as(means).flatten(0, 1))
-        return tuple(torch.cat(column).cpu().numpy() for column in columns)
+        return tuple(map(torch.cat, columns))
 
     def crps(self, y):
         """Continuous ranked probability score of `y` (n, k), row by row and output by output.
@@ -278,64 +279,11 @@ def mapped_moments(weights, means, variances, low, high, scaler):
     return start + unit * first, unit * np.sqrt(np.maximum(second - np.square(first), 0.0))
 
 
-def _cdf_of_part(mixture_weights, likelihood, m, v):
-    """A function that adds up the distribution functions of all draws of a member."""
-    components = likelihood.components(m, v)
-    if components is None:
-        return lambda y: (
-            mixture_weights * likelihood.cdf(torch.as_tensor(y, device=m.device), m, v)
-        ).sum(0)
-    log_w, means, variances = components  # c, S, n, k
-    weights, factors = 0.5 * log_w.exp() * mixture_weights, (2.0 * variances).rsqrt()
-    half = weights.expand_as(means).sum((0, 1))
-
-    def cdf(y):
-        z = (torch.as_tensor(y, device=m.device) - means) * factors
-        return half + (weights * z.erf_()).sum((0, 1))
-
-    return cdf
-
-
 def rows_at_once(members, device):
     """How many rows a :class:`Predictive` should have on a device."""
     largest = 1
     for member in members:
         a = member.architecture
-        largest = max(largest, len(member.draws) * max(3 * a.n_inducing, 40 * a.n_latents))
+        of_layers = 3 * a.n_inducing if member.posterior(device).layers else 0
+        largest = max(largest, len(member.draws) * max(of_layers, 40 * a.n_latents))
     return max(1, at_once(_ROWS_BUDGET, device) // largest)
-
-
-def invert(g, a, b, n_iter=80):
-    """Roots of increasing functions, elementwise, by Chandrupatla's method.
-
-    Parameters
-    ----------
-    g : callable
-        Elementwise, on arrays.
-    a, b : ndarrays
-        ``g(a) <= 0 <= g(b)``.
-    """
-    ga, gb = g(a), g(b)
-    c, gc = a.copy(), ga.copy()
-    t = np.full_like(a, 0.5)
-    for _ in range(n_iter):
-        x = a + t * (b - a)
-        gx = g(x)
-        same = np.sign(gx) == np.sign(ga)
-        c, gc = np.where(same, a, b), np.where(same, ga, gb)
-        b, gb = np.where(same, b, a), np.where(same, gb, ga)
-        a, ga = x, gx
-        best = np.where(np.abs(ga) < np.abs(gb), a, b)
-        width = np.abs(b - a)
-        tolerance = 1e-12 * (1.0 + np.abs(best))
-        if np.all((width < 2.0 * tolerance) | (gx == 0.0)):
-            return best
-        with np.errstate(divide="ignore", invalid="ignore"):
-            xi, phi = (a - b) / (c - b), (ga - gb) / (gc - gb)
-            quadratic = (ga / (gb - ga)) * (gc / (gb - gc)) + ((c - a) / (b - a)) * (
-                ga / (gc - ga)
-            ) * (gb / (gc - gb))
-        t = np.where((phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi), quadratic, 0.5)
-        margin = np.minimum(0.5, tolerance / np.maximum(width, 1e-300))
-        t = np.clip(np.nan_to_num(t, nan=0.5), margin, 1.0 - margin)
-    return best

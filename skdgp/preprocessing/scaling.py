@@ -95,8 +95,10 @@ class InputScaler:
     @property
     def dropped(self):
         """Columns that are constant, and that models do not see."""
-        every = np.arange(len(self.constants))
-        return every if self.blank else np.setdiff1d(every, self.columns)
+        is_dropped = np.ones(len(self.constants), dtype=bool)
+        if not self.blank:
+            is_dropped[self.columns] = False
+        return np.flatnonzero(is_dropped)
 
     def transform(self, X):
         """Scaled rows, in float64."""

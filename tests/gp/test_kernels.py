@@ -134,6 +134,19 @@ def test_anova_equals_its_formula(nu, size, monkeypatch):
     np.testing.assert_allclose(kernel(X, X), anova(kernel, X, X), rtol=1e-12)
 
 
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+@pytest.mark.parametrize("size", [100, 1_000_000], ids=["in blocks", "together"])
+@pytest.mark.parametrize("far", [1.0, 1e4], ids=["near", "far"])
+def test_anova_of_many_rows_near_and_far(nu, size, far, monkeypatch):
+    """Products of exponentials serve as long as these are neither too large nor too small."""
+    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
+    X, Z = 3.0 * rows(60), 3.0 * rows(40, seed=1)
+    X[7], X[11, 1], Z[3, 1] = far, far, 1.001 * far
+    np.testing.assert_allclose(kernel(X, Z), anova(kernel, X, Z), rtol=1e-11)
+    np.testing.assert_allclose(kernel(X, X), anova(kernel, X, X), rtol=1e-11)
+
+
 def differentiable_anova(kernel, X, Z):
     """The same formula, without a word on its gradients."""
     K = torch.full(X.shape[:-1] + Z.shape[-2:-1], kernel.variance, dtype=torch.float64)

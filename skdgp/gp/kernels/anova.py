@@ -89,19 +89,19 @@ class Anova(Kernel):
         place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
         return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)
 
-    def write_profile(self, t, e, out):
-        """The kernel of one input at distance r, for ``t = -sqrt(2 nu) r`` and ``e = exp(t)``."""
+    def write_profile(self, s, e, out):
+        """The kernel of one input at distance r, for ``s = sqrt(2 nu) r`` and ``e = exp(-s)``."""
         if self.nu == 0.5:
             return out.copy_(e)
         if self.nu == 1.5:
-            return torch.addcmul(e, t, e, value=-1.0, out=out)
-        return torch.mul(t, t, out=out).div_(3.0).sub_(t).add_(1.0).mul_(e)
+            return torch.addcmul(e, s, e, out=out)
+        return torch.addcmul(s, s, s, value=1.0 / 3.0, out=out).add_(1.0).mul_(e)
 
-    def multiply_slope(self, W, t, e):
-        """Multiply `W` in place by the derivative with respect to ``-t``."""
+    def multiply_slope(self, W, s, e):
+        """Multiply `W` in place by minus the derivative with respect to `s`."""
         if self.nu == 0.5:
-            return W.mul_(e).neg_()
-        return W.mul_(e).mul_(t if self.nu == 1.5 else (t - t * t).div_(3.0))
+            return W.mul_(e)
+        return W.mul_(e).mul_(s if self.nu == 1.5 else (s + s * s).div_(3.0))
 
     @property
     def slopes(self):

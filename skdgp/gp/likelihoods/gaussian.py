@@ -118,6 +118,12 @@ class HeteroscedasticGaussian(GaussianMixture):
         log_weights, noise = self._noise_nodes(m_g, v_g)
         return log_weights, m_f.expand_as(noise), v_f + noise
 
+    def moments(self, m, v):
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        if v_g.any():
+            return super().moments(m, v)
+        return m_f, v_f + tensor_like(self.variance, m_g) * m_g.clamp(-LARGEST, LARGEST).exp()
+
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         square = (y - m_f).square()

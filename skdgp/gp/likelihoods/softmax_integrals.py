@@ -19,6 +19,7 @@ _RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out o
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
 _CACHED = 100_000  #: numbers that predictions handle at once; more leave the cache
+_OF_LEVELS = 100_000  #: likewise, at all nodes given some levels
 
 
 @torch.no_grad()
@@ -27,7 +28,8 @@ def log_probabilities(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
     integral = _by_levels if len(m_) < _FEW else _by_nodes
-    size = max(1, at_once(_CACHED, m.device) // max(1, m_[..., 0].numel()))
+    most = _OF_LEVELS // _N_GIVEN_LEVEL[0] if integral is _by_levels else _CACHED
+    size = max(1, at_once(most, m.device) // max(1, m_[..., 0].numel()))
     pieces = zip(m_.split(size, -1), v_.split(size, -1))
     p = torch.cat([integral(m.contiguous(), v.contiguous()) for m, v in pieces], -1)
     # the exponential of the expected logarithm is never more, and does not underflow
@@ -68,17 +70,16 @@ def _by_levels(m, v):
     high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
     levels, weights = gauss_legendre(_N_LEVELS[few], m)
     z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
-    factors = [torch.exp((v.sqrt() * x).clamp_max(_LARGE)) for x in z]
-    p, negative, inside = torch.zeros_like(m), torch.empty_like(m), torch.empty_like(m)
-    for level, weight in zip(levels.tolist(), weights.tolist()):
-        x = torch.lerp(low, high, 0.5 * (1.0 + level))
-        tail = -torch.exp((m - x).clamp_max(_LARGE))
-        below, density = torch.zeros_like(m), torch.zeros_like(m)
-        for factor, w in zip(factors, log_weights.exp().tolist()):
-            torch.mul(tail, factor, out=negative)
-            torch.exp(negative, out=inside)
-            below.add_(inside, alpha=w)
-            density.addcmul_(negative, inside, value=-w)
-        below.clamp_min_(1e-300)
-        p += density / below * (weight * (high - low) * below.log().sum(1, keepdim=True).exp())
+    factors = torch.exp((v.sqrt() * z.view(-1, 1, 1, 1)).clamp_max(_LARGE))  # nodes, S, C, n
+    shares, p, length = log_weights.exp(), torch.zeros_like(m), high - low
+    size = max(1, at_once(_OF_LEVELS, m.device) // factors.numel())
+    for level, weight in zip(levels.split(size), weights.split(size)):
+        x = torch.lerp(low, high, 0.5 * (1.0 + level.view(-1, 1, 1, 1)))
+        tail = -torch.exp((m - x).clamp_max(_LARGE))  # levels, S, C, n
+        negative = tail[:, None] * factors
+        inside = negative.exp()
+        below = (shares @ inside.flatten(2)).view_as(tail).clamp_min_(1e-300)
+        density = (shares @ negative.mul_(inside).flatten(2)).view_as(tail)
+        others = below.log().sum(2, keepdim=True).exp_().mul_(length)
+        p -= torch.einsum("l,lscn->scn", weight, density.div_(below).mul_(others))
     return p / p.sum(1, keepdim=True)

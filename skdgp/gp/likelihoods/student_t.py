@@ -7,13 +7,12 @@ import torch
 from ...quadrature import gauss_hermite
 from ...random import gamma, normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, GaussianMixture, in_pieces, split
+from .base import LARGEST, GaussianMixture, split
 from .noise_scale_quadrature import noise_scales_of_t
-from .t_density import N_NODES, log_t_density
+from .t_density import log_t_density
 
 _N_LOGARITHMS = 48  #: nodes for the mean of a logarithm
 _MIXING_STEP = 0.4  #: between nodes of a gamma variable's logarithm, at most
-_BUDGET = 250_000  #: numbers that the nodes of a density need at once; more leave the cache
 
 
 def _log_t(square, df, scale):
@@ -77,17 +76,6 @@ def _log_t_partition(y, m, v, df, scale, alpha):
     return log_z - torch.logsumexp(total, 0) + alpha * _log_t(torch.zeros_like(m), df, scale)
 
 
-def _log_density(error, v, df, scale2, v_g=None):
-    """The logarithm of :func:`log_t_density`, added up over outputs."""
-    arrays = [error, v, scale2.expand_as(v)] + ([] if v_g is None else [v_g])
-    size = max(1, _BUDGET // (2 * N_NODES * max(1, v[..., 0, :].numel())))
-
-    def density(error, v, scale2, v_g=None):
-        return log_t_density(error, v, df, scale2, v_g).sum(-1)
-
-    return in_pieces(density, size, *arrays)
-
-
 class StudentT(GaussianMixture):
     r"""Student-t noise, for targets with outliers.
 
@@ -128,7 +116,7 @@ class StudentT(GaussianMixture):
         df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         if alpha != 1.0:
             return _log_t_partition(y, m, v, df, scale, alpha).sum(-1)
-        return _log_density(y - m, v, df, scale.square())
+        return log_t_density(y - m, v, df, scale.square()).sum(-1)
 
     def moments(self, m, v):
         df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
@@ -213,7 +201,7 @@ class HeteroscedasticStudentT(GaussianMixture):
         df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         if alpha == 1.0:
             scale2 = scale.square() * m_g.clamp(-LARGEST, LARGEST).exp()
-            return _log_density(y - m_f, v_f, df, scale2, v_g)
+            return log_t_density(y - m_f, v_f, df, scale2, v_g).sum(-1)
         nodes, log_weights = gauss_hermite(self.n_nodes, m)
         shape = (-1,) + (1,) * m_g.ndim
         g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-LARGEST, LARGEST)

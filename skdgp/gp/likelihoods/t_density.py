@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from numpy.polynomial import chebyshev
 
+from ...linalg import at_once
 from ...quadrature import gauss_legendre
 from .base import LOG_2PI
 
 N_NODES = 32  #: on both sides of the middle; with 24, errors of 1e-4 between two modes far apart
+_AT_ONCE = 60_000  #: numbers that the nodes of some elements need; more leave the cache
 _NEGLIGIBLE = 17.0  #: below the largest, in logarithms, an integrand is left out: 4e-8
 _N_STEPS = 8, 3  #: of Newton's method for the right mode, and for the left one, which starts near
 _SMALLEST = 1e-30  #: what has a reciprocal
@@ -197,17 +199,25 @@ def log_t_density(error, v, df, scale2, c=None):
     q, r, df, k = torch.broadcast_tensors(
         error.square() / scale2, v / scale2, df, df * 0.0 if c is None else 0.5 * df * c
     )
-    a, b, c_, d = _panels(q.detach(), r.detach(), df.detach(), k.detach())
+    panels = _panels(q.detach(), r.detach(), df.detach(), k.detach())
+    given = [q, r, df, k, *panels, *([] if c is None else [c.expand_as(q)])]
+    size = max(1, at_once(_AT_ONCE, q.device) // (2 * N_NODES))
+    pieces = zip(*(part.flatten().split(size) for part in given))
+    log_z = torch.cat([_log_integral(*piece) for piece in pieces]).view_as(q)
+    half = 0.5 * df
+    constant = torch.xlogy(half, half) - half - torch.lgamma(half) - 0.5 * (LOG_2PI + scale2.log())
+    return log_z + constant
+
+
+def _log_integral(q, r, df, k, a, b, c_, d, c=None):
+    """Logarithm of the integral over both panels, up to a constant, of elements (n,)."""
     nodes, weights = gauss_legendre(N_NODES, q)
-    shape = (-1,) + (1,) * q.ndim
-    nodes, log_weights = 0.5 * (1.0 + nodes.view(shape)), (0.5 * weights.view(shape)).log()
+    nodes, log_weights = 0.5 * (1.0 + nodes[:, None]), (0.5 * weights[:, None]).log()
     x = torch.cat([torch.lerp(low, high, nodes) for low, high in ((a, b), (c_, d))])
     lengths = torch.stack([b - a, d - c_]).clamp_min(_SMALLEST).log()
     log_weights = (log_weights + lengths[:, None]).flatten(0, 1)
     log_z = _log_joint(x, q, r, df, k) + log_weights
     if c is not None:
         W = k * torch.exp(-x)
-        log_z = log_z + 0.5 * torch.log1p(W) + _correction(W, c.expand_as(q))
-    half = 0.5 * df
-    constant = torch.xlogy(half, half) - half - torch.lgamma(half) - 0.5 * (LOG_2PI + scale2.log())
-    return torch.logsumexp(log_z, 0) + constant
+        log_z = log_z + 0.5 * torch.log1p(W) + _correction(W, c)
+    return torch.logsumexp(log_z, 0)

@@ -6,12 +6,11 @@ import torch
 from ...gp.draws import N_FEATURES, prior_functions
 from ...linalg import at_once
 from ...random import normal
-from ..near_rows import size_of_row, whitened
+from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions, Latent, Posterior
 
-_AT_ONCE = (
-    2_000_000  #: elements of the covariance matrices that are worked on together in prediction
-)
+_AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
+_TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 
 
 class NeighborPosterior(Posterior):
@@ -38,15 +37,18 @@ class NeighborPosterior(Posterior):
         self, near, search, local_scale, grid, rows, log_density, likelihood, kernels, inducing
     ):
         self._near, self._search, self._local_scale = near, search, local_scale
+        self._frozen = FrozenRows(near)
         self._rows, self._log_density = rows, log_density
         self._log_weights = near.Z.new_zeros(1)
         if local_scale is not None:
             self._mixing, self._log_weights = local_scale.mixing(grid)
+            self._squared = local_scale.frozen()
         super().__init__(likelihood, kernels, inducing, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
-        for piece in X.split(rows_at_once(self._near.y, self._search.n_neighbors)):
+        size = rows_at_once(self._near.y, self._search.n_neighbors, _TO_PREDICT)
+        for piece in X.split(size):
             yield piece, self._search(piece)
 
     @torch.no_grad()
@@ -55,11 +57,11 @@ class NeighborPosterior(Posterior):
         return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
 
     def _moments(self, X, nearest):
-        mean, sd, _, z = self._near.say(X, nearest)
+        mean, sd, z = self._frozen.moments(X, nearest)
         mean, var = self._near.observed.latents(mean, sd.square())
         if self._local_scale is None:
             return mean[None], var[None]
-        scale = self._mixing[:, None, None] * self._local_scale.squared(z)  # n_draws, n, n_outputs
+        scale = self._mixing[:, None, None] * self._squared(z)  # n_draws, n, n_outputs
         mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
         return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
 
@@ -116,6 +118,6 @@ class NeighborPosterior(Posterior):
         return torch.cat(densities, -1).numpy(force=True)[..., back]
 
 
-def rows_at_once(y, n_neighbors):
+def rows_at_once(y, n_neighbors, most=None):
     """Rows that are predicted together."""
-    return max(1, at_once(_AT_ONCE, y.device) // size_of_row(y.shape[1], n_neighbors))
+    return max(1, at_once(most or _AT_ONCE, y.device) // size_of_row(y.shape[1], n_neighbors))

@@ -14,7 +14,7 @@ from skdgp.gp import kernels
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from skdgp.inference import Vecchia
 from skdgp.inference.base import Architecture, Batch
-from skdgp.inference.near_rows import NearRows
+from skdgp.inference.near_rows import FrozenRows, NearRows
 from skdgp.inference.vecchia import posterior as module
 from skdgp.training import Checkpoint
 
@@ -219,6 +219,22 @@ def test_many_classes_take_fewer_rows_at_once(monkeypatch):
     assert looked_at == [30, 50, 50, 50, 50]  # of which 2,000,000 / (25^2 60) are the most
     monkeypatch.setattr(module, "_AT_ONCE", 10**9)
     assert_allclose(densities, posterior(model).loo_log_density(np.arange(200)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 12])
+def test_predictions_factorize_what_classes_share_once(n_classes):
+    X, y = rows(200, n_classes)
+    model = make(X, y, Softmax(), n_neighbors=7)
+    x = torch.as_tensor(np.concatenate([X[:30] + 0.1, [[40.0, -3.0]]]))
+    with torch.no_grad():
+        near, nearest = model.near(), model._search(x)
+        mean, sd, _, z = near.say(x, nearest)
+        assert (near.y[nearest].amax(1) == 0.0).any()  # classes that no neighbor is of
+        frozen = FrozenRows(near)
+        for actual, expected in zip(frozen.moments(x, nearest), (mean, sd, z)):
+            assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
+        each = [frozen.moments(x[[i]], nearest[[i]])[0] for i in range(len(x))]
+    assert_allclose(torch.cat(each), mean, rtol=1e-9, atol=1e-9)
 
 
 # ---- the estimator --------------------------------------------------------------------------------

@@ -1,0 +1,75 @@
+"""Quantiles of mixtures of Gaussians."""
+
+import math
+
+import torch
+
+from ..linalg import at_once
+
+_MOST_STEPS = 200  #: a bisection takes 60
+#: of the last step of Newton's method, in standard deviations and in shares of a tail; its error is the square
+_STEP = 1e-8
+_ROUNDING = 1e-13  #: relative; no bracket is worth making smaller
+_NEGLIGIBLE = (
+    1e-13  #: weight, relative to the rarest of the tails, of components that may be left out
+)
+_IN_CACHE = 120_000  #: numbers that are looked at together
+
+
+def quantiles(alpha, weights, means, variances):
+    """Quantiles of the orders `alpha` (n_alpha,) of mixtures (c, n): tensors to (n, n_alpha)."""
+    rarest = min(min(p, 1.0 - p) for p in alpha)
+    kept = torch.nonzero(weights.amax(1) > _NEGLIGIBLE * rarest)[:, 0]
+    weights, means, variances = (part[kept] for part in (weights, means, variances))
+    size = max(1, at_once(_IN_CACHE, means.device) // len(means))
+    pieces = zip(*(part.split(size, 1) for part in (weights, means, variances)))
+    return torch.cat([_of_some(alpha, *piece) for piece in pieces])
+
+
+def _of_some(alpha, weights, means, variances):
+    mean = (weights * means).sum(0)
+    std = (weights * (variances + (means - mean).square())).sum(0).sqrt()
+    parts = 0.5 * weights, means.contiguous(), (2.0 * variances).rsqrt()
+    return torch.stack([_quantile(float(p), *parts, mean, std) for p in alpha], 1)
+
+
+def _quantile(p, half_weights, means, factors, mean, std):
+    """By Newton's method on normal scores, and bisection where it would not get there.
+
+    The score ``ndtri(F(x))`` of a single Gaussian is linear in `x`, and that of a mixture nearly so.
+    """
+    # Cantelli's inequality brackets every quantile
+    low = mean - std * (math.sqrt((1.0 - p) / p) * 1.001 + 1e-6)
+    high = mean + std * (math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6)
+    target = torch.special.ndtri(mean.new_tensor(p))
+    x, half = mean + target * std, half_weights.sum(0)
+    x, last = torch.minimum(torch.maximum(x, low), high), torch.full_like(mean, torch.inf)
+    found, left = torch.empty_like(mean), torch.arange(len(mean), device=mean.device)
+    for _ in range(_MOST_STEPS):
+        z = (x - means).mul_(factors)
+        below = half + torch.erf(z).mul_(half_weights).sum(0)
+        slope = z.square_().neg_().exp_().mul_(half_weights).mul_(factors).sum(0)
+        low, high = torch.where(below <= p, x, low), torch.where(below >= p, x, high)
+        score = torch.special.ndtri(below)
+        step = (target - score) * torch.exp(-0.5 * score.square()) / (8.0**0.5 * slope)
+        middle, new = 0.5 * (low + high), x + step
+        # also where a step is no number, and where steps hardly get shorter
+        by_newton = (low <= new) & (new <= high) & (step.abs() <= 0.5 * last)
+        new = torch.where(by_newton, new, middle)
+        rounding = _ROUNDING * (1.0 + x.abs())
+        last = torch.where(by_newton, step.abs(), high - low)
+        near = by_newton & ((below - p).abs() <= _STEP * min(p, 1.0 - p) + 1e-15)
+        done = last <= torch.where(near, torch.maximum(_STEP * std, rounding), rounding)
+        found[left[done]] = new[done]
+        x, n_left = new, int((~done).sum())
+        if n_left == 0:
+            return found
+        if 2 * n_left > len(x):
+            continue
+        rest = torch.nonzero(~done)[:, 0]
+        left, low, high, x, last, std, half = (
+            part[rest] for part in (left, low, high, x, last, std, half)
+        )
+        half_weights, means, factors = (part[:, rest] for part in (half_weights, means, factors))
+    found[left] = x
+    return found
