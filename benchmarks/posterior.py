@@ -29,8 +29,15 @@ SCHEMES = {  # expressions, apart from hyperparameters; noise of hidden layers i
     "collapsed": "CollapsedVI()",
     "sghmc": "SGHMC()",
 }
+#: On request: what the reference's approximation for more rows changes; untempered, to be done in minutes.
+SLICES = {
+    f"slices-{n}": f"EllipticalSlice(1, 'fixed', n_neighbors={n})" for n in (None, 10, 25, 50)
+}
 #: Steps of those whose default is another: what the time allows; the docs tell what more of them change.
-STEPS = {"dsvi": 1000, "structured": 300, "global": 400, "aep": 400, "rff": 1200, "sghmc": 1500}
+STEPS = {
+    "dsvi": 1000, "structured": 300, "global": 400, "aep": 400, "rff": 1200, "sghmc": 1500,
+    "slices": 1000,
+}  # fmt: skip
 _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
@@ -121,7 +128,10 @@ PROBLEMS = {
 def add_arguments(parser):
     """Problems, schemes and the length of the reference."""
     arguments.add_cells(parser, PROBLEMS, "posterior.json", splits="0", what="--problems")
-    parser.add_argument("--schemes", type=arguments.names, default=list(SCHEMES))
+    parser.add_argument(
+        "--schemes", type=arguments.names, default=list(SCHEMES),
+        help=f"default: all but slices with neighbors, {','.join(SLICES)}",
+    )  # fmt: skip
     parser.add_argument("--steps", type=int, help="of the reference; default: by the rows")
     parser.set_defaults(models=["atlas"])
 
@@ -135,6 +145,18 @@ def run(options):
         compute = partial(evaluate, root, options.schemes, options.steps)
         cells.fill(path, todo, compute, options.n_jobs)
     print(report([c for c in cells.read(path).values() if c["set"] in options.sets]))
+
+
+def looked_at(X, rng):
+    """Rows near the data and beyond, and which of them are inside the box of the data."""
+    low, high = X.min(0), X.max(0)
+    margin = _BEYOND * (high - low)
+    Xs = rng.uniform(low - margin, high + margin, (_N_TEST, X.shape[1]))
+    half = _N_TEST // 2  # in many dimensions none would be inside
+    spread = X.std(0) * [len(np.unique(column)) > 2 for column in X.T]  # levels stay
+    near = X[rng.integers(len(X), size=half)]
+    Xs[:half] = near + 0.1 * spread * rng.standard_normal((half, X.shape[1]))
+    return Xs, ((low <= Xs) & (Xs <= high)).all(1)
 
 
 def evaluate(root, schemes, n_steps, cell):
@@ -151,14 +173,7 @@ def evaluate(root, schemes, n_steps, cell):
     n_trial = cell.get("settings", {}).get("max_iter")
     rng = np.random.default_rng(cell["seed"])
     X, y, model = PROBLEMS[cell["set"]](rng, root)
-    low, high = X.min(0), X.max(0)
-    margin = _BEYOND * (high - low)
-    Xs = rng.uniform(low - margin, high + margin, (_N_TEST, X.shape[1]))
-    half = _N_TEST // 2  # in many dimensions none would be inside
-    Xs[:half] = X[rng.integers(len(X), size=half)] + 0.1 * X.std(0) * rng.standard_normal(
-        (half, X.shape[1])
-    )
-    inside = ((low <= Xs) & (Xs <= high)).all(1)
+    Xs, inside = looked_at(X, rng)
     classes = y.dtype.kind == "i"
     Estimator = DeepGPClassifier if classes else DeepGPRegressor
     common = {"random_state": cell["seed"], "n_predict_draws": _N_DRAWS}
@@ -190,23 +205,23 @@ def evaluate(root, schemes, n_steps, cell):
     fit("reference", inference.EllipticalSlice(hyperparameters="fixed"), max_iter=n_steps)
     for scheme in schemes:
         steps = STEPS.get(scheme.partition("-")[0])
-        own = scheme.startswith(("rff", "collapsed"))
+        own = scheme.startswith(("rff", "collapsed", "slices"))
         settings = {} if own else {"n_inducing": _N_INDUCING}
-        expression = eval(SCHEMES[scheme], vars(inference))
+        expression = eval((SCHEMES | SLICES)[scheme], vars(inference))
         fit(scheme, expression, max_iter=n_trial or steps, **settings)
     reference = models.pop("reference")
     for label, groups in compare_posteriors(reference, models, Xs, inside).table.items():
         found[label]["figures"] = groups
     evidence, error = log_marginal_likelihood(reference)
-    rhat, ess = None, None
-    try:
-        checked = mcmc_diagnostics(reference, Xs[:: _N_TEST // 20])
-        rhat, ess = float(checked.rhat.max()), float(checked.ess_bulk.min())
-    except (ImportError, ValueError):
-        pass
-    found["reference"] |= {
-        "evidence": evidence, "error": error, "steps": n_steps, "rhat": rhat, "ess": ess
-    }  # fmt: skip
+    found["reference"] |= {"evidence": evidence, "error": error, "steps": n_steps}
+    for label in ["reference", *(label for label in models if label in SLICES)]:
+        rhat, ess = None, None
+        try:
+            checked = mcmc_diagnostics(models.get(label, reference), Xs[:: _N_TEST // 20])
+            rhat, ess = float(checked.rhat.max()), float(checked.ess_bulk.min())
+        except (ImportError, ValueError):
+            pass
+        found[label] |= {"rhat": rhat, "ess": ess}
     return {"found": found, "n_train": len(y), "n_features": X.shape[1]}
 
 
@@ -216,7 +231,7 @@ def report(all_cells):
     problems = {name: problems[name] for name in PROBLEMS if name in problems}
     columns = [(g, f) for g in ("inside", "outside") for f in _FIGURES]
     means, distances, references = [], [], []
-    for label in ["reference", *SCHEMES]:
+    for label in ["reference", *SCHEMES, *SLICES]:
         figures, gaps, seconds, cells_of = [], [], [], []
         for cell in problems.values():
             own, evidence = cell["found"].get(label, {}), cell["found"]["reference"]["evidence"]

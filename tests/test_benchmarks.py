@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, race, structured, table
+from benchmarks import cells, data, models, posterior, race, structured, table
 from benchmarks.distributions import LEVELS, Mixture, Quantiles, scores
 
 ROOT = Path(__file__).parents[1]
@@ -226,13 +226,22 @@ def test_help():
 
 
 def test_posteriors_are_compared(root, tmp_path, capsys):
-    command = ["posterior", "--problems", "step,moons", "--schemes", "dsvi,collapsed"]
+    command = ["posterior", "--problems", "step,moons", "--schemes", "dsvi,collapsed,slices-10"]
     command += ["--data", root, "--out", tmp_path / "p.json", "--steps", 8, "--max-iter", 3]
     printed = run(capsys, *command)
-    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "collapsed"))
+    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "collapsed", "slices-10"))
     assert "doubtful  collapsed" in printed  # which fails with classes
     again = run(capsys, *command)
     assert "step/0/0/atlas" not in again and printed.endswith(again)
+
+
+def test_rows_near_the_data_keep_levels():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((80, 2)), rng.integers(0, 2, (80, 6))])
+    Xs, inside = posterior.looked_at(X, rng)
+    near = Xs[: len(Xs) // 2]
+    assert np.isin(near[:, 2:], (0.0, 1.0)).all() and not np.isin(near[:, :2], X[:, :2]).any()
+    assert inside[: len(near)].mean() > 0.8 and inside[len(near) :].mean() < 0.1
 
 
 def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):
