@@ -251,7 +251,7 @@ def check_alpha(alpha) -> np.ndarray:
     """
     alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if alpha.ndim != 1 or alpha.size == 0 or not ((alpha > 0.0) & (alpha < 1.0)).all():
-        raise ValueError(f"alpha must hold numbers between 0 and 1; got {alpha}.")
+        raise ValueError(f"alpha must hold numbers between 0 and 1, as .95 for 95 %; got {alpha}.")
     return alpha
 
 
