@@ -28,9 +28,8 @@ _LEAST_MARGINAL_ROWS = 400  #: all the same
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
 _TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change nothing on the suite
-_SEARCH_STEPS = (
-    10  #: on these, too: with normal priors, and with Cauchy priors from there and from the start
-)
+#: on these rows, too: with normal priors, and with Cauchy priors from there and from the start
+_SEARCH_STEPS = 10
 _MANY_COLUMNS = 8  #: that need these
 SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
 _DEVIATION = 0.5  #: of those of one column from the level of all columns

@@ -10,9 +10,8 @@ from ..linalg import cholesky
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _SEVERAL = 2  #: outputs, beyond which it pays to look for those that are alike
-_BEYOND_TARGETS = (
-    1e200  #: variance of a row of targets, more than they explain, whose root has no meaning
-)
+#: variance of a row of targets, more than they explain, whose root has no meaning
+_BEYOND_TARGETS = 1e200
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -178,14 +177,19 @@ class FrozenRows:
         diagonal[:, k] += own
         diagonal[:, -1] = _BEYOND_TARGETS
         L, info = torch.linalg.cholesky_ex(system.mT)
-        if info.any():
-            mean, sd, _, z = near.say(X, nearest)
-            return mean, sd, z
         z = L[:, -1, :k]
         mean, sd = (L[:, -2, :k] * z).sum(-1), L[:, -2, -2]
-        if place is not None:
-            return level * mean[place], sd[place], level[..., None] * z[place]
-        return mean.view(n, n_outputs), sd.view(n, n_outputs), z.view(n, n_outputs, k)
+        if place is None:
+            found = mean.view(n, n_outputs), sd.view(n, n_outputs), z.view(n, n_outputs, k)
+        else:
+            found = level * mean[place], sd[place], level[..., None] * z[place]
+        if info.any():  # only these rows: others are not to depend on them
+            failed = info.nonzero()[:, 0]
+            failed = (failed if n_outputs == 1 else rows[failed]).unique()
+            mean, sd, _, z = near.say(X[failed], nearest[failed])
+            for part, again in zip(found, (mean, sd, z)):
+                part[failed] = again
+        return found
 
 
 def size_of_row(n_outputs, n_neighbors):

@@ -624,7 +624,7 @@ def test_training_goes_on_where_it_stopped(n_first, monkeypatch):
     for _ in range(4):
         one.step(batch, None)
     assert one._n_first == (n_first - 4 if n_first > 3 else -1)
-    assert not one._lbfgs.converged
+    assert len(one._lbfgs.pairs) <= 4 and not one._lbfgs.converged
     two.load_state(one.state())
     two.load_training_state(one.training_state())
     for _ in range(4):

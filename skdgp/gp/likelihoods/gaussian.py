@@ -122,6 +122,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         if v_g.any():
             return super().moments(m, v)
+        # the size of the noise is known: no quadrature
         return m_f, v_f + tensor_like(self.variance, m_g) * m_g.clamp(-LARGEST, LARGEST).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):

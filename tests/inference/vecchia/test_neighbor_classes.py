@@ -237,6 +237,38 @@ def test_predictions_factorize_what_classes_share_once(n_classes):
     assert_allclose(torch.cat(each), mean, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3, 12])
+def test_rows_do_not_depend_on_one_that_cannot_be_factorized(n_classes, monkeypatch):
+    X, y = rows(200, n_classes)
+    model = make(X, y, Softmax(), n_neighbors=7)
+    x, factorize = torch.as_tensor(X[:20] + 0.1), torch.linalg.cholesky_ex
+
+    def failing(K):
+        (L, info), fourth = factorize(K), torch.tensor([4])
+        return L.index_fill(0, fourth, torch.nan), info.index_fill(0, fourth, 3)
+
+    with torch.no_grad():
+        near, nearest = model.near(), model._search(x)
+        mean, sd, _, z = near.say(x, nearest)
+        frozen = FrozenRows(near)
+        intact, say = frozen.moments(x, nearest), NearRows.say
+        again = []
+
+        def said(self, X, nearest, held=None):
+            again.append(len(X))
+            monkeypatch.undo()
+            return say(self, X, nearest, held)
+
+        monkeypatch.setattr(NearRows, "say", said)
+        monkeypatch.setattr(torch.linalg, "cholesky_ex", failing)
+        found = frozen.moments(x, nearest)
+    assert again == [1]
+    for actual, before, expected in zip(found, intact, (mean, sd, z)):
+        assert_allclose(actual, expected, rtol=1e-9, atol=1e-9)
+        differs = (actual != before).flatten(1).any(1)
+        assert int(differs.sum()) <= 1
+
+
 # ---- the estimator --------------------------------------------------------------------------------
 
 
