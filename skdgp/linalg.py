@@ -23,6 +23,7 @@ def cholesky(K, jitter=0.0):
 
     A matrix that is positive definite only up to rounding gets up to a thousand times the jitter,
     and then what rounding may take from numbers of its size, before the factorization is given up.
+    Other matrices of a batch do not depend on it.
 
     Parameters
     ----------
@@ -38,25 +39,31 @@ def cholesky(K, jitter=0.0):
     Raises
     ------
     torch.linalg.LinAlgError
-        If the factorization fails.
+        If a factorization fails.
     """
-    for value in _jitters(K, jitter):
-        L, info = torch.linalg.cholesky_ex(add_diagonal(K, value))
-        if not info.any():
-            return L
-    raise torch.linalg.LinAlgError("The matrix is not positive definite.")
+    L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
+    if info.any():
+        L, info = torch.linalg.cholesky_ex(add_diagonal(K, _sufficient(K.detach(), jitter, info)))
+        if info.any():
+            raise torch.linalg.LinAlgError("The matrix is not positive definite.")
+    return L
 
 
-def _jitters(K, jitter):
-    yield jitter
-    if jitter:
-        yield from (factor * jitter for factor in _ESCALATION)
-        size = float(torch.diagonal(K.detach(), dim1=-2, dim2=-1).abs().max())
-        yield from (part * size for part in _ROUNDING if part * size > _ESCALATION[-1] * jitter)
+def _sufficient(K, jitter, info):
+    """The least jitter of each matrix that will do, shape (..., 1), where `info` counts failures."""
+    shape, K = info.shape, K.reshape(-1, *K.shape[-2:])
+    size = torch.diagonal(K, dim1=-2, dim2=-1).abs().amax(-1, keepdim=True)
+    more = [torch.full_like(size, factor * jitter) for factor in _ESCALATION]
+    more += [(part * size).clamp_min(_ESCALATION[-1] * jitter) for part in _ROUNDING]
+    chosen, left = torch.full_like(size, jitter), info.flatten().nonzero()[:, 0]
+    for value in more if jitter else ():
+        chosen[left] = value[left]
+        left = left[torch.linalg.cholesky_ex(add_diagonal(K[left], value[left]))[1] > 0]
+    return chosen.view(*shape, 1)
 
 
 def add_diagonal(K, value):
-    """``K + value * I``, as a new tensor."""
+    """``K + value * I``, as a new tensor, for a number or tensor (..., 1) of one for each matrix."""
     K = K.clone()
     K.diagonal(dim1=-2, dim2=-1).add_(value)
     return K

@@ -61,9 +61,21 @@ def test_cholesky_allows_for_the_rounding_of_large_numbers(smallest, part):
     torch.testing.assert_close(added, torch.full((4,), part).double(), rtol=1e-2, atol=0)
 
 
-def test_more_jitter_is_no_matter_of_gradients():
+def test_matrices_of_a_batch_have_jitter_of_their_own():
+    K = torch.stack([with_smallest_eigenvalue(value) for value in (-5e-6, 1e-3, -5e-4, 1.0)])
+    K = torch.cat([K, 1e12 * with_smallest_eigenvalue(-1e-12)[None]]).unflatten(0, (5, 1))
+    L = cholesky(K, 1e-6)
+    for i in range(5):
+        assert torch.equal(L[i, 0], cholesky(K[i, 0], 1e-6))
+    added = torch.diagonal(L @ L.mT - K, dim1=-2, dim2=-1)[:4, 0]
+    expected = 1e-6 * torch.tensor([[10.0], [1.0], [1000.0], [1.0]]).double().expand(4, 4)
+    torch.testing.assert_close(added, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("batch", [(), (2, 1)])
+def test_more_jitter_is_no_matter_of_gradients(batch):
     """Looking for it says nothing of a graph."""
-    K = (1e12 * with_smallest_eigenvalue(-5e-12)).requires_grad_()
+    K = (1e12 * with_smallest_eigenvalue(-5e-12)).expand(*batch, 4, 4).clone().requires_grad_()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         cholesky(K, 1e-10).sum().backward()

@@ -10,8 +10,6 @@ from ..linalg import cholesky
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _SEVERAL = 2  #: outputs, beyond which it pays to look for those that are alike
-#: variance of a row of targets, more than they explain, whose root has no meaning
-_BEYOND_TARGETS = 1e200
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
@@ -124,8 +122,8 @@ class GaussianTargets:
 class FrozenRows:
     """What :meth:`NearRows.say` says of rows, for a process at rest and at less cost.
 
-    A factor with a last row of targets whitens them. Outputs whose neighbors all have the target and the noise
-    that most have, as classes that no neighbor is of, share the factor of one that has ones for targets.
+    Outputs whose neighbors all have the target and the noise that most have, as classes that no neighbor is
+    of, share the factor of one that has ones for targets.
 
     Parameters
     ----------
@@ -150,8 +148,6 @@ class FrozenRows:
         near, (n, k), n_outputs = self._near, nearest.shape, self._near.y.shape[1]
         nearest = torch.as_tensor(nearest, device=X.device)
         K = near.kernel.within(torch.cat([near.Z[nearest], X[:, None]], 1))
-        system = K.new_empty(n, k + 2, k + 2)  # of which the upper triangle counts
-        system[:, :-1, :-1] = K
         own, place, index = near.observed.noise, None, nearest
         if n_outputs > 1:
             needed = nearest.new_ones(n, n_outputs, dtype=torch.bool)
@@ -161,7 +157,7 @@ class FrozenRows:
                 needed = (~usual).scatter_(1, first, True)
             rows, outputs = needed.nonzero(as_tuple=True)
             index = outputs[:, None] * len(near.y) + nearest[rows]
-            system, own = system[rows], own[outputs]
+            K, own = K[rows], own[outputs]
         y, noise = self._y[index], self._noise[index]
         if n_outputs > 1 and self._is_usual is not None and k:
             place = torch.empty_like(usual, dtype=torch.long)
@@ -169,16 +165,14 @@ class FrozenRows:
             place = torch.where(usual, place.gather(1, first), place)
             level = torch.where(usual, self._usual, 1.0)
             y = torch.where(usual[rows, outputs, None], 1.0, y)
-        system[:, :k, -1], system[:, k, -1] = y, 0.0
-        diagonal = torch.diagonal(system, dim1=-2, dim2=-1)
+        diagonal = torch.diagonal(K, dim1=-2, dim2=-1)
         # with a free scale only the ratio of noise and kernel counts, and may vanish
-        diagonal[:, :-1].mul_(1.0 + _NUGGET).add_(_LEAST_VARIANCE)
+        diagonal.mul_(1.0 + _NUGGET).add_(_LEAST_VARIANCE)
         diagonal[:, :k] += noise
         diagonal[:, k] += own
-        diagonal[:, -1] = _BEYOND_TARGETS
-        L, info = torch.linalg.cholesky_ex(system.mT)
-        z = L[:, -1, :k]
-        mean, sd = (L[:, -2, :k] * z).sum(-1), L[:, -2, -2]
+        L, info = torch.linalg.cholesky_ex(K.mT)  # symmetric: so no transpose is copied
+        z = whitened(L, y)
+        mean, sd = (L[:, -1, :k] * z).sum(-1), L[:, -1, -1]
         if place is None:
             found = mean.view(n, n_outputs), sd.view(n, n_outputs), z.view(n, n_outputs, k)
         else:

@@ -16,8 +16,9 @@ from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import Vecchia
+from skdgp.inference import Vecchia, near_rows
 from skdgp.inference.base import Architecture
+from skdgp.inference.near_rows import FrozenRows, GaussianTargets, NearRows
 from skdgp.inference.vecchia import neighbors
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -493,6 +494,33 @@ def test_predictive_density_is_student_t():
     actual = model.predict(X[:9] + 0.05, return_std=True)
     assert_allclose(actual[0], expected.mean()[:, 0], rtol=1e-9)
     assert_allclose(actual[1], expected.std()[:, 0], rtol=1e-8)
+
+
+class NearlySingular:
+    """Covariances whose least eigenvalue, beside all nuggets, is what the row has for its first input."""
+
+    def within(self, points):
+        eigenvalues = torch.arange(points.shape[1]).double().expand(points.shape[:2]).clone()
+        eigenvalues[:, 0] = points[:, -1, 0]
+        Q = torch.linalg.qr(random(points.shape[1], points.shape[1]))[0]
+        K = (Q * eigenvalues[:, None]) @ Q.T
+        return K - torch.diag_embed(near_rows._NUGGET * torch.diagonal(K, dim1=-2, dim2=-1))
+
+
+def random(*shape):
+    return torch.tensor(np.random.default_rng(0).standard_normal(shape))
+
+
+def test_rows_have_jitter_of_their_own():
+    least = [0.3, -5e-12, -5e-10, 1.0, -5e-11]
+    X, nearest = torch.tensor(least).double()[:, None], np.tile(np.arange(6), (5, 1))
+    targets = GaussianTargets(torch.zeros(1).double())
+    near = NearRows(NearlySingular(), random(6, 1), random(6, 1), torch.ones(6).double(), targets)
+    for moments in (near.say, FrozenRows(near).moments):
+        together = moments(X, nearest)
+        for i in range(len(X)):
+            for all_rows, alone in zip(together, moments(X[[i]], nearest[[i]])):
+                assert torch.equal(all_rows[i], alone[0])
 
 
 def test_row_is_never_its_own_neighbor():
