@@ -18,6 +18,7 @@ from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import Scheme, as_scheme
 from ..mixture.member import Plan
+from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
@@ -73,7 +74,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
         "warm_start": ["boolean"],
-        "standardize": ["boolean", StrOptions({"auto", "warp"})],
+        "standardize": ["boolean", StrOptions({"auto", "warp"}), Scaling],
         "checkpoint": [str, os.PathLike, Checkpoint, None],
         "device": [str],
         "dtype": [StrOptions(set(DTYPES))],
@@ -266,7 +267,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             raise ValueError(message) from error
 
     def _scale(self, data, likelihood, source, rng, others=None):
-        """Learn the scaling of inputs and targets, or take that of another estimator.
+        """Learn the scaling of inputs and targets, or take that of another fit.
 
         `others` are rows whose targets need the map, too, or None if these are not known yet.
         """
@@ -275,12 +276,22 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         def target_maps(data):
             return known.maps if known else self._target_maps(data, likelihood, source, others)
 
-        data.scale(self.standardize, likelihood.scales_target, rng, target_maps)
+        given = self.standardize if isinstance(self.standardize, Scaling) else None
         if source is not None:
-            both = data.y_scaler.standardize and source._y_scaler.standardize
-            data.scale_as(source._x_scaler, source._y_scaler if both else data.y_scaler)
+            given = Scaling(source._x_scaler, source._y_scaler)
+        standardize = self.standardize if given is None else given.x_scaler.standardize
+        data.scale(standardize, likelihood.scales_target, rng, target_maps)
+        if given is not None:
+            given.check(data.X.shape[1])
+            data.scale_as(given.x_scaler, self._target_scaler(given.y_scaler, data.y_scaler))
         elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
             data.warp(likelihood)
+
+    def _target_scaler(self, given, own):
+        """The scaler of another fit, or the own one where targets are treated in another way."""
+        alike = given.standardize == own.standardize and len(given.scale) == len(own.scale)
+        named = self.target_transform == "auto" or {self.target_transform} == set(given.names)
+        return given if alike and named else own
 
     def _target_maps(self, data, likelihood, source, others):
         """Monotone maps of the targets, one for each output, or None."""

@@ -77,12 +77,13 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit, with its scaling and shape. Settings of the scheme may
         change where they leave the shape as it was.
-    standardize : bool, "auto" or "warp", default="auto"
+    standardize : bool, "auto", "warp" or Scaling, default="auto"
         Whether inputs, and the target where the likelihood allows, are centered and scaled inside. The
         scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
         With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
         400 rows and indicators of the classes speaks, few or none. ``"auto"`` is True.
+        A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.

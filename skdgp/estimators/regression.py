@@ -91,7 +91,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         name = self.target_transform
         if name is None or source is not None:
-            if source is not None and name not in ("auto", *source._y_scaler.names):
+            if source is not None and name != "auto" and {name} != set(source._y_scaler.names):
                 raise ValueError(
                     "A fitted estimator as init hands its scaling on, and the map of its targets: leave "
                     f"target_transform at 'auto'; got {name!r}."

@@ -27,6 +27,13 @@ class Component(BaseEstimator):
     _may_be_zero = ()
     _parts = ()
 
+    @property
+    def learns(self):
+        """Whether training changes any hyperparameter, of the parts included."""
+        if self._parts:
+            return any(getattr(self, part).learns for part in self._parts)
+        return bool(self._positive) and self.trainable
+
     def with_values(self, **values):
         """A shallow copy with some attributes replaced."""
         new = object.__new__(type(self))

@@ -125,6 +125,12 @@ class Scheme(BaseEstimator):
         """Inducing points of each layer unless the user gives them; `n_classes` is None for regression."""
         return 100
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        """What a trained model has learned of its prior beside point estimates of hyperparameters, or None.
+
+        Other models cannot be given it, see :func:`~skdgp.model_selection.freeze_hyperparameters`.
+        """
+
     def validate(self):
         """Raise ValueError if a setting makes no sense."""
 

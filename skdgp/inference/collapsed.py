@@ -105,6 +105,10 @@ class CollapsedVI(LocalScaleScheme):
         if self.n_draws is not None:
             self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1 or None")
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        learns = any(kernel.learns for kernel in architecture.kernels)
+        return "a posterior of its hyperparameters" if learns else None
+
     _shallow = False
 
     def _model_for(self, likelihood):

@@ -10,23 +10,30 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit, ndtri
+from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from .._scoring import LatentMixture, latent_mixture, take_apart
 from ..inference import EllipticalSlice
+from ..preprocessing.scaling import Scaling
 
 _LEVELS = (np.arange(200) + 0.5) / 200.0  #: of quantiles
 _COVERAGE = 0.9  #: of the reference's intervals
 _POINTS = 2000  #: that stand for a mixture
 _IMPOSSIBLE = -1e299  #: log-likelihoods below it are of states without one
+_ABOVE = 1e-13  #: relative to a floor, which rounding in other units does not reach
 _WIDE = 50.0  #: nats beyond all log-likelihoods, between which a free energy is looked for
 
 
 def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     """Arguments that give other schemes the model of a fitted estimator, with the same hyperparameters.
 
-    Kernels and noise are those of the fitted model and stay. So the posterior of all such models is the
-    same, and only inference differs. Inducing inputs are still each scheme's own.
+    Kernels, noise, the scaling of inputs and the map and scaling of targets are those of the fitted model,
+    and stay. So the posterior of all such models is the same, and only inference differs. A scheme whose
+    posterior follows from hyperparameters alone (``"exact"``, ``"vecchia"``, ``"nngp"`` with all rows, and
+    ``"vfe"`` with the same inducing inputs) gives the same predictions again, if it is fitted on
+    the same rows. The others find a posterior anew, by their own steps, draws and inducing inputs. Settings of
+    a scheme, as `inner_noise`, are not among the arguments.
 
     Parameters
     ----------
@@ -36,12 +43,16 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     Returns
     -------
     settings : dict
-        Arguments of the constructor.
+        Arguments of the constructor of :class:`~skdgp.DeepGPRegressor` or
+        :class:`~skdgp.DeepGPClassifier`: `n_layers`, `width`, `kernel`, `likelihood`, `mean`,
+        `input_connected`, `standardize` and, for regressors, `target_transform`. With another
+        `target_transform` than "auto", targets are treated as this says.
 
     Raises
     ------
     ValueError
-        If the estimator is a mixture of several models.
+        If the estimator is a mixture of several models, or has learned of its prior what no argument can
+        hold: samples of hyperparameters, random Gram matrices, frequencies or kernels of single units.
 
     Examples
     --------
@@ -58,28 +69,48 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     """
     model, _ = take_apart(estimator)
     check_is_fitted(model)
+    if "members_" not in vars(model):
+        raise ValueError(
+            f"freeze_hyperparameters is for estimators of skdgp; got {type(model).__name__}."
+        )
     if len(model.members_) > 1:
         raise ValueError(
             "freeze_hyperparameters needs a single model; name a scheme, as in inference='dsvi'."
         )
-    shape = model.members_[0].architecture
-    return {
+    (member,) = model.members_
+    shape = member.architecture
+    beyond = member.scheme.beyond_hyperparameters(shape, member.likelihood)
+    if beyond is not None:
+        raise ValueError(
+            f"{type(member.scheme).__name__} has learned {beyond}, which no other model can be given; "
+            "freeze a model of another scheme, as 'dsvi'."
+        )
+    settings = {
         "n_layers": len(shape.widths) + 1,
-        "width": shape.widths or None,
+        "width": None if model.width is None else shape.widths,
         "kernel": [_frozen(kernel) for kernel in model.kernels_],
-        "likelihood": _frozen(model.likelihood_),
+        "likelihood": _frozen(_above_floors(member.likelihood_).in_units(model._y_scaler.scale)),
         "mean": "linear" if shape.linear_mean else "zero",
         "input_connected": shape.input_connected,
-        "standardize": model.standardize if model._x_scaler.warp is None else "warp",
+        "standardize": Scaling(model._x_scaler, model._y_scaler),
     }
+    return settings if is_classifier(model) else {**settings, "target_transform": "auto"}
 
 
 def _frozen(component: Any) -> Any:
     """A kernel or likelihood that is not trained."""
     values = {name: _frozen(getattr(component, name)) for name in component._parts}
-    if not component._parts:
+    if component._positive:
         values["trainable"] = False
     return component.with_values(**values)
+
+
+def _above_floors(likelihood: Any) -> Any:
+    """A likelihood whose hyperparameters exceed their floors, however they were rounded."""
+    floors = likelihood._positive.items()
+    return likelihood.with_values(
+        **{name: np.maximum(getattr(likelihood, name), (1.0 + _ABOVE) * a) for name, a in floors}
+    )
 
 
 def compare_posteriors(

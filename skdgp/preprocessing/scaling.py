@@ -1,6 +1,7 @@
 """Standardization of inputs and targets."""
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -234,6 +235,23 @@ class TargetScaler:
     def slope(self, z):
         """Derivative of :meth:`inverse` at standardized targets (...) of a single output."""
         return np.exp(-self.log_jacobian(self.inverse(z[..., None])))
+
+
+class Scaling(NamedTuple):
+    """The scaling of inputs and targets that a fit has learned, for the `standardize` of other models."""
+
+    x_scaler: InputScaler
+    y_scaler: TargetScaler
+
+    def __repr__(self):
+        return f"Scaling(n_features={len(self.x_scaler.constants)}, maps={self.y_scaler.names})"
+
+    def check(self, n_features):
+        """Raise ValueError if inputs have another number of columns than those it was learned from."""
+        if len(self.x_scaler.constants) != n_features:
+            raise ValueError(
+                f"standardize has the scaling of {len(self.x_scaler.constants)} features, X has {n_features}."
+            )
 
 
 def left_over(std, centered, eps):

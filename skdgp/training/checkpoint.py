@@ -180,6 +180,8 @@ def fingerprint(*parts):
             digest.update(f"{len(part)}(".encode())
             for item in part:
                 add(item)
+        elif getattr(part, "__dict__", None):
+            add((type(part).__name__, vars(part)))
         else:
             digest.update(f"{part!r},".encode())
 

@@ -7,6 +7,7 @@ import torch
 
 from ..component import Component
 
+_EQUAL = 1e-9  #: difference of logarithms that is rounding
 BY_NAME = {}  #: classes, or functions without arguments that make kernels
 
 
@@ -88,7 +89,7 @@ class Kernel(Component):
     def of_gram(self, n_features):
         """This kernel, bound to so many inputs, for Gram matrices that are divided by their number.
 
-        Hyperparameters that differ between inputs become their geometric mean.
+        Hyperparameters that differ between inputs become their geometric mean, see :meth:`log_scale`.
         """
         values = {}
         for name, power in self._of_length.items():
@@ -97,14 +98,36 @@ class Kernel(Component):
         values.update({part: getattr(self, part).of_gram(n_features) for part in self._parts})
         return self.with_values(**values)
 
-    def of_rows(self, scale):
+    def of_rows(self, n_features, scale=1.0):
         """The inverse of :meth:`of_gram`, for rows whose columns are multiplied by `scale` before."""
         values = {
-            name: getattr(self, name) * len(scale) ** -power * scale ** (2.0 * power)
+            name: getattr(self, name) * n_features**-power * scale ** (2.0 * power)
             for name, power in self._of_length.items()
         }
-        values.update({part: getattr(self, part).of_rows(scale) for part in self._parts})
+        values.update(
+            {part: getattr(self, part).of_rows(n_features, scale) for part in self._parts}
+        )
         return self.with_values(**values)
+
+    def log_scale(self, n_features):
+        """What this kernel multiplies inputs by: logarithms (n_features,) around their mean.
+
+        Raises
+        ------
+        ValueError
+            If parts of the kernel multiply them by different numbers.
+        """
+        found = [getattr(self, part).log_scale(n_features) for part in self._parts]
+        for name, power in self._of_length.items():
+            log = np.log(np.asarray(getattr(self, name), dtype=np.float64)) / (2.0 * power)
+            found.append(np.broadcast_to(log - log.mean(), n_features))
+        varied = [scale for scale in found if np.abs(scale).max() > _EQUAL]
+        if any(np.abs(scale - varied[0]).max() > _EQUAL for scale in varied):
+            raise ValueError(
+                "Kernel processes scale each input by one number, but the parts of the kernel have different "
+                "ratios of lengthscales; give them the same."
+            )
+        return varied[0] if varied else np.zeros(n_features)
 
     #: hyperparameters that may differ between inputs, and the powers of their number that make them one
     _of_length = {"lengthscale": -0.5}
@@ -143,7 +166,6 @@ class Pair(Kernel):
 
     _parts = ("left", "right")
     _of_length = {}
-    trainable = True
 
     def __init__(self, left, right):
         self.left = left

@@ -89,6 +89,9 @@ class AEP(Scheme):
         name = super().auto_likelihood(n_classes, n_layers)
         return "robustmax" if name == "softmax" else name
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        return "a kernel for each unit" if self.separate else None
+
     def validate(self):
         self.check("alpha", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
         if self.prediction not in ("moment-matching", "sampling"):

@@ -72,5 +72,8 @@ class DeepInverseWishart(KernelScheme):
         super().validate()
         self.check("delta", Real, lambda x: 0.0 < x < math.inf, "a positive number")
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        return "how random its Gram matrices are"
+
     def build(self, architecture, likelihood):
         return GramModel(architecture, likelihood, self)

@@ -27,24 +27,28 @@ class KernelModel(GradientModel):
         self.n_draws, self.jitter = scheme.n_draws, JITTER
         self.n_features, self.n_layers = a.n_features, len(a.kernels)
         self.layers = nn.ModuleList()  # of which each would have inducing inputs of its own
-        kernels = [k.of_gram(n) for k, n in zip(a.kernels, a.layer_inputs())]
+        self.layer_inputs = a.layer_inputs()
+        kernels = [k.of_gram(n) for k, n in zip(a.kernels, self.layer_inputs)]
+        for kernel, n in zip(a.kernels[1:], self.layer_inputs[1:]):
+            if not kernel.learns and kernel.log_scale(n).any():
+                raise ValueError(
+                    "A kernel process has one lengthscale for all inputs of a later layer, and the kernel that "
+                    f"is to stay as it is, {kernel!r}, has several; let it be trained, or give one."
+                )
         for kernel in kernels:
             kernel.from_gram(torch.ones(1, 1))  # which refuses what is none of Gram matrices
         self.kernels = nn.ModuleList(Trainable(kernel) for kernel in kernels)
         self.likelihood = Trainable(likelihood)
         self.Z = nn.Parameter(torch.zeros(a.n_inducing, a.n_features, dtype=real))
-        # the first kernel's lengthscales, relative to their mean
+        # what the first kernel multiplies inputs by, relative to its mean
         first = a.kernels[0]
-        lengthscale = np.broadcast_to(getattr(first, "lengthscale", 1.0), (a.n_features,))
-        log_scale = torch.as_tensor(np.log(lengthscale).mean() - np.log(lengthscale))
-        free = getattr(first, "ard", True) and getattr(first, "trainable", True)
-        self.log_scale = nn.Parameter(log_scale.to(real), bool(free))
-        self.shift = nn.Parameter(torch.zeros(a.n_features, dtype=real))
+        log_scale = torch.tensor(first.log_scale(a.n_features), dtype=real)
+        self.log_scale = nn.Parameter(log_scale, bool(getattr(first, "ard", True) and first.learns))
         self.sites = Sites(a.n_inducing, a.n_latents)
 
     def inputs(self, X):
-        """Rows scaled and shifted, in float64."""
-        return X.double() * self.log_scale.exp() + self.shift
+        """Scaled rows, in float64."""
+        return X.double() * self.log_scale.exp()
 
     def start(self, X, weights, rng):
         """Place the inducing inputs at centers of the rows."""
@@ -62,9 +66,10 @@ class KernelModel(GradientModel):
         return [k() if torch.is_grad_enabled() else k.frozen() for k in self.kernels]
 
     def fitted_kernels(self):
-        """Kernels with fitted hyperparameters: the first one for rows, others for Gram matrices."""
-        first, *others = (kernel.fitted() for kernel in self.kernels)
-        return [first.of_rows(self.log_scale.exp().numpy(force=True)), *others]
+        """Kernels with fitted hyperparameters, as for rows of features."""
+        scales = [self.log_scale.exp().numpy(force=True)] + [1.0] * (self.n_layers - 1)
+        parts = zip(self.kernels, self.layer_inputs, scales)
+        return [kernel.fitted().of_rows(n, scale) for kernel, n, scale in parts]
 
     def path(self, base):
         """Draws of what all rows share."""

@@ -33,18 +33,18 @@ class ProcessPosterior(Posterior):
             [model.Z.numpy(force=True).copy()],
             like.new_ones(n_components),
         )
-        self._scale, self._shift = like.exp(), model.shift.detach().clone()
+        self._scale = like.detach().exp()
         self._log_weights = like.new_full((n_components,), -math.log(n_components))
 
     def inputs(self, X):
-        return X.to(torch.float64) * self._scale + self._shift
+        return X.to(torch.float64) * self._scale
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
         """`n` functions, each of a draw at the inducing points."""
         n_components = len(self._log_weights)
         order = torch.randperm(n_components, generator=generator)  # as even as can be
-        which = order.repeat(-(-n // n_components))[:n].to(self._shift.device)
+        which = order.repeat(-(-n // n_components))[:n].to(self._scale.device)
         f, size = self._of_draws(which, generator)
         rows = max(1, _AT_ONCE // (n * size))
 

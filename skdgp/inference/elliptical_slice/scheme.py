@@ -114,6 +114,11 @@ class EllipticalSlice(Scheme):
     def n_inducing(self, n_rows, n_classes=None):
         return 1  # there are none
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        learns = any(part.learns for part in (*architecture.kernels, likelihood))
+        sampled = learns and self.hyperparameters == "sample"
+        return "samples of its hyperparameters" if sampled else None
+
     def validate(self):
         for name in ("n_tempering", "n_chains", "n_samples"):
             self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")

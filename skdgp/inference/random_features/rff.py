@@ -124,6 +124,9 @@ class RandomFeatures(Scheme):
     def n_inducing(self, n_rows, n_classes=None):
         return 128
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        return "frequencies of its kernels" if self.frequencies == "variational" else None
+
     def validate(self):
         if self.n_features is not None:
             self.check("n_features", Integral, lambda n: n >= 1, "an int of at least 1, or None")

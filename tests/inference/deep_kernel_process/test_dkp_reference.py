@@ -155,11 +155,9 @@ def bound(i):
         y.shape[1],
         i["sigma2"],
     )
-    (
-        model.Z.copy_(Z),
-        model.log_scale.copy_(tensor(i["scale"]).log()),
-        model.shift.copy_(tensor(i["bias"])),
-    )
+    shift = tensor(i["bias"]) / tensor(i["scale"])  # of the inputs; models have none of their own
+    X, Z = X + shift, Z + shift
+    model.Z.copy_(Z), model.log_scale.copy_(tensor(i["scale"]).log())
     model.log_delta.copy_(tensor(i["delta"]).log()), model.log_gamma.copy_(tensor(i["gamma"]).log())
     for own, V in zip(model.V, i["V"]):
         own.copy_(tensor(V) * len(V) ** 0.5)
