@@ -145,9 +145,12 @@ def _noise(member, X, y, device, reference):
     return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
 
 
-def warn_of_pathologies(estimator, data, n_iter):
-    """One warning if the predictions of a trained estimator suffer from what can be named."""
-    if n_iter < _FEWEST_STEPS:
+def warn_of_pathologies(estimator, data, settled):
+    """One warning if the predictions of a trained estimator suffer from what can be named.
+
+    Not after few steps, unless training was `settled`: it converged, or made all steps of a default.
+    """
+    if estimator.n_iter_ < _FEWEST_STEPS and not settled:
         return
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
     diagnostics = Diagnostics(estimator.members_, X, y, estimator.device_)

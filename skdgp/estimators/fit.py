@@ -389,8 +389,14 @@ class MixtureFit:
             if bound is not None:
                 estimator.lower_bound_ = bound
             warn_of_chains(estimator, data)
-        warn_of_pathologies(estimator, data, estimator.n_iter_)
+        warn_of_pathologies(estimator, data, len(self.plans) == 1 and self._settled())
         self.progress.end(lambda: self._attributes(self.members))
+
+    def _settled(self):
+        """Whether training of a single model converged, or made all steps of a default."""
+        trainer = self.single
+        all_made = self.estimator.max_iter is None and trainer.n_iter >= trainer.max_iter
+        return trainer.model.finished or all_made
 
     def _tell_of_shortage(self, trained):
         names = [type(one.member.scheme).__name__ for one in trained if one.short]

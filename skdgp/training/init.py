@@ -8,6 +8,7 @@ from ..gp.gaussian import GaussianBlock
 from ..gp.means import linear_map
 from .greedy import greedy
 from .handover import hand_over
+from .lengthscales import shorten_lengthscales
 from .median import median
 
 STARTS = (*METHODS, "median", "greedy")
@@ -55,7 +56,12 @@ def start(model, X, weights, method, rng, y=None, train=None):
             f"init={method!r} sets the posterior of each layer, and {type(model).__name__} has none for "
             f"each alone; choose init={METHODS[0]!r} or {METHODS[1]!r}."
         )
-    _place(model, X, weights, method if method in METHODS else "kmeans", rng)
+    inputs = _place(model, X, weights, method if method in METHODS else "kmeans", rng)
+    if method in METHODS and y is not None:
+        *hidden, layer = model.layers
+        if any(other.W is None for other in hidden):  # which hand nothing on as yet
+            layer, inputs = hidden[0], X
+        shorten_lengthscales(layer, model.likelihood(), inputs, y, weights)
     if method == "median":
         median(model, X, rng)
     if method == "greedy":
@@ -63,6 +69,7 @@ def start(model, X, weights, method, rng, y=None, train=None):
 
 
 def _place(model, X, weights, method, rng):
+    """Set inducing inputs and mean functions; what the last layer then sees of the rows."""
     M = model.layers[0].Z.shape[-2]
     Z = centers(X, weights, M, method, rng)
     A, Z_first = X, Z
@@ -72,7 +79,7 @@ def _place(model, X, weights, method, rng):
             inputs = np.hstack([Z, Z_first]) if i and model.input_connected else Z
             layer.Z.copy_(torch.as_tensor(inputs))
             if i == len(model.layers) - 1:
-                break
+                return np.hstack([A, X]) if i and model.input_connected else A
             W = linear_map(A, layer.n_outputs, weights)
             A, Z = A @ W, Z @ W
             if layer.W is not None:

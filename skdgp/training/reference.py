@@ -1,5 +1,7 @@
 """A simple model that tells what can be expected of a better one."""
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
@@ -7,13 +9,40 @@ from scipy.spatial.distance import cdist
 _LENGTHSCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  #: relative to the square root of the number of inputs
 _NOISES = 10.0 ** np.arange(-4.0, 1.1, 0.5)  #: relative to the variance of the function
 _LEAST = 0.05  #: predictive variance, relative to the target's, below which nobody has to go
+MOST_GAIN = -0.5 * np.log(_LEAST)  #: of log density per row and output over a constant
+
+
+class LeaveOneOut(NamedTuple):
+    """Predictions of each row from all others, with the noise that makes them best."""
+
+    log_density: np.ndarray  #: (n,), summed over outputs; variances have a floor at `_LEAST`
+    error: np.ndarray  #: (n, k)
+    noise: float  #: relative to the variance of the function
+    values: np.ndarray  #: (n,), eigenvalues of the covariance matrix
+
+    @classmethod
+    def best(cls, K, t):
+        """Of targets `t` (n, k) with variance 1 and functions with the covariance `K` (n, n).
+
+        In closed form (Rasmussen and Williams, 2006, section 5.4.2).
+        """
+        values, U = eigh(K, driver="evd")
+        values, squares, Ut = np.maximum(values, 0.0), np.square(U), U.T @ t
+        inverses = 1.0 / (values + _NOISES[:, None])  # noises, n
+        diagonals = (inverses @ squares.T)[..., None]  # of the inverse matrices
+        errors = (U @ (inverses[..., None] * Ut)) / diagonals  # noises, n, k
+        # the variance of the function makes the squared errors right on average
+        var = np.mean(np.square(errors) * diagonals, 1, keepdims=True) / diagonals
+        var = np.maximum(var, _LEAST)
+        logs = -0.5 * (np.square(errors) / var + np.log(2.0 * np.pi * var)).sum(2)
+        i = int(np.argmax(logs.sum(1)))
+        return cls(logs[i], errors[i], float(_NOISES[i]), values)
 
 
 class Reference:
     """Leave-one-out predictions of a Gaussian process with a Matern 3/2 kernel.
 
-    Lengthscale, the same for all inputs, and noise are the best of a few; every row is predicted
-    from all others in closed form (Rasmussen and Williams, 2006, section 5.4.2).
+    Lengthscale, the same for all inputs, and noise are the best of a few.
 
     Parameters
     ----------
@@ -43,25 +72,21 @@ class Reference:
         center, scale = y.mean(0), y.std(0)
         scale = np.where(scale > 1e-12, scale, 1.0)
         t = (y - center) / scale
-        self.constant = -0.5 * (np.square(t) + np.log(2.0 * np.pi)).sum(1) - np.log(scale).sum()
+        self.constant = constant_log_density(t) - np.log(scale).sum()
         distance = cdist(X, X) / np.sqrt(X.shape[1])
-        best = -np.inf
+        best = None
         for lengthscale in _LENGTHSCALES:
             r = np.sqrt(3.0) / lengthscale * distance
-            values, U = eigh((1.0 + r) * np.exp(-r), driver="evd")
-            values, squares, Ut = np.maximum(values, 0.0), np.square(U), U.T @ t
-            for noise in _NOISES:
-                inverse = 1.0 / (values + noise)
-                diagonal = squares @ inverse  # n, of the inverse
-                error = (U @ (inverse[:, None] * Ut)) / diagonal[:, None]
-                # the variance of the function makes the squared errors right on average
-                var = np.mean(np.square(error) * diagonal[:, None], 0) / diagonal[:, None]
-                var = np.maximum(var, _LEAST)
-                logs = -0.5 * (np.square(error) / var + np.log(2.0 * np.pi * var))
-                if logs.sum() > best:
-                    best = logs.sum()
-                    self.lengthscale, self.noise = lengthscale, noise
-                    self.log_density = (logs - np.log(scale)).sum(1)
-                    self.mean = y - error * scale
-                    self.mse = float(np.mean(np.square(error)))
-                    self.n_effective = float(np.sum(values / (values + max(noise, 0.01))))
+            loo = LeaveOneOut.best((1.0 + r) * np.exp(-r), t)
+            if best is None or loo.log_density.sum() > best.log_density.sum():
+                self.lengthscale, best = lengthscale, loo
+        self.noise = best.noise
+        self.log_density = best.log_density - np.log(scale).sum()
+        self.mean = y - best.error * scale
+        self.mse = float(np.mean(np.square(best.error)))
+        self.n_effective = float(np.sum(best.values / (best.values + max(best.noise, 0.01))))
+
+
+def constant_log_density(t):
+    """Log density of standardized targets (n, k) under the standard normal, summed over outputs."""
+    return -0.5 * (np.square(t) + np.log(2.0 * np.pi)).sum(1)
