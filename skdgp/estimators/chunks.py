@@ -1,19 +1,33 @@
 """Learning from rows that come in chunks."""
 
+import dataclasses
 import math
 
+import numpy as np
+import torch
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from .._warnings import warn
 from ..inference import DSVI, as_scheme
-from ..mixture.member import Plan, Record
+from ..mixture.member import Member, Plan, Record
 from ..training.pretraining import PreTraining
+from .diagnostics import Diagnostics, limit
 from .fit import single_attributes
 from .fitting import MemberFit
 from .importances import sample_rows
 from .prediction import warn_of_changed
 from .warm_start import check_chunk, init_source, lasting
 
+_MOST_STEPS = 100  #: over the first rows, as hyperparameters need; not more than there are rows
+_NEW_STEPS = 30  #: over rows where none were before; what others taught loses little sharpness
+_STEP = 0.1  #: share of the posterior that a step replaces
+_ROWS = 1000  #: of a chunk that are looked at, and among which inducing inputs may be placed
+_NEW = 0.02  #: share of such rows that are far from all before
+_USUAL = 0.99  #: quantile of distances to inducing inputs
+_FAR = 2.0  #: times that distance
+_BEYOND = 0.5  #: standard deviations of a column
 _NEVER_SEEN = "The model will never see them; start anew with a first chunk in which they vary."
 
 
@@ -28,7 +42,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         All that will ever come.
     """
     check_chunk(estimator)
-    first = not estimator._is_fitted()
+    first, is_new = not estimator._is_fitted(), False
     parts = estimator._validate(X, y, sample_weight, reset=first)
     rows = estimator._counting(*parts, first, classes)
     data = rows.merged()
@@ -46,13 +60,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         estimator._scale(data, plan.likelihood, fit.init_source, rng)
         member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
         seed = int(rng.randint(2**31 - 1))
-        estimator._stream = {
-            "seed": seed,
-            "n_rows": 0.0,
-            "n_iter": 0,
-            "loss_curve": [],
-            "training": {},
-        }
+        stream = _stream(seed, 0.0, Record())
     else:
         data.scale_as(estimator._x_scaler, estimator._y_scaler)
         warn_of_changed(data.X, data.x_scaler, _NEVER_SEEN)
@@ -60,21 +68,34 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         plan = Plan(member.scheme)
         estimator._check_likelihood(member.likelihood, data.y)
         model = member.model(device)
-    if "_stream" not in estimator.__dict__:  # the first chunk after fit
-        record = member.record
-        estimator._stream = {
-            "seed": 0,
-            "n_rows": estimator._n_rows,
-            "n_iter": record.n_iter,
-            "loss_curve": record.loss_curve,
-            "training": {},
-        }
-    stream = dict(estimator._stream)
-    stream["n_rows"] += float(rows.weights.sum())
+        stream = getattr(estimator, "_stream", None)
+        if stream is None:  # the first chunk after fit
+            usual = _usual(data.x_scaler.transform(estimator._rows), member)
+            stream = {**_stream(0, estimator._n_rows, member.record), "usual": usual}
+        stream, (X, y, _) = dict(stream), data.sample(_ROWS, np.random.RandomState(0))
+        is_new = _is_new(X, member, stream["usual"])
+        if model.cover is not None and is_new:
+            _widen(model, data)
+            X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
+        n_inducing = _n_inducing(estimator, member, stream["n_rows"], len(X))
+        if model.cover is not None and (is_new or n_inducing > member.architecture.n_inducing):
+            model.cover(torch.as_tensor(X, device=device), n_inducing)
+            shape = dataclasses.replace(member.architecture, n_inducing=n_inducing)
+            member = Member(member.scheme, shape, member.likelihood)
+            made = stream["training"].get("n_steps", 0)
+            stream["training"] = {
+                "n_steps": made,
+                "n_averaged": 0,
+            }  # the rest is of other variables
+    own = float(rows.weights.sum())
+    stream["n_rows"] += own
     seed = (stream["seed"] + stream["n_iter"]) % 2**31
     draws = model.draws(estimator.n_predict_draws, stream["seed"])
     trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
     trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
+    if estimator.batch_size is None:
+        steps = _n_steps(len(data), own / stream["n_rows"], _NEW_STEPS if is_new else 1)
+        trainer.max_iter = max(trainer.max_iter, steps)
     if stream["training"]:
         model.load_training_state(stream["training"])
     trainer.train()
@@ -85,6 +106,10 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         training=model.training_state(),
     )
     member = member.fitted(model, draws, record)
+    if first:
+        stream["usual"] = _usual(data.sample(_ROWS, np.random.RandomState(0))[0], member)
+    elif is_new:
+        _warn_if_not_learned(member, X, y, device)
     estimator.__dict__.update(
         members_=[member],
         _stream=stream,
@@ -103,6 +128,72 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
     if model.divergence() is not None:
         per_row = -record.loss_curve[-1] + estimator._log_jacobian
         estimator.lower_bound_ = stream["n_rows"] * per_row
+
+
+def _stream(seed, n_rows, record):
+    """What chunks have left behind; none as yet."""
+    curve = list(record.loss_curve)
+    stream = {"seed": seed, "n_rows": n_rows, "n_iter": record.n_iter, "loss_curve": curve}
+    return {**stream, "training": {}}
+
+
+def _n_steps(n_rows, share, fewest):
+    """How many steps give a chunk its share of all rows in the posterior.
+
+    Its one pass may have more; the first rows get what hyperparameters need.
+    """
+    steps = _MOST_STEPS if share >= 1.0 else math.log1p(-share) / math.log1p(-_STEP)
+    return min(max(math.ceil(steps), fewest), n_rows, _MOST_STEPS)
+
+
+def _n_inducing(estimator, member, n_before, n_new):
+    """Number of inducing points: more where there were too few rows for as many as wanted."""
+    n, scheme = member.architecture.n_inducing, member.scheme
+    wanted = estimator.n_inducing or scheme.n_inducing(
+        int(n_before) + n_new, estimator._n_classes()
+    )
+    return min(wanted, n + n_new) if n_before < wanted else n
+
+
+def _distances(X, member):
+    """How far rows are from the nearest inducing input and, column by column, from the range of all."""
+    Z = np.reshape(member.inducing_inputs_[0], (-1, X.shape[1]))
+    if not len(Z):
+        return np.zeros((len(X), 1))
+    beyond = np.maximum(Z.min(0) - X, X - Z.max(0))
+    return np.column_stack([cdist(X, Z).min(1), np.maximum(beyond, 0.0)])
+
+
+def _usual(X, member):
+    """Distances beyond which a row is far, from rows that are not."""
+    nearest, *beyond = np.quantile(_distances(X, member), _USUAL, axis=0)
+    return np.array([_FAR * nearest, *(np.array(beyond) + _BEYOND)])
+
+
+def _is_new(X, member, usual):
+    """Whether some of the rows lie where none were before."""
+    return np.mean((_distances(X, member) > usual).any(1)) >= _NEW
+
+
+@torch.no_grad()
+def _widen(model, data):
+    """Scale columns linearly up to where rows are now; inducing inputs stay in the user's units."""
+    before, Z = data.x_scaler, model.layers[0].Z
+    data.x_scaler = before.widened(sample_rows(data.X, _ROWS))
+    places = Z.reshape(-1, Z.shape[-1]).cpu().numpy()
+    places = data.x_scaler.transform(before.inverse_transform(places))
+    Z.copy_(torch.as_tensor(places).view(Z.shape))
+
+
+def _warn_if_not_learned(member, X, y, device):
+    """One warning if the model does not know rows that lie where none were before."""
+    diagnostics = Diagnostics([member], X, y, device)
+    if diagnostics.missed is not None and diagnostics.missed > limit([]):
+        warn(
+            "Rows of this chunk lie far from those before, and the model has not learned them in one pass; "
+            "mix the rows, so that each chunk comes from the whole range, or pass this chunk again.",
+            UserWarning,
+        )
 
 
 def _chunk_plan(estimator, data):

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from ..linalg import root_of_inverse
+from ..linalg import add_diagonal, cholesky, root_of_inverse, rounding
 from ..random import normal
 
 
@@ -136,6 +136,20 @@ class GaussianBlock(nn.Module):
         self.mean.copy_(mean)
         self.set_precision(P_new)
         return True
+
+    @torch.no_grad()
+    def carry(self, B):
+        """Become the posterior of other variables, with ``v' = B v`` plus what the prior has beyond it.
+
+        Parameters
+        ----------
+        B : tensor of shape (D, M_new, M) or (1, M_new, M)
+        """
+        mean, root = (B @ self.mean.mT[..., None])[..., 0].mT, B @ self.root.double()
+        beyond = add_diagonal(root @ root.mT - B @ B.mT, 1.0)
+        root = cholesky(beyond, rounding(beyond)).to(self.root.dtype)
+        self.mean = nn.Parameter(mean, self.mean.requires_grad)
+        self.root, self._precision = nn.Parameter(root, self.root.requires_grad), (None, None)
 
     def sample(self, n, generator):
         """Draws of shape (n, M, D)."""

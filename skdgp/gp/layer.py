@@ -21,6 +21,7 @@ from .frozen import FormUnits, FrozenLayer
 from .gaussian import GaussianBlock
 from .kernels import Stationary
 from .kernels.base import tensor_like
+from .relocation import relocated
 
 
 class _SparseMoments(torch.autograd.Function):
@@ -168,6 +169,24 @@ class SparseLayer(nn.Module):
     def units(self):
         """Trainable kernel, inducing inputs and outputs of those units that share them."""
         return [(self.kernel, self.Z, slice(None))]
+
+    @torch.no_grad()
+    def relocate(self, H, n):
+        """Place inducing inputs among the present ones and some rows, see :func:`relocated`.
+
+        Returns
+        -------
+        mean : tensor of shape (P, n_outputs)
+            Of the outputs at the rows.
+        B : tensor of shape (n_units, n, M)
+            With which `q` is to be carried over.
+        """
+        M, D = len(self.q.mean), self.n_outputs
+        mean, _ = self.moments(H, (self.q.mean, H.new_zeros(D, M, M)))
+        parts = [relocated(kernel(), Z, H, n, self.jitter) for kernel, Z, _ in self.units()]
+        Z, B = (torch.stack(part) for part in zip(*parts))
+        self.Z = nn.Parameter(Z if self.Z.ndim == 3 else Z[0], self.Z.requires_grad)
+        return mean, B
 
     def moments(self, H, q=None):
         """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).

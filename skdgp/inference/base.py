@@ -186,9 +186,12 @@ class Model(nn.Module):
     start : callable or None
         ``start(X, weights, rng)`` sets what depends on rows, and may do nothing. None if each of the `layers`
         has inducing inputs `Z`, which k-means places.
+    cover : callable or None
+        ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows, and
+        carries the posterior process over. None if inducing inputs stay where they are.
     """
 
-    start = None
+    start = cover = None
     finished = False
     sees_all_rows = False
     unfinished = None

@@ -117,6 +117,20 @@ class DeepSparseGP(GradientModel):
         mean, var = propagate(self.layers, X, eps, self.input_connected)
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
 
+    @torch.no_grad()
+    def cover(self, X, n):
+        H, parts = X, []
+        for layer in self.layers:
+            mean, B = layer.relocate(H, n)
+            parts.append(B)
+            H = torch.cat([mean, X], -1) if self.input_connected else mean
+        self.carry(parts)
+
+    def carry(self, parts):
+        """Take the posterior over to other inducing inputs, see :meth:`SparseLayer.relocate`."""
+        for layer, B in zip(self.layers, parts):
+            layer.q.carry(B)
+
     def draw_widths(self):
         """Dimensions of the draws that propagation needs, layer by layer."""
         return [layer.n_outputs for layer in self.layers][:-1]

@@ -1,5 +1,6 @@
 """Standardization of inputs and targets."""
 
+import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -58,6 +59,7 @@ class InputScaler:
 
     warp = None
     rounding = 0.0
+    linear = _LINEAR  #: deviations up to which scaling is linear; a number, or one for each column
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
     def __init__(self, standardize=True):
@@ -111,10 +113,18 @@ class InputScaler:
             return X
         X = np.clip(X, -_MAX, _MAX)
         size = np.abs(X)
-        if size.max(initial=0.0) > _LINEAR:
-            excess = np.maximum(size - _LINEAR, 0.0)
-            X = np.sign(X) * (np.minimum(size, _LINEAR) + np.log1p(excess))
+        if (size > self.linear).any():
+            excess = np.maximum(size - self.linear, 0.0)
+            X = np.sign(X) * (np.minimum(size, self.linear) + np.log1p(excess))
         return X if self.warp is None else self.warp.transform(X)
+
+    def widened(self, X):
+        """A scaler that is linear up to where these rows are, too, outliers apart."""
+        new = copy.copy(self)
+        if self.standardize and not self.blank:
+            X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
+            new.linear = np.maximum(self.linear, np.quantile(np.abs(X), 0.99, axis=0))
+        return new
 
     def curvature(self, n_features):
         """How much each column is warped; 0 stands for not at all."""
@@ -129,8 +139,8 @@ class InputScaler:
             X = self.warp.inverse_transform(X)
         if self.standardize:
             size = np.abs(X)
-            excess = np.maximum(size - _LINEAR, 0.0)
-            X = np.sign(X) * (np.minimum(size, _LINEAR) + np.expm1(excess))
+            excess = np.maximum(size - self.linear, 0.0)
+            X = np.sign(X) * (np.minimum(size, self.linear) + np.expm1(excess))
         full = np.tile(self.constants, (len(X), 1))
         full[:, self.columns] = X * self.scale + self.center
         return full

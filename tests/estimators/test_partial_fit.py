@@ -1,5 +1,7 @@
 """partial_fit: what the first call fixes, and what the others do."""
 
+import warnings
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -14,6 +16,7 @@ FEW = {
     "inference": "dsvi",
     "learning_rate": 0.02,
     "n_inducing": 10,
+    "batch_size": 1000,  # one step for each chunk
     "n_predict_draws": 8,
     "random_state": 0,
 }
@@ -106,7 +109,7 @@ def test_scaling_and_start_come_from_the_first_call(data):
     frozen = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
     model = make(likelihood="gaussian", **frozen).partial_fit(X[:60], y[:60])
     Z, noise = model.inducing_inputs_[0], model.likelihood_.variance
-    model.partial_fit(100.0 * X[60:], 1e3 * y[60:])
+    model.partial_fit(X[60:], 1e3 * y[60:])
     assert_allclose(model.inducing_inputs_[0], Z)
     assert_allclose(model.likelihood_.variance, noise)
 
@@ -346,10 +349,86 @@ def test_classifier_after_fit(iris):
 
 def test_the_model_that_is_left_of_a_mixture_is_as_wide_as_it_says(data):
     X, y = data
-    model = make(inference="auto", max_iter=5).fit(X, y)
+    model = make(inference="auto", batch_size=None, max_iter=5).fit(X, y)
     for member in model.members_:
         member.dispersion = 0.5
     with pytest.warns(UserWarning, match="one model of the mixture alone") as caught:
         model.partial_fit(X, y).partial_fit(X, y)
     assert [warning.filename for warning in caught] == [__file__]  # once, and there
     assert [member.dispersion for member in model.members_] == [1.0]
+
+
+# Streams in the order of a column
+
+
+def stream(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = np.sort(rng.uniform(size=n))[:, None]
+    return X, np.sin(12.0 * X[:, 0]) + 0.1 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize(
+    ("inference", "n_layers"), [("dsvi", 1), ("dsvi", 2), ("structured", 1), ("structured", 2)]
+)
+def test_rows_in_order_are_learned(inference, n_layers):
+    """The last quarter lies nine deviations of the first one away from it."""
+    X, y = stream(1200)
+    model = DeepGPRegressor(n_layers, inference=inference, n_inducing=30, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for i in range(0, 1200, 300):
+            model.partial_fit(X[i : i + 300], y[i : i + 300])
+            own, center, std = y[i : i + 300], *model.predict(X[i : i + 300], return_std=True)
+            assert np.sqrt(np.mean((center - own) ** 2)) < 0.2  # twice the noise
+            assert np.mean(np.abs(center - own) < 1.645 * std) > 0.7
+    assert model.score(X, y) > 0.8  # and what came first is not forgotten
+
+
+@pytest.mark.parametrize("inference", ["dsvi", "aep"])
+def test_classes_in_order_are_learned_or_there_is_a_word(inference):
+    X, y = stream(1200)
+    model = DeepGPClassifier(1, inference=inference, n_inducing=30, random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(0, 1200, 300):
+            model.partial_fit(X[i : i + 300], y[i : i + 300] > 0.0, classes=[False, True])
+    assert model.score(X[900:], y[900:] > 0.0) > 0.85 or told
+
+
+def test_rows_far_away_that_are_not_learned_are_told_of(data):
+    X, y = stream(600)
+    stuck = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
+    model = make(n_layers=1, **stuck).partial_fit(X[:300], y[:300])
+    with pytest.warns(UserWarning, match="far from those before, and .* not learned") as told:
+        model.partial_fit(X[300:], y[300:])
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_chunks_of_the_same_range_move_nothing(data):
+    X, y = data
+    frozen = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
+    model = make(**frozen).partial_fit(X[:60], y[:60])
+    Z = model.inducing_inputs_[0]
+    for _ in range(3):
+        assert_allclose(model.partial_fit(X[60:], y[60:]).inducing_inputs_[0], Z)
+
+
+def test_few_rows_at_first_do_not_limit_inducing_points(data):
+    X, y = data
+    model = make(n_layers=1)
+    for i in range(0, 16, 4):
+        model.partial_fit(X[i : i + 4], y[i : i + 4])
+    assert len(model.inducing_inputs_[0]) == 10  # as n_inducing has it
+
+
+def test_small_chunks_are_learned(data):
+    """Steps are as many as give a chunk its share of all rows in the posterior."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 1))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(400)
+    model, made = DeepGPRegressor(inference="dsvi", n_inducing=20, random_state=0), []
+    for i in range(0, 400, 100):
+        made.append(model.partial_fit(X[i : i + 100], y[i : i + 100]).n_iter_)
+    # (1 - .1)^n is what is left of the rows before: 1/2, 2/3, 3/4
+    assert np.diff(made, prepend=0).tolist() == [100, 7, 4, 3]
+    assert model.score(X, y) > 0.9

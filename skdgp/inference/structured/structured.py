@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from ..base import OF_LAYERS, Scheme
 from ..homoscedastic_warmup import without_scales
 from ..sparse_model import DeepSparseGP, make_layers
+from .carry import carry
 from .coupled import CoupledGaussian, Marginal
 from .inflation import VarianceInflation
 from .pattern import COUPLINGS
@@ -179,6 +180,9 @@ class StructuredGP(DeepSparseGP):
             self.layers, _whitened, pattern, moments, self.input_connected, X, eps
         )
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
+
+    def carry(self, parts):
+        carry(self.q, parts)
 
     def draw_widths(self):
         shares = self.q.patterns[self.q.coupling].shares
