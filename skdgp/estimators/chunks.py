@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from .._warnings import warn
 from ..inference import DSVI, as_scheme
 from ..mixture.member import Member, Plan, Record
+from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
 from .fit import single_attributes
@@ -63,7 +64,6 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         stream = _stream(seed, 0.0, Record())
     else:
         data.scale_as(estimator._x_scaler, estimator._y_scaler)
-        warn_of_changed(data.X, data.x_scaler, _NEVER_SEEN)
         member = learner(estimator.members_)
         plan = Plan(member.scheme)
         estimator._check_likelihood(member.likelihood, data.y)
@@ -72,7 +72,11 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         if stream is None:  # the first chunk after fit
             usual = _usual(data.x_scaler.transform(estimator._rows), member)
             stream = {**_stream(0, estimator._n_rows, member.record), "usual": usual}
-        stream, (X, y, _) = dict(stream), data.sample(_ROWS, np.random.RandomState(0))
+        changed = changed_constant_columns(data.X, data.x_scaler)
+        if not set(changed) <= set(stream["told"]):  # once
+            warn_of_changed(data.X, data.x_scaler, _NEVER_SEEN)
+        stream = {**stream, "told": sorted({*stream["told"], *changed})}
+        X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"])
         if model.cover is not None and is_new:
             _widen(model, data)
@@ -134,7 +138,7 @@ def _stream(seed, n_rows, record):
     """What chunks have left behind; none as yet."""
     curve = list(record.loss_curve)
     stream = {"seed": seed, "n_rows": n_rows, "n_iter": record.n_iter, "loss_curve": curve}
-    return {**stream, "training": {}}
+    return {**stream, "training": {}, "told": []}
 
 
 def _n_steps(n_rows, share, fewest):

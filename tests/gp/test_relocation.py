@@ -6,10 +6,10 @@ import torch
 from numpy.testing import assert_allclose
 
 from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Gaussian
 from skdgp.gp.relocation import relocated, spread_out
 from skdgp.inference import AEP, DSVI, StructuredVI
 from skdgp.inference.base import Architecture
-from skdgp.gp.likelihoods import Gaussian
 
 
 def model_of(scheme, widths=(2,), M=8, n_latents=1, connected=False):
