@@ -28,10 +28,13 @@ class Functions(NamedTuple):
         it, there is none.
     inflation : tensor of shape (n,)
         Extrapolation variance inflation of each draw, as of the component that it comes from.
+    components : tensor of shape (n,) or None
+        Indices of these components, where each has a likelihood of its own.
     """
 
     evaluate: Callable
     inflation: torch.Tensor
+    components: torch.Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, X, noise=None):
@@ -75,6 +78,13 @@ class Posterior:
         self.kernels = list(kernels)
         self.inducing_inputs = list(inducing_inputs)
         self.inflation = inflation
+
+    def likelihood_of(self, components=slice(None)):
+        """The likelihood of some components of :meth:`latent`.
+
+        Hyperparameters have shape (C, 1, k) where each component has its own.
+        """
+        return self.likelihood
 
     def latent(self, X: torch.Tensor) -> Latent:
         """The latent functions at rows (n, n_features); each is independent of the other rows of the call."""

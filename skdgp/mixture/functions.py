@@ -59,7 +59,7 @@ def _block(member, X, seed, what, device, constant_columns):
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
     fresh = what == "y"
     f = posterior.functions(_BLOCK, generator, X if fresh else None)
-    likelihood, parts = posterior.likelihood, []
+    likelihood, parts = posterior.likelihood_of(f.components), []
     size = max(1, _AT_ONCE // (_BLOCK * 1024))
     for start, x in zip(range(0, len(X), size), X.split(size)):
         own = None

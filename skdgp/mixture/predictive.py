@@ -42,7 +42,7 @@ class Predictive:
             posterior = member.posterior(device)
             log_weights, mean, var = posterior.latent(X)
             log_weights = log_weights + math.log(member.mixture_weight / total)
-            likelihood = posterior.likelihood.for_prediction(len(mean))
+            likelihood = posterior.likelihood_of().for_prediction(len(mean))
             if constant_columns:
                 latents = torch.arange(var.shape[-1], device=device)
                 of_means = (latents < likelihood.n_means(len(latents))).to(var)
@@ -230,12 +230,12 @@ class Predictive:
 
     def _cdf_of_outputs(self, rows, outputs, x, k):
         """Distribution functions of single outputs (m,) of rows (m,), at `x` (m, q)."""
-        total = 0.0
+        total, (_, q) = 0.0, x.shape
         for weights, likelihood, m, v in self._parts:
-            at = torch.as_tensor(x, device=m.device)[:, :, None].expand(-1, -1, k)
-            cdf = likelihood.cdf(at, m[:, rows, None], v[:, rows, None])
-            total = total + (weights[..., None] * cdf).sum(0)
-        return total.cpu().numpy()[np.arange(len(rows)), :, outputs]
+            at = torch.as_tensor(x, device=m.device).reshape(-1, 1).expand(-1, k)
+            m, v = (part[:, rows].repeat_interleave(q, 1) for part in (m, v))
+            total = total + (weights * likelihood.cdf(at, m, v)).sum(0)
+        return total.view(-1, q, k).cpu().numpy()[np.arange(len(rows)), :, outputs]
 
 
 def heaviest(weights, means, variances):

@@ -74,15 +74,14 @@ class _NoiseScaleRule:
             return np.exp(-0.5 * self.df * (u - 1.0 + np.exp(-u)))
 
 
-@lru_cache(maxsize=16)
-def _rules(dfs):
-    """For each number of degrees of freedom what its weights are computed from."""
-    rules = [_NoiseScaleRule(df) for df in dfs]
-    n_nodes = max(rule.n_nodes for rule in rules)
-    return [(rule, *rule.coefficients(n_nodes)) for rule in rules]
+@lru_cache(maxsize=1024)
+def _rule(df, n_nodes):
+    """What weights are computed from."""
+    rule = _NoiseScaleRule(df)
+    return rule, *rule.coefficients(n_nodes)
 
 
-def noise_scales_of_t(df, v):
+def noise_scales_of_t(df, v, n_nodes=None):
     r"""Nodes for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
     With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. What is said of one
@@ -90,18 +89,25 @@ def noise_scales_of_t(df, v):
 
     Parameters
     ----------
-    df : tensor of shape (k,)
-        Degrees of freedom.
-    v : tensor of shape (..., n, k)
+    df : tensor of shape (k,) or (C, 1, k)
+        Degrees of freedom, or those of each component.
+    v : tensor of shape (..., n, k) or (C, n, k)
+    n_nodes : int, optional
+        None stands for as many as the smallest of `df` needs.
 
     Returns
     -------
     u, log_weights : tensors of shape (n_nodes, ..., n, k)
     """
+    if n_nodes is None:
+        n_nodes = max(_NoiseScaleRule(x).n_nodes for x in df.detach().flatten().tolist())
+    if df.ndim > 1:
+        parts = [noise_scales_of_t(df_c[0], v_c, n_nodes) for df_c, v_c in zip(df, v)]
+        return tuple(torch.stack(part, 1) for part in zip(*parts))
     k = v.shape[-1]
     columns = [], []
-    rules = _rules(tuple(df.detach().expand(k).tolist()))
-    for i, (rule, coefficients, largest) in enumerate(rules):
+    for i, one in enumerate(df.detach().expand(k).tolist()):
+        rule, coefficients, largest = _rule(one, n_nodes)
         sd = v[..., i].clamp_max(_WIDEST).sqrt()
         like = {"dtype": v.dtype, "device": v.device}
         shape = (-1,) + (1,) * sd.ndim

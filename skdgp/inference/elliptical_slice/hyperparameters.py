@@ -14,16 +14,18 @@ class Hyperparameters:
     likelihood : Trainable
     sampled : bool
         Whether to sample what is trainable. Variances of all kernels but the last one stay.
+    n_sampled_layers : int
+        Layers whose values are sampled: all, or all but the last one.
 
     Attributes
     ----------
     center, spread : tensors of shape (P,)
         Means and standard deviations a priori.
-    n_hidden : int
-        How many of them hidden layers have; they come first.
+    n_of_values : int
+        How many of them the sampled layers' kernels have; they come first.
     """
 
-    def __init__(self, kernels, likelihood, sampled):
+    def __init__(self, kernels, likelihood, sampled, n_sampled_layers):
         self.kernels, self.likelihood, self.sampled = kernels, likelihood, sampled
         self._fixed = None
         centers, spreads = (
@@ -32,8 +34,8 @@ class Hyperparameters:
         )
         for i, module in enumerate([*kernels, likelihood]):
             of_likelihood = module is likelihood
-            if of_likelihood or i == len(kernels) - 1:
-                self.n_hidden = sum(map(len, centers)) if not of_likelihood else self.n_hidden
+            if i == n_sampled_layers:
+                self.n_of_values = sum(map(len, centers))
             for raw in self._raw(module, hidden=i < len(kernels) - 1):
                 centers.append(raw.detach().flatten().clone())
                 spreads.append(torch.full_like(centers[-1], _SPREAD[of_likelihood]))
@@ -86,6 +88,16 @@ class Hyperparameters:
             value = floor + place(raw.numel()).exp()
             values[name] = value[:, None, :] if batched else value.view(raw.shape)
         return module.component.with_values(**values)
+
+
+def states_of(component, states):
+    """The component of some states, of one that :meth:`Hyperparameters.components` made for all."""
+    batched = {
+        name: value[states]
+        for name, value in vars(component).items()
+        if isinstance(value, torch.Tensor) and value.ndim == 3
+    }
+    return component.with_values(**batched)
 
 
 def _columns(phi):

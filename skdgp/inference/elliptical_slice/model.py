@@ -47,7 +47,9 @@ class SlicedDeepGP(ChainModel):
         powers = scheme.least_power ** np.linspace(0.0, 1.0, scheme.n_tempering)
         self.register_buffer("powers", torch.as_tensor(powers), persistent=False)
         sampled = scheme.hyperparameters == "sample"
-        self.hyperparameters = Hyperparameters(list(self.kernels), self.likelihood, sampled)
+        self.hyperparameters = Hyperparameters(
+            list(self.kernels), self.likelihood, sampled, len(self.widths)
+        )
         self._set_rows(())
 
     sees_all_rows = True
@@ -302,10 +304,10 @@ class SlicedDeepGP(ChainModel):
         return v * sign[:, None]
 
     def _move_hyperparameters(self, v, phi, log_lik, power, draw):
-        """Slice steps of one hyperparameter, in turns; those of hidden layers given whitened values."""
+        """Slice steps of one hyperparameter, in turns; those of sampled layers given whitened values."""
         hyper, p, F = self.hyperparameters, self.n_steps % phi.shape[1], None
         log_lik = log_lik.clone()
-        if p >= hyper.n_hidden and self.widths:  # hidden values stay
+        if p >= hyper.n_of_values and self.widths:  # sampled values stay
             F = self.propagate(v, hyper.components(phi)[0])[-1]
 
         def with_value(x, i):
@@ -315,7 +317,7 @@ class SlicedDeepGP(ChainModel):
 
         def evaluate(x, i):
             changed = with_value(x, i)
-            if p < hyper.n_hidden:
+            if p < hyper.n_of_values:
                 value = self.evaluate(v[i], changed)
             else:
                 kernels, likelihood = hyper.components(changed)

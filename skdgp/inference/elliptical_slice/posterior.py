@@ -14,6 +14,7 @@ from ..conditioned import ConditionedGP
 from ..near_rows import GaussianTargets, NearRows, whitened
 from ..posterior import Functions, Latent, Posterior
 from ..unique_inputs import NeighborSearch
+from .hyperparameters import states_of
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow
@@ -22,8 +23,8 @@ _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as
 class SlicedPosterior(Posterior):
     """A mixture with one component for each state of the chains, each a process given all rows.
 
-    With many rows, some of the states predict. Noise that was sampled is its posterior mean in
-    `likelihood`; each state conditions on its own.
+    With many rows, some of the states predict, each with its own kernels and likelihood; `kernels` and
+    `likelihood` have the posterior means of their hyperparameters.
 
     Parameters
     ----------
@@ -66,12 +67,16 @@ class SlicedPosterior(Posterior):
             self.log_likelihoods = levels.unflatten(0, (n_chains, each))
         self._W = [None if W is None else W.clone() for W in model.linear_maps()] + [None]
         self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
+        self._likelihoods = model.hyperparameters.components(phi[chosen])[1]
         widths = model.widths[: n_layers - 1]
         self._eps = torch.as_tensor(draws)[chosen].to(v).split(widths, 1) if widths else ()
         self._search = None
         if n_neighbors is not None:
             self._search = NeighborSearch(model.rows[0], model.metric(), n_neighbors)
         self._log_weights = v.new_full((len(chosen),), -math.log(len(chosen)))
+
+    def likelihood_of(self, components=slice(None)):
+        return states_of(self._likelihoods, components)
 
     @torch.no_grad()
     def latent(self, X):
@@ -106,10 +111,10 @@ class SlicedPosterior(Posterior):
     @torch.no_grad()
     def functions(self, n, generator, X=None):
         """By pathwise conditioning on the values of some states at all rows."""
-        picked = pick_states(len(self._layers), n, generator).tolist()
+        picked = pick_states(len(self._layers), n, generator)
         paths = [
             [gp.paths(1, generator, noise, self.n_features) for gp, noise in self._layers[s]]
-            for s in picked
+            for s in picked.tolist()
         ]
 
         def evaluate(X, noise=None):
@@ -118,7 +123,7 @@ class SlicedPosterior(Posterior):
             values = [self._follow(path, X, near) for path in paths]
             return tuple(torch.stack(part) for part in zip(*values))
 
-        return Functions(evaluate, self._log_weights.new_ones(n))
+        return Functions(evaluate, self._log_weights.new_ones(n), picked)
 
     def _follow(self, path, X, near):
         """Mean and deviation of one function."""

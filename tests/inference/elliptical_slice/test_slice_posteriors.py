@@ -17,10 +17,10 @@ pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 def make(X, y, widths=(1,), likelihood=None, *, lengthscale=1.0, linear_mean=False, connected=False,
-         **settings):  # fmt: skip
+         n_latents=None, **settings):  # fmt: skip
     X, y = torch.as_tensor(X).double(), torch.as_tensor(y).double()
     likelihood = Gaussian(np.full(y.shape[1], 0.1)) if likelihood is None else likelihood
-    shape = Architecture(X.shape[1], widths, y.shape[1], 0, [], linear_mean, connected)
+    shape = Architecture(X.shape[1], widths, n_latents or y.shape[1], 0, [], linear_mean, connected)
     shape.kernels = [SquaredExponential(np.full(d, lengthscale)) for d in shape.layer_inputs()]
     settings = {"n_tempering": 1, "hyperparameters": "fixed", **settings}
     model = EllipticalSlice(**settings).build(shape, likelihood)
