@@ -1,6 +1,7 @@
 """What all estimators share: validation, fitting, prediction."""
 
 import contextlib
+import copy
 import os
 import re
 import time
@@ -29,9 +30,9 @@ from .diagnostics import warn_if_light
 from .fit import MixtureFit
 from .fitting import DTYPES
 from .fork import mark_work
-from .importances import shares, total_effects
+from .importances import Pending, importances
 from .prediction import Predictor, warn_of_changed
-from .summary import html_summary, summary
+from .summary import html_summary, names_of_targets, summary
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -235,6 +236,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _validate(self, X, y, sample_weight, reset):
+        if reset:
+            self._target_names = names_of_targets(y)
         X, y = validate_data(
             self,
             as_inputs(X),
@@ -350,6 +353,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         with self._threads():
             return summary(self)
 
+    def _get_fitted_attr_html(self, doc_link=""):
+        shown = copy.copy(self)  # the table reads all attributes, which is not to compute any
+        if self._importances is None:
+            shown._importances = Pending()
+        return super(BaseDeepGP, shown)._get_fitted_attr_html(doc_link)
+
     def _html_repr(self):
         diagram = super()._html_repr()
         if not self._is_fitted():
@@ -361,9 +370,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def feature_importances_(self) -> np.ndarray:
         """Shares of the columns in the variation of predicted means, or of predicted probabilities.
 
-        Total-effect Sobol indices on 200 training rows, scaled to add up to one: how much predictions change
-        if one column takes values of other rows. Columns that mean something only together share what they
-        mean, and all of them have it. Each access computes them anew. How sure they are, shows
+        Total-effect Sobol indices, scaled to add up to one: how much predictions change, in units of the
+        target, if one column takes values of other training rows. Rows count as often as they were given, and
+        as their weights say. Every column of an interaction gets full credit for it. They are computed once,
+        by ``fit`` if that takes a small share of its time, else at the first access. For their uncertainty, see
         :class:`~skdgp.inspection.ImportanceDisplay`.
 
         Returns
@@ -372,7 +382,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             Zeros if predictions are constant.
         """
         check_is_fitted(self)
-        return shares(total_effects(self._centers, self._rows))
+        if self._importances is None:
+            self._importances = importances(self)
+        return self._importances
 
     # Prediction
 
@@ -406,11 +418,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
             return predictor.rows(X, method, *others, **settings)
 
-    def _draw(self, X, n, seed, what, k=None):
+    def _draw(self, X, n, seed, what, k=None, mean=None):
         n = int(check_scalar(n, "n_samples", Integral, min_val=1))
         with self._threads(), torch.no_grad():
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
-            return predictor.draw(X, n, seed, what)[..., :k]
+            return predictor.draw(X, n, seed, what, mean)[..., :k]
 
     def _device(self):
         """Where to train."""

@@ -17,7 +17,7 @@ from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
 from .fit import single_attributes
 from .fitting import MemberFit
-from .importances import sample_rows
+from .importances import Pairs
 from .prediction import warn_of_changed
 from .warm_start import check_chunk, init_source, lasting
 
@@ -119,7 +119,9 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         _stream=stream,
         _lasting=lasting(estimator),
         _n_rows=float(data.weights.sum()),
-        _rows=sample_rows(data.X),
+        _pairs=Pairs(data.X, data.weights),
+        _importances=None,
+        _table=None,
         n_iter_=record.n_iter,
         device_=str(device),
         warp_=data.x_scaler.curvature(estimator.n_features_in_),

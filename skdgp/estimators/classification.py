@@ -62,6 +62,13 @@ class ClassificationMixin(ClassifierMixin):
         """Probabilities of the classes, (n, n_classes)."""
         return np.exp(self._predict_rows(X, "log_probabilities"))
 
+    def _draw_centers(self, X, n, seed):
+        """Draws of these, (n, n_rows, n_classes)."""
+        return self._draw(X, n, seed, "mean_function")
+
+    def _output_scales(self):
+        return 1.0
+
     def score(self, X, y, sample_weight=None):
         """Accuracy of the predicted classes.
 

@@ -23,7 +23,8 @@ from ._sklearn import FitProgress
 from .data import Data
 from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit, log_densities
-from .importances import sample_rows
+from .importances import Pairs, compute_if_cheap
+from .summary import kept_table
 from .warm_start import check_lasting, init_source, lasting, warm_start_sources, warn_if_far
 
 _SCORED_ROWS = (
@@ -188,8 +189,8 @@ class MixtureFit:
             left = sum(plan.seconds for plan in self.plans[i + 1 :])
             print(
                 f"member {i + 1} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
-                f"out-of-sample log density {record.log_density:.3f}, {record.seconds:.1f} s; "
-                f"about {left:.0f} s left"
+                f"out-of-sample log density {record.log_density:.3f}, {record.seconds:.1f} CPU s; "
+                f"about {left:.0f} CPU s left"
             )
 
     def _attempt(self, i):
@@ -346,7 +347,6 @@ class MixtureFit:
         attributes = {
             "members_": members,
             "_n_rows": float(data.weights.sum()),
-            "_rows": sample_rows(data.X),
             "n_iter_": sum(member.record.n_iter for member in members),
             "device_": str(self.device),
             "warp_": data.x_scaler.curvature(self.estimator.n_features_in_),
@@ -373,7 +373,9 @@ class MixtureFit:
 
     def _set_attributes(self, trained):
         self.members = self._weigh(trained)
-        self.estimator.__dict__.update(self._attributes(self.members))
+        attributes = self._attributes(self.members)
+        pairs = Pairs(self.data.X, self.data.weights)
+        self.estimator.__dict__.update(attributes, _pairs=pairs, _importances=None, _table=None)
         self.estimator._lasting = lasting(self.estimator)
         self.estimator.__dict__.pop("_stream", None)
 
@@ -390,6 +392,8 @@ class MixtureFit:
                 estimator.lower_bound_ = bound
             warn_of_chains(estimator, data)
         warn_of_pathologies(estimator, data, len(self.plans) == 1 and self._settled())
+        kept_table(estimator)
+        compute_if_cheap(estimator, time.monotonic() - self.started)
         self.progress.end(lambda: self._attributes(self.members))
 
     def _settled(self):

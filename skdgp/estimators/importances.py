@@ -1,18 +1,127 @@
 """How much each column matters for what a fitted estimator predicts."""
 
+import time
+
 import numpy as np
 
-N_ROWS = 200  #: training rows that are kept for it: shares of a sum of three parts have a standard error of .03
+N_ROWS = 200  #: training rows that are kept
+_CHANGES = 800  #: changed rows that are predicted for all columns together
+_FEWEST, _MOST = 8, 200  #: changed rows of one column
+_FEW_VALUES = 10  #: values of a column up to which each of them is sure to occur
+_OF_A_VALUE = 8  #: rows with a rare value
+_LOOKED_AT = 2_000_000  #: numbers in the rows from which those are drawn, for the sake of time
 _AT_ONCE = 200_000  #: numbers in changed rows, for the sake of memory
+_TRIED = 50  #: of these rows, whose seconds tell those of all
+_SMALL = 0.1  #: share of the seconds of a fit that importances may add to it
+_GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)  #: steps of this length cover an interval evenly
 
 
-def sample_rows(X, n=N_ROWS) -> np.ndarray:
-    """Some rows, `n` at most, in the user's units."""
-    rows = np.arange(len(X)) if len(X) <= n else np.random.RandomState(0).choice(len(X), n, False)
-    return np.asarray(X[np.sort(rows)], dtype=np.float64)
+class Pairs:
+    """Rows, and in each of their columns the values of other rows.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, n_features)
+        In the user's units.
+    weights : ndarray of shape (n,)
+        Shares of the data for which rows stand; 0 for rows that are there for a rare value of a column.
+    column, row : ndarrays of int of shape (m,)
+        The column that changes, and the number of the row in which it does.
+    value : ndarray of shape (m,)
+        Its new value.
+    share : ndarray of shape (m,)
+        Share of all pairs of rows of the data for which this one stands; pairs with equal values need none.
+    """
+
+    def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
+        p = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
+        index, most = np.arange(len(X)), max(n_rows, _LOOKED_AT // X.shape[1])
+        if len(X) > most:
+            index, p = _at_even_steps(p, most)
+        X, p = np.asarray(X[index], dtype=np.float64), p / p.sum()
+        self._n_changes, self._complete = n_changes, len(X) <= n_rows
+        kept = (np.arange(len(X)), p) if self._complete else _at_even_steps(p, n_rows)
+        self._choose(X, p, *kept)
+
+    def _choose(self, X, p, kept, shares):
+        rng, n_changes = np.random.RandomState(0), self._n_changes
+        differs = (X != X[:1]) & ~(np.isnan(X) & np.isnan(X[:1]))
+        varying = np.flatnonzero(differs.any(0))
+        if n_changes is None:
+            n_changes = int(np.clip(_CHANGES // max(1, len(varying)), _FEWEST, _MOST))
+        numbers = dict(zip(kept.tolist(), range(len(kept))))  # of rows, in the order they come
+        parts = [_of_column(X[:, j], p, kept, shares, n_changes, rng) for j in varying]
+        rows = [numbers.setdefault(i, len(numbers)) for i, _, _ in parts for i in i.tolist()]
+        self.rows = X[list(numbers)]
+        self.weights = np.append(shares, np.zeros(len(numbers) - len(kept)))
+        self.column = np.repeat(varying, [len(i) for i, _, _ in parts])
+        self.row = np.array(rows, dtype=np.intp)
+        self.value, self.share = (
+            np.concatenate([np.empty(0), *(part[k] for part in parts)]) for k in (1, 2)
+        )
+
+    def __getstate__(self):
+        state = dict(self.__dict__)
+        if self._complete:  # rows tell the pairs
+            for name in ("column", "row", "value", "share"):
+                del state[name]
+        return state
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        if self._complete:
+            self._choose(self.rows, self.weights, np.arange(len(self.rows)), self.weights)
+
+    def __len__(self):
+        return len(self.rows) + len(self.row)
+
+    def sample(self, n):
+        """Some rows (n, n_features) that stand for equal shares of the data."""
+        return self.rows[np.repeat(*_at_even_steps(self.weights, n, counts=True))]
 
 
-def total_effects(predict, X) -> np.ndarray:
+def _at_even_steps(p, n, counts=False):
+    """Systematic sample: positions of at most `n` distinct entries, and how much each of them stands for."""
+    total = np.cumsum(p)
+    points = (np.arange(n) + 0.5) * (total[-1] / n)
+    chosen, times = np.unique(np.searchsorted(total, points, side="right"), return_counts=True)
+    return chosen, times if counts else times / n
+
+
+def _of_column(column, p, kept, shares_, n, rng):
+    """Pairs of rows with different values of a column: rows, new values, and shares.
+
+    Both ends of the pairs cover the values evenly. Where there are few values, rare ones have rows of their
+    own, so that a flag counts as much as its share of the data says, whatever rows are kept.
+    """
+    values, code = np.unique(column, return_inverse=True)
+    of_value = np.bincount(code, p)
+    own = code[kept]
+    if len(values) <= _FEW_VALUES:
+        found = np.bincount(own, minlength=len(values))
+        for rare in np.flatnonzero(found < _OF_A_VALUE):
+            those = np.flatnonzero(code == rare)
+            size = min(_OF_A_VALUE, np.count_nonzero(p[those]))
+            chosen = rng.choice(those, size, False, p[those] / of_value[rare])
+            plain = own != rare
+            kept, shares_ = np.append(kept[plain], chosen), np.append(shares_[plain], np.ones(size))
+            own = code[kept]
+        shares_ = shares_ * (of_value / np.bincount(own, shares_))[own]
+    order = np.argsort(own, kind="stable")
+    others = np.cumsum((shares_ * (1.0 - of_value[own]))[order])
+    steps = np.arange(n)
+    at = np.searchsorted(others, (steps + 0.5) * (others[-1] / n), side="right")
+    chosen = order[np.minimum(at, len(order) - 1)]
+    before, total = own[chosen], np.cumsum(of_value)
+    point = (_GOLDEN * (steps + 1.0)) % 1.0 * (1.0 - of_value[before])
+    point = np.where(point >= total[before] - of_value[before], point + of_value[before], point)
+    after = np.minimum(np.searchsorted(total, point, side="right"), len(values) - 1)
+    pairs, times = np.unique(np.stack([kept[chosen], after]), axis=1, return_counts=True)
+    share = (1.0 - of_value @ of_value) * times / n
+    return pairs[0], values[pairs[1]], share
+
+
+def total_effects(predict, pairs) -> np.ndarray:
     """Half the mean squared change of a prediction if one column takes values of other rows.
 
     Total-effect indices of Sobol, before they are divided by the variance, as of Jansen (1999), eq. 6.
@@ -21,7 +130,7 @@ def total_effects(predict, X) -> np.ndarray:
     ----------
     predict : callable
         Maps (n, n_features) to (n, k), or to (n, k, n_draws) for many functions.
-    X : ndarray of shape (n, n_features)
+    pairs : Pairs
 
     Returns
     -------
@@ -32,15 +141,15 @@ def total_effects(predict, X) -> np.ndarray:
     M. J. W. Jansen (1999). Analysis of variance designs for model output. Computer Physics
     Communications 117.
     """
-    rng, before = np.random.RandomState(0), predict(X)
-    effects = np.zeros((X.shape[1], *before.shape[2:]))
-    varying, size = np.flatnonzero(np.ptp(X, axis=0) > 0.0), max(1, _AT_ONCE // X.size)
-    for columns in (varying[i : i + size] for i in range(0, len(varying), size)):
-        others = np.repeat(X[None], len(columns), 0)
-        for other, j in zip(others, columns):
-            other[:, j] = X[rng.permutation(len(X)), j]
-        after = predict(others.reshape(-1, X.shape[1])).reshape(len(columns), *before.shape)
-        effects[columns] = 0.5 * np.square(after - before).sum(2).mean(1)
+    before = predict(pairs.rows)
+    effects = np.zeros((pairs.rows.shape[1], *before.shape[2:]))
+    size = max(1, _AT_ONCE // pairs.rows.shape[1])
+    for part in (slice(i, i + size) for i in range(0, len(pairs.row), size)):
+        row, column, share = pairs.row[part], pairs.column[part], pairs.share[part]
+        changed = pairs.rows[row]
+        changed[np.arange(len(row)), column] = pairs.value[part]
+        squares = np.square(predict(changed) - before[row]).sum(1)
+        np.add.at(effects, column, 0.5 * (share * squares.T).T)
     return effects
 
 
@@ -50,9 +159,39 @@ def shares(effects) -> np.ndarray:
     return effects / np.where(total > 0.0, total, 1.0)
 
 
-def draw_means(estimator, X, n_draws, seed) -> np.ndarray:
-    """Draws of the function whose mean is predicted, (n, k, n_draws): of means of y, or of probabilities.
+def importances(estimator, pairs=None) -> np.ndarray:
+    """Shares of the columns in the variation of predicted means, at training rows unless others are given."""
+    scales = estimator._output_scales()
+    pairs = estimator._pairs if pairs is None else pairs
+    return shares(total_effects(lambda X: estimator._centers(X) / scales, pairs))
 
-    Means are in units of the standardized target.
+
+def importances_of_draws(estimator, pairs, n_draws, seed) -> np.ndarray:
+    """The same of functions that the data leave possible, (n_features, n_draws)."""
+    scales = estimator._output_scales()
+
+    def draws(X):
+        return np.moveaxis(estimator._draw_centers(X, n_draws, seed) / scales, 0, -1)
+
+    return shares(total_effects(draws, pairs))
+
+
+def compute_if_cheap(estimator, seconds):
+    """Keep the importances of an estimator if this adds little to the seconds of its fit.
+
+    They are the same at the first access, which computes them otherwise.
     """
-    return np.moveaxis(estimator._draw(X, n_draws, seed, "mean_function"), 0, -1)
+    if seconds < 1.0:
+        return
+    started, pairs = time.monotonic(), estimator._pairs
+    some = pairs.rows[:_TRIED]
+    estimator._centers(some)
+    if (time.monotonic() - started) * len(pairs) <= _SMALL * seconds * len(some):
+        estimator._importances = importances(estimator)
+
+
+class Pending:
+    """Stands in a notebook for importances that nobody has asked for."""
+
+    def __repr__(self):
+        return "computed at first access"

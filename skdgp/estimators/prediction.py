@@ -56,10 +56,11 @@ class Predictor:
                 result[first : first + len(x)] = part
         return tuple(results) if several else results[0]
 
-    def draw(self, X, n, seed, what):
+    def draw(self, X, n, seed, what, mean=None):
         """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
         columns = ConstantColumns(X, self.x_scaler)
-        return draw(self.members, self.x_scaler.transform(X), n, seed, what, self.device, columns)
+        X = self.x_scaler.transform(X)
+        return draw(self.members, X, n, seed, what, self.device, columns, mean)
 
     def covariance(self, X, k):
         """Covariances (n, n, k) of the first `k` latents of the mixture.

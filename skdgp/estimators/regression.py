@@ -1,5 +1,7 @@
 """What regressors share: targets, and what is said of them in their units."""
 
+from functools import partial
+
 import numpy as np
 import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -7,6 +9,7 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
+from ..mixture.functions import mean_before_map
 from ..preprocessing.target_maps import NAMES, learn
 from ._sklearn import StrOptions
 from .arrays import as_numpy
@@ -331,8 +334,20 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return values[:, 0] if self._y_ndim == 1 else values
 
     def _centers(self, X):
-        """Means of the standardized target, (n, k)."""
-        return self._predict_rows(X, "moments")[0]
+        """Predicted means (n, k), in units of the target."""
+        return self._moments(X, latent=False)[0]
+
+    def _draw_centers(self, X, n, seed):
+        """Draws (n, n_rows, k) of the function whose mean is predicted, as :meth:`_centers`."""
+        scaler = self._y_scaler
+        mean = None if scaler.maps is None else partial(mean_before_map, scaler=scaler)
+        draws = self._draw(X, n, seed, "mean_function", mean=mean)
+        return draws * scaler.scale + scaler.center if mean is None else draws
+
+    def _output_scales(self):
+        """Half the distances (k,) of targets that are two standard deviations apart before they are mapped."""
+        one = np.ones((1, self._n_outputs))
+        return 0.5 * (self._y_scaler.inverse(one) - self._y_scaler.inverse(-one))[0]
 
     def _moments(self, X, latent):
         """Mean and standard deviation in the target's units, (n, k)."""

@@ -5,8 +5,9 @@ from html import escape
 import numpy as np
 import torch
 
-_COLUMNS = ("model", "layers", "kernel", "weight", "log density", "seconds", "varies most with")
+_COLUMNS = "model", "layers", "kernel", "weight", "log density", "CPU seconds", "varies most with"
 _LISTED = 3  #: columns at most
+_TOGETHER = 50  #: columns that one covariance matrix looks at
 _VARIES = 0.1  #: of the variance along the first column: what has less is not listed
 #: likewise; below it a column is flat: it moves functions less than a quarter as far as the first one does
 #: (sqrt(.05)). Beside a lengthscale of 2 standard deviations, a lengthscale of 10 is flat
@@ -15,7 +16,7 @@ _FLAT = 0.05
 
 def summary(estimator) -> str:
     """The table of :meth:`BaseDeepGP.summary`."""
-    rows = _table(estimator)
+    rows = kept_table(estimator)
     widths = [max(map(len, column)) for column in zip(*rows)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths)) for row in rows)
     return "\n".join([*_of_targets(estimator), *(line.rstrip() for line in lines)])
@@ -24,7 +25,7 @@ def summary(estimator) -> str:
 def html_summary(estimator) -> str:
     """The same for a notebook."""
     head = "".join(f"<p>{escape(line)}</p>" for line in _of_targets(estimator))
-    return head + html_table(*_table(estimator))
+    return head + html_table(*kept_table(estimator))
 
 
 def _of_targets(estimator):
@@ -48,15 +49,28 @@ def feature_names(estimator) -> list:
     return [str(name) for name in names]
 
 
-def _table(estimator):
-    names = feature_names(estimator)
-    names = [names[j] for j in estimator._x_scaler.columns]
-    return [_COLUMNS, *(_row(member, names) for member in estimator.members_)]
+def names_of_targets(y):
+    """Names of the targets in a Series or data frame, None if there are none."""
+    names = getattr(y, "columns", None)
+    if names is None:
+        name = getattr(y, "name", None)
+        names = [] if name is None or name == "" else [name]
+    return [str(name) for name in names] or None
+
+
+def kept_table(estimator):
+    """The table as rows of strings, made once: hyperparameters of a loaded model take a while to find."""
+    if estimator._table is None:
+        names = feature_names(estimator)
+        names = [names[j] for j in estimator._x_scaler.columns]
+        estimator._table = [_COLUMNS, *(_row(member, names) for member in estimator.members_)]
+    return estimator._table
 
 
 def _row(member, names):
-    record, kernel = member.record, member.kernels_[0]
-    most, flat = in_words(kernel, names)
+    record, kernels = member.record, member.kernels_[0]
+    kernels = kernels if isinstance(kernels, list) else [kernels]  # of each unit
+    most, flat = in_words(kernels, names)
     if member.architecture.widths:  # hidden layers hand on what their mean functions see
         flat = []
     more = ", ..." if len(flat) > _LISTED else ""
@@ -64,7 +78,7 @@ def _row(member, names):
     return (
         type(member.scheme).__name__,
         str(len(member.architecture.widths) + 1),
-        kernel_name(kernel),
+        kernel_name(kernels[0]),
         f"{member.mixture_weight:.2f}",
         f"{record.log_density:.3f}" if np.isfinite(record.log_density) else "",
         f"{record.seconds:.1f}",
@@ -80,12 +94,15 @@ def kernel_name(kernel) -> str:
     return sign.join(kernel_name(getattr(kernel, part)) for part in kernel._parts)
 
 
-def in_words(kernel, names) -> tuple:
+def in_words(kernels, names) -> tuple:
     """Columns in which functions vary most, the first one first, and those in which they are flat.
 
-    Nothing if the kernel treats all columns alike.
+    Functions add up those of all kernels. Nothing if these treat all columns alike.
     """
-    variances = np.array([_variance_along(kernel, j, len(names)) for j in range(len(names))])
+    columns = np.array_split(np.arange(len(names)), -(-len(names) // _TOGETHER))
+    variances = np.concatenate(
+        [sum(_variances_along(kernel, some, len(names)) for kernel in kernels) for some in columns]
+    )
     largest = variances.max()
     if np.ptp(variances) <= 1e-6 * largest:
         return [], []
@@ -94,9 +111,10 @@ def in_words(kernel, names) -> tuple:
     return most, [name for name, v in zip(names, variances) if v < _FLAT * largest]
 
 
-def _variance_along(kernel, j, n):
-    """Prior variance of how much functions change over two standard deviations of column `j` of `n`."""
-    x = torch.zeros((2, n), dtype=torch.float64)
-    x[:, j] = torch.tensor([-1.0, 1.0])
-    K = kernel(x, x)
-    return float(K[0, 0] + K[1, 1] - 2.0 * K[0, 1])
+def _variances_along(kernel, columns, n):
+    """Prior variances of how much functions change over two standard deviations of some of `n` columns."""
+    x, of_low = torch.zeros((2 * len(columns), n), dtype=torch.float64), np.arange(len(columns))
+    of_high = of_low + len(columns)
+    x[of_low, columns], x[of_high, columns] = -1.0, 1.0
+    K = kernel(x, x).numpy()
+    return K[of_low, of_low] + K[of_high, of_high] - 2.0 * K[of_low, of_high]

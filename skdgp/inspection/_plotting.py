@@ -1,5 +1,13 @@
 """What all displays need of matplotlib, which is imported no earlier than here."""
 
+import contextlib
+import re
+import sys
+import textwrap
+import threading
+
+import numpy as np
+
 try:
     from sklearn.utils._optional_dependencies import check_matplotlib_support
 except ImportError:  # a private corner of scikit-learn
@@ -15,12 +23,68 @@ except ImportError:  # a private corner of scikit-learn
             ) from error
 
 
-def axes_or_new(ax, display):
-    """The axes to plot on."""
+_LONGEST = 30  #: letters of a line beside a picture; longer ones leave little room for it
+_MOST_LINES = 3  #: of a label
+_SOON = 2.0  #: seconds after which a display says what takes so long
+_SMALLEST_DATA = {"plot": ([0.0], [0.0]), "barh": ([0.0], [0.0]), "imshow": ([[0.0]],)}
+
+
+def check_can_plot(display, style, method="plot"):
+    """Fail before anything is computed: without matplotlib, or if it does not know a keyword.
+
+    Parameters
+    ----------
+    display : type
+    style : dict
+        What the user gives to a method of matplotlib's axes.
+    method : {"plot", "barh", "imshow"}
+    """
+    check_matplotlib_support(f"{display.__name__}.from_estimator")
+    from matplotlib.figure import Figure
+
+    if style:
+        getattr(Figure().subplots(), method)(*_SMALLEST_DATA[method], **style)
+
+
+@contextlib.contextmanager
+def said_if_slow(display, what):
+    """Say on stderr what is computed if it takes longer than two seconds."""
+    line = f"{display.__name__}: {what}"
+    timer = threading.Timer(_SOON, print, [line], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def axes_or_new(ax, display, **figure):
+    """The axes to plot on; those of a new figure leave room for all labels."""
+    return several_axes(ax, 1, display, 1, **figure)[0]
+
+
+def several_axes(ax, n, display, n_columns, **figure):
+    """`n` axes: those of the user, or those of a new figure."""
     check_matplotlib_support(f"{type(display).__name__}.plot")
     import matplotlib.pyplot as plt
 
-    return plt.subplots()[1] if ax is None else ax
+    if ax is not None:
+        return check_axes(ax, n)
+    n_columns = min(n, n_columns)
+    shape = -(-n // n_columns), n_columns
+    axes = plt.subplots(*shape, squeeze=False, layout="constrained", **figure)[1].ravel()
+    for axis in axes[n:]:
+        axis.set_axis_off()
+    return axes[:n]
+
+
+def check_axes(ax, n):
+    """Axes in one dimension; raises ValueError if there are not `n` of them."""
+    axes = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
+    if len(axes) != n:
+        raise ValueError(f"ax must hold one Axes for each of the {n} panels; got {len(axes)}.")
+    return axes
 
 
 def line_style(kwargs, **defaults):
@@ -28,3 +92,62 @@ def line_style(kwargs, **defaults):
     from matplotlib import cbook, lines
 
     return {**defaults, **cbook.normalize_kwargs(kwargs, lines.Line2D)}
+
+
+def plot_response(ax, x, mean, bands, labels, alphas, discrete, **style):
+    """A line with bands around it or, of a column with few values, points with error bars.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    x, mean : ndarray of shape (n_points,)
+    bands : sequence of ndarray of shape (n_points, 2)
+        Lower and upper ends, the widest one first.
+    labels : list of str
+    alphas : sequence of float
+        Of bands.
+    discrete : bool
+    **style : dict
+        Of the line, or of the points.
+
+    Returns
+    -------
+    line : matplotlib Line2D
+    shades : list of matplotlib PolyCollection, or of LineCollection
+    """
+    if discrete:
+        style = {"linestyle": "none", "marker": "o", **style}
+        ax.set_xticks(x)
+        gap = np.diff(x).min(initial=np.inf) if len(x) > 1 else 1.0
+        ax.set_xlim(x[0] - 0.5 * gap, x[-1] + 0.5 * gap)
+    (line,) = ax.plot(x, mean, **style)
+    color, shades = line.get_color(), []
+    for i, (band, label, alpha) in enumerate(zip(bands, labels, alphas)):
+        if discrete:
+            width = 1.5 + 3.0 * i
+            shade = ax.vlines(x, *band.T, color=color, linewidth=width, alpha=0.8, label=label)
+        else:
+            shade = ax.fill_between(x, *band.T, color=color, alpha=alpha, linewidth=0, label=label)
+        shades.append(shade)
+    return line, shades
+
+
+def legend_below(ax, **settings):
+    """A legend that covers nothing, where the figure makes room for it; else where it covers least."""
+    if ax.figure.get_layout_engine() is None:
+        return ax.legend(fontsize="small", **settings)
+    settings = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "frameon": False, **settings}
+    return ax.legend(fontsize="small", **settings)
+
+
+def in_lines(name):
+    """A name in a few lines, so that it fits beside a picture."""
+    lines = [""]
+    for part in re.split(r"(?<=[\s_./-])", str(name)):
+        for piece in textwrap.wrap(part, _LONGEST, drop_whitespace=False) or [part]:
+            if len(lines[-1]) + len(piece) > _LONGEST:
+                lines.append("")
+            lines[-1] += piece
+    if len(lines) > _MOST_LINES:
+        lines[1:-1] = ["…"]
+    return "\n".join(line.strip() for line in lines)

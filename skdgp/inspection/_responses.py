@@ -9,8 +9,8 @@ from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 from .._scoring import column_names, take_apart
-from ..estimators.importances import N_ROWS, sample_rows
-from ..estimators.summary import feature_names
+from ..estimators.importances import N_ROWS, Pairs
+from ..estimators.summary import feature_names, names_of_targets
 
 
 def unwrap(estimator, X=None):
@@ -27,13 +27,31 @@ def unwrap_deep_gp(estimator, X, caller):
     return model, X
 
 
-def model_and_rows(estimator, X, caller, n_rows=N_ROWS):
-    """A model of this package, some rows as an array (None for training rows), and names of the columns."""
+def model_and_pairs(estimator, X, caller, n_rows=N_ROWS):
+    """A model of this package, pairs of rows (of training rows if X is None), and names of the columns."""
     model, X = unwrap_deep_gp(estimator, X, caller)
-    X = model._rows if X is None else model._check_X(X)
+    pairs = model._pairs if X is None else Pairs(model._check_X(X), None, n_rows)
     names = column_names(estimator)
     names = feature_names(model) if names is None else [str(name) for name in names]
-    return model, sample_rows(X, n_rows), names
+    return model, pairs, names
+
+
+def target_name(model, output=None, y=None):
+    """Name of a target: that of the given ones, else that of the training targets, else ``"y"``."""
+    names = names_of_targets(y)
+    if names is None:
+        names = vars(model).get("_target_names")
+    if names is None:
+        return "y" if output is None else f"y{output}"
+    return names[output or 0]
+
+
+def member_name(model, member):
+    """The model by which a mixture is shown, or the class of a single model."""
+    name = type(model).__name__
+    if len(model.members_) == 1:
+        return name
+    return f"{type(member.scheme).__name__}, weight {member.mixture_weight:.2f} in {name}"
 
 
 def heaviest(members, fits, caller, what):

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_array, check_scalar
 
+_FEW = 10  #: values, of which each is shown
+
 
 class Slice(NamedTuple):
     """Rows in which one feature varies, and the others have typical values."""
@@ -46,6 +48,13 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
     name = f"x{index}" if names is None else names[index]
     values, rows = make(X, index, name, lambda values: _grid(values, name, n_points, feature_range))
     return Slice(*rows, values, index, name)
+
+
+def few_values(column):
+    """Whether a column takes so few values that nothing is known between them."""
+    values = column[np.isfinite(column)]
+    n_values = len(np.unique(values))
+    return n_values <= _FEW and 2 * n_values <= len(values)
 
 
 def _of_array(X, index, name, make_grid):

@@ -7,12 +7,21 @@ from sklearn.base import is_classifier
 from sklearn.utils import check_random_state, check_scalar
 
 from .._scoring import check_coverage
-from ..estimators.importances import draw_means
-from ._plotting import check_matplotlib_support, line_style
-from ._responses import model_and_rows, select_output
-from ._slices import position
+from ._plotting import (
+    check_axes,
+    check_can_plot,
+    in_lines,
+    line_style,
+    plot_response,
+    said_if_slow,
+    several_axes,
+)
+from ._responses import model_and_pairs, select_output, target_name
+from ._slices import few_values, position
 
-_N_ROWS = 50  #: over which effects are averaged: each costs `n_points` predictions for each column
+_N_ROWS = 50  #: over which effects of the mean are averaged: each costs a prediction for each point
+_CHANGES = 800  #: changed rows at which functions are drawn, for all columns together
+_FEWEST_ROWS = 6  #: over which effects of functions are averaged
 _N_COLUMNS = 3  #: of a new figure
 _N_SHOWN = 6  #: columns, if the user names none
 
@@ -35,11 +44,13 @@ class EffectsDisplay:
     coverage : float
         Probability of the bands.
     target_name : str, default="y"
+    discrete : list of bool, optional
+        Which columns have few values, and are shown as points with error bars; none by default.
 
     Attributes
     ----------
     lines_ : list of matplotlib Line2D
-    bands_ : list of matplotlib PolyCollection
+    bands_ : list of matplotlib PolyCollection, or of LineCollection for discrete columns
     axes_ : ndarray of matplotlib Axes
     figure_ : matplotlib Figure
 
@@ -74,13 +85,16 @@ class EffectsDisplay:
     [2.0, 1.0]
     """
 
-    def __init__(self, *, grids, effects, bands, feature_names, coverage, target_name="y"):
+    def __init__(
+        self, *, grids, effects, bands, feature_names, coverage, target_name="y", discrete=None
+    ):
         self.grids = grids
         self.effects = effects
         self.bands = bands
         self.feature_names = feature_names
         self.coverage = coverage
         self.target_name = target_name
+        self.discrete = [False] * len(grids) if discrete is None else discrete
 
     def plot(self, ax=None, **kwargs):
         """Plot the display.
@@ -96,45 +110,30 @@ class EffectsDisplay:
         -------
         display : EffectsDisplay
         """
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        axes = self._new_axes() if ax is None else np.atleast_1d(np.asarray(ax, object)).ravel()
         n = len(self.feature_names)
-        if len(axes) != n:
-            raise ValueError(f"ax must hold one Axes for each of the {n} columns; got {len(axes)}.")
+        n_rows = -(-n // _N_COLUMNS)
+        size = 3.5 * min(n, _N_COLUMNS), 2.8 * n_rows + 0.3
+        axes = several_axes(ax, n, self, _N_COLUMNS, figsize=size, sharey=True)
+        style, label = line_style(kwargs, label="mean"), f"{100 * self.coverage:g}% of functions"
         self.lines_, self.bands_ = [], []
         for i, axis in enumerate(axes):
-            style = line_style(kwargs, label="mean")
-            self.lines_ += axis.plot(self.grids[i], self.effects[i], **style)
-            self.bands_.append(
-                axis.fill_between(
-                    self.grids[i],
-                    *self.bands[i].T,
-                    color=self.lines_[i].get_color(),
-                    alpha=0.25,
-                    linewidth=0,
-                    label=f"{100 * self.coverage:g}% of draws",
-                )
-            )
-            axis.set_xlabel(self.feature_names[i])
+            curve = self.grids[i], self.effects[i], [self.bands[i]], [label], [0.25]
+            line, (band,) = plot_response(axis, *curve, self.discrete[i], **style)
+            self.lines_.append(line), self.bands_.append(band)
+            axis.set_xlabel(in_lines(self.feature_names[i]))
             if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
-                axis.set_ylabel(f"Effect on {self.target_name}")
-        axes[0].legend(fontsize="small")
+                axis.set_ylabel(f"Effect on {in_lines(self.target_name)}")
+        if ax is None:
+            axes[0].figure.legend(
+                handles=[self.lines_[0], self.bands_[0]],
+                loc="outside upper right",
+                ncols=2,
+                frameon=False,
+            )
+        else:
+            axes[0].legend(fontsize="small")
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
-
-    def _new_axes(self):
-        import matplotlib.pyplot as plt
-
-        n = len(self.feature_names)
-        n_columns = min(n, _N_COLUMNS)
-        n_rows = -(-n // n_columns)
-        size = (3.5 * n_columns, 2.8 * n_rows)
-        _, axes = plt.subplots(
-            n_rows, n_columns, figsize=size, sharey=True, squeeze=False, layout="constrained"
-        )
-        for axis in axes.ravel()[n:]:
-            axis.set_axis_off()
-        return axes.ravel()[:n]
 
     @classmethod
     def from_estimator(
@@ -158,14 +157,15 @@ class EffectsDisplay:
         estimator : fitted regressor or classifier of skdgp, pipeline or search
             Columns are those that the last step of a pipeline sees.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows over which effects are averaged, 50 of them if they are more. None for training rows.
+            Rows over which effects are averaged, 50 of them if they are more. None for training rows, with
+            their weights.
         features : list of int or str, default=None
             Positions or names of columns; None for the six with the largest ``feature_importances_``.
         output : int, default=None
             The output to show, if there are several; of a classifier, the position of a class in
             ``classes_``, of two classes the second one by default.
         n_points : int, default=20
-            Number of points along a column, all its values if they are no more.
+            Number of points along a column; all its values if these are few.
         n_draws : int, default=64
             Number of functions.
         coverage : float in (0, 1), default=0.9
@@ -180,7 +180,7 @@ class EffectsDisplay:
         Returns
         -------
         display : EffectsDisplay
-            In units of the target, of its ``target_transform_`` if there is one, or of probabilities.
+            In units of the target, or of probabilities.
 
         Raises
         ------
@@ -190,51 +190,86 @@ class EffectsDisplay:
             If the estimator is none of skdgp, has kernels whose functions cannot be drawn, or an argument
             makes no sense.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs)
         check_scalar(n_points, "n_points", Integral, min_val=2)
         check_scalar(n_draws, "n_draws", Integral, min_val=2)
         check_coverage(coverage)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        model, X, names = model_and_rows(estimator, X, cls.__name__, _N_ROWS)
+        model, pairs, names = model_and_pairs(estimator, X, cls.__name__)
+        n_features = pairs.rows.shape[1]
         if features is None:
-            features = np.argsort(-model.feature_importances_, kind="stable")[:_N_SHOWN].tolist()
-        columns = [position(feature, names, X.shape[1]) for feature in features]
-        scale, target_name = 1.0, "y" if output is None else f"y{output}"
+            n_shown = _N_SHOWN if ax is None else min(n_features, np.size(ax))
+            features = np.argsort(-model.feature_importances_, kind="stable")[:n_shown].tolist()
+        columns = [position(feature, names, n_features) for feature in features]
+        if ax is not None:
+            check_axes(ax, len(columns))
         if is_classifier(model):
             output = 1 if output is None and len(model.classes_) == 2 else output
-            target_name = "P(y)" if output is None else f"P({model.classes_[output]})"
+            select_output(np.empty((1, len(model.classes_))), output)
+            name = f"P({model.classes_[output]})"
         else:
-            scale, mapped = model._y_scaler.scale[output or 0], model._y_scaler.names[output or 0]
-            target_name = target_name if mapped is None else f"{target_name} ({mapped})"
+            select_output(np.empty((1, model._n_outputs)), output)
+            name = target_name(model, output)
+        discrete = [few_values(pairs.rows[:, j]) for j in columns]
+        grids = [_grid(pairs.rows[:, j], n_points, few) for j, few in zip(columns, discrete)]
+        n_changes = sum(map(len, grids))
+        with said_if_slow(
+            cls,
+            f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster",
+        ):
+            rows = pairs.sample(_N_ROWS)
+            mean = _curves(
+                pairs, rows, columns, grids, lambda X: select_output(model._centers(X), output)
+            )
+            rows = pairs.sample(int(np.clip(_CHANGES // n_changes, _FEWEST_ROWS, _N_ROWS)))
+
+            def draws(X):
+                one = np.moveaxis(model._draw_centers(X, n_draws, seed), 0, -1)
+                return select_output(one, output, ndim=2)
+
+            of_draws = _curves(pairs, rows, columns, grids, draws)
+            of_mean = _curves(
+                pairs, rows, columns, grids, lambda X: select_output(model._centers(X), output)
+            )
         ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-        grids = [_points(X[:, j], n_points) for j in columns]
-        effects, bands = [], []
-        for j, grid in zip(columns, grids):
-            curves = scale * _curves(model, X, j, grid, output, n_draws, seed)
-            effects.append(curves[:, 0])
-            bands.append(np.quantile(curves[:, 1:], ends, axis=1).T)
         display = cls(
             grids=grids,
-            effects=effects,
-            bands=bands,
+            effects=[effect[:, 0] for effect in mean],
+            bands=[
+                effect + np.quantile(drawn - same, ends, axis=1).T
+                for effect, drawn, same in zip(mean, of_draws, of_mean)
+            ],
             feature_names=[names[j] for j in columns],
             coverage=coverage,
-            target_name=target_name,
+            target_name=name,
+            discrete=discrete,
         )
         return display.plot(ax, **kwargs)
 
 
-def _points(values, n_points):
-    distinct = np.unique(values)
-    return distinct if len(distinct) <= n_points else np.linspace(*distinct[[0, -1]], n_points)
+def _grid(values, n_points, discrete):
+    distinct = np.unique(values[np.isfinite(values)])
+    if discrete or len(distinct) <= n_points:
+        return distinct
+    return np.linspace(distinct[0], distinct[-1], n_points)
 
 
-def _curves(model, X, j, grid, output, n_draws, seed):
-    """Effects (n_points, 1 + n_draws) of column `j`: of the mean, and of draws."""
-    rows = np.repeat(X[None], len(grid), 0)
-    rows[:, :, j] = grid[:, None]
-    rows = rows.reshape(-1, X.shape[1])
-    mean = select_output(model._centers(rows), output)
-    draws = select_output(draw_means(model, rows, n_draws, seed), output, ndim=2)
-    curves = np.column_stack([mean, draws]).reshape(len(grid), len(X), -1).mean(1)
-    return curves - [np.interp(X[:, j], grid, curve).mean() for curve in curves.T]
+def _curves(pairs, rows, columns, grids, predict):
+    """Effects (n_points, n_functions) of columns: means over rows, less those over the data."""
+    changed = []
+    for j, grid in zip(columns, grids):
+        table = np.repeat(rows[None], len(grid), 0)
+        table[:, :, j] = grid[:, None]
+        changed.append(table.reshape(-1, rows.shape[1]))
+    values = predict(np.concatenate(changed))
+    values = values.reshape(len(values) // len(rows), len(rows), -1).mean(1)
+    effects, ends = [], np.cumsum([len(grid) for grid in grids])[:-1]
+    for j, grid, curves in zip(columns, grids, np.split(values, ends)):
+        column, weights = pairs.rows[:, j], pairs.weights
+        there = np.isfinite(column)
+        middle = [
+            np.average(np.interp(column[there], grid, curve), weights=weights[there])
+            for curve in curves.T
+        ]
+        effects.append(curves - middle)
+    return effects

@@ -5,22 +5,24 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
-from ..estimators.importances import draw_means, shares, total_effects
-from ._plotting import axes_or_new, check_matplotlib_support
-from ._responses import model_and_rows
+from ..estimators.importances import importances, importances_of_draws
+from ._plotting import axes_or_new, check_can_plot, in_lines, said_if_slow
+from ._responses import model_and_pairs
 
-_MOST_ROWS = 2_000  #: of those given: shares of a sum of three parts have a standard error of .01
+_BAR, _LINE = 0.28, 0.17  #: inches of height for a bar, at least, and for a line of its name
 
 
 class ImportanceDisplay:
-    """Importances of the columns, with their uncertainty over function draws.
+    """Importances of the columns, with their uncertainty.
 
-    Bars are mean shares of the columns in the variation of functions that the data leave possible, and
-    error bars their standard deviations. It is best made by :meth:`from_estimator`.
+    Bars are ``feature_importances_``: shares of the columns in the variation of predicted means, or of
+    predicted probabilities. Error bars are the standard deviations of the shares over functions that the data
+    leave possible. It is best made by :meth:`from_estimator`.
 
     Parameters
     ----------
     importances_mean, importances_std : ndarrays of shape (n_features,)
+        Importances for the mean of all functions, and the standard deviations over functions.
     feature_names : list of str
 
     Attributes
@@ -36,10 +38,8 @@ class ImportanceDisplay:
 
     Notes
     -----
-    The importances of a draw are its total-effect Sobol indices, scaled to add up to one, as
-    ``feature_importances_`` has them for the mean of all functions. A draw also varies where the data say
-    nothing, so that columns which do not matter have a small share; where little is known, it is
-    larger than in ``feature_importances_``.
+    The importances of a function are its total-effect Sobol indices, scaled to add up to one, in units of the
+    target. A draw of the function also varies where the data say nothing, the mean of all functions does not.
 
     References
     ----------
@@ -81,17 +81,17 @@ class ImportanceDisplay:
         display : ImportanceDisplay
         """
         check_scalar(max_features, "max_features", Integral, min_val=1)
-        new, ax = ax is None, axes_or_new(ax, self)
-        if new:  # names are long
-            ax.figure.set_layout_engine("constrained")
         order = np.argsort(-self.importances_mean, kind="stable")[:max_features][::-1]
+        names = [in_lines(self.feature_names[j]) for j in order]
+        n_lines = sum(max(_BAR, _LINE * (1 + name.count("\n"))) for name in names)
+        ax = axes_or_new(ax, self, figsize=(6.4, max(2.4, 1.0 + n_lines)))
         self.bars_ = ax.barh(
-            [self.feature_names[j] for j in order],
+            np.arange(len(order)),
             self.importances_mean[order],
-            xerr=self.importances_std[order],
-            **kwargs,
+            **{"xerr": self.importances_std[order], "capsize": 2.0, **kwargs},
         )
-        ax.set(xlabel="Importance (mean and standard deviation of draws)")
+        ax.set_yticks(np.arange(len(order)), names)
+        ax.set(xlabel="Importance (error bars: standard deviation)")
         ax.set_xlim(left=0.0)
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -115,7 +115,7 @@ class ImportanceDisplay:
         estimator : fitted regressor or classifier of skdgp, pipeline or search
             Columns are those that the last step of a pipeline sees.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows whose values the columns take; 2,000 of them if they are more. None for 200 training rows.
+            Rows whose values the columns take, at most 200 of them. None for training rows, with their weights.
         n_draws : int, default=64
             Number of functions.
         max_features : int, default=20
@@ -138,10 +138,14 @@ class ImportanceDisplay:
         ValueError
             If the estimator is none of skdgp, or has kernels whose functions cannot be drawn.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs, "barh")
         check_scalar(n_draws, "n_draws", Integral, min_val=2)
+        check_scalar(max_features, "max_features", Integral, min_val=1)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        model, X, names = model_and_rows(estimator, X, cls.__name__, _MOST_ROWS)
-        of_draws = shares(total_effects(lambda rows: draw_means(model, rows, n_draws, seed), X))
-        display = cls(of_draws.mean(1), of_draws.std(1, ddof=1), names)
-        return display.plot(ax, max_features=max_features, **kwargs)
+        model, pairs, names = model_and_pairs(estimator, X, cls.__name__)
+        with said_if_slow(
+            cls, f"{n_draws} functions at {len(pairs):,} rows; fewer n_draws are faster"
+        ):
+            mean = model.feature_importances_ if X is None else importances(model, pairs)
+            std = importances_of_draws(model, pairs, n_draws, seed).std(1, ddof=1)
+        return cls(mean, std, names).plot(ax, max_features=max_features, **kwargs)

@@ -5,12 +5,13 @@ import torch
 
 from ..random import RowNoise
 from .dispersion import dispersed
+from .predictive import ends, mapped_moments
 
 _BLOCK = 16  #: functions with one generator: the first draws are the same, however many follow
 _AT_ONCE = 8_000_000  #: numbers of the features of some rows
 
 
-def draw(members, X, n, seed, what, device, constant_columns):
+def draw(members, X, n, seed, what, device, constant_columns, mean=None):
     """Draws from the mixture of some members.
 
     The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
@@ -30,6 +31,8 @@ def draw(members, X, n, seed, what, device, constant_columns):
     device : str
     constant_columns : ConstantColumns
         For the same rows.
+    mean : callable, optional
+        Mean of the target given a likelihood and its latent functions, if it is not that of the likelihood.
 
     Returns
     -------
@@ -45,7 +48,7 @@ def draw(members, X, n, seed, what, device, constant_columns):
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
-            values = _block(members[i], X, own_seed, what, device, constant_columns)
+            values = _block(members[i], X, own_seed, what, device, constant_columns, mean)
             values = values[: len(places)].cpu().numpy()
             if result is None:
                 result = np.empty((n, *values.shape[1:]))
@@ -53,7 +56,7 @@ def draw(members, X, n, seed, what, device, constant_columns):
     return result
 
 
-def _block(member, X, seed, what, device, constant_columns):
+def _block(member, X, seed, what, device, constant_columns, conditional_mean):
     """A block of draws from one member."""
     posterior = member.posterior(device)
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
@@ -75,7 +78,10 @@ def _block(member, X, seed, what, device, constant_columns):
             factor = member.dispersion * f.inflation.to(values).sqrt()[:, None, None]
             values = torch.cat([values[..., :k] + factor * effects, values[..., k:]], -1)
         if what in ("mean", "mean_function"):
-            values = likelihood.conditional_mean(values)
+            if conditional_mean is None:
+                values = likelihood.conditional_mean(values)
+            else:
+                values = conditional_mean(dispersed(likelihood, member.dispersion), values)
         if fresh:
             values = dispersed(likelihood, member.dispersion).sample(values, noise)
         parts.append(values)
@@ -88,3 +94,18 @@ def _dispersed(mean, deviation, factor, likelihood):
         return mean + deviation
     k = likelihood.n_means(mean.shape[-1])
     return mean + torch.cat([factor * deviation[..., :k], deviation[..., k:]], -1)
+
+
+def mean_before_map(likelihood, f, scaler):
+    """Means (n, n_rows, k) of targets before their map, in the user's units, given latent functions."""
+    log_weights, means, variances = likelihood.components(f, torch.zeros_like(f))
+    parts = torch.broadcast_tensors(log_weights.exp(), means, variances)
+    weights, means, variances = (part.flatten(1, 2).cpu().numpy() for part in parts)
+    low, high = ends(weights, means, variances, scaler)
+    result = [
+        mapped_moments(
+            *(part[..., j] for part in (weights, means, variances, low, high)), scaler.output(j)
+        )[0]
+        for j in range(means.shape[-1])
+    ]
+    return torch.as_tensor(np.stack(result, -1).reshape(*f.shape[:2], -1))

@@ -174,7 +174,7 @@ class Member:
 
     def __repr__(self):
         return (
-            f"Member({self.scheme!r}, kernel={self.architecture.kernels[-1]!r}, "
+            f"Member({type(self.scheme).__name__}, layers={len(self.architecture.kernels)}, "
             f"mixture_weight={self.mixture_weight:.3g})"
         )
 

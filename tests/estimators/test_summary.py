@@ -1,5 +1,6 @@
 """What a fitted estimator says of itself."""
 
+import pickle
 import re
 
 import numpy as np
@@ -13,9 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators.importances import total_effects
+from skdgp.estimators.importances import Pairs, total_effects
 from skdgp.estimators.summary import in_words, kernel_name
 from skdgp.gp.kernels import Anova, Linear, Matern, SquaredExponential
+from skdgp.mixture.member import Member
 
 FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 rng = np.random.default_rng(0)
@@ -29,20 +31,31 @@ def test_kernels_in_words():
     kernel = (smooth + Linear()).bind(4)
     assert kernel_name(kernel) == "SquaredExponential + Linear"
     assert kernel_name(Matern() * kernel) == "Matern * SquaredExponential + Linear"
-    assert in_words(kernel, list("abcd")) == (["b", "c", "a"], [])  # a line is not flat
-    assert in_words(smooth, list("abcd")) == (["b", "c", "a"], ["d"])
-    assert in_words(SquaredExponential(lengthscale=2.0), ["a", "b"]) == ([], [])
+    assert in_words([kernel], list("abcd")) == (["b", "c", "a"], [])  # a line is not flat
+    assert in_words([smooth], list("abcd")) == (["b", "c", "a"], ["d"])
+    assert in_words([SquaredExponential(lengthscale=2.0)], ["a", "b"]) == ([], [])
     beside = [SquaredExponential(lengthscale=np.array([2.0, other])) for other in (9.9, 10.1)]
-    assert [in_words(kernel, ["a", "b"])[1] for kernel in beside] == [[], ["b"]]
+    assert [in_words([kernel], ["a", "b"])[1] for kernel in beside] == [[], ["b"]]
     anova = Anova(strength=np.array([1e-3, 0.5]), lengthscale=np.array([0.1, 1.0])).bind(2)
-    assert in_words(anova, ["a", "b"]) == (["b"], ["a"])
+    assert in_words([anova], ["a", "b"]) == (["b"], ["a"])
 
 
 def test_a_line_for_each_model():
     model = DeepGPRegressor(**FEW).fit(X, y)
     head, *lines = model.summary().split("\n")
     assert head.split() == [
-        *("model", "layers", "kernel", "weight", "log", "density", "seconds", "varies", "most"),
+        *(
+            "model",
+            "layers",
+            "kernel",
+            "weight",
+            "log",
+            "density",
+            "CPU",
+            "seconds",
+            "varies",
+            "most",
+        ),
         "with",
     ]
     assert len(lines) == len(model.members_) > 1
@@ -105,7 +118,7 @@ def test_quantiles_and_parts_come_through_pipelines():
 
 def test_importances_of_a_function_that_is_known():
     """Total effects of x0 + 2 x1 x2 on [-1, 1]^3, independent columns: 1/3, 4/9 and 4/9 of variances."""
-    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 4))
+    rows = Pairs(np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 4)), None, 4000, 4000)
     effects = total_effects(lambda X: X[:, :1] + 2.0 * X[:, 1:2] * X[:, 2:3], rows)
     assert_allclose(effects, [1.0 / 3.0, 4.0 / 9.0, 4.0 / 9.0, 0.0], atol=0.03)  # 3 standard errors
     both = total_effects(lambda X: np.c_[X[:, 0], 3.0 * X[:, 0]], rows)  # outputs add up
@@ -127,3 +140,88 @@ def test_importances_of_fitted_models():
     assert chunks.feature_importances_.shape == (3,)
     nothing = DeepGPRegressor(1, inference="exact").fit(X, np.ones(80))
     assert not nothing.feature_importances_.any()
+
+
+def over_all_pairs(predict, X, weights):
+    """Shares of the columns by brute force, over all pairs of rows."""
+    before, effects, p = predict(X), [], weights / weights.sum()
+    for j in range(X.shape[1]):
+        changed = np.repeat(X[None], len(X), 0)
+        changed[:, :, j] = X[:, None, j]
+        after = predict(changed.reshape(-1, X.shape[1])).reshape(len(X), *before.shape)
+        squares = np.square(after - before).reshape(len(X), len(X), -1).sum(2)
+        effects.append(p @ squares @ p)
+    return np.array(effects) / np.sum(effects)
+
+
+@pytest.mark.parametrize("shape", ["design", "rare flag", "weights", "integers and zeros"])
+@pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier, SparseGPRegressor])
+def test_importances_count_rows_as_they_were_given(shape, Estimator):
+    rng, weights = np.random.default_rng(1), None
+    rows = np.repeat(np.stack(np.meshgrid([0.0, 1.0], [0.0, 1.0, 5.0]), -1).reshape(-1, 2), 8, 0)
+    if shape == "rare flag":
+        rows = np.column_stack([np.arange(300) < 6, rng.random(300) < 0.5]).astype(float)
+    elif shape == "weights":
+        rows = np.column_stack([rng.random(60) < 0.5, rng.random(60)])
+        weights = np.where(rows[:, 0] > 0, 19.0, 1.0)
+    elif shape == "integers and zeros":
+        rows = np.column_stack([rng.poisson(0.3, 80), rng.random(80)])
+        weights = (np.arange(80) % 3 > 0) * 2.0
+    y = rows @ [2.0, 1.0] + rows[:, 0] * rows[:, 1] + 0.05 * rng.standard_normal(len(rows))
+    if Estimator is SparseGPRegressor:
+        model = SparseGPRegressor(10, max_iter=30)
+    else:
+        y = y if Estimator is DeepGPRegressor else y > np.quantile(y, 0.6)
+        model = Estimator(1, inference="vecchia", max_iter=20)
+    model.fit(rows, y, sample_weight=weights)
+    predict = model.predict_proba if Estimator is DeepGPClassifier else model.predict
+    expected = over_all_pairs(predict, rows, np.ones(len(rows)) if weights is None else weights)
+    assert_allclose(model.feature_importances_, expected, atol=0.05)
+    twice = model.fit(
+        np.repeat(rows, 2, 0), np.repeat(y, 2), None if weights is None else np.repeat(weights, 2)
+    )
+    assert_allclose(twice.feature_importances_, expected, atol=0.1)
+
+
+def test_importances_of_many_rows():
+    """A flag in one row of a thousand, of 30,000: brute force over the distinct rows."""
+    flags = np.random.default_rng(2).random((30_000, 2)) < [1e-3, 0.5]
+    pairs = Pairs(flags)
+    assert len(pairs) < 600
+    effects = total_effects(lambda X: X * [30.0, 2.0], pairs)
+    p = flags.mean(0)
+    assert_allclose(effects, np.square([30.0, 2.0]) * p * (1.0 - p), rtol=1e-9)
+
+
+def test_importances_of_mapped_targets_are_those_of_predictions():
+    rows = np.random.default_rng(3).uniform(0.0, 1.0, (60, 2))
+    target = np.exp(3.0 * rows[:, 0] * rows[:, 1] + rows[:, 1])
+    model = DeepGPRegressor(1, inference="exact", target_transform="log").fit(rows, target)
+    assert_allclose(
+        model.feature_importances_, over_all_pairs(model.predict, rows, np.ones(60)), atol=0.05
+    )
+
+
+def test_nothing_is_predicted_for_a_notebook(monkeypatch):
+    model = DeepGPRegressor(1, inference="exact").fit(X, y)
+    model._importances, calls, predict = None, [], model._predict_rows
+    monkeypatch.setattr(model, "_predict_rows", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    html = model._repr_html_()
+    assert not calls and "computed at first access" in html
+    first = model.feature_importances_
+    n_calls = len(calls)
+    assert (
+        n_calls and model.feature_importances_ is first and "computed at" not in model._repr_html_()
+    )
+    assert hasattr(model, "feature_importances_") and len(calls) == n_calls
+    assert model.fit(X, -y).feature_importances_ is not first
+
+
+def test_importances_and_the_table_survive_pickling(monkeypatch):
+    model = DeepGPRegressor(1, inference="exact").fit(X, y)
+    first = model.feature_importances_
+    loaded = pickle.loads(pickle.dumps(model))
+    for name in ("model", "posterior"):
+        monkeypatch.setattr(Member, name, None)
+    assert_array_equal(loaded.feature_importances_, first)
+    assert "varies most with" in loaded._repr_html_()
