@@ -2,6 +2,7 @@
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
 from ...gp.frozen import FrozenLayer, FrozenUnits
@@ -64,3 +65,17 @@ class SampledLayer(nn.Module):
         A = whitening.to(H.dtype) @ kernel(self.Z.to(H.dtype), rows)
         variance = (kernel.diag(rows) - A.square().sum(0)).clamp_min(LEAST_VARIANCE)
         return A.view(len(A), *H.shape[:2]).transpose(0, 1), variance.view(H.shape[:2])
+
+
+class Gram(torch.autograd.Function):
+    """``P P^T``, whose way back is one product."""
+
+    @staticmethod
+    def forward(ctx, P):
+        ctx.save_for_backward(P)
+        return P @ P.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        return (G + G.mT) @ ctx.saved_tensors[0]

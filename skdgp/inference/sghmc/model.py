@@ -5,7 +5,6 @@ import math
 import numpy as np
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
 from ...gp.likelihoods import Gaussian
@@ -14,27 +13,14 @@ from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
 from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
-from .layer import SampledLayer
+from .layer import Gram, SampledLayer
 from .posterior import SampledPosterior
 
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
 #: Hyperparameters live on a log scale, are few, and have far to go: their steps of Adam are larger.
 _HYPERPARAMETER_RATE = 6.0
 _MEMORY = 10  #: of these looks that its average reaches back over
-
-
-class _Gram(torch.autograd.Function):
-    """``P P^T``, whose way back is one product."""
-
-    @staticmethod
-    def forward(ctx, P):
-        ctx.save_for_backward(P)
-        return P @ P.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, G):
-        return (G + G.mT) @ ctx.saved_tensors[0]
+_WINDOW = 100  #: past states that the published procedure learns from, one at a time
 
 
 class SampledDeepGP(ChainModel):
@@ -120,12 +106,26 @@ class SampledDeepGP(ChainModel):
             ell = torch.logsumexp(ell.unflatten(0, (-1, S)), 1) - math.log(S)
         return prior + batch.scale * (batch.weight * ell).sum(-1).double()
 
+    @property
+    def _as_published(self):
+        return self.scheme.preconditioner == "adaptive"
+
+    @property
+    def _marginal(self):
+        """Whether a row's variance given the inducing outputs is inside the likelihood.
+
+        Not while inducing inputs are learned, but in the published procedure: that variance would pass for
+        noise, and inducing inputs leave the rows (Bauer, van der Wilk and Rasmussen, 2016).
+        """
+        learns = self.n_steps < self.scheme.n_learn and not self._as_published
+        return self.scheme.target == "marginal" and not learns
+
     def _of_rows(self, y, mean, variance):
         """Log-likelihood (C, B) given the moments of the last layer."""
         likelihood, variance = self.likelihood(), variance[..., None].expand_as(mean)
         shape, y = mean.shape[:-1], y.expand(*mean.shape[:-1], y.shape[-1])
         rows = (t.reshape(-1, t.shape[-1]) for t in (y, mean, variance))
-        if self.scheme.target == "marginal":
+        if self._marginal:
             return likelihood.log_partition(*rows).view(shape)
         return likelihood.expected_log_prob(*rows).view(shape)
 
@@ -147,12 +147,12 @@ class SampledDeepGP(ChainModel):
             ``A D^{-1} y``.
         """
         noise, y, weight = self.likelihood().variance[:, None], batch.y.T, batch.weight
-        marginal = self.scheme.target == "marginal"
+        marginal = self._marginal
         D = noise + variance[:, None] if marginal else noise.expand(len(A), -1, variance.shape[1])
         root = (weight / D).to(A.dtype).sqrt()
         part = A[:, None] * root[:, :, None]
         b = (part @ (root * y.to(A.dtype))[..., None]).double()
-        L = cholesky(add_diagonal(_Gram.apply(part).double(), 1.0), 1e-10)
+        L = cholesky(add_diagonal(Gram.apply(part).double(), 1.0), 1e-10)
         a = torch.linalg.solve_triangular(L, b, upper=False)
         rows = (weight * (LOG_2PI + D.log() + y.square() / D)).sum((1, 2))
         log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
@@ -182,7 +182,7 @@ class SampledDeepGP(ChainModel):
         learning, warm = n < scheme.n_learn, scheme.n_learn + scheme.n_burn_in
         self._let_learn(learning)
         adapting = n < max(warm - scheme.n_burn_in // 2, 1)
-        if adapting and scheme.preconditioner == "fisher" and n % _INFORM_EVERY == 0:
+        if adapting and not self._as_published and n % _INFORM_EVERY == 0:
             self._inform(batch, generator)
         value = self._move(batch, generator, learning, adapting)
         if learning:
@@ -206,7 +206,7 @@ class SampledDeepGP(ChainModel):
             and isinstance(self.likelihood.component, Gaussian)
             and batch.scale == 1.0 and all_rows
         )  # fmt: skip
-        start = float(self.scheme.preconditioner == "fisher")
+        start = float(not self._as_published)
         for i, layer in enumerate(self.layers):
             shape = self.n_chains, len(layer.Z), layer.n_outputs
             if self.chains.get(f"v{i}", layer.Z).shape != shape:
@@ -254,10 +254,10 @@ class SampledDeepGP(ChainModel):
         ]  # fmt: skip
 
     def _move(self, batch, generator, learning, adapting):
-        """One step of all chains; with a window of one, gradients of hyperparameters are kept."""
+        """One step of all chains, whose gradients of hyperparameters are kept, but as published."""
         scheme = self.scheme
         v = [x.detach().requires_grad_() for x in self._sampled()]
-        own = list(self.parameters()) if learning and scheme.window == 1 else []
+        own = list(self.parameters()) if learning and not self._as_published else []
         for p in own:
             p.grad = None
         parts, gradients, value = self._parts(batch), [], 0.0
@@ -279,7 +279,7 @@ class SampledDeepGP(ChainModel):
                 g = sum(found[i] for found in gradients)
                 xi, m = normal(x.shape, generator, x), self._of_layer(i)
                 size, friction = scheme.step_size, scheme.friction
-                if scheme.preconditioner == "adaptive":
+                if self._as_published:
                     adapt = self.n_steps < scheme.n_learn + scheme.n_burn_in
                     new, m = adaptive_step(
                         x, m, g / batch.total, xi, batch.total, size, friction, adapt
@@ -298,11 +298,11 @@ class SampledDeepGP(ChainModel):
     def _learn(self, batch, generator, rate):
         """A step of Adam on hyperparameters and inducing inputs (Havasi et al., 2018, algorithm 1)."""
         scheme, parameters = self.scheme, list(self.parameters())
-        if scheme.window > 1:
-            v, place = self._sampled(), self.n_steps % scheme.window
+        if self._as_published:
+            v, place = self._sampled(), self.n_steps % _WINDOW
             for i, x in enumerate(v):
                 self._memory[f"window.{place}.{i}"] = x
-            n = min(self.n_steps + 1, scheme.window)
+            n = min(self.n_steps + 1, _WINDOW)
             pick = int(torch.randint(n, (), generator=generator, device=generator.device))
             v = [self._memory[f"window.{pick}.{i}"] for i in range(len(v))]
             eps = self._draw_eps(batch, generator)
@@ -312,19 +312,19 @@ class SampledDeepGP(ChainModel):
             for p, g in zip(parameters, found):
                 p.grad = None if g is None else g.contiguous()
         progress = self.n_steps / scheme.n_learn
-        decay = 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * progress))
-        if scheme.preconditioner == "adaptive":
-            decay = 1.0  # as published
+        decay = 1.0
+        if not self._as_published:
+            decay = 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * progress))
         self._adam().step(rate * decay * self.learning_rate)
         self._whitenings = None
 
     def _adam(self):
         if self._optimizer is None:
-            named = list(self.named_parameters())
-            hyperparameters = [p for name, p in named if "log_" in name]
-            others = [p for name, p in named if "log_" not in name]
-            rate = 1.0 if self.scheme.preconditioner == "adaptive" else _HYPERPARAMETER_RATE
-            self._optimizer = Adam([(others, 1.0), (hyperparameters, rate)])
+            modules = [*(layer.kernel for layer in self.layers), self.likelihood]
+            hyperparameters = [p for module in modules for p in module.parameters()]
+            rate = 1.0 if self._as_published else _HYPERPARAMETER_RATE
+            inducing_inputs = [layer.Z for layer in self.layers]
+            self._optimizer = Adam([(inducing_inputs, 1.0), (hyperparameters, rate)])
         return self._optimizer
 
     @torch.no_grad()

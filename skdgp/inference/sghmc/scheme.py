@@ -18,8 +18,8 @@ class SGHMC(Scheme):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Havasi et al., 2018), preconditioned.
 
     Chains sample the whitened inducing outputs of all layers, all chains in one batched computation.
-    Three phases follow each other: hyperparameters and inducing inputs are learned by moving-window
-    Monte Carlo EM; they are frozen, and chains burn in; then states are kept, a few
+    Three phases follow each other: hyperparameters and inducing inputs are learned by Monte Carlo EM from
+    the chains' present states; they are frozen, and chains burn in; then states are kept, a few
     autocorrelation times apart. The kept states are the components of the predictive mixture.
 
     With Gaussian noise and all rows in each batch, the last layer is integrated out of the target and drawn
@@ -31,11 +31,12 @@ class SGHMC(Scheme):
         How a row's variance given the inducing outputs of the last layer counts: inside the likelihood, as in
         the published scheme (for one layer the posterior of FITC), or as its expectation (for one
         layer the optimal posterior of Titsias, 2009). Noise of hidden layers has one draw for each
-        row and step.
+        row and step. Hyperparameters and inducing inputs are learned under the second one, but in the
+        published procedure: under FITC, inducing inputs leave the rows and their variance passes for noise.
     preconditioner : {"fisher", "adaptive"}, default="fisher"
         Coordinates in which steps are made: those that whiten the Fisher information of each layer's units,
-        or those of the inducing outputs, with the published adaptive masses. The
-        latter mix slowly where the prior decides.
+        or those of the inducing outputs, with the published adaptive masses and hyperparameters learned from
+        a window of 100 past states. The latter mix slowly where the prior decides.
     n_chains : int, default=4
     n_samples : int, default=400
         States that are kept, of all chains together.
@@ -52,9 +53,6 @@ class SGHMC(Scheme):
         :math:`2 \alpha / \kappa`, or 10 % of `max_iter`.
     spacing : int or None, default=None
         Steps between states that are kept. None for two autocorrelation times, or what `max_iter` leaves.
-    window : int, default=1
-        Past states of the chains that hyperparameters are learned from, one at a time. With 1, all chains'
-        present states serve, which takes no gradients of its own.
     last_layer : {"exact", "sampled"}, default="exact"
         Whether to integrate out the last layer where that is possible.
     n_hidden_draws : int, default=1
@@ -95,7 +93,6 @@ class SGHMC(Scheme):
         n_learn=None,
         n_burn_in=None,
         spacing=None,
-        window=1,
         last_layer="exact",
         n_hidden_draws=1,
         inner_variance=0.01,
@@ -109,7 +106,6 @@ class SGHMC(Scheme):
         self.n_learn = n_learn
         self.n_burn_in = n_burn_in
         self.spacing = spacing
-        self.window = window
         self.last_layer = last_layer
         self.n_hidden_draws = n_hidden_draws
         self.inner_variance = inner_variance
@@ -130,7 +126,6 @@ class SGHMC(Scheme):
             n_learn=10_000,
             n_burn_in=0,
             spacing=50,
-            window=100,
             last_layer="sampled",
         )
 
@@ -166,7 +161,7 @@ class SGHMC(Scheme):
                     f"{name} of SGHMC must be {choices[0]!r} or {choices[1]!r}; got "
                     f"{getattr(self, name)!r}."
                 )
-        for name in ("n_chains", "n_samples", "window", "n_hidden_draws"):
+        for name in ("n_chains", "n_samples", "n_hidden_draws"):
             self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
         for name, least in (("n_learn", 0), ("n_burn_in", 0), ("spacing", 1)):
             if getattr(self, name) is not None:

@@ -222,6 +222,22 @@ def test_learning_maximizes_the_marginal_likelihood_of_one_layer():
             assert float(slopes[name].abs().max()) < 0.3, name
 
 
+def test_learned_inducing_inputs_keep_the_deviations_of_the_exact_process():
+    model, batch = make(30, 30, trainable=False, noise=0.1, n_learn=400, n_burn_in=0, n_samples=4)
+    with torch.no_grad():
+        model.layers[0].Z.copy_(batch.X)
+    run(model, batch, 401)
+    mean, cov = exact(model, batch)
+    Xs = torch.linspace(-1.9, 1.9, 39).double()[:, None]
+    A, variance = model.layers[0].project(Xs[None], model.layers[0].whitening())
+    sd = (variance[0] + (A[0] * (cov @ A[0])).sum(0)).sqrt().detach()
+    kernel = SquaredExponential(np.array([0.7]))
+    K = kernel(batch.X, Xs)
+    E = kernel(batch.X, batch.X) + 0.1 * torch.eye(30)
+    ratio = sd / (1.0 - (K * torch.linalg.solve(E, K)).sum(0)).sqrt()
+    assert 0.8 < float(ratio.min()) and float(ratio.max()) < 1.2
+
+
 @pytest.mark.parametrize("scheme", [SGHMC(), SGHMC.published()], ids=["default", "published"])
 def test_a_killed_chain_goes_on_exactly(scheme):
     settings = {**scheme.get_params(), "n_learn": 6, "n_burn_in": 4, "spacing": 2, "n_samples": 8}
