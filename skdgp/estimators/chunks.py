@@ -70,7 +70,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         model = member.model(device)
         stream = getattr(estimator, "_stream", None)
         if stream is None:  # the first chunk after fit
-            usual = _usual(data.x_scaler.transform(estimator._rows), member)
+            usual = _usual(data.x_scaler.transform(estimator._pairs.rows), member)
             stream = {**_stream(0, estimator._n_rows, member.record), "usual": usual}
         changed = changed_constant_columns(data.X, data.x_scaler)
         if not set(changed) <= set(stream["told"]):  # once
@@ -86,11 +86,9 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
             model.cover(torch.as_tensor(X, device=device), n_inducing)
             shape = dataclasses.replace(member.architecture, n_inducing=n_inducing)
             member = Member(member.scheme, shape, member.likelihood)
+            # what else the optimizer remembers is of other variables
             made = stream["training"].get("n_steps", 0)
-            stream["training"] = {
-                "n_steps": made,
-                "n_averaged": 0,
-            }  # the rest is of other variables
+            stream["training"] = {"n_steps": made, "n_averaged": 0}
     own = float(rows.weights.sum())
     stream["n_rows"] += own
     seed = (stream["seed"] + stream["n_iter"]) % 2**31
@@ -185,7 +183,8 @@ def _is_new(X, member, usual):
 def _widen(model, data):
     """Scale columns linearly up to where rows are now; inducing inputs stay in the user's units."""
     before, Z = data.x_scaler, model.layers[0].Z
-    data.x_scaler = before.widened(sample_rows(data.X, _ROWS))
+    rows = slice(None, None, max(1, len(data) // _ROWS))
+    data.x_scaler = before.widened(np.asarray(data.X[rows]))
     places = Z.reshape(-1, Z.shape[-1]).cpu().numpy()
     places = data.x_scaler.transform(before.inverse_transform(places))
     Z.copy_(torch.as_tensor(places).view(Z.shape))

@@ -147,3 +147,36 @@ def test_the_largest_numbers():
     assert_allclose(model.fit(1e306 * X, y).predict(1e306 * X), expected, atol=1e-3)
     with pytest.raises(ValueError, match="choose a larger unit"):
         model.fit(1.7e308 * X, y)
+
+
+def test_one_column_is_no_table():
+    """A Series, and a row of a frame, meet the sentence of scikit-learn."""
+    frame = pd.DataFrame(X, columns=["weight", "power"])
+    model = DeepGPRegressor(**EXACT).fit(frame, y)
+    with pytest.raises(ValueError, match="Pass a DataFrame containing .* a single column"):
+        DeepGPRegressor(**EXACT).fit(frame["weight"], y)
+    for method in (model.predict, model.predict_interval, model.sample_y):
+        with pytest.raises(ValueError, match="Pass a DataFrame containing a single row"):
+            method(frame.iloc[0])
+    polars = pytest.importorskip("polars")
+    with pytest.raises(ValueError, match=r"Reshape your data|Expected 2D"):
+        SparseGPRegressor().fit(polars.Series(X[:, 0]), y)
+
+
+@pytest.mark.parametrize("kind", [object, "category", "string"])
+def test_text_is_named(kind):
+    frame = pd.DataFrame({"weight": X[:, 0], "origin": pd.Series(["1.5", "usa"] * 30, dtype=kind)})
+    message = "Column 'origin' of X holds text, such as 'usa'; encode it, .*OneHotEncoder"
+    for estimator in (DeepGPRegressor(**EXACT), SparseGPRegressor(), DeepGPClassifier()):
+        with pytest.raises(ValueError, match=message):
+            estimator.fit(frame, y > 0.0)
+    with pytest.raises(ValueError, match=message.replace("of X", "of X_val")):
+        DeepGPRegressor(**EXACT).fit(X, y, X_val=frame, y_val=y)
+    with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):
+        DeepGPRegressor(**EXACT).fit(frame.to_numpy(dtype=object), y)
+
+
+def test_numbers_that_are_written_as_text_are_numbers():
+    frame = pd.DataFrame(X, columns=["a", "b"]).astype({"b": str})
+    model = SparseGPRegressor(random_state=0).fit(frame, y)
+    assert_array_equal(model.predict(frame), model.predict(frame.astype(float)))

@@ -210,6 +210,7 @@ def test_several_outputs(data):
 def test_order_of_outputs(data, likelihood):
     X, y = data
     both = np.column_stack([y - y.min(), 10.0 * X[:, 2] ** 2])
+    both = np.round(both) if likelihood == "poisson" else both
     first, second = (
         make(likelihood=likelihood).fit(X, targets).predict(X, return_std=True)
         for targets in (both, both[:, ::-1])
@@ -489,8 +490,15 @@ def test_arguments_that_mean_nothing_to_a_scheme(data, name, value):
         plain.set_params(**{name: value}).fit(*data)
 
 
+def test_counts_that_are_no_counts(data):
+    X, _ = data
+    for likelihood in ("poisson", "negative_binomial"):
+        with pytest.raises(ValueError, match=r"y has the value 18\.5, .* whole numbers; choose"):
+            make(likelihood=likelihood).fit(X, np.where(np.arange(80) == 7, 18.5, 3.0))
+
+
 def test_counts_that_are_negative(data):
-    X, y = data
+    X, y = data[0], np.round(data[1])
     with pytest.raises(ValueError, match="y are negative, but the Poisson likelihood"):
         make(likelihood=Poisson()).fit(X, y - 10.0)
     model = make(likelihood="poisson").fit(X, y - y.min())

@@ -61,6 +61,12 @@ class _Counts(Likelihood):
             raise ValueError(
                 f"Some values of y are negative, but the {type(self).__name__} likelihood is for counts."
             )
+        parts = y[y % 1.0 != 0.0]
+        if len(parts):
+            raise ValueError(
+                f"y has the value {parts[0]:g}, but the {type(self).__name__} likelihood is for counts, which "
+                "are whole numbers; choose another likelihood, or round y."
+            )
 
     def _log_rate(self, f):
         return f + tensor_like(self.rate, f).log()
