@@ -5,6 +5,8 @@ import torch
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+_AT_ONCE = 4096  #: variables of a Latin hypercube, for the sake of memory
+
 
 def sobol_normal(n, dim, seed):
     """Scrambled Sobol points mapped to standard normal variables.
@@ -30,6 +32,32 @@ def sobol_normal(n, dim, seed):
     power = int(np.ceil(np.log2(max(n, 1))))
     uniform = engine.random_base2(power)[:n]
     return ndtri(uniform.clip(1e-12, 1 - 1e-12))
+
+
+def latin_normal(n, dim, seed):
+    """A Latin hypercube mapped to standard normal variables, the same with all versions of libraries.
+
+    Of each variable, one of the `n` values is in each of `n` equally likely intervals.
+
+    Parameters
+    ----------
+    n, dim : int
+    seed : int
+
+    Returns
+    -------
+    points : ndarray of shape (n, dim), float64
+    """
+    points, stream = np.empty((n, dim)), _mix(np.uint64(seed))
+    for first in range(0, dim, _AT_ONCE):
+        columns = slice(first, min(first + _AT_ONCE, dim))
+        places = np.arange(n * columns.start, n * columns.stop, dtype=np.uint64).reshape(-1, n)
+        bits = _mix(_mix(places) ^ stream)
+        strata = np.empty(bits.shape)
+        np.put_along_axis(strata, bits.argsort(1), np.arange(float(n))[None], 1)
+        within = (_mix(bits) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        points[:, columns] = ndtri(((strata + within) / n).clip(1e-12, 1.0 - 1e-12)).T
+    return points
 
 
 def spawn(generator):

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdgp.random import RowNoise, gamma, normal, sobol_normal, spawn
+from skdgp.random import RowNoise, gamma, latin_normal, normal, sobol_normal, spawn
 
 LIKE = torch.empty(0, dtype=torch.float64)
 
@@ -43,6 +43,22 @@ def test_sobol_normal_without_dimensions():
 
 def test_sobol_normal_is_finite_for_many_points():
     assert np.isfinite(sobol_normal(2**16, 1, seed=0)).all()
+
+
+def test_latin_hypercubes_are_normal_even_and_the_same_for_ever():
+    points = latin_normal(64, 5000, seed=1)
+    cells = np.floor(stats.norm.cdf(points) * 64).astype(int)
+    np.testing.assert_array_equal(np.sort(cells, 0), np.repeat(np.arange(64)[:, None], 5000, 1))
+    within = stats.norm.cdf(points) * 64 - cells
+    assert stats.kstest(within.ravel(), "uniform").pvalue > 1e-3
+    # correlations of columns have standard errors of 1 / sqrt(63)
+    z = np.sqrt(63.0) * np.corrcoef(points[:, -300:].T)[np.triu_indices(300, 1)]
+    assert np.abs(z).max() < 5.5 and abs(z.std() - 1.0) < 0.02
+    assert abs(np.corrcoef(points.ravel(), latin_normal(64, 5000, seed=2).ravel())[0, 1]) < 0.01
+    # integer arithmetic, and the inverse of the normal distribution function
+    known = [[0.24924117, -0.95660315], [-0.29048156, 1.13277931]]
+    np.testing.assert_allclose(latin_normal(4, 3, seed=7)[:2, :2], known, rtol=1e-7)
+    assert latin_normal(1, 0, seed=0).shape == (1, 0)
 
 
 def test_normal_draws():

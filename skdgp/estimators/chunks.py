@@ -15,7 +15,7 @@ from ..mixture.member import Member, Plan, Record
 from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
-from .fit import single_attributes
+from .fit import forget_single, single_attributes
 from .fitting import MemberFit
 from .importances import Pairs
 from .prediction import warn_of_changed
@@ -112,6 +112,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         stream["usual"] = _usual(data.sample(_ROWS, np.random.RandomState(0))[0], member)
     elif is_new:
         _warn_if_not_learned(member, X, y, device)
+    forget_single(estimator)
     estimator.__dict__.update(
         members_=[member],
         _stream=stream,
@@ -128,7 +129,6 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         _log_jacobian=data.mean_log_jacobian(),
         **single_attributes([member], data),
     )
-    estimator.__dict__.pop("lower_bound_", None)
     if model.divergence() is not None:
         per_row = -record.loss_curve[-1] + estimator._log_jacobian
         estimator.lower_bound_ = stream["n_rows"] * per_row

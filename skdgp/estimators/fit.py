@@ -1,6 +1,8 @@
 """From data to a fitted mixture: members train one after another or side by side, then get their weights."""
 
+import itertools
 import math
+import operator
 import time
 from dataclasses import dataclass
 
@@ -35,6 +37,16 @@ _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
+#: fitted attributes of single models, from :func:`single_attributes` and :func:`lower_bound`
+_OF_SINGLE = (
+    "delta_",
+    "inducing_inputs_",
+    "kernels_",
+    "likelihood_",
+    "loss_curve_",
+    "lower_bound_",
+    "validation_scores_",
+)
 
 
 @dataclass
@@ -118,15 +130,7 @@ class MixtureFit:
         self.sources = warm_start_sources(self.plans, old or ())
         self._choose_rows()
         self.fit = MemberFit(estimator, self.device, self.init_source, len(self.plans) > 1)
-        for name in (
-            "lower_bound_",
-            "loss_curve_",
-            "validation_scores_",
-            "kernels_",
-            "likelihood_",
-            "delta_",
-        ):
-            estimator.__dict__.pop(name, None)  # of an earlier fit
+        forget_single(estimator)
         n_blocks = sum(math.ceil(self._n_steps(plan) / BLOCK) for plan in self.plans)
         self.progress = FitProgress(estimator, n_blocks, self.raw)
         trained = self._train_all()
@@ -309,12 +313,22 @@ class MixtureFit:
 
     def _weigh(self, trained):
         """Set the mixture weights of the members, drop those without, and set their dispersion."""
+        scores = [self._out_of_sample(one) for one in trained]
+        finite = [score is None or bool(np.isfinite(score).all()) for score in scores]
+        if any(finite):
+            for one in itertools.compress(trained, map(operator.not_, finite)):
+                name = type(one.member.scheme).__name__
+                warn(
+                    f"A member, {name}, was left out: its log density of rows that it has not seen is not "
+                    "finite.",
+                    ConvergenceWarning,
+                )
+            trained = list(itertools.compress(trained, finite))
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
-        if any(
-            one.loo is None and one.held_out is None for one in trained
-        ):  # interrupted, or one row
+        unknown = any(one.loo is None and one.held_out is None for one in trained)
+        if unknown or not any(finite):  # interrupted, or one row; or no member has a density
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members
@@ -420,6 +434,12 @@ class MixtureFit:
 def _in_worker(fit, i):
     with at_most(fit.estimator.n_threads or 1), torch.enable_grad():
         return fit._attempt(i)
+
+
+def forget_single(estimator):
+    """Remove the fitted attributes that only a single model has, which an earlier fit may have left."""
+    for name in _OF_SINGLE:
+        estimator.__dict__.pop(name, None)
 
 
 def single_attributes(members, data):

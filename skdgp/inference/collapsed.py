@@ -169,6 +169,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         start = torch.cat([p.detach().flatten() for p in (*self._uncertain, torch.zeros(0))])
         self.mean = nn.Parameter(start)
         self.log_sd = nn.Parameter(torch.full_like(start, math.log(_KNOWN)))
+        self.register_buffer("eps", self._draws(_STATES, 1))  # of predictions
         self._be_uncertain(False)
         self._eps = None
         self._n_first = (
@@ -234,7 +235,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         return inputs
 
     def states(self):
-        states = (self.mean + self.log_sd.exp() * self._draws(_STATES, 1)).detach()
+        states = (self.mean + self.log_sd.exp() * self.eps).detach()
         return [self._with(hyperparameters) for hyperparameters in states]
 
     def _with(self, hyperparameters):

@@ -230,17 +230,21 @@ class Member:
                 posterior = self._posteriors[device]
         return posterior
 
+    def _at_hand(self):
+        """The posterior on any device, or a new one."""
+        return next(iter(self._posteriors.values()), None) or self.posterior()
+
     @property
     def kernels_(self) -> list:
         """Kernels of the layers with fitted hyperparameters, in units of the standardized inputs."""
-        return self.posterior().kernels
+        return self._at_hand().kernels
 
     @property
     def likelihood_(self) -> Likelihood:
         """The likelihood with fitted hyperparameters, in units of the standardized target."""
-        return self.posterior().likelihood
+        return self._at_hand().likelihood
 
     @property
     def inducing_inputs_(self) -> list:
         """Inducing inputs of the layers, in units of the standardized inputs."""
-        return self.posterior().inducing_inputs
+        return self._at_hand().inducing_inputs

@@ -16,6 +16,7 @@ from skdgp import DeepGPRegressor
 from skdgp.gp.likelihoods import HeteroscedasticStudentT
 from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
+from skdgp.inference.exact import ExactGP
 from skdgp.training import Checkpoint
 
 FEW = {"max_iter": 30, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
@@ -61,6 +62,41 @@ def test_attributes_of_single_models_are_those_of_members(model, data):
     single = DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
     assert len(single.kernels_) == 2 and isinstance(single.likelihood_, HeteroscedasticStudentT)
     assert np.isfinite(single.lower_bound_)
+
+
+@pytest.mark.parametrize("inference", ["dsvi", "diwp", "exact"])
+def test_nothing_is_left_of_an_earlier_fit(model, data, inference):
+    layers = {"n_layers": 1} if inference == "exact" else {}
+    other = DeepGPRegressor(inference=inference, max_iter=2, random_state=0, **layers)
+    assert "inducing_inputs_" in vars(other.fit(*data))
+    for name in ("loss_curve_", "inducing_inputs_", "kernels_", "likelihood_"):
+        assert name in vars(other)
+    other.set_params(**model.get_params()).fit(*data)
+    assert set(vars(other)) == set(vars(model))
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_a_member_without_a_finite_density_is_left_out(data, monkeypatch, value):
+    scored = ExactGP.posterior
+
+    def posterior(self, *args, **kwargs):
+        found = scored(self, *args, **kwargs)
+        loo = found.loo_log_density
+
+        def broken(rows, dispersions=None):
+            densities = np.array(loo(rows, dispersions))
+            densities[..., 0] = value
+            return densities
+
+        found.loo_log_density = broken
+        return found
+
+    monkeypatch.setattr(ExactGP, "posterior", posterior)
+    with pytest.warns(ConvergenceWarning, match="Exact, was left out: its log density"):
+        model = DeepGPRegressor(**FEW).fit(*data)
+    assert Exact not in {type(member.scheme) for member in model.members_}
+    assert_allclose(weights_of(model).sum(), 1.0)
+    assert np.isfinite(model.log_predictive_density(*data)).all()
 
 
 def test_a_useless_member_costs_little(model, data):

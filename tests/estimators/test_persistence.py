@@ -11,13 +11,20 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import qmc
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import skdgp
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Linear, Matern
-from skdgp.inference import DSVI
+from skdgp.inference import (
+    DSVI,
+    CollapsedVI,
+    DeepInverseWishart,
+    GlobalInducing,
+    RandomFeatures,
+)
 
 FEW = {
     "inference": "dsvi",
@@ -223,3 +230,33 @@ def test_gpu_that_is_gone(data):
     model.device_ = "cuda"
     for first, second in zip(before, predictions(through_pickle(model), X)):
         assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "most"),
+    [
+        (DeepInverseWishart(), 12_000),
+        (GlobalInducing(), 12_000),
+        (RandomFeatures(8, "resampled"), 16_000),
+        (CollapsedVI(n_draws=2), 40_000),
+    ],
+)
+def test_base_draws_do_not_depend_on_versions_of_libraries(data, monkeypatch, scheme, most):
+    """A loaded model does not ask generators, the streams of which may differ, and stays small."""
+    X, y = data
+    few = {"n_inducing": 6} if "n_inducing" in scheme.uses else {}
+    model = DeepGPRegressor(inference=scheme, max_iter=3, random_state=0, **few).fit(X, y)
+    expected, pickled = model.predict(X), pickle.dumps(model)
+    assert sum(member.draws.nbytes for member in model.members_) <= 64 * 3 * 8
+    assert len(pickled) < most
+
+    class OtherSobol(qmc.Sobol):
+        def __init__(self, d, **settings):
+            super().__init__(d, scramble=True, rng=99)
+
+    def no_generator(*args, **kwargs):
+        raise AssertionError("a generator was asked")
+
+    monkeypatch.setattr(qmc, "Sobol", OtherSobol)
+    monkeypatch.setattr(torch, "Generator", no_generator)
+    assert_array_equal(pickle.loads(pickled).predict(X), expected)

@@ -103,7 +103,7 @@ def test_single_precision_is_enough(data):
     X, y = data
     # with one layer, nothing is drawn in the precision of the rows
     double, single = (
-        make(dtype=dtype, likelihood="gaussian", n_layers=1, scheme={"lazy": 1}).fit(X, y)
+        make(dtype=dtype, likelihood="gaussian", n_layers=1).fit(X, y)
         for dtype in ("float64", "float32")
     )
     assert_allclose(single.predict(X), double.predict(X), atol=0.01)

@@ -41,8 +41,8 @@ def sparse(inference, n_layers=2, **settings):
 
 
 def features(frequencies, covariance):
-    """Long enough for frozen numbers to thaw, and for a last layer that becomes lazy."""
-    scheme = RandomFeatures(8, frequencies, covariance=covariance, lazy=3, n_frozen=30)
+    """Long enough for a last layer that becomes lazy."""
+    scheme = RandomFeatures(8, frequencies, covariance=covariance)
     return make(inference=scheme, max_iter=60, batch_size=11)
 
 

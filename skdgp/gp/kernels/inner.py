@@ -5,6 +5,11 @@ from .base import Kernel, tensor_like
 from .gram import arc_cosine, diagonals, with_diagonal
 
 
+def rectified(x, order):
+    """Powers of rectified linear units: steps, ramps or parabolas."""
+    return (x > 0.0).to(x) if order == 0 else x.clamp_min(0.0) ** order
+
+
 class ArcCosine(Kernel):
     r"""Arc-cosine kernel (Cho and Saul, 2009).
 
@@ -80,9 +85,7 @@ class ArcCosine(Kernel):
         root = (2.0 * tensor_like(self.variance, like)).sqrt()
 
         def phi(X):
-            unit = X @ omega + shift
-            unit = (unit > 0.0).to(unit) if self.order == 0 else unit.clamp_min(0.0) ** self.order
-            return root * unit[..., None]
+            return root * rectified(X @ omega + shift, self.order)[..., None]
 
         return phi
 

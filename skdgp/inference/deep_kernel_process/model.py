@@ -8,10 +8,10 @@ from torch import nn
 
 from ...gp.centers import centers
 from ...gp.component import Trainable
-from ...random import sobol_normal
+from ...random import latin_normal
 from ..gradient_model import GradientModel
 from .posterior import GramPosterior
-from .process import JITTER, Level, Path, Sites, Whitened, diagonal, draw_metric
+from .process import JITTER, Level, Path, Sites, Whitened, among, diagonal, draw_metric
 from .wishart import Fixed, Fresh, degrees
 
 _START_V = 0.1  #: of the factor V, as a multiple of the identity
@@ -104,14 +104,12 @@ class KernelModel(GradientModel):
         raise NotImplementedError
 
     def draws(self, n, seed):
-        """Numbers and seed of the draws, from which they are made when needed: they are many."""
-        return np.column_stack([np.arange(n), np.full(n, seed)]).astype(np.float64)
+        """The seed, once for each draw, from which they are made when needed: they are many."""
+        return np.full((n, 1), seed, dtype=np.float64)
 
     def fixed(self, draws):
         """The base randomness that :meth:`draws` stands for."""
-        draws = torch.as_tensor(draws).cpu().numpy().astype(np.int64)
-        numbers, seed = draws[:, 0], int(draws[0, 1])
-        return Fixed(sobol_normal(int(numbers.max()) + 1, self.fixed_dim(), seed)[numbers])
+        return Fixed(latin_normal(len(draws), self.fixed_dim(), int(draws[0, 0])))
 
     @torch.no_grad()
     def divergence(self):
@@ -155,12 +153,15 @@ class GramModel(KernelModel):
         path = Path(Z, metric, [], kl)
         path.F = path.map(Z)
         G = path.F @ path.F.mT
+        same = path.same(path.F, G, diagonal(G))
         for i, kernel in enumerate(self.kernel_objects(), 1):
+            K = kernel.from_gram(G)
+            K = among(same, K, diagonal(K))
             if i < self.n_layers and not self.random:
-                d, G = diagonal(G).clone(), kernel.from_gram(G)
+                d, G = diagonal(G).clone(), K
                 path.levels.append(Level(kernel, d, torch.zeros_like(d[:, 0])))
                 continue
-            level, K = Level.of(kernel, G, self.jitter)
+            level, K = Level.factorized(kernel, G, K, self.jitter)
             path.levels.append(level)
             if i < self.n_layers:
                 G, kl = level.draw_inducing(K, *self._base_of_inducing(i, base))

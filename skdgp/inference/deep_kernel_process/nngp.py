@@ -17,7 +17,7 @@ from ..quasi_newton import QuasiNewton, backward
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import GramPosterior
-from .process import Whitened, diagonal
+from .process import Whitened, among, diagonal, equal_rows
 
 _EXACT = 2000  #: rows up to which a Cholesky factorization of all of them takes a second or so
 
@@ -144,8 +144,10 @@ class ExactNNGP(QuasiNewton, Model):
         """Covariances of the rows (k, n, n), noise included."""
         X = self.process.inputs(self.X)
         G = X @ X.mT / X.shape[1]
+        same = equal_rows(X, X, G, diagonal(G), diagonal(G))
         for kernel in self.process.kernels:
             G = kernel().from_gram(G)
+            G = among(same, G, diagonal(G))
         white = self.process.jitter * diagonal(G).mean()
         return G + torch.diag_embed(self._noise() + white)
 

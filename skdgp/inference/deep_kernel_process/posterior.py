@@ -6,7 +6,7 @@ import torch
 
 from ...random import gamma, normal
 from ..posterior import Functions, Latent, Posterior
-from .process import Level, Whitened, diagonal
+from .process import Level, Whitened, among, diagonal, equal_rows
 from .wishart import degrees, inverse_wishart_root
 
 _LEAST_SIZE = 0.01  #: of squared lengths of features, relative to what they should be
@@ -91,8 +91,10 @@ class GramPosterior(ProcessPosterior):
         A = self.path.levels[-1].J @ self._covariances(X)[0]
         F = self.path.map(self.inputs(X))
         G = F @ F.mT
+        same = equal_rows(F[0], F[0], G[0], diagonal(G)[0], diagonal(G)[0])
         for level in self.path.levels:
             G = level.kernel.from_gram(G)
+            G = among(same, G, diagonal(G))
         rest, A_q = G - A.mT @ A, self.q.J @ A[:, None]
         K = (rest[:, None] + A_q.mT @ A_q)[0]
         diagonal(K).add_(self.path.levels[-1].white)
@@ -173,14 +175,15 @@ class GramFunctions:
         self._metric = None if path.metric is None else path.metric[which]
         F, n_more, self._layers, self.size = some(path.F, which), 0, [], 1
         self._F, G = F, F @ F.mT
+        same = path.same(F, G, diagonal(G))
         for level in path.levels:
-            level = of_draws(level, which)
+            level, K = of_draws(level, which), level.kernel.from_gram(G)
             if level.J is None:  # a layer without randomness is factorized for functions alone
-                level = Level.of(level.kernel, G, _TINY)[0]
+                level = Level.factorized(level.kernel, G, among(same, K, diagonal(K)), _TINY)[0]
             residual = Residual(level, F, n_more, n, posterior.n_features, generator)
             self._layers.append((residual, *self._random(level, residual.n_features, n, generator)))
             F, n_more = level.L if level.C is None else level.C, residual.n_features
-            G = level.kernel.from_gram(G) if level.C is None else F @ F.mT
+            G = among(same, K, diagonal(K)) if level.C is None else F @ F.mT
             self.size = max(self.size, 3 * (F.shape[-1] + n_more))
         q = Whitened(some(posterior.q.mean, which), some(posterior.q.J, which), None)
         self._mean, k = q.mean, q.mean.shape[-1]
@@ -204,9 +207,10 @@ class GramFunctions:
         F = X.expand(self._n, *X.shape) / X.shape[-1] ** 0.5
         F = F if self._metric is None else F @ self._metric
         G_it, G_tt = self._F @ F.mT, F.square().sum(-1)
+        same = self._posterior.path.same(F, G_it, G_tt)
         for residual, root, E in self._layers:
             level = residual.level
-            K_it, K_tt = level.covariances(G_it, G_tt)
+            K_it, K_tt = level.covariances(G_it, G_tt, same)
             A, r = residual(F, K_it, K_tt)
             if residual is self._layers[-1][0]:
                 break

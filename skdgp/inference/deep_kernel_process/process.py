@@ -12,6 +12,7 @@ from .wishart import kl_of_degrees, log_det
 #: White noise of every kernel that is factorized, relative to the mean of its diagonal.
 JITTER = 1e-6
 _ESCALATION = (1.0, 10.0, 100.0, 1e3, 1e4)
+_SAME = 1e-10  #: squared distances of rows that may be the same, relative to their squared norms
 _LEAST = 1e-10  #: conditional variances of rows, relative to their variance
 _INDEFINITE = (
     "A kernel matrix of inducing points is not positive definite; fewer inducing points, or a smaller "
@@ -22,6 +23,28 @@ _INDEFINITE = (
 def diagonal(K):
     """Diagonals of matrices."""
     return torch.diagonal(K, dim1=-2, dim2=-1)
+
+
+@torch.no_grad()
+def equal_rows(F, H, G, d, e):
+    """Which rows of `F` (P, D) and `H` (n, D) are the same, as a mask (P, n); None if there are none.
+
+    Rough kernels turn rounding errors of the distances of such rows into errors of the size of their root, and
+    several layers into roots of roots. `G` (P, n) are inner products, `d` and `e` squared norms.
+    """
+    squares = d[:, None] + e
+    near = squares - 2.0 * G <= _SAME * squares
+    i, j = near.nonzero(as_tuple=True)
+    same = (F[i] == H[j]).all(-1)
+    if not same.any():
+        return None
+    near[i, j] = same
+    return near
+
+
+def among(same, K, variances):
+    """Covariances `K` (..., P, n) of rows, with the `variances` (..., n) where `same` says so."""
+    return K if same is None else torch.where(same, variances[..., None, :], K)
 
 
 class _Product(torch.autograd.Function):
@@ -233,13 +256,18 @@ class Level:
     @classmethod
     def of(cls, kernel, G, jitter):
         """The level above the Gram matrices `G`, and its ``K_ii``."""
-        K, white, L, J = factorize(kernel.from_gram(G), jitter)
+        return cls.factorized(kernel, G, kernel.from_gram(G), jitter)
+
+    @classmethod
+    def factorized(cls, kernel, G, K, jitter):
+        """The same for a kernel matrix that is known."""
+        K, white, L, J = factorize(K, jitter)
         return cls(kernel, diagonal(G), white, L, J), K
 
-    def covariances(self, G_it, G_tt):
-        """``K_it`` (S, P, n) and the diagonal of ``K_tt`` (S, n)."""
-        K_it = self.kernel.from_gram(G_it, self.d, G_tt)
-        return K_it, self.kernel.diag_from_gram(G_tt) + self.white[..., None]
+    def covariances(self, G_it, G_tt, same=None):
+        """``K_it`` (S, P, n) and the diagonal of ``K_tt`` (S, n); `same` as from :func:`equal_rows`."""
+        K_it, K_tt = self.kernel.from_gram(G_it, self.d, G_tt), self.kernel.diag_from_gram(G_tt)
+        return among(same, K_it, K_tt), K_tt + self.white[..., None]
 
     def schur(self, K_it, K_tt):
         """``J K_it``, and what the inducing points leave open of the variances of rows."""
@@ -258,10 +286,6 @@ class Level:
         self.C, self.W, G, kl = _Inducing.apply(K, self.J, delta, gamma, V, n, c2)
         self.delta = delta
         return G, kl
-
-    def condition_on(self, C, delta):
-        """Take ``C C^T`` as the Gram matrix of the inducing points."""
-        self.C, self.W, self.delta = C, C.mT @ self.J.mT, delta
 
     def draw_rows(self, K_it, K_tt, eps, c2):
         """Draw Gram matrices of rows given those of inducing points, row by row (ibid., eqs. 30 to 34).
@@ -315,6 +339,12 @@ class Path:
         F = X if self.metric is None else X @ self.metric
         return (F if F.ndim == 3 else F[None]) / X.shape[-1] ** 0.5
 
+    def same(self, F, G_it, G_tt):
+        """Which rows are inducing points, see :func:`equal_rows`; None if Gram matrices are random."""
+        if self.metric is not None:
+            return None
+        return equal_rows(self.F[0], F[0], G_it[0], self.F[0].square().sum(-1), G_tt[0])
+
     def rows(self, X, noise):
         """Covariances with the inducing points, and variances, for the kernel of the last layer.
 
@@ -326,8 +356,9 @@ class Path:
         """
         F = self.map(X)
         G_it, G_tt = self.F @ F.mT, F.square().sum(-1)
+        same = self.same(F, G_it, G_tt)
         for i, level in enumerate(self.levels):
-            K_it, K_tt = level.covariances(G_it, G_tt)
+            K_it, K_tt = level.covariances(G_it, G_tt, same)
             if level is self.levels[-1]:
                 return K_it, K_tt
             G_it, G_tt = K_it, K_tt

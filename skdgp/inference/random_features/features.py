@@ -13,6 +13,7 @@ from ...gp.component import Trainable
 from ...gp.gaussian import DiagonalBlock, GaussianBlock
 from ...gp.kernels import ArcCosine, Matern, SquaredExponential
 from ...gp.kernels.base import tensor_like
+from ...gp.kernels.inner import rectified
 from ...linalg import current_workspace, gram
 from ...random import normal, sobol_normal
 
@@ -181,7 +182,7 @@ class FeatureLayer(nn.Module):
     For the squared exponential and Matern kernels, :math:`\phi(h) = \sqrt{\sigma^2 / R}\,[\cos h
     \Omega, \sin h \Omega]`, where the columns of :math:`\Omega` follow the spectral density of the
     kernel (Cutajar et al., 2017, equations 4 and 5). For the arc-cosine kernel, :math:`\phi(h) =
-    \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)`.
+    \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)^p` with its order `p`, a step for `p = 0`.
 
     Parameters
     ----------
@@ -287,7 +288,8 @@ class FeatureLayer(nn.Module):
         project, c2 = self._projection(xi, like)
         if self.trigonometric:
             return lambda H: (_CosSin.apply(project(H)), c2)
-        return lambda H: (project(H).clamp_min(0.0), c2)
+        order = self.kernel.component.order
+        return lambda H: (rectified(project(H), order), c2)
 
     def _projection(self, xi, like):
         """What the features are functions of, and the square of their common factor."""

@@ -5,6 +5,7 @@ import math
 import torch
 
 from ...gp.frozen import compose
+from ...random import latin_normal
 from ..posterior import Functions, Latent, Posterior
 from .propagation import propagate
 
@@ -15,7 +16,7 @@ class FeaturePosterior(Posterior):
     Parameters
     ----------
     model : DeepRandomFeatures
-    draws : tensor of shape (S, sum of widths), with a column of seeds if frequencies are resampled
+    draws : tensor of shape (S, sum of widths), with a column of a seed if frequencies are resampled
     """
 
     def __init__(self, model, draws):
@@ -32,12 +33,11 @@ class FeaturePosterior(Posterior):
         widths = [layer.n_outputs for layer in self._layers[:-1]]
         eps = draws[:, : sum(widths)].split(widths, 1) if widths else []
         self._eps, self._xi = [e[:, None] for e in eps], [None] * len(self._layers)
-        if self._layers[0].resampled:  # a generator for each draw
-            generators = [torch.Generator().manual_seed(int(seed)) for seed in draws[:, -1]]
-            self._xi = [
-                torch.cat([layer.draw_xi(1, generator, like) for generator in generators])
-                for layer in self._layers
-            ]
+        if self._layers[0].resampled:
+            sizes, seed = [layer.z.numel() for layer in self._layers], int(draws[0, -1])
+            xi = torch.as_tensor(latin_normal(len(draws), sum(sizes), seed)).to(like)
+            parts = zip(self._layers, xi.split(sizes, 1))
+            self._xi = [part.reshape(-1, *layer.z.shape) for layer, part in parts]
         self._log_weights = like.new_full((len(draws),), -math.log(len(draws)))
 
     @torch.no_grad()

@@ -21,6 +21,7 @@ _COVARIANCES = ("auto", "full", "diagonal")
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves
 _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
 _DILIGENT = 50  #: steps in which everything moves
+_EVERY = 5  #: of so many later steps, the last layer's posterior takes part in one, for the time it takes
 _MOST_FULL = 4, 1024  #: latents and weights of each, up to which "auto" is a full covariance
 
 
@@ -56,14 +57,14 @@ class RandomFeatures(Scheme):
     natural_step : float, default=0.1
         Size of the natural-gradient steps, approached over the first five. A step of size 1 is exact
         for Gaussian noise and full batches.
-    lazy : int, default=5
-        After the first 50 steps, weights with a full covariance move in every so many of them, and
-        then as far as in so many natural-gradient steps. The steps between need no factorization.
     n_draws : int, default=1
         Draws for each row and step in training.
-    n_frozen : int, default=0
-        Steps during which the hyperparameters of kernels and likelihood, and the frequencies, stay as they
-        are.
+
+    Notes
+    -----
+    After the first 50 steps, weights with a full covariance move in every fifth step, as far as in five
+    natural-gradient steps: the steps between need no factorization. Steps of arc-cosine kernels of order 0
+    have no slope, so that only weights of the last layer learn from them.
 
     References
     ----------
@@ -101,18 +102,14 @@ class RandomFeatures(Scheme):
         sampling="auto",
         covariance="auto",
         natural_step=0.1,
-        lazy=5,
         n_draws=1,
-        n_frozen=0,
     ):
         self.n_features = n_features
         self.frequencies = frequencies
         self.sampling = sampling
         self.covariance = covariance
         self.natural_step = natural_step
-        self.lazy = lazy
         self.n_draws = n_draws
-        self.n_frozen = n_frozen
 
     def auto_likelihood(self, n_classes=None, n_layers=2):
         return (
@@ -131,8 +128,6 @@ class RandomFeatures(Scheme):
         if self.n_features is not None:
             self.check("n_features", Integral, lambda n: n >= 1, "an int of at least 1, or None")
         self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check("lazy", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check("n_frozen", Integral, lambda n: n >= 0, "an int of at least 0")
         self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
         for name, known in (
             ("frequencies", _FREQUENCIES),
@@ -155,8 +150,7 @@ class DeepRandomFeatures(GradientModel):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(natural_step=scheme.natural_step)
         self._step_size = scheme.natural_step
-        self.n_draws, self.n_frozen = scheme.n_draws, scheme.n_frozen
-        self.sampling, self.lazy = scheme.sampling, scheme.lazy
+        self.n_draws, self.sampling = scheme.n_draws, scheme.sampling
         self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
         R = scheme.n_features or architecture.n_inducing
@@ -218,20 +212,14 @@ class DeepRandomFeatures(GradientModel):
         return blocks + [layer.q_omega for layer in self.layers if layer.q_omega is not None]
 
     def moving(self):
-        frozen = [layer.q_omega for layer in self.layers] if self._is_frozen() else []
-        if self._is_lazy():
-            frozen.append(self.layers[-1].q)
-        return [block for block in self.blocks() if all(block is not other for other in frozen)]
-
-    def _is_frozen(self):
-        """Whether hyperparameters and frequencies stay as they are, in this step or for good."""
-        return self._n_steps < self.n_frozen or self._only_weights
+        last = self.layers[-1].q
+        return [block for block in self.blocks() if block is not last or not self._is_lazy()]
 
     def _every(self):
         """The number of steps of which the last layer's posterior takes part in one."""
-        others = len(self.layers) > 1 or not self._is_frozen()
+        others = len(self.layers) > 1 or not self._only_weights
         late = self._n_steps >= _DILIGENT
-        return self.lazy if late and others and self.layers[-1].q.natural else 1
+        return _EVERY if late and others and self.layers[-1].q.natural else 1
 
     def _is_lazy(self):
         return self._n_steps % self._every() > 0
@@ -245,8 +233,6 @@ class DeepRandomFeatures(GradientModel):
         return propagate(self.layers, X, eps, xi, self.input_connected, weights)
 
     def expected_log_likelihood(self, batch, generator):
-        for parameter in self._hyperparameters():
-            parameter.requires_grad_(not self._is_frozen())
         eps = [
             normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
             for layer in self.layers[:-1]
@@ -265,12 +251,11 @@ class DeepRandomFeatures(GradientModel):
         return kernels + list(self.likelihood.parameters())
 
     def draws(self, n, seed):
-        """Draws for the units of hidden layers; then a seed, if frequencies are drawn, too."""
+        """Draws for the units of hidden layers; then what frequencies are drawn from, if they are."""
         width = sum(layer.n_outputs for layer in self.layers[:-1])
         if not self.layers[0].resampled:
             return sobol_normal(n, width, seed) if width else np.zeros((1, 0))
-        seeds = (seed + np.arange(n)) % 2**31
-        return np.column_stack([sobol_normal(n, width, seed), seeds])
+        return np.column_stack([sobol_normal(n, width, seed), np.full(n, seed)])
 
     def _frozen(self, draws, as_trained):
         return FeaturePosterior(self, draws)

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from toys import seeded, toy
 
 from skdgp.datasets import make_deep_kernel_process
-from skdgp.gp.kernels import ArcCosine, as_kernel
+from skdgp.gp.kernels import ArcCosine, Matern, as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.base import Architecture, Batch
@@ -101,7 +101,8 @@ def test_rows_are_those_of_larger_matrices_whatever_the_batch_is(n_rows):
     P, K, delta, n = 3, spd(3 + n_rows, 1), 3.5, 20_000
     level = Level(None, None, K.new_zeros(n), torch.linalg.cholesky(K[:P, :P])[None])
     level.J = torch.linalg.inv(level.L)
-    level.condition_on(iw_draws(n, K[:P, :P], delta), torch.tensor(delta).double())
+    level.C, level.delta = iw_draws(n, K[:P, :P], delta), torch.tensor(delta).double()
+    level.W = level.C.mT @ level.J.mT
     base = w.Fresh(n, seeded(3))
     noise = base.normal((P, n_rows), K), base.chi2(level.delta + P + 2, (n_rows,))
     G_it, G_tt = level.draw_rows(
@@ -443,3 +444,48 @@ def test_backward_passes_of_our_own():
     J = torch.linalg.inv(torch.linalg.cholesky(K))
     var = Whitened(q.mean[:1], 1e8 * q.J[:1], None).of_step(J, K, torch.diagonal(K, 0, 1, 2))[1]
     assert (var >= 0.0).all()
+
+
+@pytest.mark.parametrize("n_layers", [2, 4])
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("kernel", ["matern", "arc_cosine"])
+@torch.no_grad()
+def test_rough_kernels_at_rows_that_are_equal(kernel, exact, n_layers):
+    """Covariances of training rows with themselves, and with a repeated one, from angles and distances."""
+    X = np.random.default_rng(0).uniform(-1.0, 1.0, (10, 5))
+    X[7], y = X[2], np.sin(3.0 * X[:, :1])
+    numbers = {"lengthscale": 0.7, "variance": 1.3, "ard": False}
+    rough = Matern(0.5, **numbers) if kernel == "matern" else ArcCosine(order=0, **numbers)
+    # squared distances of the features below, whose norms are the same from the first kernel on
+    size, G = 1.3, X @ X.T / 5.0
+    r2 = np.square(X[:, None] - X).sum(-1) / 5.0
+    for _ in range(n_layers):
+        length2 = 0.7**2 / 5.0  # lengthscales over the root of their number
+        if kernel == "matern":
+            r2 = 2.0 * size * -np.expm1(-np.sqrt(r2 / length2))
+        else:
+            d = np.diagonal(G) / length2 + 1.0
+            chord = np.sqrt(
+                np.maximum(r2 / length2 - np.square(np.sqrt(d[:, None]) - np.sqrt(d)), 0.0)
+            )
+            angle = 2.0 * np.arcsin(chord / (2.0 * np.sqrt(np.sqrt(d[:, None] * d))))
+            r2 = 2.0 * size * angle / np.pi
+        G = size - 0.5 * r2
+    X, y = torch.as_tensor(X), torch.as_tensor(y)
+    shape = Architecture(5, (5,) * (n_layers - 1), 1, 10, [rough.bind(5)] * n_layers, True, False)
+    model = NNGP(exact=exact).build(shape, Gaussian(np.array([NOISE])))
+    batch = full(X, y)
+    if exact:
+        model._keep(*batch[:3])
+        posterior = model.posterior(model.draws(1, 0))
+    else:
+        set_to_data(model, X, y)
+        posterior = model.posterior(model.draws(1, 0))
+    mean, var = (part[0, :, 0].numpy() for part in posterior.latent(X)[1:])
+    K_inv = np.linalg.inv(G + (NOISE + 1.3e-6) * np.eye(10))
+    np.testing.assert_allclose(mean, G @ K_inv @ y[:, 0].numpy(), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(var - 1.3e-6, np.diagonal(G - G @ K_inv @ G), atol=1e-6)
+    np.testing.assert_allclose(posterior.covariance(X)[0].diagonal(), var, atol=1e-6)
+    if exact:
+        expected = stats.multivariate_normal(cov=np.linalg.inv(K_inv)).logpdf(y[:, 0].numpy())
+        assert float(model._log_marginal_likelihood()) == pytest.approx(expected, rel=1e-7)

@@ -38,6 +38,11 @@ def level_of(K_ii):
     return Level(None, None, L.new_zeros(1), L, torch.linalg.inv(L))
 
 
+def condition_on(level, C, delta):
+    """Take ``C C^T`` as the Gram matrix of the inducing points."""
+    level.C, level.W, level.delta = C, C.mT @ level.J.mT, delta
+
+
 def densities(i):
     density = w.wishart_log_density if "V" in i else w.inverse_wishart_log_density
     scale = i["V"] if "V" in i else i["Psi"]
@@ -70,7 +75,7 @@ def kernel(i):
 
 def conditional(i):
     level, delta = level_of(i["K_ii"]), tensor(i["delta"])
-    level.condition_on(root(i["G_ii"])[None], delta)
+    condition_on(level, root(i["G_ii"])[None], delta)
     K_it, K_tt, eps, c2 = (tensor(i[name])[None] for name in ("K_it", "K_tt", "eps", "chi2"))
     s = delta * level.schur(K_it, K_tt)[1]
     G_it, G_tt = level.draw_rows(K_it, K_tt, eps, c2)

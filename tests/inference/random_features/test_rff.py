@@ -16,6 +16,7 @@ from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
+from skdgp.inference.random_features import rff
 from skdgp.inference.random_features.features import (
     _CosSin,
     _CosSinMoments,
@@ -149,7 +150,6 @@ def test_a_full_covariance_is_never_worse(make_batch):
         model.learning_rate = 0.03
         for parameter in model._hyperparameters():
             parameter.requires_grad_(False)
-        model.n_frozen = 3000
         for _ in range(8 if covariance == "full" else 2000):
             model.step(batch, seeded())
         bounds[covariance] = bound(model, batch)
@@ -450,39 +450,24 @@ def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_bat
     assert gradients[0] > 5.0 * gradients[1]
 
 
-def test_frozen_numbers(make_batch):
-    X, y = data()
-    model = make((2,), frequencies="variational", n_frozen=3)
-    numbers = [p.detach().clone() for p in model._hyperparameters()]
-    omega = model.layers[0].q_omega.mean.detach().clone()
-    for _ in range(3):
-        model.step(make_batch(X, y), seeded())
-    assert all(torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
-    assert torch.equal(omega, model.layers[0].q_omega.mean)
-    model.step(make_batch(X, y), seeded())
-    assert all(not torch.equal(a, b) for a, b in zip(numbers, model._hyperparameters()))
-    # the first step of Adam is as long as the learning rate
-    moved = (model.layers[0].q_omega.mean.detach() - omega).abs().max()
-    assert float(moved) == pytest.approx(model.learning_rate, rel=1e-3)
-
-
 def test_the_last_layer_is_lazy(make_batch):
     X, y = data()
     batch, generator = make_batch(X, y), seeded()
-    model = make((2,), lazy=4)
+    model = make((2,))
     q, moved = model.layers[-1].q, []
     for _ in range(60):
         before = q.root.detach().clone(), q.mean.detach().clone()
         model.step(batch, generator)
         moved.append([not torch.equal(a, b) for a, b in zip(before, (q.root, q.mean))])
-    assert moved == [[i < 50 or i % 4 == 0] * 2 for i in range(60)]
+    assert moved == [[i < 50 or i % 5 == 0] * 2 for i in range(60)]
 
 
-def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch):
+def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch, monkeypatch):
     X, y = data()
     batch, precisions = make_batch(X, y), []
-    for lazy in (1, 3):
-        model = make((2,), lazy=lazy)
+    for every in (1, 3):
+        monkeypatch.setattr(rff, "_EVERY", every)
+        model = make((2,))
         model.learning_rate, model._n_steps = 0.0, 51  # nothing else moves
         with torch.no_grad():
             model.layers[0].q.rho.fill_(-60.0)
@@ -539,9 +524,7 @@ def test_every_setting_changes_the_predictions(make_batch):
         {"sampling": "orthogonal"},
         {"covariance": "diagonal"},
         {"natural_step": 0.3},
-        {"lazy": 1},
         {"n_draws": 3},
-        {"n_frozen": 5},
         {"linear_mean": False},
         {"input_connected": True},
     ]:
