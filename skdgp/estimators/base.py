@@ -401,7 +401,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, as_inputs(X), reset=False, dtype=[np.float64, np.float32])
         with np.errstate(**_ERRSTATE):
-            warn_of_changed(X, self._x_scaler)
+            warn_of_changed(X, self._x_scaler, vars(self).get("feature_names_in_"))
         return X
 
     def _check_X_y(self, X, y):

@@ -17,7 +17,7 @@ from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
 from .fit import forget_single, single_attributes
 from .fitting import MemberFit
-from .importances import Pairs
+from .importances import Pairs, sample_rows
 from .prediction import warn_of_changed
 from .warm_start import check_chunk, init_source, lasting
 
@@ -74,7 +74,9 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
             stream = {**_stream(0, estimator._n_rows, member.record), "usual": usual}
         changed = changed_constant_columns(data.X, data.x_scaler)
         if not set(changed) <= set(stream["told"]):  # once
-            warn_of_changed(data.X, data.x_scaler, _NEVER_SEEN)
+            warn_of_changed(
+                data.X, data.x_scaler, vars(estimator).get("feature_names_in_"), _NEVER_SEEN
+            )
         stream = {**stream, "told": sorted({*stream["told"], *changed})}
         X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"])

@@ -16,11 +16,12 @@ _WIDER = (
 )
 
 
-def warn_of_changed(X, x_scaler, consequence=_WIDER):
-    """Warn of columns that were constant in training and have other values now."""
+def warn_of_changed(X, x_scaler, names, consequence=_WIDER):
+    """Warn of columns that were constant in training and have other values now, by names if there are some."""
     changed = changed_constant_columns(X, x_scaler)
     if changed:
-        columns = ", ".join(map(str, changed[:5])) + ", ..." * (len(changed) > 5)
+        listed = [str(j if names is None else names[j]) for j in changed[:5]]
+        columns = ", ".join(listed) + ", ..." * (len(changed) > 5)
         warn(
             f"Columns {columns} of X were constant in fit, and have other values now. {consequence}",
             UserWarning,

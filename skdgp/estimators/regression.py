@@ -26,12 +26,13 @@ _NO_NUMBERS = (
 )
 
 
-def _warn_if_some_are_constant(y):
+def _warn_if_some_are_constant(y, names):
     constant = (y == y[0]).all(0)
     if constant.any() and not constant.all():
+        found = np.flatnonzero(constant).tolist()
         warn(
-            f"Outputs {np.flatnonzero(constant).tolist()} of y are constant. Outputs share kernels, and a "
-            "constant one can spoil them for the others: leave it out.",
+            f"Outputs {found if names is None else [names[j] for j in found]} of y are constant. Outputs "
+            "share kernels, and a constant one can spoil them for the others: leave it out.",
             UserWarning,
         )
 
@@ -138,7 +139,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
-            _warn_if_some_are_constant(y.reshape(len(y), -1))
+            _warn_if_some_are_constant(y.reshape(len(y), -1), self._target_names)
             _warn_if_some_are_far(y.reshape(len(y), -1), rows_given[rows])
         elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
             raise ValueError(
