@@ -1,5 +1,7 @@
 """What comes from corners of scikit-learn that may change without notice, in one place."""
 
+import copy
+
 import numpy as np
 from sklearn.base import _fit_context  # noqa: F401
 from sklearn.utils._param_validation import (  # noqa: F401
@@ -29,43 +31,60 @@ def check_sample_weight(sample_weight, X):
     return weights
 
 
+def without_callbacks(estimator):
+    """A shallow copy that has none of scikit-learn's callbacks: a process of its own cannot reach them."""
+    plain = copy.copy(estimator)
+    for name in [name for name in vars(plain) if "callback" in name]:
+        del vars(plain)[name]
+    return plain
+
+
 class FitProgress:
-    """Tells scikit-learn's callbacks of a fit, one task for each block of steps.
+    """Calls scikit-learn's callbacks in a fit, with one task for each block of steps.
+
+    Members that train side by side have one task each, because their blocks end in other processes.
 
     Parameters
     ----------
-    estimator : estimator
-    n_blocks : int
+    estimator : estimator or None
+        None has no callbacks.
+    n_tasks : int
+        The most that there may be.
     data : dict
         `X`, `y` and `metadata` for the callbacks.
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether a callback has ended the fit.
     """
 
-    def __init__(self, estimator, n_blocks, data):
-        self._estimator = estimator
-        self._data = data
-        self._root = None
+    def __init__(self, estimator, n_tasks, data):
+        self._given = {"estimator": estimator, **data}
+        self._root = self._block = None
+        self.stopped = False
         if getattr(estimator, "_skl_callbacks", None):
-            self._root = estimator._init_callback_context(max_subtasks=n_blocks)
-            self._root.call_on_fit_task_begin(estimator=estimator, **data)
+            self._root = estimator._init_callback_context(max_subtasks=n_tasks)
+            self._root.call_on_fit_task_begin(**self._given)
             self._begin()
 
     def _begin(self):
         self._block = self._root.subcontext(task_name="block")
-        self._block.call_on_fit_task_begin(estimator=self._estimator, **self._data)
+        self._block.call_on_fit_task_begin(**self._given)
 
     def block_ends(self, attributes, last):
         """True if a callback wants to stop; `attributes` makes the fitted attributes."""
-        if self._root is None:
-            return False
-        stop = self._block.call_on_fit_task_end(
-            estimator=self._estimator, reconstruction_attributes=attributes, **self._data
-        )
-        if not (stop or last):
+        if self._block is None:
+            return self.stopped
+        block, self._block = self._block, None
+        stop = block.call_on_fit_task_end(reconstruction_attributes=attributes, **self._given)
+        self.stopped = self.stopped or bool(stop)
+        if not (self.stopped or last):
             self._begin()
-        return bool(stop)
+        return self.stopped
 
     def end(self, attributes):
+        """All tasks that have begun end."""
         if self._root is not None:
-            self._root.call_on_fit_task_end(
-                estimator=self._estimator, reconstruction_attributes=attributes, **self._data
-            )
+            self.block_ends(attributes, True)  # of a member that failed, or had no time
+            self._root.call_on_fit_task_end(reconstruction_attributes=attributes, **self._given)

@@ -25,9 +25,9 @@ from ..training.checkpoint import Checkpoint
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
 from .arrays import as_inputs, as_numpy
 from .chunks import learn_chunk
-from .data import Data
+from .data import Data, some_rows
 from .diagnostics import warn_if_light
-from .fit import MixtureFit
+from .fit import fit_estimator
 from .fitting import DTYPES
 from .fork import mark_work
 from .importances import Pending, importances
@@ -232,7 +232,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             if sample_weight is not None:
                 warn_if_light(weights)
             held_out = self._validation_data(X_val, y_val, sample_weight_val)
-            MixtureFit(self, data, held_out, raw, started).run()
+            fit_estimator(self, data, held_out, raw, started)
         return self
 
     def _validate(self, X, y, sample_weight, reset):
@@ -252,8 +252,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _counting(self, X, y, weights, reset, classes=None):
         """The rows of positive weight, with targets as likelihoods see them."""
-        rows = slice(None) if weights.all() else weights > 0
-        return Data(X[rows], self._encode(y, reset, classes, rows), weights[rows])
+        rows = slice(None) if weights.all() else np.flatnonzero(weights > 0)
+        return Data(some_rows(X, rows), self._encode(y, reset, classes, rows), weights[rows])
 
     def _validation_data(self, X_val, y_val, sample_weight_val):
         if X_val is None and y_val is None and sample_weight_val is None:

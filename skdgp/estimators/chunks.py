@@ -15,9 +15,9 @@ from ..mixture.member import Member, Plan, Record
 from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
-from .fit import forget_single, single_attributes
 from .fitting import MemberFit
-from .importances import Pairs, sample_rows
+from .importances import Pairs
+from .outcome import forget_single, single_attributes
 from .prediction import warn_of_changed
 from .warm_start import check_chunk, init_source, lasting
 

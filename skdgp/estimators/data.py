@@ -36,7 +36,7 @@ class Data:
 
     def part(self, rows):
         """Some of the rows, scaled alike if these are; very large tables are read where they are."""
-        X = Rows(self.X, rows) if self.X.size > _PRELOAD else self.X[rows]
+        X = some_rows(self.X, rows)
         weights = self.weights
         equal = weights.strides == (0,)  # broadcast, which takes no memory
         weights = np.broadcast_to(weights[:1], len(X)) if equal and len(X) else weights[rows]
@@ -110,8 +110,8 @@ class Data:
         most = max(float((self.weights @ at_end).max()) for at_end in ends)
         return most >= max(_PILE, _PILED * total)
 
-    def split(self, fraction, rng):
-        """Two parts, the second with about this fraction of the rows.
+    def split(self, fraction, rng, labels=None):
+        """Two parts, the second with about this fraction of the rows, and of each class if there are `labels`.
 
         Rows that agree in everything stay together, as copies of one, but not where rows with the same
         inputs have other targets, or where they are so many that they can be shared out: inputs and
@@ -126,11 +126,45 @@ class Data:
         repeated &= (self.weights % 1.0 == 0.0) & (self.weights < _MERGE / len(self))
         counts = np.where(repeated, self.weights, 1.0).astype(np.int64)
         size = np.where(repeated, 1.0, self.weights)
-        order = rng.permutation(np.repeat(np.arange(len(self)), counts))
+        order = np.repeat(np.arange(len(self)), counts)
         n_held = min(max(1, round(fraction * len(order))), len(order) - 1)
-        held = np.bincount(order[:n_held], minlength=len(self))
+        if labels is None:
+            chosen = rng.permutation(order)[:n_held]
+        else:
+            of_rows = labels[order]
+            chosen = stratified(len(order), n_held, of_rows, rng)
+            chosen = order[without_last_of_class(chosen, of_rows)]
+        held = np.bincount(chosen, minlength=len(self))
         parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
-        return tuple(Data(self.X[rows], self.y[rows], weights[rows]) for rows, weights in parts)
+        return tuple(
+            Data(some_rows(self.X, rows), self.y[rows], weights[rows]) for rows, weights in parts
+        )
+
+
+def stratified(n, n_chosen, labels, rng):
+    """Random rows, in which each class has its share up to one row; all alike without labels."""
+    if labels is None:
+        return rng.choice(n, n_chosen, replace=False)
+    order = rng.permutation(n)
+    order = order[np.argsort(labels[order], kind="stable")]
+    places = (np.arange(n_chosen) + rng.random()) * (n / n_chosen)
+    return rng.permutation(order[np.minimum(places.astype(np.int64), n - 1)])
+
+
+def without_last_of_class(held, labels):
+    """Held-out rows of which one of each class goes back that would be missing from the rest."""
+    kept = np.ones(len(held), dtype=bool)
+    for label in np.unique(labels[held]):
+        own = np.flatnonzero(labels[held] == label)
+        kept[own[0]] = len(own) < np.count_nonzero(labels == label)
+    return held[kept]
+
+
+def some_rows(X, rows):
+    """Some rows of a table; very large ones are read where they are, when they are asked for."""
+    if isinstance(rows, slice) and rows == slice(None):
+        return X
+    return Rows(X, rows) if X.size > _PRELOAD else X[rows]
 
 
 def sortable(table):

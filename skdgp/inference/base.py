@@ -131,6 +131,14 @@ class Scheme(BaseEstimator):
         Other models cannot be given it, see :func:`~skdgp.model_selection.freeze_hyperparameters`.
         """
 
+    def cubes(self, n_rows, n_inducing):
+        """Cost of a step and of what follows the last one, in factorizations of a matrix over its rows' cube.
+
+        Only where it grows with the square of the rows or more, so that one step may take longer than there is
+        time; a budget of time is held by fewer rows then.
+        """
+        return 0.0, 0.0
+
     def validate(self):
         """Raise ValueError if a setting makes no sense."""
 
@@ -205,6 +213,13 @@ class Model(nn.Module):
         dtype : torch.dtype
             Precision of the inputs that :meth:`step` will get, and of the large products.
         """
+
+    def limit(self, cubes):
+        """Called before training: how much there is time for, in the unit of :meth:`Scheme.cubes`."""
+
+    def known_bound(self):
+        """The lower bound of all rows, in units of the standardized target, where it is known already."""
+        return None
 
     def hold(self, batch):
         """Take the training rows, unless that is done: a model that comes from a file has not seen them."""

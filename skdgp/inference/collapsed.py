@@ -22,6 +22,7 @@ from .marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of training
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 32
+_LEAST_ROWS = 250  #: that steps look at, if time is short
 _STATES = 16  #: draws that predictions are made from
 _NARROW = 0.1, 5.0  #: standard deviations to begin with: the most, and times the number of rows
 _KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
@@ -100,6 +101,9 @@ class CollapsedVI(LocalScaleScheme):
     def n_inducing(self, n_rows, n_classes=None):
         return 30
 
+    def cubes(self, n_rows, n_inducing):
+        return 15.0 * _FEWEST_DRAWS * min(n_rows, _LEAST_ROWS) ** 3, 4.0 * _STATES * n_rows**3
+
     def validate(self):
         super().validate()
         if self.n_draws is not None:
@@ -151,6 +155,7 @@ class CollapsedGP(MarginalLikelihoodGP):
     """
 
     _n_states = _STATES
+    _cubes_of_steps = 3000.0
     _most_rows = 2000
     _of_too_many = "CollapsedVI conditions on all distinct rows again and again", "dsvi"
 

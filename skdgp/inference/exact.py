@@ -7,6 +7,8 @@ from .marginal_likelihood import MarginalLikelihoodGP
 
 _MANY_ROWS = 700  #: from which on half of them are enough for the first steps
 _FIRST_STEPS = 20
+_OF_START = 5e8  #: cost of the choice of a start, over ten steps
+_LEAST_ROWS = 400  #: that steps look at, if time is short
 
 
 class Exact(LocalScaleScheme):
@@ -64,6 +66,9 @@ class Exact(LocalScaleScheme):
 
     def max_iter(self, n_rows):
         return 50
+
+    def cubes(self, n_rows, n_inducing):
+        return _OF_START + 8.0 * min(n_rows, _LEAST_ROWS) ** 3, 5.0 * n_rows**3
 
     def _model_for(self, likelihood):
         return ExactGP if self._is_gaussian(likelihood) else None

@@ -33,6 +33,7 @@ _SEARCH_STEPS = 10
 _MANY_COLUMNS = 8  #: that need these
 SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
 _DEVIATION = 0.5  #: of those of one column from the level of all columns
+_FEWEST_ROWS = 100  #: for steps, however short the time
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 TOL = 1e-5  #: of L-BFGS: .003 nats of 300 rows
 
@@ -48,6 +49,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
 
     _n_states = 1
     _marginal_rows = 1000  #: of which the marginal likelihood is maximized
+    _cubes_of_steps = 100.0  #: that 30 steps take, in factorizations of as many rows
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
@@ -100,6 +102,11 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
+
+    def limit(self, cubes):
+        """Steps on so few rows that there is time for some dozens of them."""
+        n = int((cubes / self._cubes_of_steps) ** (1.0 / 3.0))
+        self._marginal_rows = min(self._marginal_rows, max(_FEWEST_ROWS, n))
 
     def hold(self, batch):
         """Gather the rows of a training in unique inputs, unless that is done."""

@@ -10,6 +10,7 @@ from numbers import Integral, Real
 import numpy as np
 
 _FORMAT = 1
+_HEADER = "__header__"
 _AT_ONCE = 1 << 24  #: bytes of an array that are read together
 
 
@@ -121,7 +122,7 @@ class CheckpointFile:
         part = f"{self.path}.{os.getpid()}.part"
         try:
             with open(part, "wb") as file:
-                np.savez(file, __header__=header, **arrays)
+                np.savez(file, **{_HEADER: header}, **arrays)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(part, self.path)
@@ -139,12 +140,25 @@ class CheckpointFile:
         ValueError
             If the file belongs to another fit, or is no checkpoint.
         """
+        found = self._read(everything=True)
+        if found is None:
+            return None
+        arrays, header = found
+        self._last_step = header["numbers"]["n_iter"]
+        return arrays, header["numbers"], header["finished"]
+
+    def check(self):
+        """Raise ValueError, as :meth:`load`, if there is a file that is not of this fit."""
+        self._read(everything=False)
+
+    def _read(self, everything):
+        """Arrays, or none of them, and the header; None without a file."""
         if not os.path.exists(self.path):
             return None
         try:
             with np.load(self.path, allow_pickle=False) as archive:
-                arrays = dict(archive)
-            header = json.loads(arrays.pop("__header__").tobytes())
+                arrays = {name: archive[name] for name in archive if everything or name == _HEADER}
+            header = json.loads(arrays.pop(_HEADER).tobytes())
         except Exception as error:
             raise ValueError(
                 f"{self.path} is not a checkpoint of skdgp; move it away, or choose another path."
@@ -154,8 +168,7 @@ class CheckpointFile:
                 f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
                 "or choose another path. With warm_start=True each fit needs its own file, as in a directory."
             )
-        self._last_step = header["numbers"]["n_iter"]
-        return arrays, header["numbers"], header["finished"]
+        return arrays, header
 
 
 def fingerprint(*parts):

@@ -67,6 +67,10 @@ class Trainer:
         Seconds spent; what is there before :meth:`run` counts.
     quiet : bool
         Whether to keep warnings back, as those of a start that the user has not asked for.
+    reserve : float
+        Seconds that are kept for what comes after the last step.
+    is_late : bool
+        Whether time ended the training.
     interrupted : bool
         Whether Ctrl-C ended the training; set beforehand, no steps are made.
     """
@@ -108,7 +112,8 @@ class Trainer:
         self._best_score = -math.inf
         self._best_state = None
         self._unsaved = False
-        self.elapsed = 0.0
+        self.elapsed = self.reserve = self._of_step = 0.0
+        self.is_late = False
         self.quiet = False
         self.interrupted = False
 
@@ -131,7 +136,9 @@ class Trainer:
             with workspace(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
-                    self.elapsed = time.monotonic() - start
+                    now = time.monotonic() - start
+                    self._of_step = now - self.elapsed if self.n_iter > 1 else 0.0
+                    self.elapsed = now
                     stop = self._spent(self.elapsed)
                     if self.n_iter % BLOCK == 0 or stop:
                         stop = self._look(stop)
@@ -174,20 +181,25 @@ class Trainer:
             warn(message, ConvergenceWarning)
 
     def _spent(self, elapsed):
-        if self.max_time is not None and elapsed >= self.max_time and self.n_iter > 0:
+        if self.n_iter >= self.max_iter:
+            return True
+        late = self.max_time is not None and elapsed + self._of_step >= self.max_time - self.reserve
+        if late and self.n_iter > 0:
+            self.is_late = True
             self._warn(
                 f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
-                f"{self.max_time} seconds have passed.",
+                f"{self.max_time} seconds would have passed with another one.",
             )
             return True
         if self.tol > 0.0 and self.n_iter > 0 and self.model.finished:
             return True
-        return self.n_iter >= self.max_iter or self._failures >= _MAX_FAILURES
+        return self._failures >= _MAX_FAILURES
 
     def _step(self):
         progress = self.n_iter / self.max_iter if self.decay else 0.0
         if self.max_time is not None:
-            progress = max(progress, self.elapsed / self.max_time)
+            left = max(self.max_time - self.reserve, 1e-3)
+            progress = min(1.0, max(progress, self.elapsed / left))
         state = self._capture() if self.n_iter % BLOCK == 0 else None
         try:
             loss = self.model.step(

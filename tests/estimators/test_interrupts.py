@@ -8,6 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.estimators import fit
+from skdgp.estimators.scored import ScoredRows
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.quasi_newton import QuasiNewton
@@ -131,7 +132,7 @@ def test_lower_bound_and_diagnosis_can_be_missing(where, data, interrupt):
 
 def test_members_without_scores_have_equal_weights(data, interrupt):
     X, y = data
-    interrupt(fit.MixtureFit, "_score", at=1)
+    interrupt(ScoredRows, "score", at=1)
     with pytest.warns(ConvergenceWarning, match="interrupted; 2 of"):
         model = DeepGPRegressor(**FEW).fit(X, y)
     assert [member.mixture_weight for member in model.members_] == [0.5, 0.5]

@@ -980,7 +980,7 @@ def test_bound_of_many_rows_takes_fewer_draws(data, monkeypatch):
     settings = {"inference": DSVI(inner_scale=0.3), "max_iter": 20, "n_predict_draws": 64}
     bounds, used = [], []
     for total in (64, 8, 0.5):
-        monkeypatch.setattr("skdgp.estimators.fit._BOUND_DRAWS", int(total * 80))
+        monkeypatch.setattr("skdgp.estimators.outcome._BOUND_DRAWS", int(total * 80))
         model = make(**settings).fit(*data)
         bounds.append(model.lower_bound_)
         used.append(len(model.members_[0].draws))

@@ -92,6 +92,9 @@ class NNGP(KernelScheme):
         if self.exact is not None:
             self.check_boolean("exact")
 
+    def cubes(self, n_rows, n_inducing):
+        return (12.0 * n_rows**3, 14.0 * n_rows**3) if self.exact else (0.0, 0.0)
+
     def build(self, architecture, likelihood):
         return (ExactNNGP if self.exact else GramModel)(architecture, likelihood, self)
 
@@ -175,6 +178,13 @@ class ExactNNGP(QuasiNewton, Model):
         expected = -0.5 * w * (LOG_2PI + (noise * w).log() + squares / (noise * w))
         return expected.sum() - self._log_marginal_likelihood()
 
+    @torch.no_grad()
+    def known_bound(self):
+        """The log marginal likelihood, as of the last step."""
+        if self._lbfgs.x is not None and self._unsolved is not None:
+            return -self._lbfgs.f * float(self.weight.sum())
+        return float(self._log_marginal_likelihood())
+
     def draws(self, n, seed):
         return np.zeros((1, 0))
 
@@ -188,6 +198,7 @@ class ExactNNGP(QuasiNewton, Model):
     def load_state(self, arrays):
         self._keep(*(torch.tensor(arrays[name]) for name in ("X", "y", "weight")))
         super().load_state(arrays)
+        self._unsolved = None
 
     def load_training_state(self, arrays):
         self._lbfgs.load(arrays, self.process.Z)

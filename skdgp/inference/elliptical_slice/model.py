@@ -16,7 +16,7 @@ from .hyperparameters import Hyperparameters
 from .moves import MOST_AHEAD, elliptical_slice, slice_step, swaps
 from .posterior import JITTER, SlicedPosterior
 
-_MOST_ROWS, _MOST_NEAR_ROWS = 500, 5000  #: exactly, and with neighbors
+MOST_ROWS, _MOST_NEAR_ROWS = 500, 5000  #: exactly, and with neighbors
 _FEW_ROWS = 64  #: whose likelihoods take less together than one by one
 _IMPOSSIBLE = -1e300  #: log-likelihood of a state without one, which checkpoints can hold
 
@@ -184,7 +184,7 @@ class SlicedDeepGP(ChainModel):
                 "EllipticalSlice needs all rows in each batch; leave batch_size alone."
             )
         near = self.scheme.n_neighbors is not None
-        most = _MOST_NEAR_ROWS if near else _MOST_ROWS
+        most = _MOST_NEAR_ROWS if near else MOST_ROWS
         if n > most:
             way = (
                 "" if near else f", or n_neighbors=25, an approximation for up to {_MOST_NEAR_ROWS}"

@@ -6,9 +6,10 @@ from numbers import Integral, Real
 from sklearn.base import clone
 
 from ..base import OF_LAYERS, Scheme
-from .model import SlicedDeepGP
+from .model import MOST_ROWS, SlicedDeepGP
 
 _BURN_IN = 0.25  #: share of the steps
+_CUBES = 1200.0  #: cost of a step of all chains, in factorizations of as many rows
 
 
 class EllipticalSlice(Scheme):
@@ -94,6 +95,10 @@ class EllipticalSlice(Scheme):
         self.n_burn_in = n_burn_in
         self.spacing = spacing
         self.n_neighbors = n_neighbors
+
+    def cubes(self, n_rows, n_inducing):
+        exact = self.n_neighbors is None and n_rows <= MOST_ROWS
+        return (_CUBES * n_rows**3 if exact else 0.0), 0.0
 
     def for_data(self, n_rows, n_classes=None, max_iter=None):
         n_steps = self.max_iter(n_rows) if max_iter is None else max_iter

@@ -81,6 +81,10 @@ class VFE(Scheme):
             return n_rows
         return 500 if n_rows <= 10_000 else 300
 
+    def cubes(self, n_rows, n_inducing):
+        size = n_rows * n_inducing**2
+        return 8.0 * size, 10.0 * size
+
     def validate(self):
         self.check_boolean("train_inducing")
         self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")

@@ -1,0 +1,141 @@
+"""What training leads to: results of members, fitted attributes, and the lower bound."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..mixture.member import Member
+from ..mixture.predictive import Predictive, rows_at_once
+from ..training.trainer import Trainer
+from .data import Data
+
+_BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
+_BOUND_DRAWS = 100_000  #: draws of all these rows together
+_ROWS_IN_TIME = 200  #: of it that are evaluated together if time is limited
+#: fitted attributes of single models, from :func:`single_attributes` and :func:`lower_bound`
+_OF_SINGLE = (
+    "delta_",
+    "inducing_inputs_",
+    "kernels_",
+    "likelihood_",
+    "loss_curve_",
+    "lower_bound_",
+    "validation_scores_",
+)
+
+
+@dataclass(eq=False)
+class Trained:
+    """A member, and what its training has to say to the mixture.
+
+    Attributes
+    ----------
+    member : Member
+    trainer : Trainer or None
+        Of a single model.
+    loo : ndarray of shape (n_dispersions, n_rows) or None
+        Leave-one-out log densities of the rows that are scored.
+    held_out : ndarray of shape (n_held_out,) or None
+        Log densities of the rows that it has not seen.
+    interrupted : bool
+    unfinished : str or None
+        What training has not come to.
+    progress : float
+        Share of the steps that were made if time ended the training, else 1.
+    """
+
+    member: Member
+    trainer: Trainer | None = None
+    loo: np.ndarray | None = None
+    held_out: np.ndarray | None = None
+    interrupted: bool = False
+    unfinished: str | None = None
+    progress: float = 1.0
+
+
+@dataclass(eq=False)
+class Result:
+    """What training leaves behind.
+
+    Attributes
+    ----------
+    trained : list of Trained
+    interrupted : bool
+        Whether Ctrl-C ended it.
+    no_time : list of str
+        Schemes of the members for which there was no time.
+    """
+
+    trained: list
+    interrupted: bool
+    no_time: list
+
+
+def is_failure(error):
+    """Whether an error ends the training of one member alone; others are the user's, or ours.
+
+    That no memory is left is a RuntimeError of torch.
+    """
+    if isinstance(error, (ValueError, ArithmeticError, MemoryError, torch.linalg.LinAlgError)):
+        return True
+    of_cpu = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    return of_cpu or isinstance(error, torch.OutOfMemoryError)
+
+
+def forget_single(estimator):
+    """Remove the fitted attributes that only a single model has, which an earlier fit may have left."""
+    for name in _OF_SINGLE:
+        vars(estimator).pop(name, None)
+
+
+def single_attributes(members, data):
+    """Fitted attributes that only a single model has."""
+    if len(members) > 1:
+        return {}
+    (member,) = members
+    first, *others = member.inducing_inputs_
+    delta = member.posterior().delta
+    return {
+        **({} if delta is None else {"delta_": delta}),
+        "kernels_": member.kernels_,
+        "likelihood_": member.likelihood_.in_units(data.y_scaler.scale),
+        "inducing_inputs_": [data.x_scaler.inverse_transform(first), *others],
+        "loss_curve_": list(member.record.loss_curve),
+        "validation_scores_": list(member.record.validation_scores),
+    }
+
+
+def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
+    """The lower bound on the log marginal likelihood, in the target's units; None without one.
+
+    If time runs out it is an estimate from some of the rows.
+    """
+    known = model.known_bound()
+    if known is not None:
+        return known + float(data.weights.sum()) * data.mean_log_jacobian()
+    divergence = model.divergence()
+    if divergence is None:
+        return None
+    rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
+    most = len(data) if model.sees_all_rows else _BOUND_ROWS
+    X, y, weights = rows.sample(most, rng)
+    draws = member.draws
+    n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))
+    draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
+    has_limit = seconds_left() is not None
+    if not has_limit or bool((member.posterior(device).inflation != 1.0).any()):
+        member = member.holding(model.posterior(draws, as_trained=True), device)
+    size, order = rows_at_once([member], device), np.arange(len(X))
+    if has_limit:
+        size, order = min(size, _ROWS_IN_TIME), rng.permutation(len(X))
+    expected = seen = 0.0
+    for rows in (order[i : i + size] for i in range(0, len(X), size)):
+        predictive = Predictive([member], X[rows], device)
+        expected += float(weights[rows] @ predictive.expected_log_prob(y[rows]))
+        seen += float(weights[rows].sum())
+        if has_limit and seconds_left() <= 0.0:
+            break
+    per_row = expected / seen + data.mean_log_jacobian()
+    bound = float(data.weights.sum()) * per_row - float(divergence)
+    return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

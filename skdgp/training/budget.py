@@ -1,0 +1,113 @@
+"""Seconds of a fit: how members share them, and how many rows they are enough for."""
+
+import heapq
+import math
+import time
+
+import numpy as np
+import torch
+
+_CALIBRATION = {"cpu": 400, "cuda": 2000}  #: rows of a factorization that takes milliseconds
+_REPEATS = 5  #: of it, of which the fastest counts
+_LEAST = 0.5  #: share of the time that training has, however long scaling took
+_STEPS = 10  #: that training should have time for: L-BFGS hardly gets anywhere in fewer
+_FEWEST_ROWS = 50  #: that are kept, however short the time
+_FEWEST_INDUCING = 30  #: likewise
+
+
+class Budget:
+    """The seconds of a fit, by the clock on the wall.
+
+    Parameters
+    ----------
+    max_time : float or None
+        Seconds; None if there is no limit.
+    started : float
+        When the fit began, by the monotonic clock.
+    costs : sequence of float
+        Predicted seconds of the members, by which they share.
+    n_jobs : int
+        Members that train at the same time.
+    """
+
+    def __init__(self, max_time, started, costs=(1.0,), n_jobs=1):
+        self.max_time, self.started = max_time, started
+        ends = planned_ends(costs, n_jobs)
+        self._shares, self._now = ends / ends.max(), time.monotonic()
+
+    def left(self, i=-1):
+        """Seconds until a member is to end, or the last one; None without a limit.
+
+        What members before it have saved is there for it.
+        """
+        if self.max_time is None:
+            return None
+        start, now = self._now - self.started, time.monotonic()
+        end = start + self._shares[i] * max(self.max_time - start, _LEAST * self.max_time)
+        return float(self.started + (self.max_time if i == -1 else end) - now)
+
+    def for_training(self):
+        """Seconds that sizes are chosen for: what is left or, if scaling took long, at least half of all."""
+        return max(self.left(), _LEAST * self.max_time)
+
+
+def seconds_of_cube(device="cpu"):
+    """Seconds of a Cholesky factorization over the cube of its rows, measured here and now."""
+    n, fastest = _CALIBRATION[torch.device(device).type], math.inf
+    A = torch.eye(n, dtype=torch.float64, device=device) + 0.1
+    for _ in range(_REPEATS):
+        began = time.perf_counter()
+        float(torch.linalg.cholesky(A)[-1, -1])  # which waits for the GPU
+        fastest = min(fastest, time.perf_counter() - began)
+    return fastest / n**3
+
+
+def planned_ends(costs, n_jobs):
+    """When members end that begin in their order, each as soon as one of `n_jobs` workers is free."""
+    free, ends = [0.0] * max(1, min(n_jobs, len(costs))), []
+    for cost in costs:
+        ends.append(heapq.heappop(free) + max(cost, 1e-9))
+        heapq.heappush(free, ends[-1])
+    return np.array(ends)
+
+
+def affordable(scheme, cubes, n_rows, n_inducing, is_free):
+    """Rows and inducing points for which there is time.
+
+    Fewer inducing points come first, if their number is not the user's; only then fewer rows.
+
+    Parameters
+    ----------
+    scheme : Scheme
+    cubes : float
+        Time, in the unit of :meth:`~skdgp.inference.Scheme.cubes`.
+    n_rows, n_inducing : int
+        What there is, or was asked for.
+    is_free : bool
+        Whether there may be fewer inducing points.
+
+    Returns
+    -------
+    n_rows, n_inducing : int
+    """
+
+    def fits(rows, inducing):
+        step, end = scheme.cubes(rows, min(inducing, rows))
+        return _STEPS * step + end <= cubes
+
+    n_inducing = min(n_inducing, n_rows)
+    if fits(n_rows, n_inducing):
+        return n_rows, n_inducing
+    if is_free:
+        most, n_inducing = n_inducing, min(n_inducing, _FEWEST_INDUCING)
+        if fits(n_rows, n_inducing):
+            return n_rows, _largest(lambda m: fits(n_rows, m), n_inducing, most)
+    return _largest(lambda n: fits(n, n_inducing), min(_FEWEST_ROWS, n_rows), n_rows), n_inducing
+
+
+def _largest(fits, low, high):
+    """The largest number for which something fits, or the smallest of all, by bisection."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
