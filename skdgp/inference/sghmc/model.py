@@ -46,7 +46,9 @@ class SampledDeepGP(ChainModel):
         )  # fmt: skip
         self._memory = {}  # of the sampler: tensors, by layer and by what they are
         self._n_looks, self._whitenings, self._optimizer = 0, None, None
+        self._as_published = scheme.preconditioner == "adaptive"
         self.integrates = False  #: whether the last layer is integrated out
+        self._learning = False  #: whether hyperparameters are
 
     def _apply(self, fn, recurse=True):
         self._memory = {name: fn(value) for name, value in self._memory.items()}
@@ -107,18 +109,13 @@ class SampledDeepGP(ChainModel):
         return prior + batch.scale * (batch.weight * ell).sum(-1).double()
 
     @property
-    def _as_published(self):
-        return self.scheme.preconditioner == "adaptive"
-
-    @property
     def _marginal(self):
         """Whether a row's variance given the inducing outputs is inside the likelihood.
 
         Not while inducing inputs are learned, but in the published procedure: that variance would pass for
         noise, and inducing inputs leave the rows (Bauer, van der Wilk and Rasmussen, 2016).
         """
-        learns = self.n_steps < self.scheme.n_learn and not self._as_published
-        return self.scheme.target == "marginal" and not learns
+        return self.scheme.target == "marginal" and (self._as_published or not self._learning)
 
     def _of_rows(self, y, mean, variance):
         """Log-likelihood (C, B) given the moments of the last layer."""
@@ -234,6 +231,7 @@ class SampledDeepGP(ChainModel):
         return v[:-1] if self.integrates else v
 
     def _let_learn(self, learning):
+        self._learning = learning
         if learning or self._whitenings is None:
             for p in self.parameters():
                 p.requires_grad_(learning)
