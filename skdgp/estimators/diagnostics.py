@@ -8,7 +8,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..inference.chains import rank_rhat
+from ..inference.chains import LARGEST_RHAT, LEAST_SIZE, rank_rhat, sample_sizes
 from ..mixture.predictive import Predictive
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
@@ -24,9 +24,7 @@ _SEVERE_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 _CHAIN_ROWS = 20  #: at which chains are compared
 _FEWEST_STATES = 10  #: of a chain, below which R-hat tells little
-_LARGEST_RHAT = (
-    1.05  #: between the 1.01 of Vehtari et al. (2021) and the 1.1 of Gelman et al. (2013)
-)
+_BEYOND = 2.0  #: how much further from the middle than training rows chains are compared, too
 _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
 
@@ -171,18 +169,24 @@ def warn_of_pathologies(estimator, data, settled):
 
 
 def warn_of_chains(estimator, data):
-    """One warning if chains of a sampler have other means at training rows."""
+    """One warning if chains disagree, or are too short, at training rows or beyond them.
+
+    The test is that of ``mcmc_diagnostics(model, X).ok``.
+    """
     posterior = estimator.members_[0].posterior(estimator.device_)
     if posterior.n_chains < 2 or len(posterior.inflation) < _FEWEST_STATES * posterior.n_chains:
         return
     X, _, _ = data.sample(_CHAIN_ROWS, np.random.RandomState(0))
-    mean = posterior.latent(torch.as_tensor(X, device=estimator.device_)).mean
-    rhat = rank_rhat(mean.unflatten(0, (posterior.n_chains, -1)).numpy(force=True))
-    worst = np.nanmax(rhat, initial=0.0)
-    if worst > _LARGEST_RHAT:
+    rows = np.concatenate([X, X.mean(0) + _BEYOND * (X - X.mean(0))])
+    mean = posterior.latent(torch.as_tensor(rows, device=estimator.device_)).mean
+    states = mean.unflatten(0, (posterior.n_chains, -1)).numpy(force=True)
+    rhat = np.nanmax(rank_rhat(states), initial=1.0)
+    size = np.nanmin(sample_sizes(states), initial=np.inf)
+    if rhat > LARGEST_RHAT or size < LEAST_SIZE:
         warn(
-            f"The chains do not agree on their predictions, with an R-hat of {worst:.2f} where at most "
-            f"{_LARGEST_RHAT} is good; raise max_iter, or see skdgp.inspection.mcmc_diagnostics(model, X).",
+            f"The chains have not sampled their predictions well, with an R-hat of {rhat:.2f} (at most "
+            f"{LARGEST_RHAT} is good) and states worth {size:.0f} independent draws (at least {LEAST_SIZE:.0f} "
+            "are); raise max_iter and n_samples, or see skdgp.inspection.mcmc_diagnostics(model, X).",
             ConvergenceWarning,
         )
 

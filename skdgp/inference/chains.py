@@ -8,6 +8,10 @@ from scipy.stats import rankdata
 from ..random import sobol_normal
 from .base import Model
 
+#: between the 1.01 of Vehtari et al. (2021) and the 1.1 of Gelman et al. (2013)
+LARGEST_RHAT = 1.05
+LEAST_SIZE = 400.0  #: independent draws, by Vehtari et al. (2021): errors of 5 % of a deviation
+
 
 class ChainModel(Model):
     """A model whose steps move several chains at once, and keep some of their states.
@@ -138,6 +142,41 @@ def rank_rhat(draws):
     halves = _halves(draws)
     folded = np.abs(halves - np.median(halves, (0, 1)))
     return np.fmax(*(split_rhat(_normal_scores(part)) for part in (halves, folded)))
+
+
+def sample_sizes(draws):
+    """Effective sample sizes of the bulk and of the tails (Vehtari et al., 2021, sections 3.2 and 4.3).
+
+    Parameters
+    ----------
+    draws : array-like of shape (n_chains, n_draws, ...)
+        At least eight draws of each chain.
+
+    Returns
+    -------
+    bulk, tail : ndarrays of shape (...)
+        NaN where nothing varies.
+    """
+    halves = _halves(draws)
+    low, high = (halves <= np.quantile(halves, p, (0, 1)) for p in (0.05, 0.95))
+    tails = (_independent(part.astype(float)) for part in (low, high))
+    return _independent(_halves(_normal_scores(halves))), np.fmin(*tails)
+
+
+def _independent(x):
+    """How many independent draws those of chains (n_chains, n_draws, ...) are worth, by Geyer's rule."""
+    C, n = x.shape[:2]
+    off = x - x.mean(1, keepdims=True)
+    power = np.abs(np.fft.rfft(off, 2 * n, axis=1)) ** 2
+    covariance = np.fft.irfft(power, axis=1)[:, :n].mean(0) / n
+    within = covariance[0] * n / (n - 1)
+    total = within * (n - 1) / n + x.mean(1).var(0, ddof=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rho = 1.0 - (within - covariance) / total
+    rho[0] = np.where(total > 0.0, 1.0, np.nan)
+    pairs = rho[0 : n - n % 2 : 2] + rho[1::2]
+    pairs = np.where(np.cumprod(pairs > 0.0, 0), np.minimum.accumulate(pairs, 0), 0.0 * pairs)
+    return C * n / np.maximum(2.0 * pairs.sum(0) - 1.0, 1.0 / np.log10(C * n))
 
 
 def _halves(draws):

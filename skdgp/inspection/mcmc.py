@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .._scoring import latent_mixture
-
-_LARGEST_RHAT, _LEAST_ESS = 1.05, 400.0  #: Vehtari et al. (2021) ask for 1.01, and for 400
+from ..inference.chains import LARGEST_RHAT, LEAST_SIZE
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class ChainDiagnostics:
     def ok(self):
         """Whether R-hat is at most 1.05 and both sizes are at least 400, everywhere."""
         sizes = min(self.ess_bulk.min(), self.ess_tail.min())
-        return bool(self.rhat.max() <= _LARGEST_RHAT and sizes >= _LEAST_ESS)
+        return bool(self.rhat.max() <= LARGEST_RHAT and sizes >= LEAST_SIZE)
 
     def __str__(self):
         return (

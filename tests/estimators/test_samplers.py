@@ -144,6 +144,14 @@ def test_chains_that_disagree_are_told_of(data):
         model.fit(X, y)
 
 
+def test_chains_that_are_too_short_beyond_the_rows_are_told_of():
+    X = np.linspace(0.0, 1.0, 12)[:, None]
+    scheme = EllipticalSlice(1, "sample", n_chains=2, n_samples=80, n_burn_in=20, spacing=1)
+    model = DeepGPRegressor(1, inference=scheme, max_iter=60, random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"states worth \d+ independent draws"):
+        model.fit(X, np.sin(6.0 * X[:, 0]))
+
+
 @pytest.mark.parametrize("init", ["greedy", "median"])
 def test_starts_that_need_a_posterior(data, init):
     with pytest.raises(ValueError, match="has none for each alone"):

@@ -7,7 +7,7 @@ import pytest
 
 from skdgp import DeepGPRegressor
 from skdgp._scoring import LatentMixture
-from skdgp.inference.chains import rank_rhat, split_rhat
+from skdgp.inference.chains import rank_rhat, sample_sizes, split_rhat
 from skdgp.inspection import mcmc_diagnostics, to_arviz
 
 X = np.zeros((2, 1))
@@ -68,6 +68,14 @@ def test_own_rank_rhat_is_that_of_arviz(case, n):
     draws[0] *= {"spreads": 4.0}.get(case, 1.0)
     draws = np.round(np.tan(draws), 1) if case == "heavy tails, ties" else draws
     assert rank_rhat(draws) == pytest.approx(float(az.rhat(draws)), rel=1e-10)
+
+
+def test_own_sample_sizes_are_those_of_arviz():
+    az = pytest.importorskip("arviz")
+    for rho in (0.0, 0.5, 0.9):
+        draws = autoregressive(rho, 500)
+        for own, method in zip(sample_sizes(draws), ("bulk", "tail")):
+            assert own == pytest.approx(float(az.ess(draws, method=method)), rel=0.01)
 
 
 def test_arviz_is_named_where_it_is_missing(of, monkeypatch):

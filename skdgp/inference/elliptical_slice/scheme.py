@@ -33,7 +33,7 @@ class EllipticalSlice(Scheme):
         starts, with standard deviations of 1 for kernels and of 2 for what likelihoods have. Variances of
         hidden layers stay, because lengthscales of the next layer mean the same.
     n_chains : int, default=4
-    n_samples : int, default=400
+    n_samples : int, default=800
         States that are kept, of all chains together.
     least_power : float, default=0.01
         The last of the powers.
@@ -81,7 +81,7 @@ class EllipticalSlice(Scheme):
         n_tempering=8,
         hyperparameters="sample",
         n_chains=4,
-        n_samples=400,
+        n_samples=800,
         least_power=0.01,
         n_burn_in=None,
         spacing=None,

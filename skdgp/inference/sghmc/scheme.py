@@ -9,7 +9,7 @@ from ..base import OF_LAYERS, Scheme
 from .dynamics import autocorrelation_time
 from .model import SampledDeepGP
 
-_BURN_IN, _SPACING = 30.0, 2.0  #: in autocorrelation times; notes of the docs page on sampling
+_BURN_IN, _SPACING = 30.0, 1.0  #: in autocorrelation times; notes of the docs page on sampling
 _LEARN = 1500  #: steps until hyperparameters rest
 _SHARES = 0.4, 0.1  #: of a given number of steps, for hyperparameters and for burn-in
 
@@ -38,7 +38,7 @@ class SGHMC(Scheme):
         or those of the inducing outputs, with the published adaptive masses and hyperparameters learned from
         a window of 100 past states. The latter mix slowly where the prior decides.
     n_chains : int, default=4
-    n_samples : int, default=400
+    n_samples : int, default=800
         States that are kept, of all chains together.
     step_size : float, default=0.05
         The squared step of the preconditioned sampler. Variances are too large by a quarter of
@@ -52,7 +52,7 @@ class SGHMC(Scheme):
         Steps after that before states are kept. None for 30 autocorrelation times
         :math:`2 \alpha / \kappa`, or 10 % of `max_iter`.
     spacing : int or None, default=None
-        Steps between states that are kept. None for two autocorrelation times, or what `max_iter` leaves.
+        Steps between states that are kept. None for one autocorrelation time, or what `max_iter` leaves.
     last_layer : {"exact", "sampled"}, default="exact"
         Whether to integrate out the last layer where that is possible.
     n_hidden_draws : int, default=1
@@ -75,7 +75,7 @@ class SGHMC(Scheme):
     --------
     >>> from skdgp.inference import SGHMC
     >>> SGHMC(n_samples=200).max_iter(1000)
-    3832
+    2932
     """
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
@@ -87,7 +87,7 @@ class SGHMC(Scheme):
         target="marginal",
         preconditioner="fisher",
         n_chains=4,
-        n_samples=400,
+        n_samples=800,
         step_size=0.05,
         friction=0.45,
         n_learn=None,
