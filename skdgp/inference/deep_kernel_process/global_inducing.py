@@ -12,7 +12,8 @@ from ..posterior import Latent
 from .diwp import KernelScheme
 from .model import KernelModel
 from .posterior import ProcessPosterior, Residual, of_draws, some
-from .process import Level, Whitened
+from .process import Level
+from .sites import Whitened
 
 #: Of the pseudo-observations of hidden layers: the first draws are near their means.
 _START_PRECISION = 100.0

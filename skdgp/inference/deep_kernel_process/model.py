@@ -11,7 +11,8 @@ from ...gp.component import Trainable
 from ...random import latin_normal
 from ..gradient_model import GradientModel
 from .posterior import GramPosterior
-from .process import JITTER, Level, Path, Sites, Whitened, among, diagonal, draw_metric
+from .process import JITTER, Level, Path, among, diagonal, draw_metric
+from .sites import Sites, Whitened
 from .wishart import Fixed, Fresh, degrees
 
 _START_V = 0.1  #: of the factor V, as a multiple of the identity

@@ -17,7 +17,8 @@ from ..quasi_newton import QuasiNewton, backward
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import GramPosterior
-from .process import Whitened, among, diagonal, equal_rows
+from .process import among, diagonal, equal_rows
+from .sites import Whitened
 
 _EXACT = 2000  #: rows up to which a Cholesky factorization of all of them takes a second or so
 

@@ -6,7 +6,8 @@ import torch
 
 from ...random import gamma, normal
 from ..posterior import Functions, Latent, Posterior
-from .process import Level, Whitened, among, diagonal, equal_rows
+from .process import Level, among, diagonal, equal_rows
+from .sites import Whitened
 from .wishart import degrees, inverse_wishart_root
 
 _LEAST_SIZE = 0.01  #: of squared lengths of features, relative to what they should be

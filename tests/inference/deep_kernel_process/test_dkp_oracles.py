@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import wishart_formulas as wf
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -18,13 +19,12 @@ from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import (
     Level,
-    Whitened,
+    Product,
     _Inducing,
-    _Marginals,
-    _Product,
     _Rows,
     factorize,
 )
+from skdgp.inference.deep_kernel_process.sites import Whitened, _Marginals
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 NOISE = 0.1
@@ -129,10 +129,10 @@ def test_divergences_are_means_of_log_ratios():
     nu_q, nu_p = torch.tensor(7.3).double(), torch.tensor(5.6).double()
     base = w.Fresh(40_000, seeded())
     C = w.inverse_wishart_root(L_q, base.lower(3, L_q), base.chi2(w.degrees(nu_q, 3), (3,)))
-    ratio = w.inverse_wishart_log_density(C, L_q, nu_q) - w.inverse_wishart_log_density(
+    ratio = wf.inverse_wishart_log_density(C, L_q, nu_q) - wf.inverse_wishart_log_density(
         C, L_p, nu_p
     )
-    error = ratio.mean() - w.inverse_wishart_kl(L_q, nu_q, L_p, nu_p)
+    error = ratio.mean() - wf.inverse_wishart_kl(L_q, nu_q, L_p, nu_p)
     assert abs(error) < 4.0 * ratio.std() / math.sqrt(len(ratio))
 
 
@@ -143,7 +143,7 @@ def test_gradients_of_delta_go_through_the_draws():
     base, L = w.Fresh(n, seeded()), delta.sqrt() * torch.linalg.cholesky(K)
     C = w.inverse_wishart_root(L, base.lower(p, L), base.chi2(w.degrees(delta + p + 1, p), (p,)))
     (got,) = torch.autograd.grad(2.0 * w.log_det(C).mean(), delta)
-    expected = p * delta.log() - w.multivariate_digamma(0.5 * (delta + p + 1), p)
+    expected = p * delta.log() - wf.multivariate_digamma(0.5 * (delta + p + 1), p)
     (expected,) = torch.autograd.grad(expected, delta)
     np.testing.assert_allclose(got, expected, atol=3e-3)
 
@@ -400,7 +400,7 @@ def test_backward_passes_of_our_own():
     K = (lambda A: A @ A.mT)(leaf(2, 4, 6)).detach().requires_grad_()
     assert check(lambda K: factorize(0.5 * (K + K.mT), 1e-6), K)
     for i in (0, 1, slice(2)):  # one of the results, or both
-        assert check(lambda *x, i=i: _Product.apply(*x)[i], (leaf(1, 3, 4), leaf(2, 4, 5)))
+        assert check(lambda *x, i=i: Product.apply(*x)[i], (leaf(1, 3, 4), leaf(2, 4, 5)))
         assert check(lambda K, i=i: factorize(0.5 * (K + K.mT), 1e-6)[2:][i], K)
     J, (W, C) = leaf(1, 3, 3), leaf(2, 2, 3, 3)
     K_tt = (20.0 + leaf(2, 5)).detach().requires_grad_()
@@ -413,7 +413,7 @@ def test_backward_passes_of_our_own():
         L, nu = torch.linalg.cholesky(K), delta + 4.0
         L_q = torch.linalg.cholesky(delta * K + V @ V.mT)
         C = w.inverse_wishart_root(L_q, n, c2)
-        kl = w.inverse_wishart_kl(L_q, nu + gamma, delta.sqrt() * L, nu)
+        kl = wf.inverse_wishart_kl(L_q, nu + gamma, delta.sqrt() * L, nu)
         return C, (torch.linalg.inv(L) @ C).mT, C @ C.mT, kl.expand(2)
 
     def ours(K, V, c2, delta, gamma):

@@ -12,6 +12,7 @@ from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference.base import Architecture, Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
+from skdgp.inference.elliptical_slice.factors import ConditioningSets
 from skdgp.inference.elliptical_slice.moves import elliptical_slice
 from skdgp.inference.elliptical_slice.posterior import JITTER, SlicedPosterior
 
@@ -139,3 +140,19 @@ def test_elliptical_slice(case):
     (F,) = model.propagate(v, kernels)
     np.testing.assert_allclose(F[0], case["expected"]["F_new"], rtol=1e-8)
     np.testing.assert_allclose(log_lik[0], case["expected"]["log_lik_new"], rtol=1e-8)
+
+
+@cases("vecchia")
+def test_rows_given_their_neighbors(case):
+    given = case["inputs"]
+    X, y = tensor(given["X"]), tensor(given["y"])
+    sets = ConditioningSets(X.numpy(), 3, X)
+    assert [sorted(near[: min(i, 3)]) for i, near in enumerate(sets.index.tolist())] == given[
+        "neighbours"
+    ]
+    kernel = SquaredExponential(given["lengthscale"], given["variance"], ard=False)
+    near = sets.of(kernel, X[None], tensor([[[given["noise"]] * len(X)]]))
+    white, root = near.whiten(y[:, None])[0, 0], near.whiten(torch.eye(len(X)).double())[0, 0]
+    log_density = -0.5 * white.square().sum() - near.log_det().sum()
+    log_density = log_density - 0.5 * len(X) * np.log(2.0 * np.pi)
+    check(case, log_density=log_density, precision=root.T @ root)
