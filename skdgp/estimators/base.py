@@ -46,6 +46,8 @@ _MAY_MEAN_NOTHING = {
     "batch_size": None,
     "dtype": "auto",
 }
+#: compute capabilities of GPUs with half of the speed in double precision; others have a 32nd or less
+_FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 #: numpy's own settings, whatever the caller's are: numbers that vanish are zero
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
@@ -427,7 +429,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _device(self):
         """Where to train."""
         if self.device == "auto":
-            return "cuda" if torch.cuda.is_available() else "cpu"
+            fits = torch.cuda.is_available() and (
+                self.dtype == "float32"
+                or torch.version.hip is not None
+                or torch.cuda.get_device_capability() in _FAST_IN_DOUBLE
+            )
+            return "cuda" if fits else "cpu"
         try:
             if self.device.partition(":")[0] not in ("cpu", "cuda"):
                 raise RuntimeError("unknown to skdgp")

@@ -88,7 +88,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision, any with ``dtype="float32"``.
     dtype : {"auto", "float64", "float32"}, default="auto"
         Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
         predictions are in float64 always.

@@ -119,7 +119,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None
@@ -288,7 +289,8 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU if there is one.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None

@@ -153,7 +153,7 @@ def test_one_column_is_no_table():
     """A Series, and a row of a frame, meet the sentence of scikit-learn."""
     frame = pd.DataFrame(X, columns=["weight", "power"])
     model = DeepGPRegressor(**EXACT).fit(frame, y)
-    with pytest.raises(ValueError, match="Pass a DataFrame containing .* a single column"):
+    with pytest.raises(ValueError, match=r"Pass a DataFrame containing .* a single column"):
         DeepGPRegressor(**EXACT).fit(frame["weight"], y)
     for method in (model.predict, model.predict_interval, model.sample_y):
         with pytest.raises(ValueError, match="Pass a DataFrame containing a single row"):

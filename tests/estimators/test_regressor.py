@@ -1013,3 +1013,20 @@ def test_means_of_targets_that_are_mostly_zero(inference):
     model = other.fit(X, X[:, 0] + rng.normal(size=200))
     names = [type(member.likelihood_).__name__ for member in model.members_]
     assert "HeteroscedasticStudentT" in names
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "device"),
+    [
+        ((9, 0), "auto", "cuda"),
+        ((8, 0), "float64", "cuda"),
+        ((8, 9), "auto", "cpu"),  # a 64th of the speed in double precision
+        ((7, 5), "float64", "cpu"),
+        ((8, 9), "float32", "cuda"),
+    ],
+)
+def test_auto_takes_gpus_that_are_fast_enough(monkeypatch, capability, dtype, device):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    assert DeepGPRegressor(dtype=dtype)._device() == device
+    assert DeepGPRegressor(dtype=dtype, device="cpu")._device() == "cpu"
