@@ -241,7 +241,7 @@ def _check_not_negative(values, name):
         raise ValueError(f"Negative values in data passed to {name}.")
 
 
-def check_alpha(alpha) -> np.ndarray:
+def check_alpha(alpha, name="alpha") -> np.ndarray:
     """Orders of quantiles as an array of shape (n_alpha,).
 
     Raises
@@ -251,7 +251,7 @@ def check_alpha(alpha) -> np.ndarray:
     """
     alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if alpha.ndim != 1 or alpha.size == 0 or not ((alpha > 0.0) & (alpha < 1.0)).all():
-        raise ValueError(f"alpha must hold numbers between 0 and 1, as .95 for 95 %; got {alpha}.")
+        raise ValueError(f"{name} must hold numbers between 0 and 1, as .95 for 95 %; got {alpha}.")
     return alpha
 
 

@@ -5,7 +5,7 @@ import torch
 
 from .._warnings import warn
 from ..mixture.functions import draw
-from ..mixture.predictive import END, Predictive, rows_at_once
+from ..mixture.predictive import Predictive, rows_at_once
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
 _N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
@@ -105,9 +105,7 @@ class Predictor:
         Correlations are those of draws; `std` (n, k) are the standard deviations.
         """
         draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
-        middle, reach = draws.mean(0), END * draws.std(0)
-        low, high = np.minimum(middle - reach, scaler.low), np.maximum(middle + reach, scaler.high)
-        draws = scaler.inverse(np.clip(draws, low, high)) / np.maximum(std, 1e-300)
+        draws = self.unmapped(X, draws, scaler, latent) / np.maximum(std, 1e-300)
         draws -= draws.mean(0)
         cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
         diagonal = np.einsum("iik->ik", cov)  # a view
@@ -115,6 +113,16 @@ class Predictor:
         cov *= scale[:, None] * scale[None]
         diagonal[...] = np.square(std)
         return cov
+
+    def unmapped(self, X, z, scaler, latent=False):
+        """Targets in the user's units of standardized ones (..., n, k), which end where distributions do."""
+        if scaler.maps is not None:
+            outside = (z < scaler.low) | (z > scaler.high)
+            some = outside.any((*range(z.ndim - 2), -1))
+            if some.any():
+                low, high = self.rows(X[some], "mapped_ends", scaler=scaler, latent=latent)
+                z[..., some, :] = np.clip(z[..., some, :], low, high)
+        return scaler.inverse(z)
 
     def _of_draws(self, X, i, k):
         """Mean (n, k) and covariance (k, n, n) of draws from one member."""

@@ -4,6 +4,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, check_array, check_random_state
 
@@ -122,7 +123,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     @property
     def target_transform_(self):
-        """What was done to the targets before they were standardized: "log", "yeo-johnson" or None.
+        """What was done to the targets before they were standardized: a name as in `target_transform`, or None.
 
         A list if there are several outputs.
         """
@@ -215,7 +216,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if quantiles is not None:
             if return_std or return_cov or latent:
                 raise ValueError("quantiles are of the target, and come alone.")
-            return self.predict_quantiles(X, quantiles)
+            return self._quantiles(X, quantiles, "quantiles")
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         X = self._check_X(X)
@@ -254,11 +255,27 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         -------
         quantiles : ndarray of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
         """
+        return self._quantiles(X, alpha, "alpha")
+
+    def _quantiles(self, X, orders, name):
+        """Quantiles whose orders the user gave by an argument of this name."""
         X = self._check_X(X)
-        alpha = check_alpha(alpha)
-        q = self._predict_rows(X, "quantiles", alpha=alpha)
-        q = self._y_scaler.inverse(q.swapaxes(1, 2)).swapaxes(1, 2)
+        orders = check_alpha(orders, name)
+        q = np.moveaxis(self._predict_rows(X, "quantiles", alpha=orders), -1, 0)
+        q = np.moveaxis(self._y_scaler.inverse(q), 0, -1)
         return q[:, 0] if self._y_ndim == 1 else q
+
+    def _latent_quantiles(self, X, orders):
+        """Quantiles of latent functions, as if these were Gaussian before the map of targets."""
+        mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
+        q = mean + np.sqrt(var) * norm.ppf(orders)[:, None, None]
+        q = np.moveaxis(self._y_scaler.inverse(q), 0, -1)
+        return q[:, 0] if self._y_ndim == 1 else q
+
+    def _unmapped(self, X, z, latent=False):
+        with self._threads(), torch.no_grad():
+            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+            return predictor.unmapped(X, z, self._y_scaler, latent)
 
     def predict_interval(self, X, coverage=0.9):
         """Predict central intervals of the target.
@@ -320,7 +337,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
         y = self._draw(X, n_samples, seed, "function" if latent else "y", self._n_outputs)
-        y = np.moveaxis(self._y_scaler.inverse(y), 0, -1)
+        y = np.moveaxis(self._unmapped(X, y, latent), 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
     def _crps(self, X, y):
@@ -364,11 +381,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _decomposed(self, X):
         """Mean, and standard deviations by the function and by the noise."""
-        if self._y_scaler.maps is not None:  # the function's part is that of a target without noise
-            (mean, std), (_, own) = self._moments(X, False), self._moments(X, True)
-            own = np.minimum(own, std)
-            parts = mean, own, np.sqrt(std**2 - own**2)
-            return tuple(self._shaped(part) for part in parts)
+        if self._y_scaler.maps is not None:
+            given = "mapped_decomposed_moments"
+            mean, *variances = self._predict_rows(X, given, scaler=self._y_scaler)
+            return tuple(self._shaped(part) for part in (mean, *np.sqrt(variances)))
         mean, *variances = self._predict_rows(X, "decomposed_moments")
         parts = [np.sqrt(var) * self._y_scaler.scale for var in variances]
         mean = mean * self._y_scaler.scale + self._y_scaler.center

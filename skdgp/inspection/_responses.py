@@ -95,7 +95,7 @@ def has_quantiles(model):
 def central_intervals(model, X, coverage, output, latent=False):
     """Central intervals of the predictive distribution, in one pass over the rows.
 
-    Gaussian ones where the model tells no quantiles, and for the latent function.
+    Gaussian ones where the model tells no quantiles. The latent function is Gaussian before the map of targets.
 
     Parameters
     ----------
@@ -112,14 +112,11 @@ def central_intervals(model, X, coverage, output, latent=False):
     if not ((coverage > 0.0) & (coverage < 1.0)).all():
         raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
     orders = np.stack([0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], -1)
-    if has_quantiles(model) and not latent:
-        quantiles = select_output(model.predict_quantiles(X, orders.ravel()), output, ndim=2)
+    if has_quantiles(model):
+        of = model._latent_quantiles if latent else model.predict_quantiles
+        quantiles = select_output(of(X, orders.ravel()), output, ndim=2)
     else:
-        settings = {"latent": True} if latent else {}
-        mean, std = (
-            select_output(values, output)
-            for values in model.predict(X, return_std=True, **settings)
-        )
+        mean, std = (select_output(values, output) for values in model.predict(X, return_std=True))
         quantiles = mean[:, None] + std[:, None] * norm.ppf(orders.ravel())
     return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
 

@@ -186,7 +186,7 @@ class PredictiveDisplay:
             Number of function draws, without noise.
         latent : bool, default=False
             Show the latent function, without the noise of the observations. Its intervals are those
-            of the Gaussian with its mean and standard deviation.
+            of a Gaussian, before the map of targets if there is one.
         subsample : int or None, default=1_000
             Largest number of dots; None for all.
         random_state : int, RandomState instance or None, default=0

@@ -7,17 +7,13 @@ import torch
 
 from ..linalg import at_once
 from ..metrics.scores import mixture_crps
-from ..quadrature import gauss_hermite
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
+from .mapped import ends, heaviest, mapped_moments, variance_by_function
 from .quantiles import quantiles
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
-_N_NODES = 10  #: of averages of exponentials: to 1e-5 where a component's deviation is an e-fold
-_NEGLIGIBLE = 1e-6  #: weight of components that such averages may leave out
-_IN_CACHE = 60_000  #: numbers that such averages look at together
-END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
 _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
@@ -85,24 +81,22 @@ class Predictive:
         return self._mix_moments(moments)
 
     def mapped_moments(self, scaler, latent=False):
-        """Mean and standard deviation before the map, of the target or of latent functions.
+        """Mean and standard deviation before the map, of the target or of latent functions, (n, k)."""
+        return mapped_moments(*self._mapped_components(scaler, latent), scaler)
 
-        By Gauss-Hermite quadrature over the components, of distributions that end as :func:`ends` says.
-        """
-        k = len(scaler.scale)
-        components = self.latent_components(k) if latent else self.components()
-        low, high = ends(*components, scaler)
-        weights, means, variances = heaviest(*components)
-        mean, std = np.empty_like(low), np.empty_like(low)
-        size = max(1, _IN_CACHE // len(means))
-        for j in range(k):
-            one = scaler.output(j)
-            for i in range(0, len(low), size):
-                rows = slice(i, i + size), j
-                parts = (part[:, *rows] for part in (weights, means, variances))
-                parts = *parts, low[rows], high[rows]
-                mean[rows], std[rows] = mapped_moments(*parts, one)
-        return mean, std
+    def mapped_ends(self, scaler, latent=False):
+        """Where distributions end, in units of the standardized target."""
+        return ends(*self._mapped_components(scaler, latent), scaler)
+
+    def _mapped_components(self, scaler, latent):
+        return self.latent_components(len(scaler.scale)) if latent else self.components()
+
+    def mapped_decomposed_moments(self, scaler):
+        """As :meth:`decomposed_moments`, before the map."""
+        components = self.components()
+        mean, std = mapped_moments(*components, scaler)
+        own = np.minimum(variance_by_function(self._parts, mean, scaler), std**2)
+        return mean, own, std**2 - own
 
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
@@ -236,47 +230,6 @@ class Predictive:
             m, v = (part[:, rows].repeat_interleave(q, 1) for part in (m, v))
             total = total + (weights * likelihood.cdf(at, m, v)).sum(0)
         return total.view(-1, q, k).cpu().numpy()[np.arange(len(rows)), :, outputs]
-
-
-def heaviest(weights, means, variances):
-    """Components (c, n, k) without those that hardly count."""
-    weights = np.broadcast_to(weights, means.shape)
-    most = weights.max((1, 2))
-    order = np.argsort(most)
-    kept = order[np.cumsum(most[order]) > _NEGLIGIBLE]
-    return weights[kept] / weights[kept].sum(0), means[kept], variances[kept]
-
-
-def ends(weights, means, variances, scaler):
-    """Where distributions end, in units of the standardized target, two arrays (n, k).
-
-    Under an exponential, Student-t noise has no finite mean. What is beyond all training targets, and more
-    than two standard deviations from the row's own mean, counts as if it were there.
-    """
-    middle = (weights * means).sum(0)
-    spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
-    low, high = middle - END * spread, middle + END * spread
-    return np.minimum(low, scaler.low), np.maximum(high, scaler.high)
-
-
-def mapped_moments(weights, means, variances, low, high, scaler):
-    """Mean and standard deviation (n,) of inversely mapped mixtures (c, n) between two ends."""
-    middle = (weights * means).sum(0)
-    start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low, high))
-    unit = np.maximum(most - start, start - least)
-    unit = np.maximum(unit, np.maximum(1e-300, 1e-150 * np.abs(start)))  # squares do not overflow
-    first, second, deviations = np.zeros_like(middle), np.zeros_like(middle), np.sqrt(variances)
-    nodes, log_weights = (part.numpy() for part in gauss_hermite(_N_NODES, torch.zeros(0).double()))
-    for node, share in zip(nodes, np.exp(log_weights)):
-        z = node * deviations
-        z += means
-        np.minimum(np.maximum(z, low, out=z), high, out=z)
-        off = scaler.inverse(z[..., None])[..., 0]
-        off -= start  # which loses nothing where predictions are sharp
-        off /= unit
-        first += share * np.einsum("cn,cn->n", weights, off)
-        second += share * np.einsum("cn,cn,cn->n", weights, off, off)
-    return start + unit * first, unit * np.sqrt(np.maximum(second - np.square(first), 0.0))
 
 
 def rows_at_once(members, device):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
 _CHUNK = 65536
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
@@ -183,6 +184,16 @@ class TargetScaler:
         return self
 
     @property
+    def is_log(self):
+        """Whether the only target has its logarithm taken."""
+        return self.names == ["log"]
+
+    @property
+    def kink(self):
+        """Where the inverse of the map of the only target has a kink, standardized; None if nowhere."""
+        return -self.center[0] / self.scale[0] if self.names == ["yeo-johnson"] else None
+
+    @property
     def names(self):
         """Of the maps, one for each target."""
         return [None if g is None else g.name for g in self.maps or [None] * len(self.scale)]
@@ -190,10 +201,10 @@ class TargetScaler:
     def check(self, y):
         """Raise ValueError if some targets have no logarithm, and need one."""
         for name, column in zip(self.names, y.T):
-            if name == "log" and not (column > 0.0).all():
+            if name in POSITIVE and not (column > 0.0).all():
                 raise ValueError(
-                    "Some targets are zero or negative, and have no logarithm, which was taken of the "
-                    "first ones; set target_transform to 'yeo-johnson' or None and start anew."
+                    f"Some targets are zero or negative, and have no logarithm or {name!r} map, which "
+                    "the first ones had; set target_transform to 'yeo-johnson' or None and start anew."
                 )
 
     def _mapped(self, y):

@@ -4,21 +4,27 @@ import math
 
 import numpy as np
 import torch
+from scipy.special import log_ndtr, ndtri_exp
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import Trainable
 from ..gp.kernels import Linear, SquaredExponential
 from ..linalg import LOG_2PI, cholesky, rounding
+from ..mixture.mapped import mapped_moments
 from ..optim.lbfgs import LBFGS
-from .scaling import weighted_moments
+from .scaling import POSITIVE, TargetScaler, weighted_moments
 
-NAMES = ("log", "yeo-johnson")
+NAMES = ("log", "exponential-normal", "yeo-johnson")
 _ROWS = 250  #: that the marginal likelihood knows: tenths of a second for all maps
 _FEWEST = 20  #: rows, and distinct targets, below which no map is chosen
 _ATOM = 0.1  #: share of the rows with one target from which on a map would be chosen for its slope there
 _STEPS = 25
 _MARGIN = 5.0  #: nats by which a map must win: "very strong" evidence for Kass and Raftery (1995)
+_SCORED = (
+    1e-300,
+    1e150,
+)  #: smallest and largest number that has a score, and whose square does not overflow
 _ERRORS = 2.0  #: standard errors of its gain in leave-one-out log density, which rows must share
 _SPREAD = 2.0  #: of the logarithms of hyperparameters and of the free number of a map, a priori
 _NOISE = 0.1  #: start, relative to the target's variance
@@ -42,6 +48,87 @@ class Log:
     def log_slope(self, y):
         """Logarithm of the derivative; densities are zero where there is no logarithm."""
         return np.where(y > 0.0, -self.forward(y), -np.inf)
+
+
+class ExponentialNormal:
+    r"""The normal score of positive targets, as if they were exponential.
+
+    .. math:: g(y) = \Phi^{-1}(1 - e^{-y / s})
+
+    Gamma, Weibull and exponential amounts are nearly Gaussian after it. A logarithm would leave them a long
+    lower tail, whose mirror image then ruins means.
+
+    Parameters
+    ----------
+    unit : float
+        The number `s`: about the mean of the targets, or much more if their logarithm is nearly Gaussian.
+    """
+
+    name = "exponential-normal"
+
+    def __init__(self, unit):
+        self.unit = float(unit)
+
+    @classmethod
+    def of(cls, y, weights):
+        """The map whose unit is the median of some targets (n,)."""
+        return cls(max(_median(y, weights), _TINY))
+
+    def learned(self, bend):
+        return ExponentialNormal(np.clip(self.unit * math.exp(min(bend, 100.0)), 1e-300, 1e300))
+
+    def scaled(self, y):
+        with np.errstate(over="ignore"):
+            return np.clip(y / self.unit, *_SCORED)
+
+    def forward(self, y):
+        return _score(self.scaled(y))
+
+    def inverse(self, x):
+        with np.errstate(over="ignore"):
+            y = self.unit * -log_ndtr(-np.clip(x, -1e150, 1e150))
+        return np.clip(y, _TINY, np.finfo(np.float64).max)
+
+    def log_slope(self, y):
+        """Logarithm of the derivative; densities are zero where targets are not positive."""
+        u = self.scaled(y)
+        return np.where(y > 0.0, _log_slope_of_score(u, _score(u)) - math.log(self.unit), -np.inf)
+
+    @staticmethod
+    def bent(u, bend):
+        """The map of scaled targets whose unit is `exp(bend)`, and the logarithm of its slope."""
+        u = (u * torch.exp(-bend)).clamp(*_SCORED)
+        z, log_slope = _Score.apply(u)
+        return z, log_slope - bend
+
+
+def _score(u):
+    """Normal scores of numbers that are as if of a standard exponential distribution."""
+    return np.where(u < 0.5, ndtri_exp(np.log(-np.expm1(-u))), -ndtri_exp(-u))
+
+
+def _log_slope_of_score(u, z):
+    far = np.maximum(z, 1.0)
+    near = 0.5 * z * z - u + 0.5 * LOG_2PI
+    return np.where(u > 1e6, -np.log(far + 1.0 / far), near)
+
+
+class _Score(torch.autograd.Function):
+    """The score and the logarithm of its slope, which is its derivative."""
+
+    @staticmethod
+    def forward(ctx, u):
+        z = _score(u.detach().numpy())
+        log_slope = _log_slope_of_score(u.detach().numpy(), z)
+        z, log_slope = torch.from_numpy(z), torch.from_numpy(log_slope)
+        ctx.save_for_backward(z, log_slope)
+        return z, log_slope
+
+    @staticmethod
+    def backward(ctx, of_z, of_log_slope):
+        z, log_slope = ctx.saved_tensors
+        slope = log_slope.exp()
+        return of_z * slope + of_log_slope * (z * slope - 1.0)
 
 
 class YeoJohnson:
@@ -69,17 +156,13 @@ class YeoJohnson:
     @classmethod
     def of(cls, y, weights, curve=1.0):
         """The map with the center and the unit of some targets (n,)."""
-
-        def median(values):
-            return np.quantile(values, 0.5, weights=weights, method="inverted_cdf")
-
         with np.errstate(over="ignore"):
-            center = median(y)
+            center = _median(y, weights)
             distance = np.minimum(np.abs(y - center), np.finfo(np.float64).max)
-            unit = median(distance) or distance.max() or 1.0
+            unit = _median(distance, weights) or distance.max() or 1.0
         return cls(center, unit, curve)
 
-    def _scaled(self, y):
+    def scaled(self, y):
         with np.errstate(over="ignore"):
             u = (y / 2.0 - self.center / 2.0) / (self.unit / 2.0)
         return np.clip(u, -1e300, 1e300)
@@ -88,7 +171,7 @@ class YeoJohnson:
         return np.where(side >= 0.0, self.curve, 2.0 - self.curve)
 
     def forward(self, y):
-        u = self._scaled(y)
+        u = self.scaled(y)
         p = self._power(u)
         return np.sign(u) * np.expm1(np.minimum(p * np.log1p(np.abs(u)), _LOG_FAR)) / p
 
@@ -101,8 +184,22 @@ class YeoJohnson:
         return np.clip(y, -most, most)
 
     def log_slope(self, y):
-        u = self._scaled(y)
+        u = self.scaled(y)
         return (self._power(u) - 1.0) * np.log1p(np.abs(u)) - math.log(self.unit)
+
+    def learned(self, bend):
+        return YeoJohnson(self.center, self.unit, 1.0 + math.tanh(bend))
+
+    @staticmethod
+    def bent(u, bend):
+        """The map of scaled targets with the curve ``1 + tanh(bend)``, and the logarithm of its slope."""
+        size, curve = u.abs().log1p(), 1.0 + bend.tanh()
+        p = torch.where(u >= 0.0, curve, 2.0 - curve).clamp_min(_STRAIGHT)
+        return u.sign() * (p * size).clamp_max(_LOG_FAR).expm1() / p, (p - 1.0) * size
+
+
+def _median(values, weights):
+    return np.quantile(values, 0.5, weights=weights, method="inverted_cdf")
 
 
 class _MarginalLikelihood(nn.Module):
@@ -113,32 +210,26 @@ class _MarginalLikelihood(nn.Module):
     X : tensor of shape (n, D)
         Standardized.
     y, log_slope : tensors of shape (n,)
-        Targets after the map, and the logarithm of its slope; before a Yeo-Johnson map that is `free`.
+        Targets after the map, and the logarithm of its slope; or before a map with a free number.
     weights : tensor of shape (n,)
-    free : bool
-        Whether the curve is learned, too: as ``1 + tanh(bend)``.
+    bent : callable, optional
+        The map ``bent(y, bend)`` whose number is learned, too.
     """
 
-    def __init__(self, X, y, log_slope, weights, free):
+    def __init__(self, X, y, log_slope, weights, bent=None):
         super().__init__()
         self.X, self.y, self.log_slope, self.weights = X, y, log_slope, weights
         self.kernel = Trainable((SquaredExponential() + Linear(bias=0.0)).bind(X.shape[1]))
         self.log_noise = nn.Parameter(X.new_tensor(math.log(_NOISE)))
-        self.bend = nn.Parameter(X.new_zeros(())) if free else None
+        self.bent, self.bend = bent, None if bent is None else nn.Parameter(X.new_zeros(()))
         self._start = parameters_to_vector(self.parameters()).detach().clone()
-
-    @property
-    def curve(self):
-        return 1.0 + self.bend.tanh()
 
     def _targets(self):
         """Standardized targets, and the logarithm of the slope of all that was done to them."""
         y, log_slope = self.y, self.log_slope
-        if self.bend is not None:
-            size = y.abs().log1p()
-            p = torch.where(y >= 0.0, self.curve, 2.0 - self.curve).clamp_min(_STRAIGHT)
-            y = y.sign() * (p * size).clamp_max(_LOG_FAR).expm1() / p
-            log_slope = log_slope + (p - 1.0) * size
+        if self.bent is not None:
+            y, more = self.bent(y, self.bend)
+            log_slope = log_slope + more
         share = self.weights / self.weights.sum()
         center = share @ y
         scale = (share @ (y - center).square()).sqrt().clamp_min(1e-300)
@@ -167,7 +258,15 @@ class _MarginalLikelihood(nn.Module):
         return float(value), torch.cat([g.flatten() for g in gradients])
 
     def maximize(self):
-        """The log marginal likelihood and the leave-one-out log densities (n,) at its maximum."""
+        """Maximize the log marginal likelihood.
+
+        Returns
+        -------
+        value : float
+            Minus infinity if it cannot be maximized.
+        log_density, mean, variance : ndarrays of shape (n,)
+            Leave-one-out log densities of targets, and moments of the standardized ones.
+        """
         search = LBFGS(tol=1e-5)
         try:
             search.start(parameters_to_vector(self.parameters()).detach(), self.evaluate)
@@ -177,31 +276,53 @@ class _MarginalLikelihood(nn.Module):
             with torch.no_grad():
                 K, (z, log_slope) = self._covariance(), self._targets()
                 precision = torch.cholesky_inverse(cholesky(K, rounding(K)))
-            # Rasmussen and Williams (2006), equations 5.10 to 5.12
-            diagonal, a = torch.diagonal(precision), precision @ z
-            loo = 0.5 * (diagonal.log() - a.square() / diagonal - LOG_2PI) + log_slope
         except torch.linalg.LinAlgError:
-            return -math.inf, None
+            return -math.inf, None, None, None
+        # Rasmussen and Williams (2006), equations 5.10 to 5.12
+        diagonal, a = torch.diagonal(precision), precision @ z
+        loo = 0.5 * (diagonal.log() - a.square() / diagonal - LOG_2PI) + log_slope
+        noise = self.log_noise.detach().exp()  # of one target, where a row stands for several
+        variance = 1.0 / diagonal + noise * (1.0 - 1.0 / self.weights)
         value = -search.f - 0.5 * len(z) * LOG_2PI
-        return (value, loo.numpy()) if np.isfinite(value) else (-math.inf, None)
+        if not np.isfinite(value):
+            return -math.inf, None, None, None
+        return value, *(part.numpy() for part in (loo, z - a / diagonal, variance))
 
 
-def _fitted(name, X, y, weights):
-    """A map with its number learned, its log marginal likelihood, and leave-one-out log densities."""
-    found = {"log": Log, "yeo-johnson": lambda: YeoJohnson.of(y, weights), None: lambda: None}[
-        name
-    ]()
-    x, log_slope = (y, 0.0 * y) if found is None else (found.forward(y), found.log_slope(y))
-    if found is None or name == "log":  # of any unit, and about zero, or numbers may overflow
-        (center,), (scale,) = (part for part in weighted_moments(x[:, None], weights))
-        scale = scale or 1.0
-        x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
-    parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
-    marginal = _MarginalLikelihood(*parts, name == "yeo-johnson")
-    value, loo = marginal.maximize()
-    if name == "yeo-johnson" and loo is not None:
-        found = YeoJohnson(found.center, found.unit, marginal.curve.item())
-    return found, value, loo
+class _Candidate:
+    """A map with its number learned, and what speaks for it.
+
+    Attributes
+    ----------
+    map : Log, ExponentialNormal, YeoJohnson or None
+    value : float
+        Log marginal likelihood.
+    log_density, mean : ndarrays of shape (n,)
+        Leave-one-out log densities and means of targets, in their units.
+    """
+
+    def __init__(self, name, X, y, weights):
+        of = {"exponential-normal": ExponentialNormal.of, "yeo-johnson": YeoJohnson.of}.get(name)
+        found = Log() if name == "log" else None if of is None else of(y, weights)
+        x, log_slope, bent = y, 0.0 * y, None
+        if of is not None:
+            x, log_slope, bent = found.scaled(y), log_slope - math.log(found.unit), found.bent
+        else:  # of any unit, and about zero, or numbers may overflow
+            if found is not None:
+                x, log_slope = found.forward(y), found.log_slope(y)
+            (center,), (scale,) = (part for part in weighted_moments(x[:, None], weights))
+            scale = scale or 1.0
+            x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
+        parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
+        marginal = _MarginalLikelihood(*parts, bent)
+        self.value, self.log_density, mean, variance = marginal.maximize()
+        if of is not None and mean is not None:
+            found = found.learned(marginal.bend.item())
+        self.map = found
+        if mean is not None:
+            scaler = TargetScaler(maps=[found]).fit(y[:, None], weights)
+            parts = np.ones((1, len(y), 1)), mean[None, :, None], variance[None, :, None]
+            self.mean = mapped_moments(*parts, scaler)[0][:, 0]
 
 
 def is_smooth(y, weights):
@@ -212,7 +333,11 @@ def is_smooth(y, weights):
 
 
 def choose(X, y, weights, positive):
-    """The map of one target for which its log marginal likelihood speaks; None for the identity.
+    """Choose the map of one target by its log marginal likelihood, and by its means; None for the identity.
+
+    To the log marginal likelihood of all targets comes that of their sum under a map's leave-one-out means, or
+    long tails after a map that ought to be short before it would ruin means for the sake of densities. Its
+    standard error is that without a map.
 
     Parameters
     ----------
@@ -224,14 +349,26 @@ def choose(X, y, weights, positive):
     """
     if not is_smooth(y, weights):
         return None
-    _, least, plain = _fitted(None, X, y, weights)
-    best, least = None, least + _MARGIN
-    for name in NAMES[0 if positive else 1 :]:
-        found, value, loo = _fitted(name, X, y, weights)
-        if value > least and loo is not None and plain is not None:
-            gain = loo - plain
-            if gain.sum() > _ERRORS * math.sqrt(len(gain)) * gain.std():
-                best, least = found, value
+    plain = _Candidate(None, X, y, weights)
+    if plain.log_density is None:
+        return None
+    off = y - plain.mean
+    unit = np.abs(off).max() or 1.0
+    error = math.sqrt(weights @ np.square(off / unit))
+
+    def score(one):
+        with np.errstate(over="ignore"):
+            return one.value - 0.5 * (weights @ ((one.mean - y) / unit) / error) ** 2
+
+    best, most = None, -math.inf
+    for name in NAMES if positive else NAMES[-1:]:
+        one = _Candidate(name, X, y, weights)
+        if one.log_density is None or not score(one) > score(plain) + _MARGIN:
+            continue
+        gain = one.log_density - plain.log_density
+        own = score(one) - 0.5 * math.log(len(y)) * (name != "log")  # of its number; Schwarz (1978)
+        if own > most and gain.sum() > _ERRORS * math.sqrt(len(gain)) * gain.std():
+            best, most = one.map, own
     return best
 
 
@@ -240,7 +377,7 @@ def learn(name, X, y, weights, positive):
 
     Parameters
     ----------
-    name : {"auto", "log", "yeo-johnson"}
+    name : {"auto", "log", "exponential-normal", "yeo-johnson"}
     X : callable
         Standardized rows (n, D) of some indices, in an order that depends on their values alone.
     y : ndarray of shape (n_rows, k)
@@ -250,20 +387,20 @@ def learn(name, X, y, weights, positive):
 
     Returns
     -------
-    maps : list of Log, YeoJohnson or None; or None if there is no map at all
+    maps : list of Log, ExponentialNormal, YeoJohnson or None; or None if there is no map at all
 
     Raises
     ------
     ValueError
-        If the logarithm is asked for of targets that are not positive.
+        If targets are not positive, and the map needs it.
     """
     k = y.shape[1]
+    if name in POSITIVE and not positive.all():
+        raise ValueError(
+            f"target_transform={name!r} needs positive targets, but some are zero or negative; use "
+            "'yeo-johnson' or None."
+        )
     if name == "log":
-        if not positive.all():
-            raise ValueError(
-                "target_transform='log' needs positive targets, but some are zero or negative; use "
-                "'yeo-johnson' or None."
-            )
         return [Log()] * k
     most = max(100, _ROWS // k)
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
@@ -272,5 +409,5 @@ def learn(name, X, y, weights, positive):
         if name == "auto":
             maps.append(choose(X, column, weights, above))
         else:
-            maps.append(_fitted(name, X, column, weights)[0])
+            maps.append(_Candidate(name, X, column, weights).map)
     return maps if any(maps) else None

@@ -6,10 +6,14 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.gp.likelihoods import Gaussian
+from skdgp.mixture.mapped import mapped_moments
+from skdgp.preprocessing.scaling import TargetScaler
+from skdgp.preprocessing.target_maps import Log, YeoJohnson
 
 EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
 DSVI = {"n_layers": 1, "inference": "dsvi", "max_iter": 30, "random_state": 0}
@@ -48,19 +52,27 @@ def test_a_logarithm_inside_is_one_outside(params):
     X, y = skewed(80)
     inside = DeepGPRegressor(target_transform="log", **params).fit(X[:60], y[:60])
     outside = DeepGPRegressor(target_transform=None, **params).fit(X[:60], np.log(y[:60]))
-    X, y = X[60:], y[60:]
+    seen, X, y = np.log(y[:60]), X[60:], y[60:]
     alpha = [0.01, 0.3, 0.5, 0.99]
     assert_allclose(inside.predict_quantiles(X, alpha), np.exp(outside.predict_quantiles(X, alpha)))
     log_density = outside.log_predictive_density(X, np.log(y)) - np.log(y)
     assert_allclose(inside.log_predictive_density(X, y), log_density, rtol=1e-10)
     for latent in (False, True):
         draws = (model.sample_y(X, 3, 1, latent=latent) for model in (inside, outside))
-        assert_allclose(next(draws), np.exp(next(draws)))
+        # ends, as moments have them: of the training targets, or two deviations of the row
+        mean, std = outside.predict(X, return_std=True, latent=latent)
+        low = np.exp(np.minimum(mean - 2.0 * std, seen.min()))[:, None]
+        high = np.exp(np.maximum(mean + 2.0 * std, seen.max()))[:, None]
+        found, drawn = next(draws), np.exp(next(draws))
+        kept = (drawn > low) & (drawn < high)
+        assert kept.mean() > 0.9
+        assert_allclose(found[kept], drawn[kept])
+        assert_allclose(found, np.clip(drawn, low, high), rtol=1e-6)
     assert outside.target_transform_ is None and inside.target_transform_ == "log"
     assert inside.loss_curve_ == outside.loss_curve_
 
 
-@pytest.mark.parametrize("name", ["log", "yeo-johnson"])
+@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
 @pytest.mark.parametrize("latent", [False, True])
 def test_moments_are_those_of_draws(name, latent):
     X, y = skewed(100, size=0.5)
@@ -103,7 +115,7 @@ def test_crps_of_a_log_normal_target_beyond_its_support():
 
 def test_densities_add_up_to_one():
     X, y = skewed(100, size=0.5)
-    for name in ("log", "yeo-johnson"):
+    for name in ("log", "exponential-normal", "yeo-johnson"):
         model = DeepGPRegressor(target_transform=name, **EXACT).fit(X, y)
         grid = np.linspace(-20.0 if name == "yeo-johnson" else 1e-6, 40.0, 4_001)
         log_density = model.log_predictive_density(np.repeat(X[:1], len(grid), 0), grid)
@@ -232,6 +244,93 @@ def test_a_sparse_baseline_takes_a_map():
     plain = SparseGPRegressor(20, random_state=0).fit(X, np.log(y))
     assert_allclose(model.predict_quantiles(X), np.exp(plain.predict_quantiles(X)))
     assert SparseGPRegressor(20).fit(X, y).target_transform_ is None
+
+
+def cut(k, m, s, low, high):
+    """E exp(k clip(z)) of Gaussian z."""
+    a, b = (low - m) / s, (high - m) / s
+    inside = np.exp(k * m + 0.5 * (k * s) ** 2) * (norm.cdf(b - k * s) - norm.cdf(a - k * s))
+    return inside + np.exp(k * low) * norm.cdf(a) + np.exp(k * high) * norm.sf(b)
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.3, 2.0])
+def test_moments_of_a_logarithm_are_their_closed_forms(size):
+    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))
+    m, s = np.array([-1.0, 2.5, 0.4]), np.full(3, size) / scaler.scale
+    parts = np.ones((1, 3, 1)), m[None, :, None], s[None, :, None] ** 2
+    mean, std = mapped_moments(*parts, scaler)
+    low, high = np.minimum(m - 2.0 * s, -1.0), np.maximum(m + 2.0 * s, 1.0)
+    unit = scaler.scale * np.stack([m, s, low, high])
+    first, second = cut(1.0, *unit), cut(2.0, *unit)
+    assert_allclose(mean[:, 0], first, rtol=1e-8)
+    if size > 1e-3:
+        assert_allclose(std[:, 0], np.sqrt(second - first**2), rtol=1e-6)
+    else:  # where the end is far away
+        assert std[2, 0] == pytest.approx(first[2] * size, rel=1e-6)
+
+
+@pytest.mark.parametrize("curve", [0.0, 0.4, 1.6])
+@pytest.mark.parametrize("size", [0.05, 1.0])
+def test_moments_across_a_kink_are_those_of_many_nodes(curve, size):
+    g = YeoJohnson(1.0, 2.0, curve)
+    scaler = TargetScaler(maps=[g]).fit(g.inverse(np.array([[-3.0], [2.0]])), np.ones(2))
+    m = np.linspace(-1.0, 1.0, 9)
+    parts = np.ones((1, 9, 1)), m[None, :, None], np.full((1, 9, 1), size**2)
+    mean, std = mapped_moments(*parts, scaler)
+    z = m[:, None] + size * norm.ppf((np.arange(200_000) + 0.5) / 200_000)
+    z = np.clip(z, np.minimum(m - 2 * size, -1.0)[:, None], np.maximum(m + 2 * size, 1.0)[:, None])
+    y = scaler.inverse(z[..., None])[..., 0]
+    assert_allclose(mean[:, 0], y.mean(1), atol=1e-5 * y.std())
+    assert_allclose(std[:, 0], y.std(1), rtol=1e-4)
+
+
+def test_the_heaviest_components_of_a_row_do_not_depend_on_other_rows():
+    rng = np.random.default_rng(0)
+    weights = rng.dirichlet(np.full(40, 0.02), (6, 1)).transpose(2, 0, 1)
+    parts = weights, rng.normal(size=(40, 6, 1)), rng.uniform(0.01, 1.0, (40, 6, 1))
+    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))
+    together = mapped_moments(*parts, scaler)
+    alone = [mapped_moments(*(part[:, i : i + 1] for part in parts), scaler) for i in range(6)]
+    for both, single in zip(together, zip(*alone)):
+        assert_allclose(both, np.concatenate(single), rtol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.3, 1.2])
+def test_parts_of_a_log_target_are_those_of_the_mean_given_the_function(noise):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1.0, 1.0, (40, 1))
+    y = np.exp(np.sin(3.0 * X[:, 0]) + noise * rng.standard_normal(40))
+    model = DeepGPRegressor(likelihood="gaussian", target_transform="log", **EXACT).fit(X, y)
+    T = np.linspace(-0.8, 0.8, 5)[:, None]
+    _, function, rest = model.predict(T, return_std=True, decompose=True)
+    s2 = model.likelihood_.variance[0]
+    middle, upper = np.log(model.predict_quantiles(T, [0.5, norm.cdf(1.0)])).T
+    v = (upper - middle) ** 2 - s2
+    expected = np.exp(middle + 0.5 * v + 0.5 * s2) * np.sqrt(np.expm1(v))
+    assert_allclose(function, expected, rtol=0.02)
+    assert_allclose(np.hypot(function, rest), model.predict(T, return_std=True)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [EXACT, {**DSVI, "likelihood": "student_t"}, {**DSVI, "likelihood": "heteroscedastic"}],
+    ids=["exact", "student_t", "heteroscedastic"],
+)
+@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
+def test_draws_quantiles_and_moments_are_of_one_distribution(name, params):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 1))
+    y = rng.gamma(2.0, np.exp(X[:, 0]))
+    model = DeepGPRegressor(**params, target_transform=name).fit(X, y)
+    x, n = X[:8], 4_000
+    draws = model.sample_y(x, n)
+    mean, std = model.predict(x, return_std=True)
+    assert_allclose(mean, draws.mean(1), atol=4.5 * draws.std(1).max() / np.sqrt(n))
+    assert draws.mean(1).sum() == pytest.approx(mean.sum(), rel=0.1)
+    assert_allclose(std, draws.std(1), rtol=0.15)
+    alpha = np.array([0.1, 0.5, 0.9])
+    shares = (draws[..., None] < model.predict_quantiles(x, alpha)[:, None]).mean(1)
+    assert_allclose(shares, np.broadcast_to(alpha, shares.shape), atol=0.03)
 
 
 @pytest.mark.parametrize("name", ["auto", "log", "yeo-johnson"])

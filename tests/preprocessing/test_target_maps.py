@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import multivariate_normal, yeojohnson
+from scipy.stats import expon, multivariate_normal, norm, yeojohnson
 from torch.nn.utils import parameters_to_vector
 
 from skdgp.preprocessing import target_maps as module
-from skdgp.preprocessing.scaling import TargetScaler
-from skdgp.preprocessing.target_maps import Log, YeoJohnson, choose, learn
+from skdgp.preprocessing.scaling import POSITIVE, TargetScaler
+from skdgp.preprocessing.target_maps import ExponentialNormal, Log, YeoJohnson, choose, learn
 
-MAPS = [Log(), *(YeoJohnson(0.5, 2.0, curve) for curve in (0.0, 0.4, 1.0, 1.7, 2.0))]
+MAPS = [
+    Log(),
+    ExponentialNormal(2.0),
+    *(YeoJohnson(0.5, 2.0, curve) for curve in (0.0, 0.4, 1.0, 1.7, 2.0)),
+]
 
 
 def targets(n, seed=0):
@@ -25,7 +29,7 @@ def targets(n, seed=0):
 @pytest.mark.parametrize("g", MAPS)
 def test_inverse_and_slope(g):
     y = np.geomspace(1e-3, 1e3, 50)
-    y = y if g.name == "log" else np.concatenate([-y, y])
+    y = y if g.name in POSITIVE else np.concatenate([-y, y])
     assert_allclose(g.inverse(g.forward(y)), y, rtol=1e-9)
     h = 1e-6 * np.abs(y)
     slope = (g.forward(y + h) - g.forward(y - h)) / (2.0 * h)
@@ -41,11 +45,11 @@ def test_yeo_johnson_is_that_of_scipy(curve):
 @pytest.mark.parametrize("g", MAPS)
 def test_extreme_targets_give_numbers(g):
     y = np.array([5e-324, 1e-300, 1.0, 1e300, np.finfo(float).max])
-    y = y if g.name == "log" else np.concatenate([-y, [0.0], y])
+    y = y if g.name in POSITIVE else np.concatenate([-y, [0.0], y])
     x = g.forward(y)
     for values in (x, g.log_slope(y), g.inverse(x), g.inverse(1e6 * x), g.inverse(-1e6 * x)):
         assert np.isfinite(values).all()
-    if g.name == "log":
+    if g.name in POSITIVE:
         assert (g.inverse(-1e6 * np.abs(x)) > 0.0).all()
         assert_array_equal(g.log_slope(np.array([0.0, -1.0])), -np.inf)
 
@@ -83,12 +87,20 @@ def test_scaler_with_maps():
 # The marginal likelihood
 
 
-@pytest.mark.parametrize("free", [False, True])
+def test_exponential_targets_become_gaussian():
+    y = expon(scale=3.0).ppf([1e-12, 0.1, 0.5, 0.999])
+    assert_allclose(ExponentialNormal(3.0).forward(y), norm.ppf([1e-12, 0.1, 0.5, 0.999]))
+    far = expon.isf(1e-200)
+    assert_allclose(ExponentialNormal(1.0).forward(np.array([far])), norm.isf(1e-200))
+
+
+@pytest.mark.parametrize("free", [None, YeoJohnson, ExponentialNormal])
 def test_marginal_likelihood_against_scipy_and_differences(free):
     X, y = targets(25)
+    y = np.exp(y) if free is ExponentialNormal else y
     weights = np.random.default_rng(1).integers(1, 4, 25).astype(float)
     parts = (torch.tensor(part) for part in (X, y, np.zeros(25), weights))
-    marginal = module._MarginalLikelihood(*parts, free)
+    marginal = module._MarginalLikelihood(*parts, free and free.bent)
     x = parameters_to_vector(marginal.parameters()).detach() + 0.1
     value, gradient = marginal.evaluate(x)
     for i in range(len(x)):
@@ -97,9 +109,9 @@ def test_marginal_likelihood_against_scipy_and_differences(free):
         assert slope == pytest.approx(float(gradient[i]), rel=1e-4, abs=1e-5)
     value, _ = marginal.evaluate(x)
     prior = 0.5 * 0.01 * len(x) / module._SPREAD**2
-    curve = 1.0 + np.tanh(0.1) if free else 1.0
     rows = np.repeat(np.arange(25), weights.astype(int))  # weights are counts
-    g = YeoJohnson(0.0, 1.0, curve)
+    g = ExponentialNormal(1.0) if free is ExponentialNormal else YeoJohnson(0.0, 1.0, 1.0)
+    g = g.learned(0.1 if free else 0.0)
     x_, t = torch.tensor(X[rows]), g.forward(y[rows])
     scale = t.std()
     noise = marginal.log_noise.exp().item()
@@ -128,6 +140,21 @@ def test_choice(bend, expected):
     y = bend(f)
     found = choose(X, y, np.ones(200), bool((y > 0.0).all()))
     assert (None if found is None else found.name) in expected
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-6])
+@pytest.mark.parametrize("shape", [0.3, 0.5, 1.0])
+def test_means_of_amounts_are_right_under_the_chosen_map(shape, unit):
+    """A logarithm, which the density alone would take, has 1.3 to 20 times the total."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (200, 2))
+    y = unit * rng.gamma(shape, np.exp(X[:, 0]) / shape)
+    weights = np.ones(200)
+    assert choose(X, y, weights, True).name == "exponential-normal"
+    one, log = (module._Candidate(name, X, y, weights) for name in ("exponential-normal", "log"))
+    error = 1.0 / np.sqrt(shape * 200)
+    assert abs(one.mean.sum() / y.sum() - 1.0) < 2.0 * error
+    assert one.value > log.value + 5.0
 
 
 def test_what_a_jacobian_would_be_cheated_by_is_refused():
