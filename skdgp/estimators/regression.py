@@ -10,7 +10,7 @@ from sklearn.utils import assert_all_finite, check_array, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from .._warnings import warn
-from ..mixture.functions import mean_before_map
+from ..mixture.mapped import mean_before_map
 from ..preprocessing.target_maps import NAMES, learn
 from ._sklearn import StrOptions
 from .arrays import as_numpy

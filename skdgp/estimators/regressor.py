@@ -47,7 +47,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
         ``"exact"``, Gaussian noise for the others.
-    target_transform : {"auto", "log", "yeo-johnson"} or None, default="auto"
+    target_transform : {"auto", "log", "exponential-normal", "yeo-johnson"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too; ``"yeo-johnson"`` straightens skewed ones by a number that the marginal
         likelihood of an exact Gaussian process of 250 rows finds. ``"auto"`` chooses between both and None by
@@ -162,7 +162,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     target_transform_ : str, None or list
-        What was done to the target: "log", "yeo-johnson" or None; a list if there are several outputs.
+        What was done to the target: a name as in `target_transform`, or None; a list if there are several outputs.
     n_features_in_ : int
         Number of features seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -5,7 +5,6 @@ import torch
 
 from ..random import RowNoise
 from .dispersion import dispersed
-from .predictive import ends, mapped_moments
 
 _BLOCK = 16  #: functions with one generator: the first draws are the same, however many follow
 _AT_ONCE = 8_000_000  #: numbers of the features of some rows
@@ -94,18 +93,3 @@ def _dispersed(mean, deviation, factor, likelihood):
         return mean + deviation
     k = likelihood.n_means(mean.shape[-1])
     return mean + torch.cat([factor * deviation[..., :k], deviation[..., k:]], -1)
-
-
-def mean_before_map(likelihood, f, scaler):
-    """Means (n, n_rows, k) of targets before their map, in the user's units, given latent functions."""
-    log_weights, means, variances = likelihood.components(f, torch.zeros_like(f))
-    parts = torch.broadcast_tensors(log_weights.exp(), means, variances)
-    weights, means, variances = (part.flatten(1, 2).cpu().numpy() for part in parts)
-    low, high = ends(weights, means, variances, scaler)
-    result = [
-        mapped_moments(
-            *(part[..., j] for part in (weights, means, variances, low, high)), scaler.output(j)
-        )[0]
-        for j in range(means.shape[-1])
-    ]
-    return torch.as_tensor(np.stack(result, -1).reshape(*f.shape[:2], -1))

@@ -148,18 +148,20 @@ def variance_by_function(parts, mean, scaler):
         size = max(1, _IN_CACHE // (len(f) * len(m)))
         for i in range(0, len(mean), size):
             rows = slice(i, i + size)
-            at = f[:, :, rows]
-            log_w, means, variances = likelihood.components(at, torch.zeros_like(at))
-            flat = [
-                part.expand_as(means).flatten(1, 3).cpu().numpy()
-                for part in (log_w.exp(), means, variances)
-            ]
-            own = ends(*flat, scaler, _END_OF_NOISE)
-            means, _ = mapped_moments(*flat, scaler, own)
-            off = means.reshape(*at.shape[:3], -1) - mean[rows]
+            off = mean_before_map(likelihood, f[:, :, rows], scaler).numpy() - mean[rows]
             both = shares[:, None] * weights[..., 0, 0].cpu().numpy()
             variance[rows] += np.einsum("qs,qsnk->nk", both, np.square(off))
     return variance
+
+
+def mean_before_map(likelihood, f, scaler):
+    """Means (..., n, k) of targets before their map, in the user's units, given latent functions."""
+    parts = likelihood.components(f, torch.zeros_like(f))
+    parts = torch.broadcast_tensors(parts[0].exp(), *parts[1:])
+    shape = parts[1].shape
+    flat = [part.reshape(shape[0], -1, shape[-1]).cpu().numpy() for part in parts]
+    mean, _ = mapped_moments(*flat, scaler, ends(*flat, scaler, _END_OF_NOISE))
+    return torch.from_numpy(mean.reshape(shape[1:]))
 
 
 def _latent_nodes(likelihood, m, v, k):
