@@ -6,74 +6,19 @@ import numpy as np
 import torch
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, check_array, check_random_state
+from sklearn.utils import check_random_state
 
 from .._scoring import check_alpha, check_coverage
-from .._warnings import warn
 from ..mixture.mapped import mean_before_map
 from ..preprocessing.target_maps import NAMES, learn
 from ._sklearn import StrOptions
 from .arrays import as_numpy
 from .prediction import Predictor
+from .targets import as_numbers, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
 TARGET_TRANSFORM = {"target_transform": [StrOptions({"auto", *NAMES}), None]}
 _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like outliers
-_FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
-_LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
-_MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
-_NO_NUMBERS = (
-    "Some values of y are no numbers; convert them, or use a classifier if they are labels."
-)
-
-
-def _warn_if_some_are_constant(y, names):
-    constant = (y == y[0]).all(0)
-    if constant.any() and not constant.all():
-        found = np.flatnonzero(constant).tolist()
-        warn(
-            f"Outputs {found if names is None else [names[j] for j in found]} of y are constant. Outputs "
-            "share kernels, and a constant one can spoil them for the others: leave it out.",
-            UserWarning,
-        )
-
-
-def _warn_if_some_are_far(y, rows):
-    """Warn of the few targets that are far from all others, as a code for "missing" or another unit is."""
-    most = min(max(3, len(y) // _MOST_FAR), (len(y) - 1) // 2)
-    for column in y.T if len(y) <= _LOOKED_AT else ():
-        column = column.astype(np.float64)
-        with np.errstate(over="ignore"):
-            distance = np.abs(column - np.median(column))
-        order = np.argsort(distance)
-        sizes = distance[order[-most - 1 :]]
-        far = np.flatnonzero((sizes[1:] > _FAR * sizes[:-1]) & (sizes[:-1] > 0.0))
-        if len(far):
-            found = np.sort(rows[order[len(y) - most + far[0] :]])
-            listed = ", ".join(map(str, found[:5])) + ", ..." * (len(found) > 5)
-            warn(
-                f"The targets of rows {listed} are more than {_FAR:.0f} times as far from the median as all "
-                "others. They decide the scale of the error bars: drop these rows if the targets are codes for "
-                "something missing, or have another unit.",
-                UserWarning,
-            )
-
-
-def _as_numbers(y):
-    """Targets as a dense array whose type is that of numbers."""
-    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
-    kind = y.dtype.kind
-    if kind in "mMV":  # times and durations would become numbers of some unit
-        raise ValueError(_NO_NUMBERS)
-    if kind not in "OUS" and y.itemsize <= 8:
-        return y
-    try:
-        with np.errstate(over="ignore"):
-            y = y.astype(np.float64)  # also numbers that are wider
-    except (TypeError, ValueError) as error:
-        raise ValueError(_NO_NUMBERS) from error
-    assert_all_finite(y, input_name="y")
-    return y
 
 
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
@@ -135,13 +80,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
 
     def _encode(self, y, reset, classes=None, rows=slice(None)):
-        y = _as_numbers(y)
+        y = as_numbers(y)
         rows_given, y = np.arange(len(y)), y[rows]
         if reset:
             self._y_ndim = y.ndim
             self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
-            _warn_if_some_are_constant(y.reshape(len(y), -1), self._target_names)
-            _warn_if_some_are_far(y.reshape(len(y), -1), rows_given[rows])
+            warn_if_some_are_constant(y.reshape(len(y), -1), self._target_names)
+            warn_if_some_are_far(y.reshape(len(y), -1), rows_given[rows])
         elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
             raise ValueError(
                 f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "

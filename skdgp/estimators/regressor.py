@@ -49,14 +49,15 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"exact"``, Gaussian noise for the others.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
-        predictions are positive, too; ``"yeo-johnson"`` straightens skewed ones by a number that the marginal
-        likelihood of an exact Gaussian process of 250 rows finds. ``"auto"`` chooses between both and None by
-        the same marginal likelihoods with their Jacobians (warped Gaussian processes; Snelson et al., 2004); a
-        map must win by 5 nats. It is None for counts, for targets that pile up at a value, with numbers in a
-        likelihood, without `standardize` and with ``partial_fit``. Predictions are in the target's units all
-        the same. Means, variances and CRPS are of distributions that end with the range of the training
-        targets, or two standard deviations from their own centers: heavy tails have no mean under an
-        exponential.
+        predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
+        exponential amounts; ``"yeo-johnson"`` straightens skewed targets. Both have a number that the marginal
+        likelihood of an exact Gaussian process of 250 rows finds. ``"auto"`` chooses between all and None by
+        the same marginal likelihoods with their Jacobians (warped Gaussian processes; Snelson et al., 2004),
+        and by the sum of leave-one-out means; a map must win by 5 nats. It is None for counts, for targets
+        that pile up at a value, with numbers in a likelihood, without `standardize` and with ``partial_fit``.
+        Predictions are in the target's units all the same. Means, variances, draws and CRPS are of
+        distributions that end with the range of the training targets, or two standard deviations from their
+        own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
         ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,
@@ -162,7 +163,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
     target_transform_ : str, None or list
-        What was done to the target: a name as in `target_transform`, or None; a list if there are several outputs.
+        What was done to the target: a name as in `target_transform`, or None; a list for several outputs.
     n_features_in_ : int
         Number of features seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
