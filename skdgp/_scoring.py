@@ -43,12 +43,15 @@ class LatentMixture(NamedTuple):
     mean, sd : ndarrays of shape (C, n, k)
     n_chains : int
         Chains whose states the components are, one after another; 0 if they are none.
+    posterior : Posterior or None
+        Of the only member.
     """
 
     weights: np.ndarray
     mean: np.ndarray
     sd: np.ndarray
     n_chains: int
+    posterior: object = None
 
 
 def latent_mixture(estimator, X, caller):
@@ -73,9 +76,11 @@ def latent_mixture(estimator, X, caller):
             mean, sd = mean[..., means], member.dispersion * var[..., means].sqrt()
             parts.append(tuple(part.numpy(force=True) for part in (weights, mean, sd)))
     weights, mean, sd = map(np.concatenate, zip(*parts))
-    n_chains = posterior.n_chains if len(parts) == 1 else 0
+    posterior = posterior if len(parts) == 1 else None
+    n_chains = posterior.n_chains if posterior else 0
     center, scale = model._y_scaler.center, model._y_scaler.scale
-    return LatentMixture(weights / weights.sum(), center + scale * mean, scale * sd, n_chains)
+    weights = weights / weights.sum()
+    return LatentMixture(weights, center + scale * mean, scale * sd, n_chains, posterior)
 
 
 def column_names(estimator):

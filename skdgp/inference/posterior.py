@@ -1,7 +1,7 @@
 """What a trained model predicts: the contract of posteriors."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -66,12 +66,15 @@ class Posterior:
         At rest, of models with inducing inputs.
     n_chains : int
         Markov chains whose states the components are, chain after chain; 0 if they are no states.
+    hyperparameters : dict of str to tensor of shape (C, d)
+        Those of chains that sample them, in standardized units.
     delta : ndarray of shape (n_layers,) or None
         Of deep inverse Wishart processes: how near to a fixed function of the one below each Gram matrix is.
     """
 
     layers = ()
     n_chains, delta = 0, None
+    hyperparameters: ClassVar = {}
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
         self.likelihood = likelihood

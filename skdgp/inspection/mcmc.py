@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
-from .._scoring import latent_mixture
+from .._scoring import latent_mixture, take_apart
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE
+from ..random import normal
 
 
 @dataclass(frozen=True)
@@ -74,20 +76,30 @@ def mcmc_diagnostics(estimator, X):
     return ChainDiagnostics(*(np.asarray(part["f"]) for part in found))
 
 
-def to_arviz(estimator, X):
-    """The states that a sampler has kept as ArviZ's ``InferenceData``, for its trace and rank plots.
+def to_arviz(estimator, X, y=None, random_state=0):
+    """The states that a sampler has kept as ArviZ's ``InferenceData``, for its plots and comparisons.
 
     Parameters
     ----------
     estimator : fitted estimator of skdgp, pipeline or search
         With ``inference="sghmc"`` or ``"ess"``.
     X : array-like of shape (n_rows, n_features)
+    y : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        Targets, for the log likelihood.
+    random_state : int, default=0
+        Seed of the predictive draws.
 
     Returns
     -------
     data : arviz.InferenceData
-        Its group ``posterior`` has ``f`` (chain, draw, row, latent): means of the latent functions under each
-        state, in units of the target.
+        ``posterior`` has ``f`` (chain, draw, row, latent), means of the latent functions under each state in
+        units of the target, and those hyperparameters that were sampled, in standardized units.
+        ``posterior_predictive`` has a draw of ``y`` (chain, draw, row, output) from each state, of
+        classes their positions in ``classes_``. With `y`, ``log_likelihood`` has the log density of each row
+        under each state, in units of the target, and ``observed_data`` the targets. For ``arviz.loo``
+        (PSIS-LOO), give training rows, of ``"sghmc"`` or of ``"ess"`` under noise that is not Gaussian: with
+        Gaussian noise the last layer of ``"ess"`` is integrated out, and rows depend on each other given a
+        state.
 
     Raises
     ------
@@ -96,18 +108,57 @@ def to_arviz(estimator, X):
     ValueError
         If the estimator is no sampler.
     """
-    means = _means(estimator, X, "to_arviz")
-    return _arviz().from_dict(posterior={"f": means}, dims={"f": ["row", "latent"]})
+    az, mixture = _arviz(), _mixture(estimator, X, "to_arviz")
+    groups = {"posterior": {"f": mixture.mean}, "posterior_predictive": {}, "log_likelihood": {}}
+    if mixture.posterior is not None:
+        groups["posterior"].update(
+            (name, value.numpy(force=True))
+            for name, value in mixture.posterior.hyperparameters.items()
+        )
+        groups["posterior_predictive"], groups["log_likelihood"] = _of_targets(
+            *take_apart(estimator, X), y, mixture.posterior, random_state
+        )
+    by_chain = {
+        group: {
+            name: np.reshape(part, (mixture.n_chains, -1, *np.shape(part)[1:]))
+            for name, part in parts.items()
+        }
+        for group, parts in groups.items()
+        if parts
+    }
+    observed = None if y is None else {"y": np.asarray(y)}
+    return az.from_dict(**by_chain, observed_data=observed, dims={"f": ["row", "latent"]})
+
+
+def _of_targets(model, X, y, posterior, seed):
+    """A draw of targets from each state, and log densities of given ones."""
+    rows = model._x_scaler.transform(model._check_X(X))
+    _, mean, var = posterior.latent(torch.as_tensor(rows, device=model._prediction_device()))
+    likelihood, scaler = posterior.likelihood_of().for_prediction(1), model._y_scaler
+    generator = torch.Generator().manual_seed(seed)
+    f = mean + var.sqrt() * normal(mean.shape, generator, mean)
+    draws = scaler.inverse(likelihood.sample(f, generator).numpy(force=True))
+    if y is None:
+        return {"y": draws}, {}
+    y = model._check_X_y(X, y)[1]
+    targets = torch.as_tensor(scaler.transform(y)).to(mean)
+    log_density = likelihood.log_partition(targets, mean, var).numpy(force=True)
+    return {"y": draws}, {"y": log_density + scaler.log_jacobian(y)}
 
 
 def _means(estimator, X, caller):
     """Means of the latent functions under each state, (n_chains, n_draws, n_rows, k)."""
+    mixture = _mixture(estimator, X, caller)
+    return mixture.mean.reshape(mixture.n_chains, -1, *mixture.mean.shape[1:])
+
+
+def _mixture(estimator, X, caller):
     mixture = latent_mixture(estimator, X, caller)
     if mixture.n_chains == 0:
         raise ValueError(
             f"{caller} is for samplers, inference='sghmc' or 'ess'; this model has no chains."
         )
-    return mixture.mean.reshape(mixture.n_chains, -1, *mixture.mean.shape[1:])
+    return mixture
 
 
 def _arviz():

@@ -7,6 +7,7 @@ import pytest
 
 from skdgp import DeepGPRegressor
 from skdgp._scoring import LatentMixture
+from skdgp.inference import SGHMC, EllipticalSlice
 from skdgp.inference.chains import rank_rhat, sample_sizes, split_rhat
 from skdgp.inspection import mcmc_diagnostics, to_arviz
 
@@ -83,6 +84,31 @@ def test_arviz_is_named_where_it_is_missing(of, monkeypatch):
     for function in (to_arviz, mcmc_diagnostics):
         with pytest.raises(ImportError, match=r"skdgp\[mcmc\]"):
             of(function, np.zeros((2, 5)))
+
+
+@pytest.mark.parametrize("scheme", [SGHMC(n_samples=16), EllipticalSlice(1, n_samples=16)])
+def test_groups_of_arviz(scheme):
+    az = pytest.importorskip("arviz")
+    X, y = np.linspace(0.0, 1.0, 9)[:, None], np.arange(9.0) % 4.0
+    model = DeepGPRegressor(1, inference=scheme, likelihood="negative_binomial", max_iter=40)
+    model.set_params(random_state=0).fit(X, y)
+    data = to_arviz(model, X, y)
+    log_density = data.log_likelihood["y"].to_numpy()
+    assert log_density.shape == (4, 4, 9)
+    # the mixture of the states is the model's own predictive distribution
+    found = np.log(np.exp(log_density).mean((0, 1)))
+    np.testing.assert_allclose(found, model.log_predictive_density(X, y), rtol=1e-8)
+    drawn = data.posterior_predictive["y"].to_numpy()
+    assert drawn.shape == (4, 4, 9, 1) and (drawn == np.round(drawn)).all()
+    names = {
+        "layer1_lengthscale",
+        "layer1_variance",
+        "likelihood_rate",
+        "likelihood_overdispersion",
+    }
+    sampled = isinstance(scheme, EllipticalSlice)
+    assert set(data.posterior.data_vars) == {"f", *(names if sampled else ())}
+    assert np.isfinite(az.loo(data).elpd_loo)
 
 
 def test_no_chains():

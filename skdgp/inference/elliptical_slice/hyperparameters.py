@@ -90,14 +90,24 @@ class Hyperparameters:
         return module.component.with_values(**values)
 
 
-def states_of(component, states):
-    """The component of some states, of one that :meth:`Hyperparameters.components` made for all."""
-    batched = {
-        name: value[states]
-        for name, value in vars(component).items()
-        if isinstance(value, torch.Tensor) and value.ndim == 3
-    }
-    return component.with_values(**batched)
+def states_of(likelihood, states):
+    """The likelihood of some states, of one that :meth:`Hyperparameters.components` made for all."""
+    batched = {name: value[states] for name, value in _batched(likelihood)}
+    return likelihood.with_values(**batched)
+
+
+def sampled(component, prefix):
+    """Names and values (S, d) of what was sampled of a component and of its parts."""
+    for name, value in _batched(component):
+        yield f"{prefix}_{name}", value[:, 0]
+    for name in component._parts:
+        yield from sampled(getattr(component, name), f"{prefix}_{name}")
+
+
+def _batched(component):
+    for name, value in vars(component).items():
+        if isinstance(value, torch.Tensor) and value.ndim == 3:
+            yield name, value
 
 
 def _columns(phi):

@@ -14,7 +14,7 @@ from ..conditioned import ConditionedGP
 from ..near_rows import GaussianTargets, NearRows, whitened
 from ..posterior import Functions, Latent, Posterior
 from ..unique_inputs import NeighborSearch
-from .hyperparameters import states_of
+from .hyperparameters import sampled, states_of
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow
@@ -67,7 +67,11 @@ class SlicedPosterior(Posterior):
             self.log_likelihoods = levels.unflatten(0, (n_chains, each))
         self._W = [None if W is None else W.clone() for W in model.linear_maps()] + [None]
         self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
-        self._likelihoods = model.hyperparameters.components(phi[chosen])[1]
+        of_states, self._likelihoods = model.hyperparameters.components(phi[chosen])
+        names = [f"layer{i + 1}" for i in range(len(of_states))]
+        self.hyperparameters = {}
+        for name, component in zip([*names, "likelihood"], [*of_states, self._likelihoods]):
+            self.hyperparameters.update(sampled(component, name))
         widths = model.widths[: n_layers - 1]
         self._eps = torch.as_tensor(draws)[chosen].to(v).split(widths, 1) if widths else ()
         self._search = None
