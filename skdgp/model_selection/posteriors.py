@@ -30,10 +30,11 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
 
     Kernels, noise, the scaling of inputs and the map and scaling of targets are those of the fitted model,
     and stay. So the posterior of all such models is the same, and only inference differs. A scheme whose
-    posterior follows from hyperparameters alone (``"exact"``, ``"vecchia"``, ``"nngp"`` with all rows, and
-    ``"vfe"`` with the same inducing inputs) gives the same predictions again, if it is fitted on
+    posterior follows from hyperparameters alone (``"exact"``, ``"nngp"`` with all rows, and ``"vfe"`` and
+    ``"pep"`` with the same inducing inputs) gives the same predictions again, if it is fitted on
     the same rows. The others find a posterior anew, by their own steps, draws and inducing inputs. Settings of
-    a scheme, as `inner_noise`, are not among the arguments.
+    a scheme, as `inner_noise`, are not among the arguments; ``"vecchia"`` learns which rows are neighbors, and
+    its local scale, again.
 
     Parameters
     ----------

@@ -185,6 +185,17 @@ def test_classes(data, likelihood):
     assert other.likelihood_.get_params() == first.likelihood_.get_params()
 
 
+@pytest.mark.parametrize("likelihood", ["probit", "logit", "softmax"])
+def test_a_copy_predicts_the_same_classes(data, likelihood):
+    X, y, Xs = data
+    labels = np.digitize(y, [1.0, 3.0]) if likelihood == "softmax" else (y > 1.5).astype(int)
+    first = DeepGPClassifier(
+        1, inference="vfe", likelihood=likelihood, max_iter=5, random_state=0
+    ).fit(X, labels)
+    log_proba = [model.predict_log_proba(Xs) for model in (first, copied(first, X, labels))]
+    assert_allclose(*log_proba, rtol=1e-8, atol=1e-8)
+
+
 def test_sparse_estimators(data):
     X, y, Xs = data
     first = SparseGPRegressor(max_iter=8, random_state=0, target_transform="log").fit(X, y)

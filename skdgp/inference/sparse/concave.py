@@ -12,6 +12,8 @@ from .posterior import AT_ONCE, ShallowPosterior
 
 _MOST = 100  #: rounds for one trial of the hyperparameters
 _MEMORY = 6  #: of them that the next one takes into account
+_MOST_LAST = 30  #: rounds for the posterior that predicts
+_LEFT = 1e-10  #: length of a step, in standard deviations of the posterior, that is rounding
 _GAIN = 1e-8  #: of the lower bound per row, that is none
 _MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps see all classes
 
@@ -248,8 +250,24 @@ class ConcaveGP(FullBatchGP):
     def accept(self):
         self._accepted = self._found
 
+    @torch.no_grad()
     def natural_parameters(self, batch):
-        return self._accepted or self._prior()
+        """The optimum, where steps vanish, for the same predictions from whatever start."""
+        layer = self.layers[0]
+        passes = self.passes(batch.X, cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter))
+        best = self._look(passes, batch, *(self._accepted or self._prior()))
+        metric, history, steps = _Metric(best.P, best.h), [], []
+        for _ in range(_MOST_LAST):
+            history, steps = [*history, best][-_MEMORY:], [*steps, metric(best)][-_MEMORY:]
+            try:
+                best = self._look(passes, batch, *_extrapolate(history, steps, 1.0))
+            except torch.linalg.LinAlgError:
+                break
+            if not _LEFT < float(metric(best).norm()) < float(steps[-1].norm()):
+                break
+        left = [float(metric(q).norm()) for q in (*history[-1:], best)]
+        best = best if left[1] < left[0] else history[-1]
+        return best.P.contiguous(), best.h.contiguous()
 
     def load_state(self, arrays):
         super().load_state(arrays)
