@@ -8,7 +8,7 @@ from ..mixture.functions import draw
 from ..mixture.predictive import Predictive, rows_at_once
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
-_N_DRAWS = 2048  #: for covariances without a closed form: correlations to .02
+_N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
 
 
 _WIDER = (

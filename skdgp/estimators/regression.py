@@ -133,7 +133,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return_cov : bool, default=False
             Whether to return the covariance of the rows. Its diagonal is exact. So are its correlations
             for members of the mixture with a closed form: shallow Gaussian processes with inducing inputs or on
-            all rows, and ``inference="collapsed"``. Those of other members come from 2,048 function draws, and
+            all rows, and ``inference="collapsed"``. Those of other members come from 512 function draws, and
             all of them if the target was transformed.
         latent : bool, default=False
             Predict the latent function, without the noise of the observations.

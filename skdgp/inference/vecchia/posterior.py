@@ -10,6 +10,7 @@ from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions, Latent, Posterior
 
 _AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
+_MOST_NEIGHBORS = 3000  #: unique inputs among which covariances are in closed form
 _TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 
 
@@ -64,6 +65,34 @@ class NeighborPosterior(Posterior):
         scale = self._mixing[:, None, None] * self._squared(z)  # n_draws, n, n_outputs
         mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
         return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
+
+    @torch.no_grad()
+    def covariance(self, X):
+        """Of what :meth:`functions` draws: the prior's, less what neighbors say of both rows."""
+        near, nearest = self._near, self._search(X)
+        used, inverse = np.unique(nearest, return_inverse=True)
+        if len(used) > _MOST_NEIGHBORS or len(X) > _MOST_NEIGHBORS:
+            return None
+        scales, parts, size = [], [], rows_at_once(near.y, self._search.n_neighbors)
+        for i in range(0, len(X), size):
+            _, _, L, z = near.say(X[i : i + size], nearest[i : i + size])
+            own = L[..., -1, :-1, None]
+            parts.append(torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True))
+            if self._local_scale is not None:
+                scales.append(self._local_scale.squared(z))
+        places = torch.as_tensor(inverse.reshape(nearest.shape), device=X.device)
+        weights = torch.cat(parts)[..., 0].transpose(0, 1)  # n_outputs, n, k
+        W = weights.new_zeros(*weights.shape[:2], len(used))
+        W.scatter_(2, places.expand_as(weights), weights)
+        Z, noise = near.Z[used], near.observed.targets(near.y[None, used], near.weight[None, used])
+        seen = near.kernel(Z, Z) + torch.diag_embed(noise[1][0])
+        cross = W @ near.kernel(Z, X)
+        cov = near.kernel(X, X) - cross - cross.mT + W @ seen @ W.mT
+        if not scales:
+            return cov
+        dof = self._local_scale.dof()
+        root = (torch.cat(scales).T * dof / (dof - 2.0)).sqrt()[..., None]
+        return root * cov * root.mT
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
