@@ -48,6 +48,7 @@ _MAY_MEAN_NOTHING = {
 }
 #: compute capabilities of GPUs with half of the speed in double precision; others have a 32nd or less
 _FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
+_MOST_WARPED = 300  #: columns that are warped by default: of more, 400 rows cannot say which
 #: numpy's own settings, whatever the caller's are: numbers that vanish are zero
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
@@ -289,7 +290,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if given is not None:
             given.check(data.X.shape[1])
             data.scale_as(given.x_scaler, self._target_scaler(given.y_scaler, data.y_scaler))
-        elif self.standardize == "warp" or (self.standardize == "auto" and self._warps()):
+        elif self.standardize == "warp" or (
+            self.standardize == "auto"
+            and self._warps()
+            and len(data.x_scaler.columns) <= _MOST_WARPED
+        ):
             data.warp(likelihood)
 
     def _target_scaler(self, given, own):

@@ -73,7 +73,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     max_time : float or None, default=None
         Seconds after which training stops, with a warning; the step size is lowered in time. The default has
         the members that fit in. None is 5 seconds for the default up to 500 rows, 10 to 2,500, 20 to 10,000 and
-        60 beyond, as predicted for one thread; no limit for a single model.
+        60 beyond, as predicted for one thread; no limit for a single model. Where one step or what follows
+        the last one takes longer than there is time, a single model has fewer inducing points or rows, and a
+        warning says how many.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
@@ -101,7 +103,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
         With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
-        400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
+        400 rows speaks, few or none, and none of more than 300 by default. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
         ``"structured"`` and a kernel that is a name, and True otherwise.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     checkpoint : str, path-like, Checkpoint or None, default=None

@@ -22,7 +22,8 @@ _ANOVA_COLUMNS = 30
 #: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
 _NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
 #: With many columns, neighbors have fewer steps, in this share of the budget: they are 2 nats ahead on gas
-_FEWEST, _SHARE = 50, 0.9
+_FEWEST, _SHARE = 20, 0.9
+_USUAL_COLUMNS = 100  #: beyond which distances take longer than what is done with them
 #: Steps of gradients for each second: 200 are enough for the suite's tables of a few hundred rows
 _GRADIENT_STEPS, _STEPS_OF_GRADIENTS = 20, (200, 1000)
 _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win .02 nats, in 6 seconds more
@@ -82,6 +83,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         return affordable([*_gradient_plans(plan, n_rows, n_columns, seconds)], seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
+    seconds = _without_scaling(seconds, n_columns)
     steps = np.clip(_NEIGHBOR_STEPS * seconds, *_STEPS_OF_NEIGHBORS)
     steps = int(np.clip(_SHARE * seconds / _vecchia_step(n_columns), _FEWEST, steps))
     cost = _vecchia(n_rows, n_columns, steps)
@@ -99,10 +101,16 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         kernels = [*hidden, RationalQuadratic() if given is None else given]
         scheme = CollapsedVI(_COLLAPSED_DRAWS)
         plans.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
-        plans[-1].max_iter, plans[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows)
+        plans[-1].max_iter, plans[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
     if exact:
         plans.append(
-            Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=_exact(n_rows))
+            Plan(
+                Exact(),
+                noise,
+                kernel=kernel,
+                max_iter=_EXACT_STEPS,
+                seconds=_exact(n_rows, n_columns),
+            )
         )
     return affordable(plans, seconds, spare)
 
@@ -112,7 +120,7 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
     short = seconds <= _SHORT
     n_inducing = plan.n_inducing or (50 if short else 100)
     steps = int(np.clip(_GRADIENT_STEPS * seconds, *_STEPS_OF_GRADIENTS))
-    step = _gradient_step(n_rows, n_inducing)  # of at most 1,000 rows
+    step = _gradient_step(n_rows, n_columns, n_inducing)  # of at most 1,000 rows
     scheme, plans = DSVI().for_data(math.inf), []
     if plan.n_layers > 1:
         width = _WIDTH if plan.width is None and short and n_columns > _WIDTH else plan.width
@@ -152,12 +160,23 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
 # Predicted CPU seconds of one thread: powers of the rows, fitted to the suite within a factor of two
 
 
-def _collapsed(n_rows):
-    return 0.8 + 32.0 * (n_rows / _COLLAPSED_ROWS) ** 2
+def _without_scaling(seconds, n_columns):
+    """What is left after maps and warps were looked for, on some hundreds of rows; half at least."""
+    return max(0.5 * seconds, seconds - 2e-3 * max(0, n_columns - _USUAL_COLUMNS))
 
 
-def _exact(n_rows):
-    return 0.2 + 2.0 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
+def _more_columns(n_rows, n_columns):
+    """Distances in many columns, of some dozens of steps."""
+    return 0.015 * max(0, n_columns - _USUAL_COLUMNS) * (min(n_rows, 1000) / 1000) ** 2
+
+
+def _collapsed(n_rows, n_columns):
+    return 0.8 + 32.0 * (n_rows / _COLLAPSED_ROWS) ** 2 + 8.0 * _more_columns(n_rows, n_columns)
+
+
+def _exact(n_rows, n_columns):
+    dense = 2.0 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
+    return 0.2 + dense + _more_columns(n_rows, n_columns)
 
 
 def _anova(n_rows, n_columns):
@@ -170,8 +189,9 @@ def _vecchia(n_rows, n_columns, steps):
 
 
 def _vecchia_step(n_columns):
-    return 0.01 + 1e-4 * n_columns
+    return 0.01 + 1e-4 * n_columns + 6e-5 * max(0, n_columns - _USUAL_COLUMNS)
 
 
-def _gradient_step(n_rows, n_inducing):
-    return 5.5e-3 + 1.6e-7 * min(n_rows, 1000) * min(n_inducing, 100)
+def _gradient_step(n_rows, n_columns, n_inducing):
+    size = min(n_rows, 1000) * min(n_inducing, 100)
+    return 5.5e-3 + size * (1.6e-7 + 6e-10 * max(0, n_columns - _USUAL_COLUMNS))
