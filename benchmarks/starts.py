@@ -46,7 +46,7 @@ _SHALLOW = {
     "vfe": {"method": "vfe", "train_inducing": True},
     "fitc": {"method": "fitc", "train_inducing": True},
 }
-STARTS = ("kmeans", "random", "median", "greedy", "long-short", "short-long")
+STARTS = ("kmeans", "random", "greedy", "long-short", "short-long")
 _DEEP = [f"{name}-{start}" for name in ("dsvi", "aep") for start in STARTS]
 MODELS = ("oracle", "auto", "collapsed", *_SHALLOW, *_DEEP)
 
@@ -121,7 +121,7 @@ def estimator(name, problem, X, max_iter):
         kernel=kernels,
         likelihood="gaussian",
         inference=inference,
-        init=start if start in ("kmeans", "random", "median", "greedy") else "kmeans",
+        init=start if start in ("kmeans", "random", "greedy") else "kmeans",
         max_iter=math.ceil(max_iter / 1.5) if start == "greedy" else max_iter,
         random_state=0,
     )

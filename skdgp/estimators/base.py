@@ -341,7 +341,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
-        scheme = scheme.for_likelihood(likelihood)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     def summary(self) -> str:

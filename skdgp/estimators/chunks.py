@@ -56,7 +56,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
                 "inputs come from it; got 1 sample."
             )
         plan = _chunk_plan(estimator, data)
-        plan.scheme = plan.scheme.for_data(math.inf)
+        plan.scheme = plan.scheme.for_data(math.inf, likelihood=plan.likelihood)
         fit.init_source = init_source(estimator)
         estimator._scale(data, plan.likelihood, fit.init_source, rng)
         member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))

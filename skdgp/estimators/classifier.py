@@ -46,10 +46,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
         model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see
         the user guide. Alone, these two need ``n_layers=1``.
-    init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
+    init : {"kmeans", "random", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
-        rows; as in the literature on expectation propagation; with hidden units that a sparse
-        Gaussian process has taught; or with the state of a fitted estimator, see the user guide.
+        rows; with hidden units that copy a sparse Gaussian process; or with the state of a fitted
+        estimator, see the user guide.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None

@@ -113,7 +113,7 @@ class MixtureFit:
         self.is_single = len(self.plans) == 1
         for plan in self.plans:
             plan.scheme = plan.scheme.for_data(
-                len(data), estimator._n_classes(), estimator.max_iter
+                len(data), estimator._n_classes(), estimator.max_iter, plan.likelihood
             )
         likelihood = self.plans[0].likelihood
         if held_out is not None:

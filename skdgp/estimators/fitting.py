@@ -174,7 +174,7 @@ class MemberFit:
 def _go_on(model, source, plan):
     """Give a model the state of the last fit, which may have had other settings of the scheme."""
     try:
-        model.load_state(plan.scheme.translated(source.arrays, source.scheme, model))
+        model.load_state(source.arrays)
     except RuntimeError:  # torch's, of names and shapes
         raise ValueError(
             "warm_start=True goes on with the model of the last fit, which was trained by "

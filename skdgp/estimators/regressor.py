@@ -64,10 +64,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"vfe"``, ``"pep"`` or an object of :mod:`skdgp.inference` for a single model. The last four of these
         names are shallow, and need ``n_layers=1``. Settings of a scheme, ``set_params(inference__...)``, need
         one: name it first.
-    init : {"kmeans", "random", "median", "greedy"} or estimator, default="kmeans"
+    init : {"kmeans", "random", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random
-        rows; as in the literature on expectation propagation; with hidden units that a sparse
-        Gaussian process has taught; or with the state of a fitted estimator, see the user guide.
+        rows; with hidden units that copy a sparse Gaussian process; or with the state of a fitted
+        estimator, see the user guide.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None

@@ -1,9 +1,53 @@
 """Kernels and likelihoods as objects, and their trainable counterparts."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from torch import nn
+
+
+class Hyperparameter(NamedTuple):
+    """A trainable hyperparameter, or another parameter of a model.
+
+    Roles decide about priors, step sizes, starts and warm starts: ``"lengthscale"``, ``"variance"``,
+    ``"strength"`` and ``"shape"`` of kernels, ``"noise"``, ``"mean"``, ``"inducing_input"``, ``"posterior"``.
+    """
+
+    name: str
+    role: str
+    parameter: nn.Parameter
+
+
+def hyperparameters(module, role="posterior", prefix="", buffers=False):
+    """Parameters of a torch module and its parts, with their roles.
+
+    A class of ours maps names of parameters, and of parts, to roles in its attribute `roles`. Other names have
+    the role of the part that they belong to.
+
+    Parameters
+    ----------
+    module : Module
+    role : str
+        Role of what no map names.
+    prefix : str
+        Of the names.
+    buffers : bool
+        Whether to list buffers, too.
+
+    Returns
+    -------
+    hyperparameters : list of Hyperparameter
+        In the order of ``module.parameters()``.
+    """
+    roles = getattr(module, "roles", {})
+    own = list(module.named_parameters(recurse=False))
+    own += module.named_buffers(recurse=False) if buffers else ()
+    found = [Hyperparameter(prefix + name, roles.get(name, role), tensor) for name, tensor in own]
+    for name, part in module.named_children():
+        found += hyperparameters(part, roles.get(name, role), f"{prefix}{name}.", buffers)
+    return found
 
 
 class Component(BaseEstimator):
@@ -21,11 +65,30 @@ class Component(BaseEstimator):
         Those of them that can be 0, which leaves a term out for good.
     _parts : tuple of str
         Constructor arguments that are components themselves.
+    _roles : dict
+        Roles of trainable constructor arguments.
+    _role : str
+        That of others.
     """
 
     _positive = {}
     _may_be_zero = ()
     _parts = ()
+    _roles = {}
+    _role = "shape"
+
+    def hyperparameters(self):
+        """List of (name, role, value) of trainable constructor arguments, also those of parts."""
+        own = [
+            (name, self._roles.get(name, self._role), getattr(self, name))
+            for name in self._positive
+        ]
+        of_parts = [
+            (f"{part}.{name}", *rest)
+            for part in self._parts
+            for name, *rest in getattr(self, part).hyperparameters()
+        ]
+        return of_parts + own
 
     @property
     def learns(self):
@@ -59,7 +122,7 @@ class Trainable(nn.Module):
         self.component = component
         for name in component._parts:
             self.add_module(name, Trainable(getattr(component, name)))
-        self._floors = {}
+        self._floors, self.roles = {}, {}
         for name, floor in component._positive.items():
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
             absent = name in component._may_be_zero and not value.any()
@@ -73,6 +136,7 @@ class Trainable(nn.Module):
                 self.register_buffer(name, value)
                 continue
             self._floors[name] = floor
+            self.roles[f"log_{name}"] = component._roles.get(name, component._role)
             self.register_parameter(f"log_{name}", nn.Parameter(torch.log(value - floor)))
 
     def forward(self):
@@ -82,6 +146,35 @@ class Trainable(nn.Module):
             value = torch.exp(getattr(self, f"log_{name}"))
             values[name] = floor + value if floor else value
         return self.component.with_values(**values)
+
+    def hyperparameters(self):
+        """Logarithms of what is trained, with their roles: a list of :class:`Hyperparameter`."""
+        return hyperparameters(self)
+
+    @torch.no_grad()
+    def scale(self, role, factor, parts=True):
+        """Multiply the hyperparameters of a role that have no floor above zero.
+
+        Parameters
+        ----------
+        role : str
+        factor : float or array of shape (n_inputs,)
+            For one lengthscale of all inputs, the largest of several factors.
+        parts : bool
+            Whether to multiply those of the parts of a sum or product, too.
+
+        Returns
+        -------
+        found : bool
+            Whether there are any.
+        """
+        found = self.hyperparameters() if parts or not self.component._parts else []
+        scaled = [p for _, given, p in found if given == role]
+        for parameter in scaled:
+            factors = torch.as_tensor(factor, dtype=parameter.dtype)
+            factors = factors.max() if factors.ndim > parameter.ndim else factors
+            parameter.add_(factors.log())
+        return bool(scaled)
 
     def fitted(self):
         """The component with its present hyperparameters, as floats and numpy arrays."""

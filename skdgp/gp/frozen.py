@@ -7,9 +7,8 @@ import torch
 
 from ..linalg import cholesky, inverse_triangular
 from ..random import normal
+from .draws import IMPORTANCE_FRACTION
 from .gaussian import sample
-
-IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
 
 
 class _Form(NamedTuple):
@@ -31,8 +30,8 @@ class _Form(NamedTuple):
         return squares[self.n_negative :].sum(0) - squares[: self.n_negative].sum(0)
 
 
-class FrozenUnits:
-    """Outputs of a layer that share kernel and inducing inputs, without means and noise.
+class FrozenLayer:
+    """A layer of sparse Gaussian processes at rest, see :meth:`~skdgp.gp.layer.SparseLayer.frozen`.
 
     Parameters
     ----------
@@ -43,16 +42,49 @@ class FrozenUnits:
     q_root : tensor of shape (D, M, M) or (1, M, M), or None
         Roots of their covariances, if the outputs are independent of other layers.
     jitter : float
+    W : tensor of shape (n_inputs, D), optional
+        The linear mean function.
+    noise : tensor of shape () or float
+        Variance that is added to the outputs.
     """
 
-    def __init__(self, kernel, Z, q_mean, q_root, jitter):
+    def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0):
         self.kernel, self.Z, self.jitter = kernel, Z, jitter
-        self.q_mean, self.q_root = q_mean, q_root
+        self.q_mean, self.q_root, self.W, self._noise = q_mean, q_root, W, noise
+        self.n_outputs = q_mean.shape[1]
         self.L = cholesky(kernel(Z, Z), jitter)
 
-    def moments(self, H):
-        """Mean (P, D) and variance, (P, D) or (P, 1), at rows (P, n_inputs)."""
+    def noise(self):
+        """Variance that is added to the outputs."""
+        return self._noise
+
+    def mean_function(self, H):
+        return 0.0 if self.W is None else H @ self.W
+
+    def whiten(self, K):
+        """``L^{-1} K``."""
+        return torch.linalg.solve_triangular(self.L, K, upper=False)
+
+    def whitened(self, H):
+        """``L^{-1} k(Z, H)``, (M, ...), and ``k(H, H)``, (...), of rows (..., n_inputs)."""
+        rows = H.flatten(0, -2)
+        A, k_ff = self.whiten(self.kernel(self.Z, rows)), self.kernel.diag(rows)
+        return A.unflatten(1, H.shape[:-1]), k_ff.view(H.shape[:-1])
+
+    def process_moments(self, H):
+        """Mean (P, D) and variance, (P, D) or (P, 1), without mean function and noise."""
         raise NotImplementedError
+
+    def shared_moments(self, H):
+        """Mean and variance of the outputs; one column of variances if all outputs have the same."""
+        mean, var = self.process_moments(H.flatten(0, -2))
+        mean, var = (part.unflatten(0, H.shape[:-1]) for part in (mean, var))
+        return mean + self.mean_function(H), var + self._noise
+
+    def moments(self, H):
+        """Mean and variance of the outputs at rows (..., n_inputs), each of shape (..., n_outputs)."""
+        mean, var = self.shared_moments(H)
+        return mean, var.expand_as(mean)
 
     def excess(self):
         """Covariances of the whitened inducing variables, less the prior's."""
@@ -61,13 +93,13 @@ class FrozenUnits:
         return Q
 
     def covariance(self, H):
-        """Covariances of rows, (D, P, P)."""
-        A = torch.linalg.solve_triangular(self.L, self.kernel(self.Z, H), upper=False)
+        """Covariances of rows, (D, P, P), of the outputs without noise."""
+        A, _ = self.whitened(H)
         cov = self.kernel(H, H) + A.T @ self.excess() @ A
-        return cov.expand(self.q_mean.shape[1], -1, -1)
+        return cov.expand(self.n_outputs, -1, -1)
 
     def functions(self, n, n_features, generator, v=None, center=None):
-        """Draws of functions by pathwise conditioning (Wilson et al., 2020).
+        """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
 
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
 
@@ -100,13 +132,13 @@ class FrozenUnits:
         def f(H):
             K = kernel(H.flatten(0, 1), Z).view(n, -1, M)
             mean, deviation = (K @ both).split(D, -1)
-            return mean, deviation + phi(H).flatten(-2) @ w
+            return mean + self.mean_function(H), deviation + phi(H).flatten(-2) @ w
 
         return f
 
 
-class FormUnits(FrozenUnits):
-    """Units whose variances are quadratic forms of the kernel, of one large product each."""
+class FormLayer(FrozenLayer):
+    """A layer whose variances are quadratic forms of the kernel, of one large product each."""
 
     def __init__(self, *args):
         super().__init__(*args)
@@ -114,85 +146,7 @@ class FormUnits(FrozenUnits):
         self._weights = L_inv.T @ self.q_mean
         self.forms = [_Form.of(Q, L_inv) for Q in self.excess()]
 
-    def moments(self, H):
+    def process_moments(self, H):
         K_uf, k_ff = self.kernel(self.Z, H), self.kernel.diag(H)
         var = torch.stack([form(K_uf) for form in self.forms], 1)
         return (self._weights.T @ K_uf).T, var.add_(k_ff[:, None])
-
-
-class FrozenLayer:
-    """A layer of sparse Gaussian processes at rest, see :meth:`~skdgp.gp.layer.SparseLayer.frozen`.
-
-    Attributes
-    ----------
-    units : list of FrozenUnits
-        Those that share kernel and inducing inputs; one after the other, all outputs.
-    W : tensor of shape (n_inputs, n_outputs) or None
-        The linear mean function.
-    """
-
-    def __init__(self, units, W, noise):
-        self.units, self.W, self._noise = units, W, noise
-        self.n_outputs = sum(part.q_mean.shape[1] for part in units)
-
-    def noise(self):
-        """Variance that is added to the outputs, a tensor."""
-        return self._noise
-
-    def mean_function(self, H):
-        return 0.0 if self.W is None else H @ self.W
-
-    def shared_moments(self, H):
-        """Mean and variance of the outputs; one column of variances if all outputs have the same."""
-        mean, var = (torch.cat(part, 1) for part in zip(*(unit.moments(H) for unit in self.units)))
-        return mean + self.mean_function(H), var + self._noise
-
-    def moments(self, H):
-        """Mean and variance of the outputs at rows (P, n_inputs), each of shape (P, n_outputs)."""
-        mean, var = self.shared_moments(H)
-        return mean, var.expand_as(mean)
-
-    def covariance(self, H):
-        """Covariances of rows, (n_outputs, P, P), of the outputs without noise."""
-        return torch.cat([unit.covariance(H) for unit in self.units])
-
-    def functions(self, n, n_features, generator, v=None, center=None):
-        """Draws of the outputs as functions without noise, see :meth:`FrozenUnits.functions`."""
-        parts = [unit.functions(n, n_features, generator, v, center) for unit in self.units]
-
-        def f(H):
-            mean, deviation = (torch.cat(part, -1) for part in zip(*(part(H) for part in parts)))
-            return mean + self.mean_function(H), deviation
-
-        return f
-
-
-def compose(functions, noises, n, input_connected):
-    """Draws of deep functions from those of their layers.
-
-    Parameters
-    ----------
-    functions : list of callable
-        For each layer, mean and deviation at (n, P, n_inputs).
-    noises : list of tensors of shape (), or of None
-        Variances that hidden layers add to their outputs.
-    n : int
-    input_connected : bool
-
-    Returns
-    -------
-    evaluate : callable
-        As in :class:`~skdgp.inference.posterior.Functions`.
-    """
-
-    def evaluate(X, noise=None):
-        X = X.to(torch.float64).expand(n, *X.shape)
-        mean, deviation = functions[0](X)
-        for function, variance in zip(functions[1:], noises):
-            H = mean + deviation
-            if noise is not None and variance is not None:
-                H = H + variance.sqrt() * normal(H.shape, noise, H)
-            mean, deviation = function(torch.cat([H, X], -1) if input_connected else H)
-        return mean, deviation
-
-    return evaluate

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -36,6 +37,8 @@ class GaussianBlock(nn.Module):
         Lower triangular; every step keeps it so.
     """
 
+    roles = {"root": "posterior_root"}
+
     def __init__(self, n_inducing, n_outputs, scale=1.0, natural=False, shared=False):
         super().__init__()
         self.natural = natural
@@ -49,11 +52,15 @@ class GaussianBlock(nn.Module):
         self.root = nn.Parameter(root, not natural)
         self._precision = None, None
 
+    def to_dtype(self, dtype):
+        """Keep the roots in this precision."""
+        self.root.data = self.root.data.to(dtype)
+
     def moments(self, dtype=torch.float64):
         """Mean (M, D), and the difference of the covariance to the prior's (as `root`).
 
-        In training, both are leaves of the graph. The gradients that they collect go to
-        :meth:`natural_step` or :meth:`set_gradients`.
+        In training, unless the block is held, both are leaves of the graph. The gradients that they collect
+        go to :meth:`natural_step` or :meth:`set_gradients`.
 
         Parameters
         ----------
@@ -64,7 +71,7 @@ class GaussianBlock(nn.Module):
             root = self.root if self.natural else self.root.to(dtype)
             excess = torch.bmm(root, root.mT)
             excess.diagonal(dim1=-2, dim2=-1).sub_(1.0)
-        if not torch.is_grad_enabled():
+        if self.held or not torch.is_grad_enabled():
             return self.mean, excess
         self._leaves = self.mean.detach().requires_grad_(), excess.requires_grad_()
         return self._leaves
@@ -155,6 +162,16 @@ class GaussianBlock(nn.Module):
         """Draws of shape (n, M, D)."""
         return sample(self.mean, self.root.double(), n, generator)
 
+    def root_from(self, roots):
+        """Roots of this shape from those of another posterior, which shares them among outputs or does not."""
+        n = len(self.root)
+        if len(roots) == 1:
+            return np.repeat(roots, n, axis=0)
+        if n == 1:
+            roots = roots.astype(np.float64)
+            return np.linalg.cholesky(np.mean(roots @ roots.mT, axis=0))[None]
+        return roots
+
     def precision(self):
         """Precision after the last natural step; None if the root has been overwritten since."""
         P, version = self._precision
@@ -196,7 +213,7 @@ class DiagonalBlock(nn.Module):
         """Means and variances, as leaves of the graph in training; see :class:`GaussianBlock`."""
         with torch.no_grad():
             mean, var = self.mean.to(dtype), self.rho.to(dtype).exp()
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not self.held:
             self._leaves = mean, var = mean.detach().requires_grad_(), var.requires_grad_()
         return mean, var
 

@@ -17,11 +17,13 @@ from ..linalg import (
 )
 from .component import Trainable
 from .covariances import RadialCovariances
-from .frozen import FormUnits, FrozenLayer
+from .frozen import FormLayer
 from .gaussian import GaussianBlock
 from .kernels import Stationary
 from .kernels.base import tensor_like
 from .relocation import relocated
+
+LEAST_VARIANCE = 1e-10  #: of rows given the inducing outputs
 
 
 class _SparseMoments(torch.autograd.Function):
@@ -133,6 +135,8 @@ class SparseLayer(nn.Module):
         `moments` as those of :class:`GaussianBlock`; `root` may be None.
     """
 
+    roles = {"Z": "inducing_input", "W": "mean", "log_noise": "noise"}
+
     def __init__(
         self,
         kernel,
@@ -166,9 +170,20 @@ class SparseLayer(nn.Module):
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
-    def units(self):
-        """Trainable kernel, inducing inputs and outputs of those units that share them."""
-        return [(self.kernel, self.Z, slice(None))]
+    @property
+    def n_inducing(self):
+        return len(self.Z)
+
+    @torch.no_grad()
+    def start(self, Z, W, rng):
+        """Take inducing inputs (M, n_inputs), and a mean function of the outputs of the layer before.
+
+        Inputs beside these have no part in the mean function. `W` is None for the last layer.
+        """
+        self.Z.copy_(Z)
+        if self.W is not None and W is not None:
+            self.W.zero_()
+            self.W[: len(W)].copy_(W)
 
     @torch.no_grad()
     def relocate(self, H, n):
@@ -178,29 +193,28 @@ class SparseLayer(nn.Module):
         -------
         mean : tensor of shape (P, n_outputs)
             Of the outputs at the rows.
-        B : tensor of shape (n_units, n, M)
+        B : tensor of shape (1, n, M)
             With which `q` is to be carried over.
         """
         M, D = len(self.q.mean), self.n_outputs
         mean, _ = self.moments(H, (self.q.mean, H.new_zeros(D, M, M)))
-        parts = [relocated(kernel(), Z, H, n, self.jitter) for kernel, Z, _ in self.units()]
-        Z, B = (torch.stack(part) for part in zip(*parts))
-        self.Z = nn.Parameter(Z if self.Z.ndim == 3 else Z[0], self.Z.requires_grad)
-        return mean, B
+        Z, B = relocated(self.kernel(), self.Z, H, n, self.jitter)
+        self.Z = nn.Parameter(Z, self.Z.requires_grad)
+        return mean, B[None]
 
     def moments(self, H, q=None):
-        """Mean and variance of the outputs, whitened (report, equations 3.6 and 3.7).
+        """Mean and variance of the outputs, whitened (Salimbeni and Deisenroth, 2017, eqs. 7 and 8).
 
         Parameters
         ----------
-        H : tensor of shape (P, n_inputs)
+        H : tensor of shape (..., n_inputs)
             Its dtype is that of the large products; matrices of inducing variables stay in float64.
         q : pair of tensors, optional
             Mean (M, D) and excess covariance (D, M, M) in the place of those of q(v).
 
         Returns
         -------
-        mean, var : tensors of shape (P, n_outputs)
+        mean, var : tensors of shape (..., n_outputs)
         """
         mean, var = self.shared_moments(H, q)
         return mean, var.expand_as(mean)
@@ -208,33 +222,49 @@ class SparseLayer(nn.Module):
     def shared_moments(self, H, q=None):
         """:meth:`moments`, with one column of variances if the outputs share them."""
         q = self.q.moments(H.dtype) if q is None else q
-        return self._outputs(H, *sparse_moments(self.kernel(), self.Z, H, *q, self.jitter))
-
-    def _outputs(self, H, mean, var):
-        """Moments with what is not of the Gaussian processes: means, and noise."""
+        parts = sparse_moments(self.kernel(), self.Z, H.flatten(0, -2), *q, self.jitter)
+        mean, var = (part.unflatten(0, H.shape[:-1]) for part in parts)
         if self.W is not None:
             mean = mean + self.mean_function(H)
-        if self.log_noise is not None:
-            var = var + self.noise()
-        return mean, var
+        return mean, var if self.log_noise is None else var + self.noise()
+
+    def whitening(self):
+        """Inverse of the Cholesky factor of the inducing inputs' covariance."""
+        return inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
+
+    def project(self, H, whitening):
+        """Whitened projections ``A = L^{-1} k(Z, h)``, and what they leave of the variances.
+
+        Parameters
+        ----------
+        H : tensor of shape (C, B, n_inputs)
+        whitening : tensor of shape (M, M)
+
+        Returns
+        -------
+        A : tensor of shape (C, M, B)
+        variance : tensor of shape (C, B)
+        """
+        rows, kernel = H.flatten(0, 1), self.kernel()
+        A = whitening.to(H.dtype) @ kernel(self.Z.to(H.dtype), rows)
+        variance = (kernel.diag(rows) - A.square().sum(0)).clamp_min(LEAST_VARIANCE)
+        return A.view(len(A), *H.shape[:2]).transpose(0, 1), variance.view(H.shape[:2])
 
     @torch.no_grad()
-    def frozen(self, make=FormUnits):
+    def frozen(self, make=FormLayer):
         """The layer as it is now, for predictions: in double precision, and with tensors of its own.
 
         Parameters
         ----------
         make : callable
-            What makes :class:`~skdgp.gp.frozen.FrozenUnits`.
+            Makes a :class:`~skdgp.gp.frozen.FrozenLayer`.
 
         Returns
         -------
         layer : FrozenLayer
         """
-        mean, root = self.q.mean.double(), self.q.root
-        units = []
-        for kernel, Z, d in self.units():
-            own = None if root is None else root[d].double().clone()
-            units.append(make(kernel.frozen(), Z.clone(), mean[:, d].clone(), own, self.jitter))
+        mean, root = self.q.mean.double().clone(), self.q.root
+        root = None if root is None else root.double().clone()
         W = None if self.W is None else self.W.clone()
-        return FrozenLayer(units, W, torch.as_tensor(self.noise()).to(self.Z))
+        noise = torch.as_tensor(self.noise()).to(self.Z)
+        return make(self.kernel.frozen(), self.Z.clone(), mean, root, self.jitter, W, noise)

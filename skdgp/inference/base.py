@@ -1,15 +1,25 @@
 """The contract between inference schemes and everything above them."""
 
+import contextlib
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval, make_constraint
 from torch import nn
+
+from ..gp.component import hyperparameters
+from ..gp.stack import Stack
 
 #: constructor arguments that shape hidden layers which have features
 OF_LAYERS = frozenset({"width", "mean", "input_connected"})
+
+# settings of schemes
+COUNT, COUNT_OR_ZERO = (Interval(Integral, least, None, closed="left") for least in (1, 0))
+POSITIVE, NOT_NEGATIVE = (Interval(Real, 0, None, closed=ends) for ends in ("neither", "left"))
+FRACTION, INNER_FRACTION = (Interval(Real, 0, 1, closed=ends) for ends in ("right", "neither"))
 
 
 @dataclass
@@ -45,6 +55,32 @@ class Architecture:
         """Number of inputs of every layer."""
         extra = self.n_features if self.input_connected else 0
         return [self.n_features] + [width + extra for width in self.widths]
+
+    def stack(self, make, settings=lambda i: {}):
+        """A stack of this shape.
+
+        Parameters
+        ----------
+        make : callable
+            Makes a layer from kernel, numbers of inputs, outputs and inducing points, `linear_mean`, and
+            settings.
+        settings : callable
+            The settings of a layer from its number.
+        """
+        outputs = (*self.widths, self.n_latents)
+        shapes = enumerate(zip(self.kernels, self.layer_inputs(), outputs))
+        return Stack(
+            [
+                make(
+                    *shape,
+                    self.n_inducing,
+                    linear_mean=self.linear_mean and i < len(self.widths),
+                    **settings(i),
+                )
+                for i, shape in shapes
+            ],
+            self.input_connected,
+        )
 
 
 class Batch(NamedTuple):
@@ -91,11 +127,7 @@ class Scheme(BaseEstimator):
     #: first steps in which noise has the same size everywhere
     n_warmup = 0
 
-    def for_likelihood(self, likelihood):
-        """The scheme with values in the place of None that stand for what depends on the likelihood."""
-        return self
-
-    def for_data(self, n_rows, n_classes=None, max_iter=None):
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         """The scheme with values in the place of all None that stand for what depends on the data.
 
         Parameters
@@ -106,6 +138,7 @@ class Scheme(BaseEstimator):
             None for regression.
         max_iter : int, optional
             Number of steps, if the user gives it.
+        likelihood : Likelihood, optional
         """
         return self
 
@@ -139,24 +172,19 @@ class Scheme(BaseEstimator):
         """
         return 0.0, 0.0
 
+    #: for each setting, the values that it may have, as in scikit-learn
+    _parameter_constraints = {}
+
     def validate(self):
         """Raise ValueError if a setting makes no sense."""
-
-    def check(self, name, kind, fits, description):
-        """Raise ValueError unless the parameter is of this kind, and fits."""
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, kind) or not fits(value):
-            raise ValueError(
-                f"{name} of {type(self).__name__} must be {description}; got {value!r}."
-            )
-
-    def check_boolean(self, name):
-        """Raise ValueError unless the parameter is True or False."""
-        value = getattr(self, name)
-        if not isinstance(value, (bool, np.bool_)):
-            raise ValueError(
-                f"{name} of {type(self).__name__} must be True or False; got {value!r}."
-            )
+        for name, allowed in self._parameter_constraints.items():
+            value, constraints = getattr(self, name), [make_constraint(a) for a in allowed]
+            number = not isinstance(value, bool) or "boolean" in allowed
+            if not (number and any(c.is_satisfied_by(value) for c in constraints)):
+                raise ValueError(
+                    f"{name} of {type(self).__name__} must be {' or '.join(map(str, constraints))}; got "
+                    f"{value!r}."
+                )
 
     def build(self, architecture, likelihood):
         """A model of the given shape, with starting values that do not depend on data.
@@ -173,15 +201,18 @@ class Scheme(BaseEstimator):
         """
         raise NotImplementedError
 
-    def translated(self, arrays, scheme, model):
-        """The state of a model that another scheme has built, as one of `model` if it can be made one."""
-        return arrays
-
 
 class Model(nn.Module):
     """What a scheme builds.
 
-    All randomness comes in through arguments; no global seed is read or set.
+    All randomness comes in through arguments; no global seed is read or set. A model that is trained by
+    gradients gives :meth:`expected_log_likelihood`, :meth:`blocks` and :meth:`_frozen`; a sampler makes its own
+    :meth:`step`.
+
+    Parameters
+    ----------
+    steps : GradientSteps, optional
+        How the model is trained, unless it has a :meth:`step` of its own.
 
     Attributes
     ----------
@@ -191,18 +222,33 @@ class Model(nn.Module):
         Whether each step looks at all rows.
     unfinished : str or None
         A sentence for the user if the model is not yet what it is to be.
-    start : callable or None
-        ``start(X, weights, rng)`` sets what depends on rows, and may do nothing. None if each of the `layers`
-        has inducing inputs `Z`, which k-means places.
     cover : callable or None
         ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows, and
         carries the posterior process over. None if inducing inputs stay where they are.
     """
 
-    start = cover = None
+    cover = None
     finished = False
     sees_all_rows = False
     unfinished = None
+
+    def __init__(self, steps=None):
+        super().__init__()
+        self.steps, self.learning_rate = steps, 0.01
+
+    def start(self, X, weights, rng, method="kmeans"):
+        """Set what depends on rows; the default places the inducing inputs of the `layers`.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Training rows as the model sees them, or a sample of them.
+        weights : ndarray of shape (n_rows,)
+        rng : numpy.random.RandomState
+        method : {"kmeans", "random"}
+            Of models with inducing inputs.
+        """
+        return self.layers.start(X, weights, rng, method)
 
     def prepare(self, learning_rate, dtype):
         """Called once before training.
@@ -213,6 +259,10 @@ class Model(nn.Module):
         dtype : torch.dtype
             Precision of the inputs that :meth:`step` will get, and of the large products.
         """
+        self.learning_rate = learning_rate
+        for block in self.blocks():
+            if not block.natural:
+                block.to_dtype(dtype)
 
     def limit(self, cubes):
         """Called before training: how much there is time for, in the unit of :meth:`Scheme.cubes`."""
@@ -239,7 +289,27 @@ class Model(nn.Module):
         loss : float
             Estimate of the objective that is minimized, per row.
         """
+        return self.steps.step(self, batch, generator, rate)
+
+    def expected_log_likelihood(self, batch, generator):
+        """Estimate, unbiased for all rows, of the expected log-likelihood."""
         raise NotImplementedError
+
+    def blocks(self):
+        """The Gaussian blocks of the posterior."""
+        return []
+
+    def moving(self):
+        """The blocks that this step changes."""
+        return [block for block in self.blocks() if not block.held]
+
+    def kl(self):
+        """Divergence of the blocks from the prior."""
+        return sum(block.kl() for block in self.blocks())
+
+    def averaged(self):
+        """A context in which the parameters are what predictions are made with."""
+        return contextlib.nullcontext() if self.steps is None else self.steps.averaged(self)
 
     def draws(self, n, seed):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
@@ -260,7 +330,16 @@ class Model(nn.Module):
         -------
         posterior : ~skdgp.inference.posterior.Posterior
         """
+        with self.averaged(), torch.no_grad():
+            return self._frozen(draws, as_trained)
+
+    def _frozen(self, draws, as_trained):
+        """The posterior for the present parameters."""
         raise NotImplementedError
+
+    def hyperparameters(self):
+        """All parameters with their roles: a list of :class:`~skdgp.gp.component.Hyperparameter`."""
+        return hyperparameters(self)
 
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
@@ -268,17 +347,23 @@ class Model(nn.Module):
 
     def state(self):
         """Everything that prediction needs, as a dict of numpy arrays."""
-        return {
-            name: tensor.detach().cpu().numpy().copy() for name, tensor in self.state_dict().items()
-        }
+        with self.averaged():
+            return {
+                name: tensor.detach().cpu().numpy().copy()
+                for name, tensor in self.state_dict().items()
+            }
 
     def load_state(self, arrays):
         """The inverse of :meth:`state`."""
+        if self.steps is not None:
+            self.steps.forget()
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def training_state(self):
         """What training needs beyond :meth:`state` to go on as if it had never stopped."""
-        return {}
+        return {} if self.steps is None else self.steps.state(self)
 
     def load_training_state(self, arrays):
         """The inverse of :meth:`training_state`."""
+        if self.steps is not None:
+            self.steps.load(self, arrays)

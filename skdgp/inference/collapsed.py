@@ -2,7 +2,6 @@
 
 import copy
 import math
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -10,12 +9,12 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.centers import centers
-from ..gp.component import Trainable
+from ..gp.component import Trainable, hyperparameters
 from ..gp.means import linear_map
 from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
-from .base import OF_LAYERS, Scheme
+from .base import COUNT, OF_LAYERS, Scheme
 from .local_scale import LocalScaleScheme
 from .marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 
@@ -89,6 +88,8 @@ class CollapsedVI(LocalScaleScheme):
     uses = OF_LAYERS | {"n_inducing"}
     early = 2
 
+    _parameter_constraints = {"n_draws": [COUNT, None], "n_neighbors": [COUNT]}
+
     def __init__(self, n_draws=None, n_neighbors=8):
         self.n_draws = n_draws
         self.n_neighbors = n_neighbors
@@ -104,11 +105,6 @@ class CollapsedVI(LocalScaleScheme):
     def cubes(self, n_rows, n_inducing):
         return 15.0 * _FEWEST_DRAWS * min(n_rows, _LEAST_ROWS) ** 3, 4.0 * _STATES * n_rows**3
 
-    def validate(self):
-        super().validate()
-        if self.n_draws is not None:
-            self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1 or None")
-
     def beyond_hyperparameters(self, architecture, likelihood):
         learns = any(kernel.learns for kernel in architecture.kernels)
         return "a posterior of its hyperparameters" if learns else None
@@ -121,6 +117,8 @@ class CollapsedVI(LocalScaleScheme):
 
 class _Hidden(nn.Module):
     """Functions of inducing variables: ``h W + k(h, Z) L^{-T} v``."""
+
+    roles = {"v": "posterior"}
 
     def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean):
         super().__init__()
@@ -164,8 +162,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         shapes = zip(architecture.kernels, architecture.layer_inputs(), architecture.widths)
         hidden = [_Hidden(*shape, n_inducing, linear) for shape in shapes]
         for layer in hidden if linear else ():
-            if getattr(layer.kernel, "log_variance", None) is not None:
-                layer.kernel.assign(variance=_AMPLITUDE * layer.kernel().variance)
+            layer.kernel.scale("variance", _AMPLITUDE, parts=False)
         super().__init__(architecture, likelihood, scheme, hidden)
         self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
         named = [(name, p) for name, p in self.layers.named_parameters() if p.requires_grad]
@@ -188,17 +185,14 @@ class CollapsedGP(MarginalLikelihoodGP):
 
     def _hidden_priors(self):
         """Centers and deviations of the normal priors; of what is not hidden, infinite ones."""
-        hidden = dict(self.hidden.named_parameters())
-        centers, widths = [], []
-        for name, number in self.layers.named_parameters():
-            if not number.requires_grad:
-                continue
-            width = math.inf
-            if name in hidden:
-                width = SPREAD if name.endswith("variance") else _SPREAD_OF_HIDDEN
-                width = 1.0 if name.endswith(".v") else width
-            centers.append(number.detach().flatten())
-            widths.append(torch.full_like(centers[-1], width))
+        by_role = {"variance": SPREAD, "posterior": 1.0}
+        priors = [
+            (by_role.get(role, _SPREAD_OF_HIDDEN), p) for _, role, p in hyperparameters(self.hidden)
+        ]
+        priors += [(math.inf, p) for p in self.rows.parameters()]
+        priors = [(width, p.detach().flatten()) for width, p in priors if p.requires_grad]
+        centers = [center for _, center in priors]
+        widths = [torch.full_like(center, width) for width, center in priors]
         return torch.cat([*centers, torch.zeros(0)]), torch.cat([*widths, torch.ones(0)])
 
     def _be_uncertain(self, uncertain):

@@ -1,12 +1,13 @@
 """Doubly stochastic variational inference with a mean-field posterior."""
 
 import math
-from numbers import Integral, Real
 
 from sklearn.base import clone
+from sklearn.utils._param_validation import StrOptions
 
-from .base import OF_LAYERS, Scheme
-from .sparse_model import DeepSparseGP, make_layers
+from ..gp.layer import SparseLayer
+from .base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
+from .deep import DeepSparseGP
 
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
 #: Rows up to which fewer steps do: with more of them, models overfit.
@@ -73,6 +74,17 @@ class DSVI(Scheme):
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
+    _parameter_constraints = {
+        "n_draws": [COUNT],
+        "shared_covariance": ["boolean"],
+        "inner_noise": [NOT_NEGATIVE],
+        "inner_scale": [POSITIVE, None],
+        "inner_variance": [POSITIVE, None],
+        "n_warmup": [COUNT_OR_ZERO, None],
+        "natural_gradient": [StrOptions({"last", "all", "none"})],
+        "natural_step": [FRACTION],
+    }
+
     def __init__(
         self,
         n_draws=1,
@@ -99,7 +111,7 @@ class DSVI(Scheme):
             return "heteroscedastic_student_t"
         return super().auto_likelihood(n_classes, n_layers)
 
-    def for_data(self, n_rows, n_classes=None, max_iter=None):
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         n_steps = max_iter or _CAREFUL_STEPS
         careful = n_rows <= _CAREFUL_ROWS and n_steps >= _ENOUGH_STEPS
         real = careful and n_classes is None
@@ -121,34 +133,17 @@ class DSVI(Scheme):
     def n_inducing(self, n_rows, n_classes=None):
         return 100 if n_rows <= _FEW_ROWS else 200
 
-    def validate(self):
-        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check_boolean("shared_covariance")
-        self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
-        for name in ("inner_scale", "inner_variance"):
-            if getattr(self, name) is not None:
-                self.check(name, Real, lambda x: 0.0 < x < math.inf, "a positive number or None")
-        if self.n_warmup is not None:
-            self.check("n_warmup", Integral, lambda n: n >= 0, "an int of at least 0 or None")
-        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        if self.natural_gradient not in ("last", "all", "none"):
-            raise ValueError(
-                "natural_gradient of DSVI must be 'last', 'all' or 'none'; got "
-                f"{self.natural_gradient!r}."
-            )
-
     def build(self, architecture, likelihood):
         scheme, everything = self.for_data(math.inf), self.natural_gradient == "all"
-        layers = make_layers(
-            architecture,
-            inner=lambda i: {
-                "noise": scheme.inner_noise,
-                "scale": scheme.inner_scale,
-                "natural": everything,
-                "shared": scheme.shared_covariance and not everything,
-            },
-            last=lambda i: {"natural": scheme.natural_gradient != "none"},
-        )
+        inner = {
+            "noise": scheme.inner_noise,
+            "scale": scheme.inner_scale,
+            "natural": everything,
+            "shared": scheme.shared_covariance and not everything,
+        }
+        last = {"natural": scheme.natural_gradient != "none"}
+        n_hidden = len(architecture.widths)
+        layers = architecture.stack(SparseLayer, lambda i: inner if i < n_hidden else last)
         return DeepSparseGP(
             architecture, likelihood, layers, scheme.n_draws, scheme.natural_step, scheme.n_warmup
         )

@@ -1,7 +1,7 @@
 """Noise that has one scale before it may vary."""
 
-import numpy as np
 import torch
+from torch import nn
 
 _FLOOR = 1e-12  #: variance of a latent function that is held at its mean
 
@@ -12,7 +12,7 @@ def without_scales(mean, var, n_means, floor=_FLOOR):
     return mean, torch.cat([var[..., :n_means], torch.full_like(var[..., n_means:], floor)], -1)
 
 
-class HomoscedasticWarmup:
+class HomoscedasticWarmup(nn.Module):
     """First steps in which latent functions that are scales of the noise stay at zero.
 
     Otherwise noise that may vary explains what kernels have not found yet, and they never find it.
@@ -24,19 +24,34 @@ class HomoscedasticWarmup:
 
     Attributes
     ----------
-    n_made : int
-        Steps, also those of earlier fits.
-    active : bool
-        Whether noise has the same size everywhere, after the last step.
+    progress : tensor of shape (2,)
+        Steps made, also those of earlier fits, and whether noise then has the same size everywhere.
     """
 
+    roles = {"progress": "progress"}
+
     def __init__(self, n_steps):
-        self.n_steps, self.n_made, self.active = n_steps, 0, False
+        super().__init__()
+        self.n_steps = n_steps
+        self.register_buffer("progress", torch.zeros(2, dtype=torch.int64))
+
+    @property
+    def n_made(self):
+        return int(self.progress[0])
+
+    @property
+    def active(self):
+        return bool(self.progress[1])
 
     def start_step(self, log_scales):
         """Before each step, with the posterior means of the scales at the inducing inputs."""
-        early = self.n_made < self.n_steps and log_scales.numel() > 0
-        self.active = bool(early and not log_scales.any())
+        if self.active or self.n_made < self.n_steps:
+            early = self.n_made < self.n_steps and log_scales.numel() > 0
+            self.progress[1] = early and not log_scales.any()
+
+    def end_step(self, accepted):
+        """After each step."""
+        self.progress[0] += accepted
 
     def lacks(self):
         """What the first steps have not come to."""
@@ -50,12 +65,3 @@ class HomoscedasticWarmup:
             f"Training ended after {self.n_made} steps, the first ones, and {' and '.join(lacks)}; make "
             f"max_iter or max_time larger, or n_warmup of the scheme smaller than {self.n_steps}."
         )
-
-    def state(self):
-        """As a dict of arrays; empty without steps."""
-        return {"progress": np.array([self.n_made, self.active])} if self.n_made else {}
-
-    def load(self, arrays):
-        """Take what is its own out of the arrays."""
-        self.n_made, active = map(int, arrays.pop("progress", (0, 0)))
-        self.active = bool(active)

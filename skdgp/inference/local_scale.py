@@ -1,7 +1,6 @@
 """A local scale of variances that near rows tell, and schemes whose models have one."""
 
 import math
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ..linalg import LOG_2PI
 from ..optim.lbfgs import LBFGS
 from ..random import gamma
-from .base import Scheme
+from .base import COUNT, Scheme
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -162,6 +161,7 @@ class LocalScaleScheme(Scheme):
     early = 1
     fewer_draws = False  # a grid is no sample
     leaves_one_out = True
+    _parameter_constraints = {"n_neighbors": [COUNT]}
     _serves = "Gaussian noise, of constant or varying size"
     _shallow = True
 
@@ -172,9 +172,6 @@ class LocalScaleScheme(Scheme):
 
     def batch_size(self, n_rows):
         return n_rows
-
-    def validate(self):
-        self.check("n_neighbors", Integral, lambda k: k >= 1, "an int of at least 1")
 
     def build(self, architecture, likelihood):
         name = type(self).__name__

@@ -66,7 +66,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
             self.local_scale.requires_grad_(False)  # the marginal likelihood does not know it
         # standardized leave-one-out errors of unique inputs: J, k, P
         self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
-        self._centers = [p.detach().clone() for p in self._hyperparameters()]
+        self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
         self._deviation = _DEVIATION  # None leaves normal priors to all
         self._lbfgs = LBFGS(tol=TOL)
         self._metric = np.ones(1)  # in which near rows are looked for
@@ -77,14 +77,12 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         """The last layer, which holds the unique inputs."""
         return self.layers[-1]
 
-    def _hyperparameters(self):
-        """What the marginal likelihood is a function of; those of the kernel come first."""
-        return [*self.rows.kernel.parameters(), *self.likelihood.parameters()]
+    def _with_priors(self):
+        """The hyperparameters that have a prior."""
+        return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters()
 
     def _negative_log_prior(self):
-        n_kernel = len(list(self.rows.kernel.parameters()))
-        own = self._hyperparameters()
-        return around(own, self._centers, n_kernel, SPREAD, self._deviation)
+        return around(self._with_priors(), self._centers, SPREAD, self._deviation)
 
     def inputs(self, layers):
         """A function that maps rows to what the last layer sees of them, if all layers are these."""
@@ -96,9 +94,6 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
-
-    def divergence(self):
-        return None
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
@@ -186,17 +181,17 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
         small strengths interactions are not seen.
         """
-        named = [(name, p.detach()) for name, p in self.named_parameters() if p.requires_grad]
-        has_strength = any(name.endswith("log_strength") for name, _ in named)
+        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
+        has_strength = any(role == "strength" for role, _ in free)
         starts = []
         for factor, strength in _STARTS:
             if strength and not has_strength:
                 continue
             hyperparameters = []
-            for name, number in named:
-                if name.endswith("log_lengthscale"):
+            for role, number in free:
+                if role == "lengthscale":
                     number = number + math.log(factor)
-                elif name.endswith("log_strength") and strength:
+                elif role == "strength" and strength:
                     number = torch.full_like(number, math.log(strength))
                 hyperparameters.append(number)
             starts.append(parameters_to_vector(hyperparameters))

@@ -36,7 +36,6 @@ class Functions(NamedTuple):
     inflation: torch.Tensor
     components: torch.Tensor | None = None
 
-    @torch.no_grad()
     def __call__(self, X, noise=None):
         return self.evaluate(X, noise)
 
@@ -45,8 +44,8 @@ class Posterior:
     """The frozen posterior of the latent functions of a trained model.
 
     All that does not depend on new rows is computed once, when it is made, and nothing changes afterwards, so
-    that threads can share it. A subclass gives :meth:`latent` and :meth:`functions`, and the others where
-    there is something to say.
+    that threads can share it. Callers that need no gradients in the rows disable them. A subclass gives
+    :meth:`latent` and :meth:`functions`, and the others where there is something to say.
 
     Parameters
     ----------
@@ -62,7 +61,7 @@ class Posterior:
 
     Attributes
     ----------
-    layers : list of ~skdgp.gp.frozen.FrozenLayer
+    layers : ~skdgp.gp.stack.FrozenStack
         At rest, of models with inducing inputs.
     n_chains : int
         Markov chains whose states the components are, chain after chain; 0 if they are no states.
@@ -136,5 +135,5 @@ def frozen_parts(model):
     return (
         model.likelihood.fitted(),
         [layer.kernel.fitted() for layer in model.layers],
-        [layer.Z.detach().flatten(0, -2).cpu().numpy().copy() for layer in model.layers],
+        [layer.Z.detach().cpu().numpy().copy() for layer in model.layers],
     )

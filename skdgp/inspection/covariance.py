@@ -15,9 +15,8 @@ class CovarianceDisplay:
     """Posterior covariance of the inducing outputs of all layers.
 
     One block for each pair of units; within a block, the inducing points follow the first principal
-    direction of the inducing inputs of their layer, or of their unit where units have inducing
-    inputs of their own. Blocks off the diagonal tell which units have been coupled by the posterior.
-    It is best made by :meth:`from_estimator`.
+    direction of the inducing inputs of their layer. Blocks off the diagonal tell which units have been
+    coupled by the posterior. It is best made by :meth:`from_estimator`.
 
     Parameters
     ----------
@@ -179,19 +178,18 @@ def _has_posterior(model):
 @torch.no_grad()
 def _of_model(model):
     """Covariance, names of the units, and the first unit of each layer."""
-    layers, M = model.layers, model.layers[0].Z.shape[-2]
+    layers, M = model.layers, len(model.layers[0].Z)
     together = getattr(model, "q", None)
     C = _block_diagonal(layers) if together is None else together.dense_root()
     T, first = len(C) // M, np.cumsum([0, *(layer.n_outputs for layer in layers)])[:-1]
     C = C.view(T, M, T * M)
     rows, labels = [], []
     for i, (layer, start) in enumerate(zip(layers, first), start=1):
-        for kernel, Z, units in layer.units():
-            L, order = cholesky(kernel()(Z, Z), layer.jitter), _along(Z)
-            for unit in range(layer.n_outputs)[units]:
-                rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
-                letter = "f" if layer is layers[-1] else "h"
-                labels.append(f"{letter}{unit}, layer {i}")
+        Z, letter = layer.Z, "f" if layer is layers[-1] else "h"
+        L, order = cholesky(layer.kernel()(Z, Z), layer.jitter), _along(Z)
+        for unit in range(layer.n_outputs):
+            rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
+            labels.append(f"{letter}{unit}, layer {i}")
     root = torch.cat(rows)
     return (root @ root.T).view(T, M, T, M).numpy(), labels, list(first)
 

@@ -8,7 +8,7 @@ from sklearn.base import is_classifier
 from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
-from ..gp.frozen import FrozenUnits
+from ..gp.frozen import FrozenLayer
 from ..gp.layer import SparseLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
@@ -293,7 +293,7 @@ def _panels(member, layers, X, line, n_functions, generator):
     """
     panels, H = [], X
     for layer in layers:
-        panel, Z = Bunch(), layer.Z.flatten(0, -2)  # units may have inducing inputs of their own
+        panel, Z = Bunch(), layer.Z
         if panels:
             if member.architecture.input_connected:
                 H = torch.cat([H, X], -1)
@@ -305,7 +305,7 @@ def _panels(member, layers, X, line, n_functions, generator):
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
             # without what variances need: coupled layers have no covariances of their own
-            still = layer.frozen(*(FrozenUnits,) * isinstance(layer, SparseLayer))
+            still = layer.frozen(*(FrozenLayer,) * isinstance(layer, SparseLayer))
             f = still.functions(n, _FEATURES, generator, _whitened(layer, n, generator))
             draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(

@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import torch
-from torch import nn
 
 from ..gp.centers import centers
 from ..gp.likelihoods import Gaussian
@@ -55,21 +54,26 @@ def greedy(model, X, y, weights, train, rng):
         X, y, weights = X[chosen], y[chosen], weights[chosen]
     targets, unit = stand_in(model.likelihood(), y, weights)
     X, targets, weights = (torch.tensor(np.array(part)) for part in (X, targets, weights))
-    H, Z, copied_units = X, inducing_inputs(hidden[0]), None
-    for layer in hidden:
+    Z, copied_units, shallow = hidden[0].Z, None, None
+
+    def visit(i, layer, H):
+        nonlocal Z, copied_units, shallow
+        if layer is last:
+            return
         batch = Batch(H, targets, weights, 1.0, float(weights.sum()))
         shallow = sparse_gp(layer, batch, Z, train, rng)
         copied_units = choose_copied_units(layer, copied_units)
         copy_into(layer, shallow.layers[0], copied_units, rng)
         with torch.no_grad():
-            H, Z = (layer.moments(part)[0] for part in (H, inducing_inputs(layer)))
-            if model.input_connected:
-                H, Z = torch.cat([H, X], -1), torch.cat([Z, inducing_inputs(hidden[0])], -1)
+            Z = model.layers.inputs(layer.moments(layer.Z)[0], hidden[0].Z)
+            return layer.moments(H)[0]
+
+    model.layers.walk(X, visit)
     with torch.no_grad():
         last.Z.copy_(Z)
-    scales = np.full(H.shape[1], _REFINE)
+    scales = np.full(Z.shape[1], _REFINE)
     scales[copied_units] *= amplitude(hidden[-1])
-    scale_lengthscales(last.kernel, scales)
+    last.kernel.scale("lengthscale", scales)
     if unit is not None:
         variance = shallow.likelihood.fitted().variance * unit**2
         model.likelihood.assign(variance=variance, scale=np.sqrt(variance))
@@ -121,7 +125,7 @@ def sparse_gp(layer, batch, Z, train, rng):
         (),
         k,
         len(Z),
-        [kernels(layer)[0].fitted()],
+        [layer.kernel.fitted()],
         linear_mean=False,
         input_connected=False,
     )
@@ -131,7 +135,7 @@ def sparse_gp(layer, batch, Z, train, rng):
         model.layers[0].jitter = layer.jitter  # whitened variables mean the same in both
         with torch.no_grad():
             model.layers[0].Z.copy_(torch.as_tensor(Z))
-        scaled = scale_lengthscales(model.layers[0].kernel, factor)
+        scaled = model.layers[0].kernel.scale("lengthscale", factor)
         return scaled, train(Trainer(model, _Always(batch), None, max_iter=_TRIAL_STEPS))
 
     def loss(trainer):
@@ -156,20 +160,6 @@ def sparse_gp(layer, batch, Z, train, rng):
     return best.model
 
 
-def scale_lengthscales(kernel, factor):
-    """Multiply all trainable lengthscales of a kernel and its parts; whether there are any."""
-    found = False
-    with torch.no_grad():
-        for name, parameter in kernel.named_parameters():
-            if name.rpartition(".")[2] == "log_lengthscale":
-                factors = torch.as_tensor(factor, dtype=parameter.dtype)
-                if factors.ndim > parameter.ndim:  # one lengthscale for all inputs
-                    factors = factors.max()
-                parameter.add_(factors.log())
-                found = True
-    return found
-
-
 def choose_copied_units(layer, before):
     """The units that become copies; those of the layer `before` stay where they are."""
     D = layer.n_outputs
@@ -183,18 +173,10 @@ def choose_copied_units(layer, before):
 
 def amplitude(layer):
     """Scale of the copies in a layer: less than one only if they stand beside the inputs."""
-    free = hasattr(kernels(layer)[0], "log_variance")
-    return _AMPLITUDE if layer.W is not None and free else 1.0
-
-
-def inducing_inputs(layer):
-    """Inducing inputs of a layer, or those of its first unit."""
-    return layer.Z if layer.Z.ndim == 2 else layer.Z[0]
-
-
-def kernels(layer):
-    """The trainable kernel that units of a layer share, or the one of each unit."""
-    return list(layer.kernel) if isinstance(layer.kernel, nn.ModuleList) else [layer.kernel]
+    if layer.W is None or layer.kernel.component._parts:
+        return 1.0
+    free = any(role == "variance" for _, role, _ in layer.kernel.hyperparameters())
+    return _AMPLITUDE if free else 1.0
 
 
 @torch.no_grad()
@@ -204,13 +186,10 @@ def copy_into(layer, source, copied_units, rng):
     Copies differ by a fraction of a draw from the posterior. Otherwise the gradients of all of them
     would be the same, and so would be the units for ever.
     """
-    own = layer.Z.ndim == 3  # each unit has kernel and inducing inputs of its own
-    for unit in copied_units if own else [0]:
-        kernel = kernels(layer)[unit]
-        kernel.load_state_dict(source.kernel.state_dict())
-        if amplitude(layer) != 1.0:
-            kernel.log_variance.add_(2.0 * math.log(amplitude(layer)))
-        (layer.Z[unit] if own else layer.Z).copy_(source.Z)
+    layer.kernel.load_state_dict(source.kernel.state_dict())
+    if amplitude(layer) != 1.0:
+        layer.kernel.scale("variance", amplitude(layer) ** 2)
+    layer.Z.copy_(source.Z)
     if layer.W is not None:
         layer.W[:, copied_units] = 0.0
     for i, unit in enumerate(copied_units):

@@ -2,6 +2,10 @@
 
 import numpy as np
 
+from ..gp.component import hyperparameters
+
+_MAY_DIFFER = ("noise", "progress")  #: roles of what another model need not have
+
 
 def hand_over(members, wanted, model):
     """Start a model with the state of another one of the same shape, perhaps by another scheme.
@@ -23,25 +27,28 @@ def hand_over(members, wanted, model):
         If the shapes do not fit, or only one of the two posteriors couples layers.
     """
     source = min(members, key=lambda member: _distance(member, wanted))
-    arrays = wanted.scheme.translated(source.arrays, source.scheme, model)
-    if ("q.root" in arrays) != ("q.root" in model.state()):  # of all layers together
+    arrays, roles = source.arrays, _roles(model)
+    own_roots, given_roots = (
+        {name for name, role in of.items() if role == "posterior_root"}
+        for of in (roles, _roles(source.build()))
+    )
+    if own_roots and given_roots and not own_roots & given_roots:  # of all layers together
         raise ValueError(
             "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "
             "and schemes with one for each layer; it was to go from "
             f"{type(source.scheme).__name__} to {type(wanted.scheme).__name__}."
         )
-    state, last = model.state(), f"layers.{len(wanted.architecture.widths)}.q."
+    state, last = model.state(), f"layers.{len(wanted.architecture.widths)}."
     for name, own in state.items():
         given = arrays.get(name)
-        if given is not None and name.startswith(last):
+        is_posterior = roles[name] in ("posterior", "posterior_root")
+        if given is not None and is_posterior and name.startswith(last):
             given = _leading_latents(given, own)
-        if given is not None and name.endswith(".q.root") and len(own) != len(given):
-            given = _shared_root(given, len(own))
+        if given is not None and roles[name] == "posterior_root" and len(own) != len(given):
+            given = model.get_submodule(name.rpartition(".")[0]).root_from(given)
         if given is not None and given.shape == own.shape:
             state[name] = given
-        elif not name.startswith(
-            ("likelihood.", "variance_inflation.", "progress")
-        ) and not name.endswith(("log_noise", "jitter")):
+        elif roles[name] not in _MAY_DIFFER:
             raise ValueError(
                 "init must be an estimator whose first model of this kind has the same layers, widths, "
                 "kernels, numbers of inducing inputs and, by StructuredVI, coupling; "
@@ -49,6 +56,11 @@ def hand_over(members, wanted, model):
                 f"{'is missing' if given is None else given.shape} there."
             )
     model.load_state(state)
+
+
+def _roles(model):
+    """Roles of all that the state of a model holds."""
+    return {name: role for name, role, _ in hyperparameters(model, buffers=True)}
 
 
 def _leading_latents(given, own):
@@ -61,16 +73,6 @@ def _leading_latents(given, own):
     new = own.copy()
     new[part] = given[part]
     return new
-
-
-def _shared_root(roots, n):
-    """Roots of covariances for `n` units from those of one or several."""
-    if len(roots) == 1:
-        return np.repeat(roots, n, axis=0)
-    if n == 1:
-        roots = roots.astype(np.float64)
-        return np.linalg.cholesky(np.mean(roots @ roots.mT, axis=0))[None]
-    return roots
 
 
 def _distance(member, wanted):

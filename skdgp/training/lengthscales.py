@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import torch
 
-from .greedy import kernels, scale_lengthscales, stand_in
+from .greedy import stand_in
 from .reference import MOST_GAIN, LeaveOneOut, constant_log_density
 
 _ROWS = 250  #: rows on which starts are compared: 10 ms for each
@@ -39,12 +39,12 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
     H, (d, varies) = torch.as_tensor(H[rows]), (H.shape[1], np.ptp(targets, axis=0) > 0.0)
     if not varies.any() or d > _MOST_COLUMNS:
         return
-    targets, kernel = targets[:, varies], kernels(layer)[0]
+    targets, kernel = targets[:, varies], layer.kernel
     state = copy.deepcopy(kernel.state_dict())
 
     def gain(factors):
         kernel.load_state_dict(state)
-        if not scale_lengthscales(kernel, factors):
+        if not kernel.scale("lengthscale", factors):
             return -np.inf
         K = kernel()(H, H).numpy()
         loo = LeaveOneOut.best(K * (len(K) / np.trace(K)), targets)
@@ -60,5 +60,4 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
         best = max(((gain(factors), factors) for factors in trials), key=lambda trial: trial[0])
     kernel.load_state_dict(state)
     if best[0] > start[0] + _GAIN:
-        for each in kernels(layer):
-            scale_lengthscales(each, best[1])
+        kernel.scale("lengthscale", best[1])

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ..gp.frozen import FrozenLayer
+
 _TOGETHER = 0.99  #: correlation of inducing inputs that are as good as one
 _FAR = np.exp(-4.5)  #: correlation at three lengthscales
 _UNUSED = 0.01  #: change of the next layer's correlations that is none
@@ -107,23 +109,23 @@ def findings(posterior, X):
     -------
     findings : list of Finding
     """
-    layers = posterior.layers
-    found, H = [], X.to(torch.float64)
-    for i, layer in enumerate(layers):
-        hidden = i < len(layers) - 1
+    layers, X, found = posterior.layers, X.to(torch.float64), []
+
+    def visit(i, layer, H):
+        hidden, connected = i < len(layers) - 1, layers.input_connected
         mean, var = layer.moments(H)
-        use = None
-        if hidden:
-            connected = posterior.input_connected
-            use = _use(layers[i + 1], mean, X if connected else None)
-        found += _inducing(layer, H, i + 1)
-        if i == 0 and layer.units[0].q_root is not None:
+        use = _use(layers[i + 1], mean, X if connected else None) if hidden else None
+        found.extend(_inducing(layer, H, i + 1))
+        if i == 0 and layer.q_root is not None:
             found.append(_uncertain(layer, H, mean, use))
         if hidden:
             found.append(_dead(mean, var, use, i + 1))
             if X.shape[1] > 1:
                 found.append(_collapsed(H if i == 0 else X, mean, connected, i + 1))
-            H = torch.cat([mean, X], -1) if connected else mean
+        return mean
+
+    if layers and all(isinstance(layer, FrozenLayer) for layer in layers):
+        layers.walk(X, visit)
     return found
 
 
@@ -132,29 +134,21 @@ def _correlation(kernel, A, B):
     return kernel(A, B) / scale.clamp_min(1e-300)
 
 
-def _projections(units, H):
-    """``L^{-1} k(Z, h)`` for all rows, (M, n)."""
-    return torch.linalg.solve_triangular(units.L, units.kernel(units.Z, H), upper=False)
-
-
 def _inducing(layer, H, number):
     """Clumped inducing inputs, and those away from the rows."""
-    clumped, away = [], []
-    for units in layer.units:
-        kernel, Z = units.kernel, units.Z
-        among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
-        rest = kernel.diag(H) - _projections(units, H).square().sum(0)
-        rest = float((rest / kernel.diag(H).clamp_min(1e-300)).quantile(0.95))
-        share = float((among > _TOGETHER).double().mean())
-        clumped.append(min(share, rest))  # duplicates do no harm where nothing is left over
-        away.append(float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean()))
+    kernel, Z = layer.kernel, layer.Z
+    among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
+    A, k_ff = layer.whitened(H)
+    rest = float(((k_ff - A.square().sum(0)) / k_ff.clamp_min(1e-300)).quantile(0.95))
+    clumped = float((among > _TOGETHER).double().mean())
+    away = float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean())
     return [
         Finding(
             "clumped inducing inputs",
             number,
             "share of inducing inputs at the place of another, or variance that all leave over at "
             "5 % of the rows, whichever is less",
-            max(clumped),
+            min(clumped, rest),  # duplicates do no harm where nothing is left over
             0.1,
             "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
             extreme=0.2,
@@ -163,7 +157,7 @@ def _inducing(layer, H, number):
             "inducing inputs away from the data",
             number,
             "share of inducing inputs that are uncorrelated with all rows",
-            max(away),
+            away,
             0.25,
             "start with init='greedy' or 'kmeans'; a smaller learning_rate",
             extreme=0.5,
@@ -173,11 +167,8 @@ def _inducing(layer, H, number):
 
 def _uncertain(layer, H, mean, use):
     """Inflated variance of the posterior at inducing points."""
-    noise = []  # one for each unit
-    for units in layer.units:
-        b, D = _projections(units, H), units.q_mean.shape[1]
-        noise.append((units.q_root.mT @ b).square().sum(1).mean(1).expand(D))
-    noise = torch.cat(noise)
+    A, _ = layer.whitened(H)
+    noise = (layer.q_root.mT @ A).square().sum(1).mean(1).expand(layer.n_outputs)
     shares = noise / (noise + mean.var(0, correction=0)).clamp_min(1e-300)
     weights = torch.ones_like(shares) if use is None else use
     value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
@@ -199,11 +190,7 @@ def _use(layer, mean, X):
     for d in range(mean.shape[1]):
         shuffled = H.clone()
         shuffled[:, d] = H[:, d].roll(len(H) // 2 + 1)
-        parts = [
-            1.0 - torch.diagonal(_correlation(units.kernel, H, shuffled)).mean()
-            for units in layer.units
-        ]
-        changes.append(max(parts))
+        changes.append(1.0 - torch.diagonal(_correlation(layer.kernel, H, shuffled)).mean())
     return torch.stack(changes)
 
 

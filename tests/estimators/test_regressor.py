@@ -17,8 +17,8 @@ from skdgp.estimators import fitting
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
+from skdgp.inference.deep import DeepPosterior
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inference.sparse_model import DeepPosterior
 from skdgp.optim.adam import Adam
 from skdgp.training.trainer import Trainer
 

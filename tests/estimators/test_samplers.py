@@ -152,10 +152,9 @@ def test_chains_that_are_too_short_beyond_the_rows_are_told_of():
         model.fit(X, np.sin(6.0 * X[:, 0]))
 
 
-@pytest.mark.parametrize("init", ["greedy", "median"])
-def test_starts_that_need_a_posterior(data, init):
+def test_starts_that_need_a_posterior(data):
     with pytest.raises(ValueError, match="has none for each alone"):
-        clone(MODELS["sghmc"]).set_params(init=init).fit(*data)
+        clone(MODELS["sghmc"]).set_params(init="greedy").fit(*data)
 
 
 def test_a_variational_model_as_the_start(data):

@@ -51,7 +51,7 @@ CASES = {
     "dsvi": (sparse(DSVI(natural_gradient="all", n_draws=2)), (3, 5)),
     "structured": (sparse(StructuredVI(n_warmup=3), 3), (2, 3, 3)),
     "full": (sparse(StructuredVI("full", n_warmup=3), 3, likelihood="gaussian"), (2, 3, 3)),
-    "aep": (sparse(AEP(0.5, separate=True)), (3, 5)),
+    "aep": (sparse(AEP(0.5)), (3, 5)),
     "sampling": (sparse(AEP(0.5, "sampling"), input_connected=True), (3, 5)),
     "fixed": (features("fixed", "diagonal"), (11, 44)),
     "variational": (features("variational", "full"), (11, 44)),

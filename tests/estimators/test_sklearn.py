@@ -74,7 +74,7 @@ SCHEMES_ALONE = [
     DeepGPRegressor(
         inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
     ),
-    DeepGPRegressor(inference=AEP(0.5, "sampling", separate=True), input_connected=True, **SLOW),
+    DeepGPRegressor(inference=AEP(0.5, "sampling"), input_connected=True, **SLOW),
     DeepGPRegressor(inference=GlobalInducing(natural_step=0.5), likelihood="student_t", **SOON),
     DeepGPRegressor(1, inference="exact", kernel="matern32", max_iter=5),
     DeepGPRegressor(inference=CollapsedVI(n_draws=2), max_iter=10),

@@ -8,7 +8,6 @@ import torch
 from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
 from skdgp.gp.layer import SparseLayer, _SparseMoments
 from skdgp.gp.layer import sparse_moments as sparse_moments_of
-from skdgp.inference.aep.separate import SeparateLayer
 from skdgp.linalg import workspace
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -81,7 +80,7 @@ def test_predictions_where_posteriors_are_narrower_and_wider_than_the_prior():
         layer.q.root[1] = torch.diag(torch.tensor([0.1, 1.0, 3.0, 0.5, 2.0]))
     frozen = layer.frozen()
     mean, var = frozen.moments(X)
-    assert [form.n_negative for form in frozen.units[0].forms] == [5, 2]
+    assert [form.n_negative for form in frozen.forms] == [5, 2]
     dense_mean, cov = dense_posterior(layer, X)
     torch.testing.assert_close(mean, dense_mean, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(var, torch.diagonal(cov, dim1=1, dim2=2).T, rtol=1e-9, atol=1e-9)
@@ -338,16 +337,9 @@ def test_evaluation_between_forward_and_backward_does_not_disturb_gradients():
 
 
 @every_kernel
-@pytest.mark.parametrize("Layer", [SparseLayer, SeparateLayer])
-def test_covariances_are_those_of_dense_conditioning(kernel, Layer):
+def test_covariances_are_those_of_dense_conditioning(kernel):
     layer, X = make_layer(kernel, 2, linear_mean=True, noise=0.3), rows(7, 2, seed=1)
     expected = dense_posterior(layer, X)[1]
-    if Layer is SeparateLayer:
-        separate = SeparateLayer(kernel.bind(2), 2, 2, 5, noise=0.3)
-        separate.q.load_state_dict(layer.q.state_dict())
-        with torch.no_grad():
-            separate.Z.copy_(layer.Z.expand_as(separate.Z))
-        layer = separate
     torch.testing.assert_close(layer.frozen().covariance(X), expected, rtol=1e-9, atol=1e-9)
 
 

@@ -352,7 +352,7 @@ def test_minibatches_average_to_all_rows(make_model, make_batch, monkeypatch, wi
     eps = normal((2, 6, 2), seeded(), X)
 
     def objective(rows, scale):
-        monkeypatch.setattr("skdgp.inference.sparse_model.normal", lambda *args: eps[:, rows])
+        monkeypatch.setattr("skdgp.inference.deep.normal", lambda *args: eps[:, rows])
         batch = make_batch(X[rows], y[rows], weight[rows], scale, total=float(weight.sum()))
         with torch.no_grad():
             return float(model.expected_log_likelihood(batch, None))

@@ -82,9 +82,9 @@ def test_models_without_coupling(rows, inference):
     assert strength[~np.eye(len(strength), dtype=bool)].sum() == 0.0
 
 
-def test_units_with_kernels_and_inducing_inputs_of_their_own(rows):
+def test_units_of_each_layer(rows):
     X, y = rows
-    model = DeepGPRegressor(inference=AEP(separate=True), **FEW).fit(X, np.column_stack([y, X]))
+    model = DeepGPRegressor(inference=AEP(), **FEW).fit(X, np.column_stack([y, X]))
     display = CovarianceDisplay.from_estimator(model)
     assert display.labels == [
         "h0, layer 1", "h1, layer 1", "f0, layer 2", "f1, layer 2", "f2, layer 2",
@@ -92,9 +92,9 @@ def test_units_with_kernels_and_inducing_inputs_of_their_own(rows):
     assert display.first_units == [0, 2]
     for layer, start in zip(model.members_[0].model("cpu").layers, display.first_units):
         roots = layer.q.root.detach()
-        for unit, (kernel, Z, _) in enumerate(layer.units()):
-            Z = Z.detach()
-            K = kernel()(Z, Z).detach() + layer.jitter * torch.eye(6)
+        Z = layer.Z.detach()
+        for unit in range(layer.n_outputs):
+            K = layer.kernel()(Z, Z).detach() + layer.jitter * torch.eye(6)
             order = torch.argsort((Z - Z.mean(0)) @ torch.linalg.svd(Z - Z.mean(0))[2][0])
             root = torch.linalg.cholesky(K) @ roots[unit]
             own = display.covariance[start + unit, :, start + unit]

@@ -52,6 +52,7 @@ class Anova(Kernel):
     """
 
     _positive = {"lengthscale": 0.0, "strength": 0.0, "variance": 0.0}
+    _roles = {"lengthscale": "lengthscale", "strength": "strength", "variance": "variance"}
     ard = True
 
     def __init__(self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True):

@@ -16,15 +16,11 @@ class Kernel(Component):
 
     Attributes
     ----------
-    psi : callable or None
-        ``psi(Z, m, v)`` gives expectations under Gaussian inputs, where they have a closed form.
     metric : float, or array or tensor of shape (n_features,)
         Units of the inputs in which near rows are alike. Only of kernels whose hyperparameters are all given.
     slopes : float, or array or tensor of shape (n_features,)
         Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
     """
-
-    psi = None
 
     @property
     def metric(self):

@@ -31,6 +31,7 @@ class ArcCosine(Kernel):
     """
 
     _positive = {"lengthscale": 0.0, "variance": 0.0, "bias": 0.0}
+    _roles = {"lengthscale": "lengthscale", "variance": "variance"}
     _may_be_zero = ("bias",)
 
     def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1):
@@ -104,6 +105,7 @@ class Linear(Kernel):
     """
 
     _positive = {"variance": 0.0, "bias": 0.0}
+    _roles = {"variance": "variance"}
     _may_be_zero = ("bias",)
     _of_length = {"variance": 1.0}
 

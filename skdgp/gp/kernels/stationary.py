@@ -19,6 +19,7 @@ class Stationary(Kernel):
     slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where hyperparameters are few
     distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
     _positive = {"lengthscale": 0.0, "variance": 0.0}
+    _roles = {"lengthscale": "lengthscale", "variance": "variance"}
 
     def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
         self.lengthscale = lengthscale

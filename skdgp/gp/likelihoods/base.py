@@ -21,6 +21,8 @@ class Likelihood(Component):
     are by Gauss-Hermite quadrature. Closed forms, and other likelihoods, override what follows from it.
     """
 
+    _role = "noise"
+
     n_nodes = 20
     n_power_nodes = 20  #: of powers of the density, whose integrals have no closed form
 

@@ -1,19 +1,15 @@
 """Approximate expectation propagation: power EP with one factor for all rows."""
 
-import math
-from functools import partial
-from numbers import Real
-
 import numpy as np
 import torch
+from sklearn.utils._param_validation import StrOptions
 from torch.autograd.function import once_differentiable
 
 from ...gp.layer import SparseLayer
-from ..base import OF_LAYERS, Scheme
-from ..sparse_model import DeepPosterior, DeepSparseGP, make_layers
-from .matching import check_matching, matched_moments
-from .posterior import MatchedPosterior, match
-from .separate import SeparateLayer
+from ..base import FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
+from ..deep import DeepPosterior, DeepSparseGP
+from .matching import check_matching, match, matched_moments
+from .posterior import MatchedPosterior
 
 _LIMIT = 1e-8  #: power up to which rounding is larger than the difference from the limit of 0
 
@@ -38,8 +34,6 @@ class AEP(Scheme):
         latent functions. The Gaussian is what training makes likely; the mixture has the shape that
         the model implies, several modes for instance, and is the fairer one away from the data.
         Draws of functions have the same distribution at every row.
-    separate : bool, default=False
-        Whether each unit of a layer has a kernel and inducing inputs of its own, as published.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
@@ -68,17 +62,22 @@ class AEP(Scheme):
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
+    _parameter_constraints = {
+        "alpha": [FRACTION],
+        "prediction": [StrOptions({"moment-matching", "sampling"})],
+        "inner_noise": [NOT_NEGATIVE],
+        "inner_scale": [POSITIVE],
+    }
+
     def __init__(
         self,
         alpha=0.5,
         prediction="moment-matching",
-        separate=False,
         inner_noise=1e-5,
         inner_scale=0.1,
     ):
         self.alpha = alpha
         self.prediction = prediction
-        self.separate = separate
         self.inner_noise = inner_noise
         self.inner_scale = inner_scale
 
@@ -89,28 +88,15 @@ class AEP(Scheme):
         name = super().auto_likelihood(n_classes, n_layers)
         return "robustmax" if name == "softmax" else name
 
-    def beyond_hyperparameters(self, architecture, likelihood):
-        return "a kernel for each unit" if self.separate else None
-
-    def validate(self):
-        self.check("alpha", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        if self.prediction not in ("moment-matching", "sampling"):
-            raise ValueError(
-                "prediction of AEP must be 'moment-matching' or 'sampling'; got "
-                f"{self.prediction!r}."
-            )
-        self.check_boolean("separate")
-        self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
-        self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
-
     def build(self, architecture, likelihood):
         for kernel, width in zip(architecture.kernels[1:], architecture.widths):
             check_matching(kernel, width)
-        layers = make_layers(  # natural steps can leave the region where an energy makes sense
-            architecture,
-            SeparateLayer if self.separate else SparseLayer,
-            inner=lambda i: {"noise": self.inner_noise, "scale": self.inner_scale},
+        # natural steps can leave the region where an energy makes sense
+        inner, n_hidden = (
+            {"noise": self.inner_noise, "scale": self.inner_scale},
+            len(architecture.widths),
         )
+        layers = architecture.stack(SparseLayer, lambda i: inner if i < n_hidden else {})
         return DeepPowerEP(architecture, likelihood, layers, self)
 
 
@@ -186,9 +172,13 @@ class DeepPowerEP(DeepSparseGP):
         posteriors : list of pairs of tensors
             Mean and excess covariance of each layer's inducing variables.
         """
-        q, *others = posteriors
-        others = [partial(matched_moments, *pair) for pair in zip(self.layers[1:], others)]
-        return match(lambda H: self.layers[0].moments(H, q), others, X, self.input_connected)
+
+        def moments(i, layer, m, v, n_random):
+            if i == 0:
+                return layer.moments(m, posteriors[0])
+            return matched_moments(layer, posteriors[i], m, v, n_random)
+
+        return match(self.layers, X, moments)
 
     def expected_log_likelihood(self, batch, generator):
         """The energy, unbiased for all rows, without the divergence of q from the prior.

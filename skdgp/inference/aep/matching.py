@@ -5,13 +5,14 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...gp.frozen import FormUnits
+from ...gp.frozen import FormLayer
 from ...gp.kernels import SquaredExponential
 from ...gp.kernels.base import tensor_like
 from ...linalg import cholesky, gradient_of_gram, inverse_triangular
 from ...quadrature import gauss_hermite
 from .psi import SquaredExponentialPsi
 
+_SMALLEST = 1e-10  #: bound on variances, which are differences
 _NODES = {1: 20, 2: 10}  #: Gauss-Hermite nodes for each random input, where there are few of them
 
 
@@ -51,7 +52,7 @@ class _QuadraticForms(torch.autograd.Function):
 def psi_of(kernel):
     """What gives expectations under Gaussian inputs, ``psi(Z, m, v)``; None without a closed form."""
     if not isinstance(kernel, SquaredExponential):
-        return kernel.psi
+        return None
 
     def psi(Z, m, v):
         lengthscale, variance = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
@@ -116,17 +117,25 @@ class Matched(NamedTuple):
         return mean, var
 
 
-def _of_layer(layer, parts, moments, m, v, n_random):
-    """Moments of all outputs from those of their parts, or by quadrature."""
-    if parts[0] is None:
-        return moments_by_quadrature(moments, m, v, n_random)
-    found, first = [], 0
-    for part in parts:
-        D = part.c.shape[1]
-        found.append(part.moments(m, v, None if layer.W is None else layer.W[:, first : first + D]))
-        first += D
-    mean, var = found[0] if len(found) == 1 else (torch.cat(part, 1) for part in zip(*found))
-    return mean, var + layer.noise()
+def match(layers, X, moments):
+    """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
+
+    Parameters
+    ----------
+    layers : Stack or FrozenStack
+    X : tensor of shape (n, n_features)
+    moments : callable
+        ``moments(i, layer, m, v, n_random)`` gives mean and variance of the outputs of layer `i`, from those
+        of its inputs and how many of these are random; the first layer has none.
+    """
+    last = len(layers) - 1
+
+    def visit(i, layer, H):
+        mean, var = moments(i, layer, *H, layers[i - 1].n_outputs if i else 0)
+        var = var.clamp_min(_SMALLEST)
+        return (mean, var) if i == last else torch.stack([mean, var])
+
+    return layers.walk(torch.stack([X, torch.zeros_like(X)]), visit)
 
 
 def matched_moments(layer, q, m, v, n_random):
@@ -141,24 +150,26 @@ def matched_moments(layer, q, m, v, n_random):
     n_random : int
         How many of the inputs are random; they come first.
     """
-    parts = [
-        Matched.of(kernel(), Z, q[0][:, d], q[1][d], layer.jitter) for kernel, Z, d in layer.units()
-    ]
-    return _of_layer(layer, parts, lambda H: layer.moments(H, q), m, v, n_random)
+    matched = Matched.of(layer.kernel(), layer.Z, *q, layer.jitter)
+    if matched is None:
+        return moments_by_quadrature(lambda H: layer.moments(H, q), m, v, n_random)
+    mean, var = matched.moments(m, v, layer.W)
+    return mean, var + layer.noise()
 
 
-class MatchedUnits(FormUnits):
-    """Units at rest that also take random inputs."""
+class MatchedLayer(FormLayer):
+    """A layer at rest that also takes random inputs."""
 
     def __init__(self, *args):
         super().__init__(*args)
-        self.matched = Matched.of(self.kernel, self.Z, self.q_mean, self.excess(), self.jitter)
+        self._matched = Matched.of(self.kernel, self.Z, self.q_mean, self.excess(), self.jitter)
 
-
-def frozen_moments(layer, m, v, n_random):
-    """:func:`matched_moments` of a FrozenLayer of :class:`MatchedUnits`."""
-    parts = [units.matched for units in layer.units]
-    return _of_layer(layer, parts, layer.moments, m, v, n_random)
+    def matched_moments(self, m, v, n_random):
+        """As :func:`matched_moments`."""
+        if self._matched is None:
+            return moments_by_quadrature(self.moments, m, v, n_random)
+        mean, var = self._matched.moments(m, v, self.W)
+        return mean, var + self.noise()
 
 
 def moments_by_quadrature(moments, m, v, n_random):

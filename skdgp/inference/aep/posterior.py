@@ -1,40 +1,16 @@
 """The frozen posteriors of approximate expectation propagation by moment matching."""
 
-from functools import partial
-
 import torch
 
 from ...random import normal
+from ..deep import DeepPosterior
 from ..posterior import Functions, Latent
-from ..sparse_model import DeepPosterior
-from .matching import MatchedUnits, frozen_moments
+from .matching import MatchedLayer, match
 
-_SMALLEST = 1e-10  #: bound on variances, which are differences
 #: Deep functions that tell how rows covary: those of one block of draws, whose errors differ from block to
 #: block, and those of a covariance, whose correlations have a standard error of .02.
 _BASIS, _MANY = 32, 2048
 _AT_ONCE = 32  #: of them, for memory's sake
-
-
-def match(first, others, X, input_connected):
-    """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
-
-    Parameters
-    ----------
-    first : callable
-        Mean and variance of the first layer's outputs at rows.
-    others : list of callable
-        Those of the other layers, from mean and variance of their inputs and how many of these are random.
-    X : tensor of shape (n, n_features)
-    input_connected : bool
-    """
-    mean, var = first(X)
-    for moments in others:
-        width, var = mean.shape[1], var.clamp_min(_SMALLEST)
-        if input_connected:
-            mean, var = torch.cat([mean, X], 1), torch.cat([var, torch.zeros_like(X)], 1)
-        mean, var = moments(mean, var, width)
-    return mean, var.clamp_min(_SMALLEST)
 
 
 class MatchedPosterior(DeepPosterior):
@@ -50,17 +26,16 @@ class MatchedPosterior(DeepPosterior):
     """
 
     def __init__(self, model):
-        layers = [layer.frozen(MatchedUnits) for layer in model.layers]
+        layers = model.layers.frozen(lambda layer: layer.frozen(MatchedLayer))
         super().__init__(model, torch.zeros(1, sum(model.draw_widths())), layers)
 
-    @torch.no_grad()
     def latent(self, X):
-        first, *others = self.layers
-        others = [partial(frozen_moments, layer) for layer in others]
-        mean, var = match(first.moments, others, X.to(torch.float64), self.input_connected)
+        def moments(i, layer, m, v, n_random):
+            return layer.matched_moments(m, v, n_random) if i else layer.moments(m)
+
+        mean, var = match(self.layers, X.to(torch.float64), moments)
         return Latent(self._log_weights, mean[None], var[None])
 
-    @torch.no_grad()
     def functions(self, n, generator, X=None):
         if len(self.layers) == 1:
             return super().functions(n, generator)
@@ -74,7 +49,6 @@ class MatchedPosterior(DeepPosterior):
 
         return Functions(evaluate, self.inflation.expand(n))
 
-    @torch.no_grad()
     def covariance(self, X):
         if len(self.layers) == 1:
             return super().covariance(X)

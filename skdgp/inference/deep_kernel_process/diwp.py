@@ -1,9 +1,6 @@
 """Deep inverse Wishart processes."""
 
-import math
-from numbers import Integral, Real
-
-from ..base import Scheme
+from ..base import COUNT, FRACTION, POSITIVE, Scheme
 from .model import GramModel
 
 #: Steps of a fit. Larger ones get there sooner where they work: on energy, 600 of 0.01 and
@@ -16,16 +13,10 @@ class KernelScheme(Scheme):
     """Base class of the schemes of kernel processes."""
 
     uses = frozenset({"n_inducing", "learning_rate", "batch_size"})
+    _parameter_constraints = {"n_draws": [COUNT], "natural_step": [FRACTION]}
 
     def max_iter(self, n_rows):
         return _STEPS
-
-    def check_natural_step(self):
-        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-
-    def validate(self):
-        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check_natural_step()
 
 
 class DeepInverseWishart(KernelScheme):
@@ -63,14 +54,12 @@ class DeepInverseWishart(KernelScheme):
     (2,)
     """
 
+    _parameter_constraints = {**KernelScheme._parameter_constraints, "delta": [POSITIVE]}
+
     def __init__(self, n_draws=1, delta=10.0, natural_step=0.1):
         self.n_draws = n_draws
         self.delta = delta
         self.natural_step = natural_step
-
-    def validate(self):
-        super().validate()
-        self.check("delta", Real, lambda x: 0.0 < x < math.inf, "a positive number")
 
     def beyond_hyperparameters(self, architecture, likelihood):
         return "how random its Gram matrices are"

@@ -59,6 +59,8 @@ class GlobalInducing(KernelScheme):
 class GlobalModel(KernelModel):
     """The model of :class:`GlobalInducing`."""
 
+    roles = {**KernelModel.roles, "log_root": "posterior_shape"}
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         P, real = architecture.n_inducing, torch.float64

@@ -8,8 +8,9 @@ from torch import nn
 
 from ...gp.centers import centers
 from ...gp.component import Trainable
+from ...optim.gradient_steps import GradientSteps
 from ...random import latin_normal
-from ..gradient_model import GradientModel
+from ..base import Model
 from .posterior import GramPosterior
 from .process import JITTER, Level, Path, among, diagonal, draw_metric
 from .sites import Sites, Whitened
@@ -19,11 +20,13 @@ _START_V = 0.1  #: of the factor V, as a multiple of the identity
 _FOR_DIVERGENCE = 16  #: draws, seeds of which stay the same
 
 
-class KernelModel(GradientModel):
+class KernelModel(Model):
     """Base class: inducing inputs, scaled inputs, Gram kernels, likelihood and the output layer's sites."""
 
+    roles = {"Z": "inducing_input", "log_scale": "lengthscale"}
+
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(natural_step=scheme.natural_step)
+        super().__init__(GradientSteps(scheme.natural_step))
         a, real = architecture, torch.float64
         self.n_draws, self.jitter = scheme.n_draws, JITTER
         self.n_features, self.n_layers = a.n_features, len(a.kernels)
@@ -55,9 +58,6 @@ class KernelModel(GradientModel):
         """Place the inducing inputs at centers of the rows."""
         with torch.no_grad():
             self.Z.copy_(torch.as_tensor(centers(X, weights, len(self.Z), "kmeans", rng)))
-
-    def prepare(self, learning_rate, dtype):
-        self.learning_rate = learning_rate  # everything is in float64
 
     def blocks(self):
         return [self.sites]
@@ -122,6 +122,8 @@ class KernelModel(GradientModel):
 
 class GramModel(KernelModel):
     """Deep kernel processes on Gram matrices: inverse Wishart layers, or none of them random."""
+
+    roles = {**KernelModel.roles, "log_delta": "shape", "log_gamma": "posterior_shape"}
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)

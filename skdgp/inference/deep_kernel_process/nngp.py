@@ -1,8 +1,6 @@
 """Neural network Gaussian processes: deep kernels without randomness."""
 
-import math
 from dataclasses import replace
-from numbers import Real
 
 import numpy as np
 import torch
@@ -12,7 +10,7 @@ from torch import nn
 from ...gp.likelihoods import Gaussian
 from ...linalg import LOG_2PI, LogNormal, cholesky, rounding
 from ...optim.lbfgs import LBFGS
-from ..base import Model
+from ..base import FRACTION, NOT_NEGATIVE, Model
 from ..quasi_newton import QuasiNewton, backward
 from .diwp import KernelScheme
 from .model import GramModel
@@ -58,6 +56,12 @@ class NNGP(KernelScheme):
 
     delta, n_draws = None, 1
 
+    _parameter_constraints = {
+        "exact": ["boolean", None],
+        "natural_step": [FRACTION],
+        "tol": [NOT_NEGATIVE],
+    }
+
     def __init__(self, exact=None, natural_step=0.1, tol=1e-8):
         self.exact = exact
         self.natural_step = natural_step
@@ -67,31 +71,21 @@ class NNGP(KernelScheme):
     def takes_chunks(self):
         return self.exact is False  # what chunks lead to is no exact process
 
-    def for_likelihood(self, likelihood):
-        if isinstance(likelihood, Gaussian):
-            return self
-        if self.exact:
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
+        gaussian = isinstance(likelihood, Gaussian) or (likelihood is None and n_classes is None)
+        if self.exact and not gaussian:
             raise ValueError(
                 f"NNGP(exact=True) is for Gaussian noise; got {type(likelihood).__name__}. Leave exact at None."
             )
-        return clone(self).set_params(exact=False)
-
-    def for_data(self, n_rows, n_classes=None, max_iter=None):
         if self.exact is not None:
             return self
-        return clone(self).set_params(exact=bool(n_rows <= _EXACT and n_classes is None))
+        return clone(self).set_params(exact=bool(n_rows <= _EXACT and gaussian))
 
     def max_iter(self, n_rows):
         return 100 if self.exact else super().max_iter(n_rows)
 
     def batch_size(self, n_rows):
         return n_rows if self.exact else super().batch_size(n_rows)
-
-    def validate(self):
-        self.check_natural_step()
-        self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
-        if self.exact is not None:
-            self.check_boolean("exact")
 
     def cubes(self, n_rows, n_inducing):
         return (12.0 * n_rows**3, 14.0 * n_rows**3) if self.exact else (0.0, 0.0)

@@ -1,11 +1,11 @@
 """Parameters of elliptical slice sampling."""
 
 import math
-from numbers import Integral, Real
 
 from sklearn.base import clone
+from sklearn.utils._param_validation import StrOptions
 
-from ..base import OF_LAYERS, Scheme
+from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS, Scheme
 from .model import MOST_ROWS, SlicedDeepGP
 
 _BURN_IN = 0.25  #: share of the steps
@@ -76,6 +76,17 @@ class EllipticalSlice(Scheme):
     takes_chunks = False
     fewer_draws = False
 
+    _parameter_constraints = {
+        "n_tempering": [COUNT],
+        "hyperparameters": [StrOptions({"sample", "fixed"})],
+        "n_chains": [COUNT],
+        "n_samples": [COUNT],
+        "least_power": [INNER_FRACTION],
+        "n_burn_in": [COUNT_OR_ZERO, None],
+        "spacing": [COUNT, None],
+        "n_neighbors": [COUNT, None],
+    }
+
     def __init__(
         self,
         n_tempering=8,
@@ -100,7 +111,7 @@ class EllipticalSlice(Scheme):
         exact = self.n_neighbors is None and n_rows <= MOST_ROWS
         return (_CUBES * n_rows**3 if exact else 0.0), 0.0
 
-    def for_data(self, n_rows, n_classes=None, max_iter=None):
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         n_steps = self.max_iter(n_rows) if max_iter is None else max_iter
         burn_in = int(_BURN_IN * n_steps) if self.n_burn_in is None else self.n_burn_in
         usual = {
@@ -123,20 +134,6 @@ class EllipticalSlice(Scheme):
         learns = any(part.learns for part in (*architecture.kernels, likelihood))
         sampled = learns and self.hyperparameters == "sample"
         return "samples of its hyperparameters" if sampled else None
-
-    def validate(self):
-        for name in ("n_tempering", "n_chains", "n_samples"):
-            self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
-        for name, least in (("n_burn_in", 0), ("spacing", 1), ("n_neighbors", 1)):
-            if getattr(self, name) is not None:
-                what = f"an int of at least {least} or None"
-                self.check(name, Integral, lambda n, least=least: n >= least, what)
-        self.check("least_power", Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
-        if self.hyperparameters not in ("sample", "fixed"):
-            raise ValueError(
-                "hyperparameters of EllipticalSlice must be 'sample' or 'fixed'; got "
-                f"{self.hyperparameters!r}."
-            )
 
     def build(self, architecture, likelihood):
         return SlicedDeepGP(architecture, likelihood, self.for_data(math.inf))

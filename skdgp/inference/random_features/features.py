@@ -17,6 +17,7 @@ from ...gp.kernels.inner import rectified
 from ...linalg import current_workspace, gram
 from ...random import normal, sobol_normal
 
+_SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
 SAMPLINGS = ("auto", "sobol", "orthogonal", "independent")
 
 
@@ -200,14 +201,21 @@ class FeatureLayer(nn.Module):
         Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
     variance : float
         Where the posterior variances of the weights start.
+    sampling : str
+        As for :func:`draw_frequencies`.
 
     Attributes
     ----------
+    n_inducing : int
+        Inducing points: none.
     z : tensor of shape (n_inputs, R), one row more for the bias of the arc-cosine kernel
         Frequencies in units of inverse lengthscales.
     mix : tensor of shape (R,) or None
         Factors of the frequencies that make their prior a multivariate t, for Matern kernels.
     """
+
+    n_inducing = 0
+    roles = {"W": "mean"}
 
     def __init__(
         self,
@@ -219,6 +227,7 @@ class FeatureLayer(nn.Module):
         full=False,
         linear_mean=False,
         variance=1.0,
+        sampling="auto",
     ):
         super().__init__()
         if not isinstance(kernel, (SquaredExponential, Matern, ArcCosine)):
@@ -228,7 +237,7 @@ class FeatureLayer(nn.Module):
             )
         self.n_inputs, self.n_outputs = n_inputs, n_outputs
         self.trigonometric = not isinstance(kernel, ArcCosine)
-        self.resampled = frequencies == "resampled"
+        self.resampled, self.sampling = frequencies == "resampled", sampling
         self.kernel = Trainable(kernel)
         shape = n_inputs if self.trigonometric else n_inputs + 1, n_frequencies
         self.register_buffer("z", torch.zeros(shape, dtype=torch.float64))
@@ -246,28 +255,38 @@ class FeatureLayer(nn.Module):
     @property
     def Z(self):
         """Inducing inputs, of which there are none."""
-        return torch.zeros(0, self.n_inputs, dtype=torch.float64)
+        return self.z.new_zeros(0, self.n_inputs)
 
-    def start(self, rng, sampling, spread):
-        """Draw the frequencies, and place their posterior around them.
+    @torch.no_grad()
+    def start(self, Z, W, rng, spread=_SPREAD):
+        """Draw the frequencies, place their posterior around them, and set the mean function.
+
+        With zero means of all weights, the expected gradient of hidden layers is zero unless a mean function
+        tells their units apart; without one, their means start at draws from the prior.
 
         Parameters
         ----------
+        Z : tensor of shape (0, n_inputs)
+        W : tensor or None
+            As for :class:`~skdgp.gp.layer.SparseLayer`.
         rng : numpy.random.RandomState
-        sampling : str
-            As for :func:`draw_frequencies`.
         spread : float
             Posterior standard deviations of resampled frequencies, relative to the prior's.
         """
-        with torch.no_grad():
-            self.z.copy_(torch.as_tensor(draw_frequencies(*self.z.shape, rng, sampling)))
-            if self.mix is not None:
-                df = 2.0 * self.kernel.component.nu
-                chi2 = _stratified_chi2(df, len(self.mix), rng)
-                self.mix.copy_(torch.as_tensor(np.sqrt(df / chi2)))
-            if self.resampled:  # the prior's second moments, and less noise
-                self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
-                self.q_omega.rho.fill_(2.0 * math.log(spread))
+        self.z.copy_(torch.as_tensor(draw_frequencies(*self.z.shape, rng, self.sampling)))
+        if self.mix is not None:
+            df = 2.0 * self.kernel.component.nu
+            chi2 = _stratified_chi2(df, len(self.mix), rng)
+            self.mix.copy_(torch.as_tensor(np.sqrt(df / chi2)))
+        if self.resampled:  # the prior's second moments, and less noise
+            self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
+            self.q_omega.rho.fill_(2.0 * math.log(spread))
+        if W is None:
+            return
+        if self.W is None:
+            self.q.mean.copy_(torch.as_tensor(rng.standard_normal(self.q.mean.shape)))
+        else:
+            self.W[: len(W)].copy_(W)
 
     def basis(self, xi, like):
         r"""The feature map for some frequencies.
@@ -306,6 +325,10 @@ class FeatureLayer(nn.Module):
         shift = tensor_like(kernel.bias, like) * z[..., self.n_inputs :, :]
         return lambda H: H @ Omega + shift, 2.0 * c2
 
+    def noise(self):
+        """Variance that is added to the outputs: none."""
+        return 0.0
+
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
@@ -342,9 +365,15 @@ class FeatureLayer(nn.Module):
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var
 
+    shared_moments = moments
+
     def frozen(self):
         """The layer as it is now, for predictions."""
-        return copy.deepcopy(self).requires_grad_(False)
+        layer = copy.deepcopy(self).requires_grad_(False)
+        for block in (layer.q, layer.q_omega):
+            if block is not None:
+                block.held = True  # without gradients of its own
+        return layer
 
     def functions(self, n, n_features, generator, v=None):
         """Draws of functions: of the frequencies, unless they are fixed, and of the weights.

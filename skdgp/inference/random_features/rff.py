@@ -1,25 +1,18 @@
 """Deep Gaussian processes by random features."""
 
-from numbers import Integral, Real
+from dataclasses import replace
 
 import numpy as np
-import torch
-from torch import nn
+from sklearn.utils._param_validation import StrOptions
 
-from ...gp.component import Trainable
-from ...gp.gaussian import DiagonalBlock
-from ...gp.means import linear_map
-from ...random import normal, sobol_normal
-from ..base import OF_LAYERS, Scheme
-from ..gradient_model import GradientModel
+from ...optim.gradient_steps import SLOW
+from ...random import sobol_normal
+from ..base import COUNT, FRACTION, OF_LAYERS, Scheme
+from ..deep import DeepSparseGP
 from .features import SAMPLINGS, FeatureLayer
 from .posterior import FeaturePosterior
-from .propagation import propagate
 
-_FREQUENCIES = ("fixed", "variational", "resampled")
-_COVARIANCES = ("auto", "full", "diagonal")
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves
-_SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
 _DILIGENT = 50  #: steps in which everything moves
 _EVERY = 5  #: of so many later steps, the last layer's posterior takes part in one, for the time it takes
 _MOST_FULL = 4, 1024  #: latents and weights of each, up to which "auto" is a full covariance
@@ -95,6 +88,15 @@ class RandomFeatures(Scheme):
 
     uses = OF_LAYERS | {"learning_rate", "batch_size", "dtype"}
 
+    _parameter_constraints = {
+        "n_features": [COUNT, None],
+        "frequencies": [StrOptions({"fixed", "variational", "resampled"})],
+        "sampling": [StrOptions(set(SAMPLINGS))],
+        "covariance": [StrOptions({"auto", "full", "diagonal"})],
+        "natural_step": [FRACTION],
+        "n_draws": [COUNT],
+    }
+
     def __init__(
         self,
         n_features=None,
@@ -124,92 +126,40 @@ class RandomFeatures(Scheme):
     def beyond_hyperparameters(self, architecture, likelihood):
         return "frequencies of its kernels" if self.frequencies == "variational" else None
 
-    def validate(self):
-        if self.n_features is not None:
-            self.check("n_features", Integral, lambda n: n >= 1, "an int of at least 1, or None")
-        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        for name, known in (
-            ("frequencies", _FREQUENCIES),
-            ("sampling", SAMPLINGS),
-            ("covariance", _COVARIANCES),
-        ):
-            if getattr(self, name) not in known:
-                raise ValueError(
-                    f"{name} of RandomFeatures must be one of {', '.join(map(repr, known))}; got "
-                    f"{getattr(self, name)!r}."
-                )
-
     def build(self, architecture, likelihood):
         return DeepRandomFeatures(architecture, likelihood, self)
 
 
-class DeepRandomFeatures(GradientModel):
+class DeepRandomFeatures(DeepSparseGP):
     """The model that :class:`RandomFeatures` builds."""
 
+    cover = None
+
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__(natural_step=scheme.natural_step)
-        self._step_size = scheme.natural_step
-        self.n_draws, self.sampling = scheme.n_draws, scheme.sampling
-        self.input_connected = architecture.input_connected
-        self.likelihood = Trainable(likelihood)
         R = scheme.n_features or architecture.n_inducing
-        outputs = (*architecture.widths, architecture.n_latents)
+        last, n_latents = len(architecture.widths), architecture.n_latents
         full = scheme.covariance == "full" or (
-            scheme.covariance == "auto" and outputs[-1] <= _MOST_FULL[0] and 2 * R <= _MOST_FULL[1]
+            scheme.covariance == "auto" and n_latents <= _MOST_FULL[0] and 2 * R <= _MOST_FULL[1]
         )
-        self.layers = nn.ModuleList()
-        for i, n_inputs in enumerate(architecture.layer_inputs()):
-            last = i == len(outputs) - 1
-            layer = FeatureLayer(
-                architecture.kernels[i],
-                n_inputs,
-                outputs[i],
-                R,
-                frequencies=scheme.frequencies,
-                full=last and full,
-                linear_mean=architecture.linear_mean and not last,
-                variance=1.0 if last and full else _START_VARIANCE,
-            )
-            self.layers.append(layer)
-        trained = [*self._hyperparameters(), *(layer.q_omega for layer in self.layers)]
-        self._only_weights = all(part is None for part in trained)
 
-    def start(self, X, weights, rng):
-        """Draw frequencies, set the mean functions, and break symmetries where there are none.
+        def settings(i):
+            of_last = i == last and full
+            return {
+                "frequencies": scheme.frequencies,
+                "full": of_last,
+                "variance": 1.0 if of_last else _START_VARIANCE,
+                "sampling": scheme.sampling,
+            }
 
-        With zero means of all weights, the expected gradient of hidden layers is zero unless a mean
-        function tells their units apart; then they start at draws from the prior.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_features)
-            Training rows as the model sees them, or a sample of them.
-        weights : ndarray of shape (n_rows,)
-        rng : numpy.random.RandomState
-        """
-        A = X
-        for layer in self.layers:
-            layer.start(rng, self.sampling, _SPREAD)
-            if layer is self.layers[-1]:
-                break
-            if layer.W is None:
-                with torch.no_grad():
-                    layer.q.mean.copy_(torch.as_tensor(rng.standard_normal(layer.q.mean.shape)))
-                continue
-            W = linear_map(A, layer.n_outputs, weights)
-            layer.W[: A.shape[1]].copy_(torch.as_tensor(W))
-            A = A @ W
-
-    def prepare(self, learning_rate, dtype):
-        self.learning_rate = learning_rate
-        for block in self.blocks():
-            if isinstance(block, DiagonalBlock):
-                block.to_dtype(dtype)
+        layers = replace(architecture, n_inducing=R).stack(FeatureLayer, settings)
+        super().__init__(architecture, likelihood, layers, scheme.n_draws, scheme.natural_step)
+        self._step_size = scheme.natural_step
+        frequencies = any(layer.q_omega is not None for layer in self.layers)
+        self._only_weights = not (frequencies or self._hyperparameters())
 
     def blocks(self):
-        blocks = [layer.q for layer in self.layers]
-        return blocks + [layer.q_omega for layer in self.layers if layer.q_omega is not None]
+        of_frequencies = [layer.q_omega for layer in self.layers]
+        return super().blocks() + [block for block in of_frequencies if block is not None]
 
     def moving(self):
         last = self.layers[-1].q
@@ -218,44 +168,53 @@ class DeepRandomFeatures(GradientModel):
     def _every(self):
         """The number of steps of which the last layer's posterior takes part in one."""
         others = len(self.layers) > 1 or not self._only_weights
-        late = self._n_steps >= _DILIGENT
+        late = self.steps.n_made >= _DILIGENT
         return _EVERY if late and others and self.layers[-1].q.natural else 1
 
     def _is_lazy(self):
-        return self._n_steps % self._every() > 0
+        return self.steps.n_made % self._every() > 0
 
     def step(self, batch, generator, rate=1.0):
-        self.natural_step = 1.0 - (1.0 - self._step_size) ** self._every()
+        self.steps.natural_step = 1.0 - (1.0 - self._step_size) ** self._every()
         return super().step(batch, generator, rate)
 
     def propagate(self, X, eps, xi, weights=None):
-        """Moments of the last layer, see :func:`propagate`."""
-        return propagate(self.layers, X, eps, xi, self.input_connected, weights)
+        """Moments of the last layer.
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        eps : list of tensors of shape (S, n, width) or (S, 1, width)
+            Standard normal draws for the hidden layers.
+        xi : list of tensors of shape (S, n_inputs, R), or of None
+            Standard normal draws for the frequencies of all layers.
+        weights : tensor of shape (n_weights, n_latents), optional
+            Weights of the last layer, in place of their posterior.
+        """
+        last = self.layers[-1]
+        return self.layers.moments(
+            X,
+            eps,
+            lambda i, layer, H: layer.moments(H, xi[i], weights if layer is last else None),
+        )
 
     def expected_log_likelihood(self, batch, generator):
-        eps = [
-            normal((self.n_draws, len(batch.X), layer.n_outputs), generator, batch.X)
-            for layer in self.layers[:-1]
-        ]
+        eps = self.draw_eps(batch.X, generator)
         xi = [
             layer.draw_xi(self.n_draws, generator, batch.X) if layer.resampled else None
             for layer in self.layers
         ]
         weights = self.layers[-1].q.sample(1, generator)[0] if self._is_lazy() else None
-        mean, var = self.propagate(batch.X, eps, xi, weights)
-        ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
-        return batch.scale * (batch.weight * ell.mean(0)).sum()
+        return self.of_moments(batch, *self.propagate(batch.X, eps, xi, weights))
 
     def _hyperparameters(self):
-        kernels = [p for layer in self.layers for p in layer.kernel.parameters()]
-        return kernels + list(self.likelihood.parameters())
+        return [p for _, role, p in self.hyperparameters() if role not in SLOW]
 
     def draws(self, n, seed):
         """Draws for the units of hidden layers; then what frequencies are drawn from, if they are."""
-        width = sum(layer.n_outputs for layer in self.layers[:-1])
         if not self.layers[0].resampled:
-            return sobol_normal(n, width, seed) if width else np.zeros((1, 0))
-        return np.column_stack([sobol_normal(n, width, seed), np.full(n, seed)])
+            return super().draws(n, seed)
+        return np.column_stack([sobol_normal(n, sum(self.draw_widths()), seed), np.full(n, seed)])
 
     def _frozen(self, draws, as_trained):
         return FeaturePosterior(self, draws)

@@ -1,19 +1,20 @@
 """The model that :class:`~skdgp.inference.sghmc.SGHMC` builds."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
+from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian
 from ...linalg import LOG_2PI, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
 from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
-from .layer import Gram, SampledLayer
 from .posterior import SampledPosterior
 
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
@@ -21,6 +22,27 @@ _INFORM_EVERY = 20  #: steps between looks at the Fisher information
 _HYPERPARAMETER_RATE = 6.0
 _MEMORY = 10  #: of these looks that its average reaches back over
 _WINDOW = 100  #: past states that the published procedure learns from, one at a time
+
+
+class Gram(torch.autograd.Function):
+    """``P P^T``, whose way back is one product."""
+
+    @staticmethod
+    def forward(ctx, P):
+        ctx.save_for_backward(P)
+        return P @ P.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        return (G + G.mT) @ ctx.saved_tensors[0]
+
+
+class _NoPosterior(NamedTuple):
+    """In the place of a Gaussian posterior: each state has inducing outputs of its own."""
+
+    mean: torch.Tensor
+    root = None
 
 
 class SampledDeepGP(ChainModel):
@@ -31,19 +53,12 @@ class SampledDeepGP(ChainModel):
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(scheme.n_chains, scheme.n_samples)
-        self.scheme, self.input_connected = scheme, architecture.input_connected
-        self.learning_rate = 0.01
+        self.scheme = scheme
         self.likelihood = Trainable(likelihood)
-        outputs = (*architecture.widths, architecture.n_latents)
-        self.layers = nn.ModuleList(
-            SampledLayer(
-                kernel, n_inputs, n_outputs, architecture.n_inducing,
-                architecture.linear_mean and i < len(architecture.widths),
-            )
-            for i, (kernel, n_inputs, n_outputs) in enumerate(
-                zip(architecture.kernels, architecture.layer_inputs(), outputs)
-            )
-        )  # fmt: skip
+        outputs, M = (*architecture.widths, architecture.n_latents), architecture.n_inducing
+        self.layers = architecture.stack(
+            SparseLayer, lambda i: {"q": _NoPosterior(torch.zeros(M, outputs[i]).double())}
+        )
         self._memory = {}  # of the sampler: tensors, by layer and by what they are
         self._n_looks, self._whitenings, self._optimizer = 0, None, None
         self._as_published = scheme.preconditioner == "adaptive"
@@ -57,9 +72,6 @@ class SampledDeepGP(ChainModel):
 
     def n_hidden(self):
         return sum(layer.n_outputs for layer in self.layers[:-1])
-
-    def prepare(self, learning_rate, dtype):
-        self.learning_rate = learning_rate
 
     # The target
 
@@ -83,17 +95,17 @@ class SampledDeepGP(ChainModel):
         A, variance : tensors of shape (C, M, B) and (C, B)
             Projections and remaining variances of the last layer.
         """
-        H, passed = X[None], []
-        for i, (layer, whitening) in enumerate(zip(self.layers, whitenings)):
-            if i and self.input_connected:
-                H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-            A, variance = layer.project(H, whitening)
-            if i == len(v):
-                break
-            mean = (v[i].to(A.dtype).mT @ A).mT + layer.mean_function(H)
-            H = mean + variance.sqrt()[..., None] * eps[i] if i < len(eps) else mean
-            passed.append((A, H))
-        return passed, A, variance
+        passed = []
+
+        def visit(i, layer, H):
+            A, variance = layer.project(H, whitenings[i])
+            if i < len(v):
+                mean = (v[i].to(A.dtype).mT @ A).mT + layer.mean_function(H)
+                H = mean + variance.sqrt()[..., None] * eps[i] if i < len(eps) else mean
+                passed.append((A, H))
+            return H if i < len(self.layers) - 1 else (A, variance)
+
+        return passed, *self.layers.walk(X[None], visit)
 
     def log_target(self, batch, v, eps, whitenings):
         """Unbiased estimate of the log posterior density of each chain, up to a constant, shape (C,)."""

@@ -5,11 +5,10 @@ import math
 import torch
 
 from ...gp.draws import N_FEATURES
-from ...gp.frozen import compose
-from ...linalg import inverse_triangular
+from ...gp.frozen import FrozenLayer
+from ...gp.layer import LEAST_VARIANCE
 from ..chains import pick_states
 from ..posterior import Functions, Latent, Posterior, frozen_parts
-from .layer import LEAST_VARIANCE
 
 _AT_ONCE = 4_000_000  #: numbers of projections
 
@@ -32,14 +31,12 @@ class SampledPosterior(Posterior):
     def __init__(self, model, v, draws):
         S = len(v[0])
         super().__init__(*frozen_parts(model), v[0].new_ones(S))
-        self.n_chains, self.input_connected = model.n_chains, model.input_connected
-        self._layers, self._v = [layer.frozen() for layer in model.layers], v
-        self._whitenings = [inverse_triangular(layer.units[0].L) for layer in self._layers]
+        self.n_chains, self._v = model.n_chains, v
+        self._layers = model.layers.frozen(lambda layer: layer.frozen(FrozenLayer))
         eps = torch.as_tensor(draws)[:S].to(v[0])
         self._eps = eps.split([layer.n_outputs for layer in self._layers[:-1]], 1)
         self._log_weights = v[0].new_full((S,), -math.log(S))
 
-    @torch.no_grad()
     def latent(self, X):
         X, S = X.to(torch.float64), len(self._log_weights)
         size = max(1, _AT_ONCE // (max(1, len(X)) * self._v[0].shape[1]))
@@ -48,20 +45,16 @@ class SampledPosterior(Posterior):
         return Latent(self._log_weights, mean, var)
 
     def _moments(self, X, states):
-        H = X[None]
-        for i, (layer, v) in enumerate(zip(self._layers, self._v)):
-            if i and self.input_connected:
-                H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
-            unit, rows = layer.units[0], H.flatten(0, 1)
-            A = self._whitenings[i] @ unit.kernel(unit.Z, rows)  # M, states or 1 times rows
-            var = (unit.kernel.diag(rows) - A.square().sum(0)).clamp_min(LEAST_VARIANCE)
-            A, var = A.view(len(A), *H.shape[:2]).transpose(0, 1), var.view(*H.shape[:2], 1)
-            mean = (v[states].mT @ A).mT + layer.mean_function(H)
-            if i < len(self._eps):
-                H = mean + var.sqrt() * self._eps[i][states, None]
+        def moments(i, layer, H):
+            A, k_ff = layer.whitened(H)  # M, states or 1, rows
+            var = (k_ff - A.square().sum(0)).clamp_min(LEAST_VARIANCE)
+            mean = (self._v[i][states].mT @ A.transpose(0, 1)).mT + layer.mean_function(H)
+            return mean, var[..., None]
+
+        eps = [e[states, None] for e in self._eps]
+        mean, var = self._layers.moments(X[None], eps, moments)
         return mean, var.expand_as(mean)
 
-    @torch.no_grad()
     def functions(self, n, generator, X=None):
         """By pathwise conditioning on the inducing outputs of some states."""
         states = pick_states(len(self._log_weights), n, generator)
@@ -69,5 +62,4 @@ class SampledPosterior(Posterior):
             layer.functions(n, self.n_features, generator, v[states], v[states])
             for layer, v in zip(self._layers, self._v)
         ]
-        f = compose(layers, [None] * (len(layers) - 1), n, self.input_connected)
-        return Functions(f, self._log_weights.new_ones(n))
+        return Functions(self._layers.functions(n, layers), self._log_weights.new_ones(n))

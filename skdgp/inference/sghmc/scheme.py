@@ -1,11 +1,11 @@
 """Parameters of stochastic gradient Hamiltonian Monte Carlo."""
 
 import math
-from numbers import Integral, Real
 
 from sklearn.base import clone
+from sklearn.utils._param_validation import StrOptions
 
-from ..base import OF_LAYERS, Scheme
+from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS, POSITIVE, Scheme
 from .dynamics import autocorrelation_time
 from .model import SampledDeepGP
 
@@ -82,6 +82,21 @@ class SGHMC(Scheme):
     takes_chunks = False
     fewer_draws = False
 
+    _parameter_constraints = {
+        "target": [StrOptions({"marginal", "variational"})],
+        "preconditioner": [StrOptions({"fisher", "adaptive"})],
+        "n_chains": [COUNT],
+        "n_samples": [COUNT],
+        "step_size": [INNER_FRACTION],
+        "friction": [INNER_FRACTION],
+        "n_learn": [COUNT_OR_ZERO, None],
+        "n_burn_in": [COUNT_OR_ZERO, None],
+        "spacing": [COUNT, None],
+        "last_layer": [StrOptions({"exact", "sampled"})],
+        "n_hidden_draws": [COUNT],
+        "inner_variance": [POSITIVE],
+    }
+
     def __init__(
         self,
         target="marginal",
@@ -129,7 +144,7 @@ class SGHMC(Scheme):
             last_layer="sampled",
         )
 
-    def for_data(self, n_rows, n_classes=None, max_iter=None):
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         if max_iter is None:
             time = autocorrelation_time(self.step_size, self.friction)
             learn, burn_in, spacing = _LEARN, math.ceil(_BURN_IN * time), math.ceil(_SPACING * time)
@@ -149,27 +164,6 @@ class SGHMC(Scheme):
 
     def batch_size(self, n_rows):
         return 10_000
-
-    def validate(self):
-        for name, choices in (
-            ("target", ("marginal", "variational")),
-            ("preconditioner", ("fisher", "adaptive")),
-            ("last_layer", ("exact", "sampled")),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(
-                    f"{name} of SGHMC must be {choices[0]!r} or {choices[1]!r}; got "
-                    f"{getattr(self, name)!r}."
-                )
-        for name in ("n_chains", "n_samples", "n_hidden_draws"):
-            self.check(name, Integral, lambda n: n >= 1, "an int of at least 1")
-        for name, least in (("n_learn", 0), ("n_burn_in", 0), ("spacing", 1)):
-            if getattr(self, name) is not None:
-                what = f"an int of at least {least} or None"
-                self.check(name, Integral, lambda n, least=least: n >= least, what)
-        for name in ("step_size", "friction"):
-            self.check(name, Real, lambda x: 0.0 < x < 1.0, "a number between 0 and 1")
-        self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
 
     def build(self, architecture, likelihood):
         return SampledDeepGP(architecture, likelihood, self.for_data(math.inf))

@@ -120,11 +120,11 @@ class ConcavePosterior(ShallowPosterior):
         """
         if self._batch is None:
             return None
-        units, batch, densities = self.layers[0].units[0], self._batch, []
-        mu, roots = units.q_mean.T[..., None], units.q_root.mT
-        for part in np.array_split(rows, -(-len(rows) * len(units.Z) // AT_ONCE)):
+        layer, batch, densities = self.layers[0], self._batch, []
+        mu, roots = layer.q_mean.T[..., None], layer.q_root.mT
+        for part in np.array_split(rows, -(-len(rows) * len(layer.Z) // AT_ONCE)):
             y, weight = batch.y[part], batch.weight[part].clamp_max(1.0)
-            A, k_ff = units.whitened(batch.X[part].double())
+            A, k_ff = layer.whitened(batch.X[part].double())
             m, v, own = _moments(A, k_ff, mu, roots)
             _, g_m, g_v = _gradients(self.likelihood, y, weight, m, v)
             rest = (1.0 + 2.0 * g_v * own).clamp_min(1e-6)

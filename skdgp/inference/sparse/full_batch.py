@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from ...gp.component import Trainable
+from ...gp.layer import SparseLayer
 from ...gp.priors import of_deviations
 from ...linalg import (
     add_diagonal,
@@ -16,7 +17,6 @@ from ...linalg import (
 from ...optim.lbfgs import LBFGS
 from ..base import Model
 from ..quasi_newton import QuasiNewton, backward
-from ..sparse_model import make_layers
 from .posterior import AT_ONCE, ShallowPosterior
 
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
@@ -35,9 +35,8 @@ class FullBatchGP(QuasiNewton, Model):
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__()
-        self.input_connected = architecture.input_connected
         self.likelihood = Trainable(likelihood)
-        self.layers = make_layers(architecture, last=lambda i: {"natural": True})
+        self.layers = architecture.stack(SparseLayer, lambda i: {"natural": True})
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
         self._lbfgs = LBFGS(tol=scheme.tol)
@@ -154,11 +153,9 @@ class FullBatchGP(QuasiNewton, Model):
 
     def state(self):
         self._solve()
-        return {**super().state(), "jitter": np.array(self.layers[0].jitter)}
+        return super().state()
 
     def load_state(self, arrays):
-        arrays = dict(arrays)
-        self.layers[0].jitter = float(arrays.pop("jitter"))
         super().load_state(arrays)
         self._unsolved = self._rows = None
 

@@ -1,13 +1,10 @@
 """Shallow sparse GPs with their posterior in closed form, and what they become for classes."""
 
-import math
-from numbers import Real
-
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
 from ...linalg import LOG_2PI, LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
-from ..base import Scheme
+from ..base import FRACTION, NOT_NEGATIVE, POSITIVE, Scheme
 from ..quasi_newton import backward
 from .concave import ConcaveGP
 from .full_batch import FullBatchGP, solve_posterior
@@ -63,6 +60,12 @@ class VFE(Scheme):
     leaves_one_out = True  # for classes
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
+    _parameter_constraints = {
+        "train_inducing": ["boolean"],
+        "tol": [NOT_NEGATIVE],
+        "deviation": [POSITIVE, None],
+    }
+
     def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
         self.train_inducing = train_inducing
         self.tol = tol
@@ -84,12 +87,6 @@ class VFE(Scheme):
     def cubes(self, n_rows, n_inducing):
         size = n_rows * n_inducing**2
         return 8.0 * size, 10.0 * size
-
-    def validate(self):
-        self.check_boolean("train_inducing")
-        self.check("tol", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
-        if self.deviation is not None:
-            self.check("deviation", Real, lambda x: 0.0 < x < math.inf, "a positive number or None")
 
     def build(self, architecture, likelihood):
         name = type(self).__name__
@@ -140,6 +137,8 @@ class PowerEP(VFE):
 
     leaves_one_out = False
 
+    _parameter_constraints = {**VFE._parameter_constraints, "alpha": [FRACTION]}
+
     def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8, deviation=None):
         super().__init__(train_inducing, tol, deviation)
         self.alpha = alpha
@@ -147,10 +146,6 @@ class PowerEP(VFE):
     @property
     def _alpha(self):
         return self.alpha
-
-    def validate(self):
-        super().validate()
-        self.check("alpha", Real, lambda a: 0.0 < a <= 1.0, "a number in (0, 1]")
 
 
 def _all_among(X, Z):

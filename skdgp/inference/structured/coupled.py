@@ -39,6 +39,7 @@ class CoupledGaussian(nn.Module):
         Blocks of `C`: the `T` lower triangular ones on the diagonal, then those below it.
     """
 
+    roles = {"root": "posterior_root"}
     #: largest length of a natural step of one unit, in standard deviations
     radius = 0.5
 
@@ -61,6 +62,9 @@ class CoupledGaussian(nn.Module):
         self.mean = nn.Parameter(mean, not natural)
         self.root = nn.Parameter(root, not natural)
 
+    def to_dtype(self, dtype):
+        """Stay in double precision."""
+
     def activate(self, coupling):
         """Train within a pattern from now on, or within a richer one if other blocks are in use."""
         final, T = self.patterns[self.coupling], len(self.mean)
@@ -76,30 +80,27 @@ class CoupledGaussian(nn.Module):
             if not self.root[outside].any():
                 return
 
-    def with_blocks_of(self, root, coupling):
-        """What :attr:`root` is with the blocks of a simpler posterior, as an array.
+    def root_from(self, root):
+        """Blocks of this coupling from those of a posterior of the same layers with another coupling.
 
-        Parameters
-        ----------
-        root : ndarray of shape (n_blocks, M, M)
-            Of a posterior of the same layers.
-        coupling : str
-            Its coupling. Blocks of a richer one than here are left out if they are zero.
-
-        Returns
-        -------
-        root : ndarray
-            As given if the shapes do not fit, or if blocks that are not zero would be left out.
+        Blocks of a richer coupling are left out if they are zero. What does not fit is returned as given.
         """
-        final = self.patterns[self.coupling]
-        rows, columns = Pattern(final.widths, final.n_outputs, coupling).blocks()
-        T, slots = len(self.mean), self.slots[rows, columns]
-        kept = slots >= 0
-        if root.shape != (T + len(rows), *self.root.shape[1:]) or root[T:][~kept].any():
-            return root
-        new = np.zeros(self.root.shape, root.dtype)
-        new[:T], new[slots[kept]] = root[:T], root[T:][kept]
-        return new
+        final, T = self.patterns[self.coupling], len(self.mean)
+        for coupling in COUPLINGS:
+            rows, columns = Pattern(final.widths, final.n_outputs, coupling).blocks()
+            if root.shape == (T + len(rows), *self.root.shape[1:]):
+                slots = self.slots[rows, columns]
+                if not root[T:][slots < 0].any():
+                    new = np.zeros(self.root.shape, root.dtype)
+                    new[:T], new[slots[slots >= 0]] = root[:T], root[T:][slots >= 0]
+                    return new
+        return root
+
+    def _load_from_state_dict(self, state, prefix, *args):
+        root = state.get(f"{prefix}root")
+        if root is not None:
+            state[f"{prefix}root"] = torch.as_tensor(self.root_from(root.numpy()))
+        super()._load_from_state_dict(state, prefix, *args)
 
     # Blocks and matrices
 

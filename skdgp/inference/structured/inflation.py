@@ -31,6 +31,8 @@ class VarianceInflation(nn.Module):
         Mean and standard deviation of ``log c``; without anything learned, zeros.
     """
 
+    roles = {"moments": "progress"}
+
     def __init__(self):
         super().__init__()
         self.register_buffer("moments", torch.zeros(2, dtype=torch.float64))

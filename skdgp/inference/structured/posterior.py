@@ -6,33 +6,30 @@ from functools import partial
 
 import torch
 
-from ...gp.frozen import FrozenUnits
+from ...gp.frozen import FrozenLayer
 from ...linalg import inverse_triangular
+from ..deep import DeepPosterior
 from ..homoscedastic_warmup import without_scales
 from ..posterior import Functions, Latent
-from ..sparse_model import DeepPosterior
 from .inflation import NODES
 from .products import forms
 from .propagation import propagate
 
 
-class _WhitenedUnits(FrozenUnits):
-    """Units that hand out what the kernel says of rows; `Q` is what they have by themselves."""
+class _WhitenedLayer(FrozenLayer):
+    """A layer at rest; `Q` is the excess covariance of its units by themselves."""
 
     def __init__(self, *args, Q):
         super().__init__(*args)
         self._L_inv, self._Q = inverse_triangular(self.L), Q
 
-    def whitened(self, H):
-        """``L^{-1} k(Z, H)`` and ``k(H, H)``, of shapes (M, s, n) and (s, n)."""
-        rows = H.reshape(-1, H.shape[-1])
-        A, k_ff = self._L_inv @ self.kernel(self.Z, rows), self.kernel.diag(rows)
-        return A.view(-1, *H.shape[:2]), k_ff.view(H.shape[:2])
+    def whiten(self, K):
+        return self._L_inv @ K
 
     def excess(self):
         return self._Q
 
-    def moments(self, H):
+    def process_moments(self, H):
         A, k_ff = self.whitened(H[None])
         linear, squares = forms(A, self.q_mean, self._Q)
         return linear[:, 0].T, (k_ff + squares[:, 0]).T
@@ -51,10 +48,9 @@ class StructuredPosterior(DeepPosterior):
 
     def __init__(self, model, draws, as_trained=False):
         self._pattern, self._moments = model.q.patterns[model.q.active], model.q.moments()
-        layers = [
-            layer.frozen(partial(_WhitenedUnits, Q=layer.q.excess(self._moments)))
-            for layer in model.layers
-        ]
+        layers = model.layers.frozen(
+            lambda layer: layer.frozen(partial(_WhitenedLayer, Q=layer.q.excess(self._moments)))
+        )
         super().__init__(model, draws, layers)
         self._q = model.q.frozen()
         known = model.variance_inflation is not None and model.variance_inflation.known()
@@ -70,10 +66,9 @@ class StructuredPosterior(DeepPosterior):
         """Moments of the last layer for all draws, and the prior's variance, (s, n)."""
         mean, var, k_ff = propagate(
             self.layers,
-            lambda layer, H: layer.units[0].whitened(H),
+            _WhitenedLayer.whitened,
             self._pattern,
             self._moments,
-            self.input_connected,
             X.to(torch.float64),
             self.eps,
         )
@@ -81,7 +76,6 @@ class StructuredPosterior(DeepPosterior):
             mean, var = without_scales(mean, var, self.n_means)
         return mean, var, k_ff
 
-    @torch.no_grad()
     def latent(self, X):
         mean, var, k_ff = self._of_draws(X)
         if self._inflate is not None:
@@ -96,7 +90,6 @@ class StructuredPosterior(DeepPosterior):
             for layer, *parts in zip(self.layers, v.split(widths, -1), center.split(widths, -1))
         ]
 
-    @torch.no_grad()
     def functions(self, n, generator, X=None):
         f = super().functions(n, generator)
         if self._inflate is None:
@@ -110,10 +103,9 @@ class StructuredPosterior(DeepPosterior):
 
         return Functions(evaluate, self._inflate.factors()[chosen])
 
-    @torch.no_grad()
     def covariance(self, X):
         covariance = super().covariance(X)
         if covariance is None or self._inflate is None:
             return covariance
-        k_ff = self.layers[0].units[0].kernel.diag(X.to(torch.float64))
+        k_ff = self.layers[0].kernel.diag(X.to(torch.float64))
         return self._inflate.covariance(covariance, k_ff, self.n_means)

@@ -7,7 +7,7 @@ from .products import bilinear, forms, small_cholesky, substitute
 _FLOOR = 1e-12  #: least variance
 
 
-def propagate(layers, whitened, pattern, moments, input_connected, X, eps):
+def propagate(layers, whitened, pattern, moments, X, eps):
     r"""Moments of the last layer given the draws of the hidden ones (theorem 1).
 
     Units condition on the earlier ones of their chain. With the growing Cholesky factor
@@ -18,12 +18,11 @@ def propagate(layers, whitened, pattern, moments, input_connected, X, eps):
 
     Parameters
     ----------
-    layers : sequence of SparseLayer or FrozenLayer
+    layers : Stack or FrozenStack
     whitened : callable
         ``L^{-1} k(Z, H)`` (M, s, n) and ``k(H, H)`` (s, n) of a layer, for rows H (s, n, n_inputs).
     pattern : Pattern
     moments : Moments
-    input_connected : bool
     X : tensor of shape (n, n_features)
     eps : list of tensors of shape (S, n, width) or (S, 1, width)
         Standard normal draws for the hidden layers and, if there are several outputs that are
@@ -38,10 +37,9 @@ def propagate(layers, whitened, pattern, moments, input_connected, X, eps):
     """
     last = len(layers) - 1
     past = [_Past() for _ in pattern.chains]
-    rows, H = [], X[None]
-    for i, layer in enumerate(layers):
-        if i and input_connected:
-            H = torch.cat([H, X.expand(len(H), *X.shape)], -1)
+    rows = []
+
+    def visit(i, layer, H):
         A, k_ff = whitened(layer, H)  # M, s, n
         rows.append(A)
         mean, squares = forms(A, moments.means[i].to(A.dtype), moments.squares[i])  # D, s, n
@@ -79,7 +77,9 @@ def propagate(layers, whitened, pattern, moments, input_connected, X, eps):
             units, places = pattern.forms(i, c)
             f = past[c].draw(mean[units], squares[places], own, crosses[c], e[units], floor)
             parts.append(f.flatten(0, 1))  # u w, S, n
-        H = torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
+        return torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
+
+    return layers.walk(X[None], visit)
 
 
 class _Past:

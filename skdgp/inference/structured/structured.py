@@ -1,11 +1,11 @@
 """Structured variational inference: posteriors that couple units within and across layers."""
 
-import math
-from numbers import Integral, Real
+from sklearn.utils._param_validation import StrOptions
 
-from ..base import OF_LAYERS, Scheme
+from ...gp.layer import SparseLayer
+from ..base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
+from ..deep import DeepSparseGP
 from ..homoscedastic_warmup import without_scales
-from ..sparse_model import DeepSparseGP, make_layers
 from .carry import carry
 from .coupled import CoupledGaussian, Marginal
 from .inflation import VarianceInflation
@@ -74,6 +74,18 @@ class StructuredVI(Scheme):
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
+    _parameter_constraints = {
+        "coupling": [StrOptions(set(COUPLINGS))],
+        "n_draws": [COUNT],
+        "n_warmup": [COUNT_OR_ZERO],
+        "inner_noise": [NOT_NEGATIVE],
+        "inner_scale": [POSITIVE],
+        "inner_variance": [POSITIVE],
+        "natural_gradient": ["boolean"],
+        "natural_step": [FRACTION],
+        "n_inflation_splits": [COUNT_OR_ZERO],
+    }
+
     def __init__(
         self,
         coupling="stripes-and-arrow",
@@ -108,21 +120,6 @@ class StructuredVI(Scheme):
     def learning_rate(self, n_rows):
         return 0.01 if n_rows <= _FEW_ROWS else 0.03
 
-    def validate(self):
-        if not isinstance(self.coupling, str) or self.coupling not in COUPLINGS:
-            raise ValueError(
-                f"coupling of StructuredVI must be one of {', '.join(map(repr, COUPLINGS))}; got "
-                f"{self.coupling!r}."
-            )
-        self.check("n_draws", Integral, lambda n: n >= 1, "an int of at least 1")
-        self.check("n_warmup", Integral, lambda n: n >= 0, "an int of at least 0")
-        self.check("n_inflation_splits", Integral, lambda n: n >= 0, "an int of at least 0")
-        self.check("inner_noise", Real, lambda x: 0.0 <= x < math.inf, "a number of at least 0")
-        self.check("inner_scale", Real, lambda x: 0.0 < x < math.inf, "a positive number")
-        self.check("inner_variance", Real, lambda x: 0.0 < x < math.inf, "a positive number")
-        self.check("natural_step", Real, lambda x: 0.0 < x <= 1.0, "a number in (0, 1]")
-        self.check_boolean("natural_gradient")
-
     def build(self, architecture, likelihood):
         q = CoupledGaussian(
             architecture.n_inducing,
@@ -132,17 +129,12 @@ class StructuredVI(Scheme):
             self.inner_scale,
             bool(self.natural_gradient),
         )
-        layers = make_layers(
-            architecture,
-            inner=lambda i: {"noise": self.inner_noise, "q": Marginal(q, i)},
-            last=lambda i: {"q": Marginal(q, i)},
+        n_hidden = len(architecture.widths)
+        layers = architecture.stack(
+            SparseLayer,
+            lambda i: {"q": Marginal(q, i), "noise": self.inner_noise if i < n_hidden else 0.0},
         )
         return StructuredGP(architecture, likelihood, layers, q, self)
-
-    def translated(self, arrays, scheme, model):
-        if "q.root" not in arrays or not isinstance(scheme, StructuredVI):
-            return arrays
-        return {**arrays, "q.root": model.q.with_blocks_of(arrays["q.root"], scheme.coupling)}
 
 
 class StructuredGP(DeepSparseGP):
@@ -156,9 +148,6 @@ class StructuredGP(DeepSparseGP):
 
     def blocks(self):
         return [self.q]
-
-    def prepare(self, learning_rate, dtype):
-        self.learning_rate = learning_rate  # the posterior stays in double precision
 
     def step(self, batch, generator, rate=1.0):
         simpler, n_warmup = COUPLINGS[: COUPLINGS.index(self.q.coupling)], self.warmup.n_steps
@@ -176,9 +165,7 @@ class StructuredGP(DeepSparseGP):
     def propagate(self, X, eps):
         """Moments of the last layer, see :func:`~skdgp.inference.structured.propagation.propagate`."""
         pattern, moments = self.q.patterns[self.q.active], self.q.moments(X.dtype)
-        mean, var, _ = propagate(
-            self.layers, _whitened, pattern, moments, self.input_connected, X, eps
-        )
+        mean, var, _ = propagate(self.layers, _whitened, pattern, moments, X, eps)
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
 
     def carry(self, parts):

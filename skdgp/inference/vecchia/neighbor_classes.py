@@ -6,6 +6,7 @@ import math
 import torch
 from torch import nn
 
+from ...gp.component import Hyperparameter
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
@@ -33,6 +34,9 @@ class NeighborClasses(NeighborGP):
     Systems 31.
     """
 
+    _own = ("log_concentration", "log_slope", "log_factor", "log_prior")
+    roles = dict.fromkeys(_own, "noise")
+
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         n_classes = max(2, architecture.n_latents)
@@ -43,12 +47,12 @@ class NeighborClasses(NeighborGP):
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
         self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
         self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
-        self._centers = [p.detach().clone() for p in self._hyperparameters()]
+        self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
 
-    def _hyperparameters(self):
-        """All that have a prior; the constants come last."""
-        own = self.log_concentration, self.log_slope, self.log_factor, self.log_prior
-        return [*self.rows.kernel.parameters(), *own]
+    def _with_priors(self):
+        """The hyperparameters that have a prior; the constants come last."""
+        own = [Hyperparameter(name, "noise", getattr(self, name)) for name in self._own]
+        return self.rows.kernel.hyperparameters() + own
 
     def hold(self, batch):
         if self._training_rows is not None:

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...gp.component import Trainable
+from ...gp.component import Trainable, hyperparameters
 from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import around
-from ..gradient_model import GradientModel
+from ...optim.gradient_steps import GradientSteps
+from ..base import Model
 from ..local_scale import LocalScale, log_density, scale_grid
 from ..near_rows import GaussianTargets, NearRows, size_of_row
 from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
@@ -24,16 +25,17 @@ _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
-class NeighborGP(GradientModel):
+class NeighborGP(Model):
     """The model that :class:`Vecchia` builds.
 
     Its hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
     """
 
-    takes_averages = False  # the search for neighbors follows the hyperparameters of single steps
+    roles = {"local_scale": "noise"}
 
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__()
+        # the search for neighbors follows the hyperparameters of single steps
+        super().__init__(GradientSteps(averages=False))
         self.n_neighbors = scheme.n_neighbors
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
@@ -44,26 +46,20 @@ class NeighborGP(GradientModel):
         self.local_scale = LocalScale() if has_local_scale else None
         self._search = self._metric = None  # the last one, and its lengthscales
         self._training_rows = None
-        self._centers = [p.detach().clone() for p in NeighborGP._hyperparameters(self)]
+        self._centers = [p.detach().clone() for _, _, p in NeighborGP._with_priors(self)]
 
     @property
     def rows(self):
         """The layer, which holds the unique inputs."""
         return self.layers[0]
 
-    def _hyperparameters(self):
-        """All that have a prior; those of the kernel come first."""
-        scale = [] if self.local_scale is None else self.local_scale.parameters()
-        return [*self.rows.kernel.parameters(), *self.likelihood.parameters(), *scale]
+    def _with_priors(self):
+        """The hyperparameters that have a prior."""
+        scale = [] if self.local_scale is None else hyperparameters(self.local_scale, "noise")
+        return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters() + scale
 
     def start(self, X, weights, rng):
         pass  # rows are taken from the first batch
-
-    def blocks(self):
-        return []
-
-    def divergence(self):
-        return None
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
@@ -113,7 +109,7 @@ class NeighborGP(GradientModel):
         The log-density of the hyperparameters a priori counts once, however many rows are drawn.
         """
         self.hold(batch)
-        if self._metric is None or self._n_steps in _SEARCHES:
+        if self._metric is None or self.steps.n_made in _SEARCHES:
             self._look_in(self._metric_now())
         n, rows, near = len(batch.X), self._training_rows, self.near()
         size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
@@ -125,8 +121,7 @@ class NeighborGP(GradientModel):
             @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
             for part in (chosen[group] for group in rows.alike(chosen, self.n_neighbors))
         )
-        n_kernel = len(list(self.rows.kernel.parameters()))
-        prior = around(self._hyperparameters(), self._centers, n_kernel, _SPREAD, _DEVIATION)
+        prior = around(self._with_priors(), self._centers, _SPREAD, _DEVIATION)
         return n / len(chosen) * ell - prior
 
     def _log_density(self):

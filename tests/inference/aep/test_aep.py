@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from torch.distributions import MultivariateNormal
-from toys import draw_functions, latents, seeded, toy
+from toys import draw_functions, latents, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, RobustMax, Softmax, StudentT
 from skdgp.inference import AEP
@@ -227,13 +227,10 @@ def test_other_rows_are_not_fitc(make_model, make_batch):
     assert -found.fun > float(evidence) + 0.1
 
 
-@pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("input_connected", [False, True])
-def test_minibatches_are_unbiased(make_model, make_batch, separate, input_connected):
+def test_minibatches_are_unbiased(make_model, make_batch, input_connected):
     X, y = data(6)
-    model = make_model(
-        widths=(2, 1), input_connected=input_connected, scheme=AEP(alpha=0.5, separate=separate)
-    )
+    model = make_model(widths=(2, 1), input_connected=input_connected, scheme=AEP(alpha=0.5))
     weight = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0, 1.0], dtype=torch.float64)
     whole = energy(model, make_batch(X, y, weight))
     parts = [
@@ -257,7 +254,7 @@ def test_small_powers_in_two_layers(make_model, make_batch):
     [Gaussian(np.full(2, 0.1)), StudentT(4.0, np.full(2, 0.5))],
     ids=lambda likelihood: type(likelihood).__name__,
 )
-@pytest.mark.parametrize("settings", [{}, {"separate": True}, {"alpha": 0.3}], ids=repr)
+@pytest.mark.parametrize("settings", [{}, {"alpha": 0.3}], ids=repr)
 def test_gradients_equal_finite_differences(make_model, make_batch, likelihood, settings):
     X, y = data(4)
     batch = make_batch(X, torch.cat([y, y.cos()], 1))
@@ -327,17 +324,12 @@ def test_variational_limit_with_all_rows_as_inducing_inputs_is_the_exact_gp(make
     assert energy(model, batch) == pytest.approx(evidence, abs=1e-3)
 
 
-@pytest.mark.parametrize("settings", [{}, {"separate": True}], ids=repr)
 @pytest.mark.parametrize("input_connected", [False, True])
-def test_two_layers_have_the_same_moments_in_both_kinds_of_prediction(
-    make_model, settings, input_connected
-):
+def test_two_layers_have_the_same_moments_in_both_kinds_of_prediction(make_model, input_connected):
     X = data(3)[0]
     moments, n = [], 2**14
     for prediction in ("moment-matching", "sampling"):
-        model = make_model(
-            input_connected=input_connected, scheme=AEP(prediction=prediction, **settings)
-        )
+        model = make_model(input_connected=input_connected, scheme=AEP(prediction=prediction))
         mean, var = latents(model, X, n)
         moments.append((mean.mean(0), (var + mean.square()).mean(0) - mean.mean(0).square()))
         assert len(mean) == (n if prediction == "sampling" else 1)
@@ -346,11 +338,10 @@ def test_two_layers_have_the_same_moments_in_both_kinds_of_prediction(
 
 
 @pytest.mark.parametrize("prediction", ["moment-matching", "sampling"])
-@pytest.mark.parametrize("separate", [False, True])
-def test_functions_follow_the_predictive(make_model, generator, prediction, separate):
+def test_functions_follow_the_predictive(make_model, generator, prediction):
     """In mean, variance and skewness: with moment matching they are Gaussian as it is."""
     X, n = data(3)[0], 4000
-    scheme = AEP(prediction=prediction, separate=separate, inner_noise=0.0)
+    scheme = AEP(prediction=prediction, inner_noise=0.0)
     model = make_model(scheme=scheme)
     f = draw_functions(model, n, generator, 200)(X)[..., 0]
     mean, var = (part[..., 0] for part in latents(model, X, 2**13))
@@ -376,18 +367,6 @@ def test_matched_functions_covary_as_deep_ones(make_model, generator):
         found.append(np.corrcoef(f(X)[..., 0].T))
         torch.testing.assert_close(f(X[1:]), f(X)[:, 1:], rtol=1e-12, atol=1e-12)
     assert (np.abs(found[0] - found[1]) < 4.0 * (1.0 - found[1] ** 2 + 0.05) / math.sqrt(128)).all()
-
-
-def test_units_of_a_separate_layer_differ_in_kernel_and_inducing_inputs(make_model, make_batch):
-    model = make_model(scheme=AEP(separate=True))
-    batch = make_batch(*data())
-    model.prepare(0.01, torch.float64)
-    for _ in range(3):
-        assert math.isfinite(model.step(batch, seeded()))
-    first, second = model.layers[0].kernel.fitted()
-    assert (first.lengthscale != second.lengthscale).all()
-    assert model.layers[0].Z.shape == (2, 5, 2)
-    assert (model.layers[0].Z[0] != model.layers[0].Z[1]).all()
 
 
 def test_rows_that_count_less_than_one(make_model, make_batch):

@@ -59,13 +59,13 @@ def test_log_partition(item):
     assert abs(actual - item["expected"]["log_z"]) <= item["tolerance"]
 
 
-def build(problem, separate):
+def build(problem):
     layers, noise = problem["layers"], problem["likelihood"]["variance"]
     widths = tuple(np.shape(layer["q_mu"])[1] for layer in layers)
     kernels = [SquaredExponential(np.array(l["lengthscales"]), l["variance"]) for l in layers]
     n_inducing, n_features = np.shape(layers[0]["Z"])
     shape = Architecture(n_features, widths[:-1], widths[-1], n_inducing, kernels, True, False)
-    scheme = AEP(alpha=problem["alpha"], prediction="moment-matching", separate=separate)
+    scheme = AEP(alpha=problem["alpha"], prediction="moment-matching")
     model = scheme.build(shape, Gaussian(np.full(widths[-1], noise)))
     with torch.no_grad():
         for layer, given in zip(model.layers, layers):
@@ -80,11 +80,10 @@ def build(problem, separate):
     return model
 
 
-@pytest.mark.parametrize("separate", [False, True], ids=["shared", "separate"])
 @pytest.mark.parametrize("problem", REFERENCE["problems"], ids=lambda problem: problem["name"])
 @torch.no_grad()
-def test_energy(problem, separate):
-    model, expected = build(problem, separate), problem["expected"]
+def test_energy(problem):
+    model, expected = build(problem), problem["expected"]
     X, y = tensor(problem["X"]), tensor(problem["Y"])
     cavities = [_Cavity.apply(*q.moments(), problem["alpha"] / len(X)) for q in model.blocks()]
     for i, (mean, Q, extra) in enumerate(cavities):

@@ -15,7 +15,6 @@ from skdgp.inference.aep.matching import (
     moments_by_quadrature,
     psi_of,
 )
-from skdgp.inference.aep.separate import SeparateLayer
 from skdgp.quadrature import gauss_hermite
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
@@ -38,11 +37,11 @@ def grid(m, v, n_nodes=60):
     return m + v.sqrt() * t[:, None], weights[:, None]
 
 
-def make_layer(n=2, *, kernel=None, kind=SparseLayer, linear_mean=True, noise=0.01, seed=1):
+def make_layer(n=2, *, kernel=None, linear_mean=True, noise=0.01, seed=1):
     rng = np.random.default_rng(seed)
     if kernel is None:
         kernel = SquaredExponential(rng.uniform(0.5, 2.0, n), 1.3)
-    layer = kind(as_kernel(kernel).bind(n), n, D, M, linear_mean=linear_mean, noise=noise)
+    layer = SparseLayer(as_kernel(kernel).bind(n), n, D, M, linear_mean=linear_mean, noise=noise)
     with torch.no_grad():
         parameters = [layer.Z, layer.q.mean] + ([layer.W] if linear_mean else [])
         for parameter in parameters:
@@ -82,11 +81,8 @@ def test_psi_statistics_are_expectations(ard):
 
 @torch.no_grad()
 @pytest.mark.parametrize("linear_mean", [True, False])
-@pytest.mark.parametrize("kind", [SparseLayer, SeparateLayer])
-def test_matched_moments_are_those_of_the_outputs(kind, linear_mean):
-    layer, (m, v) = make_layer(kind=kind, linear_mean=linear_mean), rows(2)
-    if kind is SeparateLayer:
-        layer.kernel[1].assign(lengthscale=[0.8, 3.0], variance=0.5)
+def test_matched_moments_are_those_of_the_outputs(linear_mean):
+    layer, (m, v) = make_layer(linear_mean=linear_mean), rows(2)
     mean, var = matched_moments(layer, layer.q.moments(), m, v, 2)
     expected = by_quadrature(layer, m, v)
     torch.testing.assert_close(mean, expected[0], rtol=0.0, atol=1e-7)
@@ -103,9 +99,8 @@ def test_certain_inputs_give_the_deterministic_layer():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", [SparseLayer, SeparateLayer])
-def test_inputs_far_from_the_origin_lose_no_digits(kind):
-    layer, (m, v) = make_layer(kind=kind), rows(2)
+def test_inputs_far_from_the_origin_lose_no_digits():
+    layer, (m, v) = make_layer(), rows(2)
     _, var = matched_moments(layer, layer.q.moments(), m, v, 2)
     layer.Z += 1e4
     _, moved = matched_moments(layer, layer.q.moments(), m + 1e4, v, 2)
@@ -125,9 +120,8 @@ def test_moments_by_quadrature_where_there_is_a_closed_form():
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", [SparseLayer, SeparateLayer])
-def test_other_kernels_by_quadrature(kind):
-    layer, (m, v) = make_layer(kernel=Matern(2.5), kind=kind), rows(2)
+def test_other_kernels_by_quadrature():
+    layer, (m, v) = make_layer(kernel=Matern(2.5)), rows(2)
     v = 0.1 * v
     mean, var = matched_moments(layer, layer.q.moments(), m, v, 2)
     expected = by_quadrature(layer, m, v)
@@ -250,10 +244,10 @@ def test_psi_statistics_of_any_size(share, distance):
     close(psi.psi1[0], np.array(psi1, dtype=float), atol=1e-15)
 
 
-def smooth_posterior(kind=SparseLayer, lengthscale=3.0, noise=1e-2):
+def smooth_posterior(lengthscale=3.0, noise=1e-2):
     """A layer with many inducing inputs to a lengthscale, and q(v) of a sine that is well known."""
     kernel = SquaredExponential(lengthscale).bind(1)
-    layer = kind(kernel, 1, 1, 100, linear_mean=True)
+    layer = SparseLayer(kernel, 1, 1, 100, linear_mean=True)
     with torch.no_grad():
         layer.Z.copy_(torch.linspace(-2.0, 2.0, 100, dtype=torch.float64)[:, None])
         layer.W.fill_(0.7)
@@ -268,10 +262,9 @@ def smooth_posterior(kind=SparseLayer, lengthscale=3.0, noise=1e-2):
     return layer, m, (q_mean, (S - torch.eye(100, dtype=torch.float64))[None])
 
 
-@pytest.mark.parametrize("kind", [SparseLayer, SeparateLayer])
 @pytest.mark.parametrize("v", [1e-10, 1e-5, 1e-2])
-def test_variances_where_large_terms_cancel(kind, v):
-    layer, m, q = smooth_posterior(kind)
+def test_variances_where_large_terms_cancel(v):
+    layer, m, q = smooth_posterior()
     m, v = m.requires_grad_(), torch.full_like(m, v).requires_grad_()
     nodes, log_weights = gauss_hermite(60, m.detach())
     H = m + v.sqrt() * nodes.view(-1, 1, 1)

@@ -81,7 +81,7 @@ def test_likelihoods(scheme, likelihood, n_latents):
     X, y = toy(40, k=2 if isinstance(likelihood, Gaussian) else 1)
     if isinstance(likelihood, (Bernoulli, Softmax)):
         y = (y > 0.0).double() + (y > 1.0 if isinstance(likelihood, Softmax) else 0.0)
-    scheme = scheme.for_likelihood(likelihood).for_data(40)
+    scheme = scheme.for_data(40, likelihood=likelihood)
     model, generator = build(scheme, X, n_latents, likelihood=likelihood, n_layers=2), seeded()
     losses = [model.step(full(X, y), generator) for _ in range(40)]
     assert np.mean(losses[-5:]) < losses[0] - 0.05
@@ -213,7 +213,7 @@ def test_nngp_chooses_by_the_number_of_rows():
     assert NNGP().for_data(500).exact
     assert not NNGP().for_data(1e5).exact
     assert not NNGP().for_data(500, n_classes=2).exact
-    assert not NNGP().for_likelihood(StudentT()).for_data(500).exact
+    assert not NNGP().for_data(500, likelihood=StudentT()).exact
     with pytest.raises(ValueError, match=r"exact=True.* is for Gaussian noise; got StudentT"):
-        NNGP(exact=True).for_likelihood(StudentT())
+        NNGP(exact=True).for_data(500, likelihood=StudentT())
     assert NNGP(exact=True).for_data(5000).batch_size(5000) == 5000

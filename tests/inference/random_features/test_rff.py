@@ -366,7 +366,7 @@ def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch)
         model.layers[0].q.rho.fill_(-30.0)  # no other noise
 
     def gradients(n_steps, seed):
-        model._n_steps = n_steps
+        model.steps.n_made = n_steps
         model.zero_grad()
         model.expected_log_likelihood(batch, seed).backward()
         return torch.cat([p.grad.clone().ravel() for p in model._hyperparameters()])
@@ -468,7 +468,7 @@ def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch, monkeypatch)
     for every in (1, 3):
         monkeypatch.setattr(rff, "_EVERY", every)
         model = make((2,))
-        model.learning_rate, model._n_steps = 0.0, 51  # nothing else moves
+        model.learning_rate, model.steps.n_made = 0.0, 51  # nothing else moves
         with torch.no_grad():
             model.layers[0].q.rho.fill_(-60.0)
         for _ in range(3):

@@ -77,17 +77,18 @@ def test_many_features_are_the_kernel(case):
     given, n = case["inputs"], 2**15
     kernel = make_kernel(given["kernel"], given["log_ell"])
     layer = FeatureLayer(kernel, *np.shape(given["log_ell"]), 1, n)
-    X = tensor(given["X"])
+    X, layer.sampling = tensor(given["X"]), "independent"
     grams = []
     for seed in range(4):
-        layer.start(np.random.RandomState(seed), "independent", 1.0)
+        layer.start(None, None, np.random.RandomState(seed), 1.0)
         Phi, c2 = layer.basis(None, X)(X)
         grams.append((c2 * Phi @ Phi.T).numpy())
     # the error of one of these numbers is below 1 / sqrt(n) times a diagonal one, or twice that of
     # rectified units; averaged over four seeds, this is four standard errors or more
     size = np.abs(case["expected"]["K"]).max()
     np.testing.assert_allclose(np.mean(grams, 0), case["expected"]["K"], atol=6 * size / n**0.5)
-    layer.start(np.random.RandomState(0), "auto", 1.0)
+    layer.sampling = "auto"
+    layer.start(None, None, np.random.RandomState(0), 1.0)
     Phi, c2 = layer.basis(None, X)(X)
     np.testing.assert_allclose(c2 * Phi @ Phi.T, case["expected"]["K"], atol=3e-3 * size)
 
@@ -167,7 +168,7 @@ def test_a_natural_step_is_the_closed_form(case):
     given, expected = case["inputs"], case["expected"]
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
     model = one_layer(Phi, lam, "full")
-    model._n_steps = 5  # the full step at once
+    model.steps.n_made = 5  # the full step at once
     batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
     model.learning_rate = 0.0  # of all but the weights
     model.step(batch, torch.Generator())

@@ -37,7 +37,7 @@ def filtered(model, x, eps):
     m, C = model.q.mean.flatten(), model.q.dense_root()
     S, M, first, h = C @ C.T, model.q.mean.shape[1], 0, x
     for i, layer in enumerate(model.layers):
-        if i and model.input_connected:
+        if i and model.layers.input_connected:
             h = torch.cat([h, x])
         kernel, D = layer.kernel(), layer.n_outputs
         K = kernel(layer.Z, layer.Z) + layer.jitter * torch.eye(M)

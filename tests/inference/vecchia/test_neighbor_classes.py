@@ -111,7 +111,7 @@ def test_objective_is_the_log_probability_of_rows_that_are_left_out():
     batch = everything(X, y)
     assert_allclose(posterior(model).loo_log_density(np.arange(len(X))), expected, rtol=1e-8)
     model._centers = [
-        number.detach().clone() for number in model._hyperparameters()
+        number.detach().clone() for _, _, number in model._with_priors()
     ]  # no prior term
     actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
     assert_allclose(actual.item(), np.sum(expected), rtol=1e-8)
@@ -135,7 +135,7 @@ def test_numbers_have_a_prior():
     prior = 0.5 * (0.3**2 + 0.25**2 + np.sum(own**2) + np.sum(constants**2))
     prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
     model._centers = [
-        number.detach().clone() for number in model._hyperparameters()
+        number.detach().clone() for _, _, number in model._with_priors()
     ]  # no prior term
     without = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
     assert_allclose(actual.item(), without - prior, rtol=1e-9)

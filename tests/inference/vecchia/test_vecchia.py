@@ -185,7 +185,7 @@ def test_local_scale_is_a_student_t_process():
             50.0
         )  # the marginal likelihood of neighbors counts in full
     model._centers = [
-        number.detach().clone() for number in model._hyperparameters()
+        number.detach().clone() for _, _, number in model._with_priors()
     ]  # no prior term
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
     batch = everything(X, y, weight)
@@ -224,14 +224,14 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
     """100 of 600 rows at a time; what numbers have as a prior counts once."""
     X, y = rows(600)
     model = make(X, y)
-    model._centers = [number.detach() - 5.0 for number in model._hyperparameters()]
+    model._centers = [number.detach() - 5.0 for _, _, number in model._with_priors()]
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
     batch = everything(X, y, weight)
     looks = [
         model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
         for seed in range(100)
     ]
-    negative_log_prior = 12.5 * len(model._hyperparameters())  # lengthscales have one level
+    negative_log_prior = 12.5 * len(model._with_priors())  # lengthscales have one level
     expected = weight @ left_out(model, batch, np.arange(600)) - negative_log_prior
     error = np.std(looks, ddof=1) / np.sqrt(100)
     assert error < 0.1 * negative_log_prior
@@ -432,7 +432,7 @@ def test_numbers_have_a_prior():
     values = []
     for has_prior in (True, False):
         if not has_prior:
-            model._centers = [number.detach().clone() for number in model._hyperparameters()]
+            model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
         generator = torch.Generator().manual_seed(0)
         values.append(model.expected_log_likelihood(batch, generator).item())
     prior = 0.5 * (0.25**2 + 0.3**2 + 0.7**2)
@@ -465,7 +465,7 @@ def test_large_counts_forget_the_local_scale():
     with torch.no_grad():
         local.local_scale.log_count.fill_(np.log(1e6))
     local._centers = [
-        number.detach().clone() for number in local._hyperparameters()
+        number.detach().clone() for _, _, number in local._with_priors()
     ]  # no prior term
     density = [
         model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0)).item()

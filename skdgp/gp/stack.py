@@ -1,0 +1,184 @@
+"""Layers one after another: the only place where rows walk through a deep model."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..random import normal
+from .centers import centers
+from .means import linear_map
+
+_FLOOR = 1e-12  #: least variance of an output
+
+
+class _Walk:
+    """The walk of rows through layers that follow each other.
+
+    Every scheme takes the same walk. Schemes differ by what a layer makes of its inputs: draws, moments, states
+    of a sampler, functions.
+
+    Attributes
+    ----------
+    input_connected : bool
+        Whether later layers see the rows beside the outputs of the layer before.
+    """
+
+    def inputs(self, H, X):
+        """Inputs of a layer, from the outputs of the one before and the rows."""
+        if not self.input_connected:
+            return H
+        return torch.cat([H, X.expand(*H.shape[:-1], X.shape[-1])], -1)
+
+    def walk(self, X, visit):
+        """Pass rows through the layers.
+
+        Parameters
+        ----------
+        X : tensor of shape (..., n, n_features)
+        visit : callable
+            ``visit(i, layer, H)`` maps the inputs of layer `i`, (..., n, n_inputs), to its outputs. Leading
+            dimensions beyond those of `X` are draws.
+
+        Returns
+        -------
+        outputs
+            What `visit` makes of the last layer.
+        """
+        H = X
+        for i, layer in enumerate(self):
+            H = visit(i, layer, self.inputs(H, X) if i else H)
+        return H
+
+    def moments(self, X, eps, of_layer=None):
+        """Moments of the last layer given the draws of the hidden ones (Salimbeni and Deisenroth, 2017).
+
+        Parameters
+        ----------
+        X : tensor of shape (n, n_features)
+        eps : list of tensors of shape (S, n, width) or (S, 1, width)
+            Standard normal draws for the hidden layers.
+        of_layer : callable, optional
+            ``of_layer(i, layer, H)`` gives mean and variance of the outputs of layer `i`; by default,
+            ``layer.shared_moments(H)`` does.
+
+        Returns
+        -------
+        mean, var : tensors of shape (S, n, n_latents)
+            `S` is 1 without hidden layers, and `var` may have one column for all latents.
+        """
+        last = len(self) - 1
+
+        def visit(i, layer, H):
+            mean, var = layer.shared_moments(H) if of_layer is None else of_layer(i, layer, H)
+            var = var.clamp_min(_FLOOR)
+            return (mean, var) if i == last else torch.addcmul(mean, var.sqrt(), eps[i])
+
+        mean, var = self.walk(X, visit)
+        return (mean, var) if mean.ndim == 3 else (mean[None], var[None])
+
+
+class Stack(_Walk, nn.ModuleList):
+    """The layers of a deep Gaussian process.
+
+    A layer has `n_outputs`; ``start(Z, W, rng)`` takes its inducing inputs and its mean function,
+    ``frozen()`` is the layer at rest, and ``shared_moments(H)`` gives the moments of its outputs.
+
+    Parameters
+    ----------
+    layers : iterable of Module
+    input_connected : bool
+    """
+
+    def __init__(self, layers=(), input_connected=False):
+        super().__init__(layers)
+        self.input_connected = input_connected
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return Stack(list(self)[index], self.input_connected)
+        return super().__getitem__(index)
+
+    @torch.no_grad()
+    def start(self, X, weights, rng, method="kmeans"):
+        """Place the inducing inputs, and set the mean functions of hidden layers.
+
+        The inducing inputs of the first layer are centers of the rows; those of later layers are the
+        same centers, pushed through the mean functions.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n_rows, n_features)
+            Training rows as the model sees them, or a sample of them.
+        weights : ndarray of shape (n_rows,)
+        rng : numpy.random.RandomState
+        method : {"kmeans", "random"}
+
+        Returns
+        -------
+        inputs : ndarray of shape (n_rows, n_inputs)
+            Inputs of the last layer, pushed likewise.
+        """
+        n, M = len(X), self[0].n_inducing
+        Z = centers(X, weights, M, method, rng) if M else X[:0]
+
+        def visit(i, layer, H):
+            W = None
+            if i < len(self) - 1:
+                A = H[:n, : self[i - 1].n_outputs] if i else H[:n]
+                W = torch.as_tensor(linear_map(A.numpy(), layer.n_outputs, weights))
+            layer.start(H[n:], W, rng)
+            return H[:n].numpy() if W is None else H[:, : len(W)] @ W
+
+        return self.walk(torch.as_tensor(np.vstack([X, Z])).double(), visit)
+
+    @torch.no_grad()
+    def frozen(self, of_layer=lambda layer: layer.frozen()):
+        """The layers at rest, by ``of_layer(layer)``: a :class:`FrozenStack`."""
+        return FrozenStack(map(of_layer, self), self.input_connected)
+
+
+class FrozenStack(_Walk, list):
+    """The layers of a deep Gaussian process at rest, for predictions.
+
+    Nothing changes any more, so that threads can share it. Predictions are differentiable in the rows where
+    the caller enables gradients.
+
+    Parameters
+    ----------
+    layers : iterable of FrozenLayer
+    input_connected : bool
+    """
+
+    def __init__(self, layers, input_connected):
+        super().__init__(layers)
+        self.input_connected = input_connected
+
+    def functions(self, n, functions):
+        """Compose draws of deep functions from those of their layers.
+
+        Parameters
+        ----------
+        n : int
+        functions : list of callable
+            For each layer, mean and deviation at (n, P, n_inputs).
+
+        Returns
+        -------
+        evaluate : callable
+            As in :class:`~skdgp.inference.posterior.Functions`.
+        """
+        last = len(self) - 1
+
+        def evaluate(X, noise=None):
+            def visit(i, layer, H):
+                mean, deviation = functions[i](H)
+                if i == last:
+                    return mean, deviation
+                H, variance = mean + deviation, layer.noise()
+                if noise is not None and variance > 0.0:
+                    H = H + variance**0.5 * normal(H.shape, noise, H)
+                return H
+
+            return self.walk(X.to(torch.float64).expand(n, *X.shape), visit)
+
+        return evaluate

@@ -1,0 +1,152 @@
+"""Deep Gaussian processes trained by draws from their hidden layers, and their posteriors."""
+
+import math
+
+import numpy as np
+import torch
+
+from ..gp.component import Trainable
+from ..gp.draws import N_FEATURES
+from ..optim.gradient_steps import GradientSteps
+from ..random import normal, sobol_normal
+from .base import Model
+from .homoscedastic_warmup import HomoscedasticWarmup, without_scales
+from .posterior import Functions, Latent, Posterior, frozen_parts
+
+
+class DeepSparseGP(Model):
+    """A deep Gaussian process whose expected log-likelihood is estimated by draws from the hidden layers.
+
+    Parameters
+    ----------
+    architecture : Architecture
+    likelihood : Likelihood
+    layers : Stack
+    n_draws : int
+        Draws for each row and step.
+    natural_step : float
+    n_warmup : int
+        Steps in which noise has the same size everywhere.
+    """
+
+    def __init__(self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0):
+        super().__init__(GradientSteps(natural_step))
+        self.n_draws = n_draws
+        self.likelihood = Trainable(likelihood)
+        self.layers = layers
+        self.n_means = likelihood.n_means(architecture.n_latents)
+        self.warmup = HomoscedasticWarmup(n_warmup)
+
+    def divergence(self):
+        with self.averaged():
+            return self.kl()
+
+    def blocks(self):
+        return [layer.q for layer in self.layers]
+
+    def step(self, batch, generator, rate=1.0):
+        self.warmup.start_step(self.layers[-1].q.mean[:, self.n_means :])
+        before = self.steps.n_made
+        loss = super().step(batch, generator, rate)
+        self.warmup.end_step(self.steps.n_made - before)
+        return loss
+
+    def propagate(self, X, eps):
+        """Moments of the last layer, see :meth:`Stack.moments <skdgp.gp.stack.Stack.moments>`."""
+        mean, var = self.layers.moments(X, eps)
+        return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
+
+    @torch.no_grad()
+    def cover(self, X, n):
+        parts = []
+
+        def visit(i, layer, H):
+            mean, B = layer.relocate(H, n)
+            parts.append(B)
+            return mean
+
+        self.layers.walk(X, visit)
+        self.carry(parts)
+
+    def carry(self, parts):
+        """Take the posterior over to other inducing inputs, see :meth:`SparseLayer.relocate`."""
+        for layer, B in zip(self.layers, parts):
+            layer.q.carry(B)
+
+    def draw_widths(self):
+        """Dimensions of the draws that propagation needs, layer by layer."""
+        return [layer.n_outputs for layer in self.layers][:-1]
+
+    def draw_eps(self, X, generator):
+        """Standard normal draws of a step, layer by layer."""
+        shapes = [(self.n_draws, len(X), width) for width in self.draw_widths()]
+        return [normal(shape, generator, X) for shape in shapes]
+
+    def expected_log_likelihood(self, batch, generator):
+        mean, var = self.propagate(batch.X, self.draw_eps(batch.X, generator))
+        return self.of_moments(batch, mean, var)
+
+    def of_moments(self, batch, mean, var):
+        """The estimate from moments (S, n, n_latents) of the last layer."""
+        ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
+        return batch.scale / len(ell) * (batch.weight * ell).sum()
+
+    def draws(self, n, seed):
+        widths = self.draw_widths()
+        return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
+
+    def _frozen(self, draws, as_trained):
+        return DeepPosterior(self, draws)
+
+    @property
+    def unfinished(self):
+        return self.warmup.unfinished(self.warmup.lacks())
+
+
+class DeepPosterior(Posterior):
+    """The frozen posterior of a :class:`DeepSparseGP`, a mixture over draws from the hidden layers.
+
+    Parameters
+    ----------
+    model : DeepSparseGP
+    draws : tensor of shape (S, sum of widths)
+        Standard normal deviations of the hidden layers.
+    layers : FrozenStack, optional
+        Those of the model by default.
+    """
+
+    n_features = N_FEATURES
+    _of_layer = None  #: moments of a layer, as for :meth:`~skdgp.gp.stack.Stack.moments`
+
+    def __init__(self, model, draws, layers=None):
+        like, widths = model.layers[0].Z, model.draw_widths()
+        draws = torch.as_tensor(draws).to(like)
+        eps = draws[:, : sum(widths)].split(widths, 1) if widths else ()
+        self.eps, C = [e[:, None].clone() for e in eps], len(draws)
+        super().__init__(*frozen_parts(model), inflation=like.new_ones(C))
+        self.layers = model.layers.frozen() if layers is None else layers
+        self.n_means, self.homoscedastic = model.n_means, model.warmup.active
+        self._log_weights = like.new_full((C,), -math.log(C))
+
+    def latent(self, X):
+        mean, var = self.layers.moments(X.to(torch.float64), self.eps, self._of_layer)
+        if self.homoscedastic:
+            mean, var = without_scales(mean, var, self.n_means)
+        return Latent(self._log_weights, mean, var.expand_as(mean))
+
+    def functions(self, n, generator, X=None):
+        f = self.layers.functions(n, self._layer_functions(n, generator))
+
+        def evaluate(X, noise=None):
+            mean, deviation = f(X, noise)
+            if self.homoscedastic:
+                return without_scales(mean, deviation, self.n_means, floor=0.0)
+            return mean, deviation
+
+        return Functions(evaluate, self.inflation[:1].expand(n))
+
+    def _layer_functions(self, n, generator):
+        return [layer.functions(n, self.n_features, generator) for layer in self.layers]
+
+    def covariance(self, X):
+        return self.layers[0].covariance(X.to(torch.float64)) if len(self.layers) == 1 else None
