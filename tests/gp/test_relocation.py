@@ -81,7 +81,7 @@ def test_relation_to_the_present_variables():
         DSVI(),
         DSVI(shared_covariance=False),
         AEP(),
-        AEP(separate=True, prediction="sampling"),
+        AEP(prediction="sampling"),
         StructuredVI(coupling="stripes-and-arrow"),
         StructuredVI(coupling="full"),
         StructuredVI(coupling="mean-field"),

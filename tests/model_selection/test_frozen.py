@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.gp.kernels import ArcCosine, Linear, Matern, SquaredExponential
-from skdgp.inference import AEP, NNGP, RandomFeatures
+from skdgp.inference import NNGP, RandomFeatures
 from skdgp.model_selection import freeze_hyperparameters
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -209,7 +209,6 @@ def test_sparse_estimators(data):
         ({"inference": "collapsed"}, "CollapsedVI has learned a posterior of its hyperparameters"),
         ({"inference": "ess"}, "EllipticalSlice has learned samples"),
         ({"inference": "diwp"}, "DeepInverseWishart has learned how random"),
-        ({"inference": AEP(separate=True)}, "AEP has learned a kernel for each unit"),
         ({"inference": RandomFeatures(8, "variational")}, "RandomFeatures has learned frequencies"),
     ],
 )
