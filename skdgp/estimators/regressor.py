@@ -103,8 +103,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
         With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
-        400 rows speaks, few or none, and none of more than 300 by default. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
-        ``"structured"`` and a kernel that is a name, and True otherwise.
+        400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
+        ``"structured"``, a kernel that is a name and at most 300 columns, and True otherwise.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
@@ -117,7 +117,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         predictions are in float64 always.
     n_jobs : int or None, default=None
         Members of the mixture that train at the same time, in processes of their own; None is 1, -1 all
-        processors. Results do not depend on it.
+        processors. Results do not depend on it. Callbacks have one task for each of them then.
     n_threads : int or None, default=None
         Threads of each training and of predictions. None is 1: matrices are small, and idle threads take
         time from others.
