@@ -29,7 +29,7 @@ _SOON = 2.0  #: seconds after which a display says what takes so long
 _SMALLEST_DATA = {"plot": ([0.0], [0.0]), "barh": ([0.0], [0.0]), "imshow": ([[0.0]],)}
 
 
-def check_can_plot(display, style, method="plot"):
+def check_can_plot(display, style, method="plot", caller="from_estimator"):
     """Fail before anything is computed: without matplotlib, or if it does not know a keyword.
 
     Parameters
@@ -38,8 +38,9 @@ def check_can_plot(display, style, method="plot"):
     style : dict
         What the user gives to a method of matplotlib's axes.
     method : {"plot", "barh", "imshow"}
+    caller : str
     """
-    check_matplotlib_support(f"{display.__name__}.from_estimator")
+    check_matplotlib_support(f"{display.__name__}.{caller}")
     from matplotlib.figure import Figure
 
     if style:

@@ -47,11 +47,11 @@ def target_name(model, output=None, y=None):
 
 
 def member_name(model, member):
-    """The model by which a mixture is shown, or the class of a single model."""
+    """The class of a model and, of a mixture, the member by which it is shown."""
     name = type(model).__name__
     if len(model.members_) == 1:
         return name
-    return f"{type(member.scheme).__name__}, weight {member.mixture_weight:.2f} in {name}"
+    return f"{name} ({type(member.scheme).__name__}, weight {member.mixture_weight:.2f})"
 
 
 def heaviest(members, fits, caller, what):

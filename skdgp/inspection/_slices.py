@@ -19,7 +19,7 @@ class Slice(NamedTuple):
     name: str
 
 
-def slice_along(X, feature, n_points, feature_range=None, names=None):
+def slice_along(X, feature, n_points, feature_range=None, names=None, by_value=False):
     """Let one feature vary; numeric columns stay at their medians, others at their modes.
 
     Parameters
@@ -32,6 +32,8 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
         None for the range of the feature in `X`.
     names : array-like of str or None
         Of the columns, if `X` is no data frame.
+    by_value : bool
+        Whether a feature with few values takes these alone.
 
     Returns
     -------
@@ -46,7 +48,13 @@ def slice_along(X, feature, n_points, feature_range=None, names=None):
     names = None if names is None else [str(name) for name in names]
     index = position(feature, names, X.shape[1])
     name = f"x{index}" if names is None else names[index]
-    values, rows = make(X, index, name, lambda values: _grid(values, name, n_points, feature_range))
+
+    def make_grid(values):
+        if by_value and feature_range is None and few_values(values) and np.ptp(values) > 0.0:
+            return np.unique(values[np.isfinite(values)])
+        return _grid(values, name, n_points, feature_range)
+
+    values, rows = make(X, index, name, make_grid)
     return Slice(*rows, values, index, name)
 
 

@@ -5,8 +5,8 @@ import torch
 
 from ..gp.layer import SparseLayer
 from ..linalg import cholesky
-from ._plotting import axes_or_new, check_matplotlib_support
-from ._responses import heaviest, unwrap_deep_gp
+from ._plotting import axes_or_new, check_can_plot
+from ._responses import heaviest, member_name, unwrap_deep_gp
 
 KINDS = ("correlation", "covariance")
 
@@ -138,7 +138,7 @@ class CovarianceDisplay:
             What is plotted. The colors of the covariance are scaled to the largest entry that
             couples two units.
         name : str, default=None
-            Name in the title.
+            Name in the title; None for that of the member of a mixture.
         ax : matplotlib Axes, default=None
             None for a new figure.
         **kwargs : dict
@@ -160,14 +160,16 @@ class CovarianceDisplay:
         The inducing outputs of hidden layers are in units of the standardized inputs, those of the
         last one in units of the standardized target.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs, "imshow")
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
         with model._threads():
             what = "the posterior at inducing inputs"
-            _, shown = heaviest(model.members_, _has_posterior, cls.__name__, what)
+            member, shown = heaviest(model.members_, _has_posterior, cls.__name__, what)
             covariance, labels, first_units = _of_model(shown)
+        if name is None and len(model.members_) > 1:
+            name = member_name(model, member)
         return cls(covariance, labels, first_units, kind=kind, name=name).plot(ax, **kwargs)
 
 

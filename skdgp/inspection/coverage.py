@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from ._plotting import axes_or_new, check_matplotlib_support, line_style
+from ._plotting import axes_or_new, check_can_plot, legend_below, line_style, said_if_slow
 from ._responses import central_intervals, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
@@ -98,7 +98,7 @@ class CoverageDisplay:
         -------
         display : CoverageDisplay
         """
-        ax = axes_or_new(ax, self)
+        ax = axes_or_new(ax, self, figsize=(5.2, 5.8))
         name = self.name if name is None else name
         there = ax.get_legend_handles_labels()[1]
         self.reference_line_ = self.band_ = None
@@ -128,7 +128,7 @@ class CoverageDisplay:
             ylim=(-0.02, 1.02),
             aspect="equal",
         )
-        ax.legend(fontsize="small")
+        legend_below(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -170,12 +170,14 @@ class CoverageDisplay:
             If the estimator has no predictive distribution of numbers, or an argument makes no
             sense.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs)
         check_scalar(n_levels, "n_levels", Integral, min_val=1)
         model, rows = unwrap_regressor(estimator, X, cls.__name__)
         coverage = np.arange(1, n_levels + 1) / (n_levels + 1)
         y = select_output(check_array(y, ensure_2d=False, input_name="y"), output)
-        lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
+        check_consistent_length(rows, y)
+        with said_if_slow(cls, f"quantiles of {len(y):,} rows"):
+            lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
         return cls.from_predictions(
             y,
             lower.T,
@@ -224,7 +226,7 @@ class CoverageDisplay:
         >>> display.empirical
         array([0.67, 1.  ])
         """
-        check_matplotlib_support(f"{cls.__name__}.from_predictions")
+        check_can_plot(cls, kwargs, caller="from_predictions")
         y_true = column_or_1d(y_true)
         lower, upper = check_array(lower), check_array(upper)
         check_consistent_length(y_true, lower, upper)

@@ -13,8 +13,8 @@ from ..gp.layer import SparseLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
 from ..random import normal
-from ._plotting import check_matplotlib_support, line_style
-from ._responses import heaviest, unwrap_deep_gp
+from ._plotting import check_can_plot, line_style, several_axes
+from ._responses import heaviest, target_name, unwrap_deep_gp
 from ._slices import slice_along
 
 _WHAT = "the posteriors of layers at inducing inputs"
@@ -95,7 +95,9 @@ class LayersDisplay:
         -------
         display : LayersDisplay
         """
-        self.axes_ = self._axes(ax)
+        n = len(self.layers)
+        size = (max(4.8, 3.8 * n), 3.6)
+        self.axes_ = several_axes(ax, n, self, n, figsize=size)
         self.figure_ = self.axes_[0].figure
         name = self.name if name is None else name
         self.lines_, self.bands_, self.function_lines_ = [], [], []
@@ -108,23 +110,6 @@ class LayersDisplay:
                 title += f" ({len(layer.units)} of {n_units} units)"
             ax.set(title=title, xlabel=layer.x_label, ylabel=layer.y_label)
         return self
-
-    def _axes(self, ax):
-        check_matplotlib_support(f"{type(self).__name__}.plot")
-        import matplotlib.pyplot as plt
-
-        n_layers = len(self.layers)
-        if ax is None:
-            size = (max(4.8, 3.8 * n_layers), 3.6)
-            return plt.subplots(1, n_layers, figsize=size, squeeze=False, layout="constrained")[1][
-                0
-            ]
-        axes = np.atleast_1d(np.asarray(ax, dtype=object)).ravel()
-        if len(axes) != n_layers:
-            raise ValueError(
-                f"ax must hold one axes for each of the {n_layers} layers; got {len(axes)}."
-            )
-        return axes
 
     def _plot_layer(self, layer, ax, kwargs):
         lines, bands, functions, points = [], [], [], []
@@ -231,7 +216,7 @@ class LayersDisplay:
         one latent function for each target. Of a mixture, the member with the largest weight is shown that
         has inducing inputs, a deep one before a shallow one.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs)
         check_scalar(n_functions, "n_functions", Integral, min_val=0)
         check_scalar(max_units, "max_units", Integral, min_val=1)
         rng = check_random_state(random_state)
@@ -380,6 +365,10 @@ def _describe_last(layer, model, member):
     layer.unit_labels = [f"f{i}" for i in range(n_latents)]
     if is_classifier(model) and n_latents == len(model.classes_):
         layer.unit_labels = [str(label) for label in model.classes_]
+    if n_latents == 1 and not is_classifier(model):
+        name, (mapped,) = target_name(model), model._y_scaler.names
+        name = name if mapped is None else f"{name} ({mapped})"
+        layer.y_label += "" if name == "y" else f" of {name}"
     if n_latents == len(scale):
         for key in ("mean", "functions", "inducing_mean"):
             layer[key] = layer[key] * scale + model._y_scaler.center

@@ -7,8 +7,8 @@ from scipy.ndimage import median_filter
 from sklearn.utils import check_scalar
 
 from ..training.trainer import BLOCK
-from ._plotting import axes_or_new, check_matplotlib_support, line_style
-from ._responses import unwrap_deep_gp
+from ._plotting import axes_or_new, check_can_plot, line_style
+from ._responses import member_name, unwrap_deep_gp
 
 
 class LossCurveDisplay:
@@ -132,7 +132,7 @@ class LossCurveDisplay:
         smooth : int or None, default=50
             Number of steps around a step over which the median is taken; None for none.
         name : str, default=None
-            Name in the legend; None for the class of the estimator.
+            Name in the legend; None for the class of the estimator and, of a mixture, the member.
         ax : matplotlib Axes, default=None
             None for a new figure.
         **kwargs : dict
@@ -149,14 +149,14 @@ class LossCurveDisplay:
         ValueError
             If the estimator is none of skdgp.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs)
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)
         member = max(model.members_, key=lambda member: member.mixture_weight)
         display = cls(
             member.record.loss_curve,
             member.record.validation_scores,
             smooth=smooth,
-            name=type(model).__name__ if name is None else name,
+            name=member_name(model, member) if name is None else name,
         )
         return display.plot(ax, **kwargs)
 

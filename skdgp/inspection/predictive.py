@@ -5,9 +5,22 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
-from ._plotting import axes_or_new, check_matplotlib_support, line_style
-from ._responses import central_intervals, has_quantiles, select_output, unwrap_regressor
-from ._slices import slice_along
+from ._plotting import (
+    axes_or_new,
+    check_can_plot,
+    in_lines,
+    line_style,
+    plot_response,
+    said_if_slow,
+)
+from ._responses import (
+    central_intervals,
+    has_quantiles,
+    select_output,
+    target_name,
+    unwrap_regressor,
+)
+from ._slices import few_values, slice_along
 
 
 class PredictiveDisplay:
@@ -33,13 +46,15 @@ class PredictiveDisplay:
         Labels of the axes.
     name : str, optional
         Name of the model, for the legend.
+    discrete : bool, default=False
+        Whether the feature has few values, which are shown as points with error bars.
 
     Attributes
     ----------
     line_ : matplotlib Line2D
         The mean.
     bands_ : list of matplotlib PolyCollection
-        One for each coverage.
+        One for each coverage; LineCollection if the feature is discrete.
     function_lines_ : list of matplotlib Line2D
     scatter_ : matplotlib PathCollection or None
         The data.
@@ -77,6 +92,7 @@ class PredictiveDisplay:
         feature_name=None,
         target_name=None,
         name=None,
+        discrete=False,
     ):
         self.x = x
         self.mean = mean
@@ -88,6 +104,7 @@ class PredictiveDisplay:
         self.feature_name = feature_name
         self.target_name = target_name
         self.name = name
+        self.discrete = discrete
 
     def plot(self, ax=None, *, name=None, **kwargs):
         """Plot the display.
@@ -109,24 +126,24 @@ class PredictiveDisplay:
         ax = axes_or_new(ax, self)
         name = self.name if name is None else name
         style = line_style(kwargs, label="mean" if name is None else name, zorder=3)
-        (self.line_,) = ax.plot(self.x, self.mean, **style)
-        color = self.line_.get_color()
         wide_first = np.argsort(self.coverage)[::-1]
+        bands = [self.intervals[i] for i in wide_first]
+        labels = [f"{100 * self.coverage[i]:g}% interval" for i in wide_first]
         alphas = np.linspace(0.18, 0.45, len(wide_first))
-        self.bands_ = [None] * len(wide_first)
-        for i, alpha in zip(wide_first, alphas):
-            self.bands_[i] = ax.fill_between(
-                self.x,
-                *self.intervals[i].T,
-                color=color,
-                alpha=alpha,
-                linewidth=0,
-                label=f"{100 * self.coverage[i]:g}% interval",
-            )
+        self.line_, shades = plot_response(
+            ax, self.x, self.mean, bands, labels, alphas, self.discrete, **style
+        )
+        self.bands_ = [shades[i] for i in np.argsort(wide_first)]
+        color = self.line_.get_color()
         self.function_lines_ = []
         if self.functions is not None:
             self.function_lines_ = ax.plot(
-                self.x, self.functions, color=color, linewidth=0.8, alpha=0.7
+                self.x,
+                self.functions,
+                color=color,
+                linewidth=0.8,
+                alpha=0.7,
+                **({"linestyle": "none", "marker": "_"} if self.discrete else {}),
             )
             self.function_lines_[0].set_label("draws of the function")
         self.scatter_ = None
@@ -134,7 +151,11 @@ class PredictiveDisplay:
             self.scatter_ = ax.scatter(
                 self.x_data, self.y_data, s=10, color="black", alpha=0.6, linewidth=0, label="data"
             )
-        ax.set(xlabel=self.feature_name, ylabel=self.target_name)
+        x_label, y_label = (
+            None if label is None else in_lines(label)
+            for label in (self.feature_name, self.target_name)
+        )
+        ax.set(xlabel=x_label, ylabel=y_label)
         ax.legend()
         self.ax_, self.figure_ = ax, ax.figure
         return self
@@ -179,7 +200,7 @@ class PredictiveDisplay:
         output : int, default=None
             The output to show, if there are several.
         n_points : int, default=200
-            Number of points along the feature.
+            Number of points along the feature; all its values if these are few.
         coverage : float or array-like of floats in (0, 1), default=(0.5, 0.95)
             Probabilities of the central intervals.
         n_functions : int, default=0
@@ -210,30 +231,33 @@ class PredictiveDisplay:
             If the estimator has no predictive distribution of numbers, or an argument makes no
             sense.
         """
-        check_matplotlib_support(f"{cls.__name__}.from_estimator")
+        check_can_plot(cls, kwargs)
         rng = check_random_state(random_state)
         check_scalar(n_functions, "n_functions", Integral, min_val=0)
-        line = slice_along(X, feature, n_points, feature_range)
+        line = slice_along(X, feature, n_points, feature_range, by_value=True)
         model, rows = unwrap_regressor(estimator, line.rows, cls.__name__)
         _check_latent(model, latent, n_functions, y)
-        mean = model.predict(rows, latent=True) if latent else model.predict(rows)
         coverage = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
-        functions = None
-        if n_functions:
-            functions = model.sample_y(rows, n_functions, random_state=rng, latent=True)
-            functions = select_output(functions, output, ndim=2)
-        x_data, y_data, target_name = _dots(line.values, y, output, subsample, rng)
+        x_data, y_data = _dots(line.values, y, output, subsample, rng)
+        y_name, functions = target_name(model, output, y), None
+        with said_if_slow(cls, f"{n_functions} functions at {len(line.grid)} points"):
+            mean = model.predict(rows, latent=True) if latent else model.predict(rows)
+            intervals = central_intervals(model, rows, coverage, output, latent)
+            if n_functions:
+                functions = model.sample_y(rows, n_functions, random_state=rng, latent=True)
+                functions = select_output(functions, output, ndim=2)
         display = cls(
             x=line.grid,
             mean=select_output(mean, output),
-            intervals=central_intervals(model, rows, coverage, output, latent),
+            intervals=intervals,
             coverage=coverage,
             functions=functions,
             x_data=x_data,
             y_data=y_data,
             feature_name=line.name,
-            target_name=f"latent function of {target_name}" if latent else target_name,
+            target_name=f"latent function of {y_name}" if latent else y_name,
             name=type(model).__name__ if name is None else name,
+            discrete=feature_range is None and few_values(line.values),
         )
         return display.plot(ax, **kwargs)
 
@@ -262,20 +286,15 @@ def _check_latent(model, latent, n_functions, y):
 
 
 def _dots(x, y, output, subsample, rng):
-    """Some of the data, and the name of the target."""
-    name = "y" if output is None else f"y{output}"
+    """Some of the data."""
     if y is None:
-        return None, None, name
+        return None, None
     values = check_array(y, ensure_2d=False, input_name="y")
     check_consistent_length(x, values)
     values = select_output(values, output)
-    if hasattr(y, "columns"):
-        name = y.columns[output or 0]
-    elif getattr(y, "name", None) not in (None, ""):
-        name = y.name
     if subsample is not None:
         check_scalar(subsample, "subsample", Integral, min_val=1)
         if subsample < len(values):
             chosen = np.sort(rng.choice(len(values), subsample, replace=False))
             x, values = x[chosen], values[chosen]
-    return x, values, str(name)
+    return x, values

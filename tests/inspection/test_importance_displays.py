@@ -12,7 +12,16 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators.importances import shares, total_effects
-from skdgp.inspection import EffectsDisplay, ImportanceDisplay
+from skdgp.inspection import (
+    CovarianceDisplay,
+    CoverageDisplay,
+    EffectsDisplay,
+    ImportanceDisplay,
+    LayersDisplay,
+    LossCurveDisplay,
+    PredictiveDisplay,
+)
+from skdgp.inspection._plotting import in_lines
 
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, (150, 4))
@@ -168,3 +177,57 @@ def test_draws_are_those_of_functions(additive):
     assert_array_equal(
         additive._draw_centers(rows, 3, 5)[:, 2:], additive._draw_centers(rows[2:], 3, 5)
     )
+
+
+DISPLAYS = [
+    *((display, ()) for display in (ImportanceDisplay, EffectsDisplay, CovarianceDisplay)),
+    *((display, (X,)) for display in (PredictiveDisplay, LayersDisplay)),
+    (CoverageDisplay, (X, X[:, 0])),
+    (LossCurveDisplay, ()),
+]
+
+
+@pytest.mark.parametrize(("display", "data"), DISPLAYS)
+def test_misspelled_keywords_fail_before_anything_is_computed(plt, display, data):
+    with pytest.raises((AttributeError, TypeError), match="colour"):
+        display.from_estimator(object(), *data, colour="red")  # which predicts nothing
+
+
+def test_the_display_shows_the_importances_of_the_attribute(plt, labeled):
+    display = ImportanceDisplay.from_estimator(labeled, n_draws=2)
+    assert display.importances_mean is labeled.feature_importances_
+
+
+def test_units_names_and_columns_with_few_values(plt):
+    """A mapped target whose effects are known: factors of exp(1) and exp(flag)."""
+    flag = (np.arange(150) % 3 == 0).astype(float)
+    frame = pd.DataFrame({"slope": X[:, 0], "a flag": flag})
+    target = pd.Series(np.exp(1.0 + X[:, 0] + flag), name="claims (EUR)")
+    model = DeepGPRegressor(1, inference="exact", kernel="linear", target_transform="log")
+    display = EffectsDisplay.from_estimator(model.fit(frame, target), n_draws=16)
+    assert display.axes_[0].get_ylabel() == "Effect on claims (EUR)"
+    j = display.feature_names.index("a flag")
+    assert display.discrete == [name == "a flag" for name in display.feature_names]
+    assert display.lines_[j].get_linestyle() == "None"
+    one, other = (model.predict(frame.assign(**{"a flag": value})).mean() for value in (1.0, 0.0))
+    assert_allclose(np.ptp(display.effects[j]), one - other, rtol=0.1)
+    assert_allclose(one - other, np.mean(np.exp(1.0 + X[:, 0])) * (np.e - 1.0), rtol=0.1)
+    along = PredictiveDisplay.from_estimator(model, frame, feature="a flag")
+    assert_array_equal(along.x, [0.0, 1.0])
+    assert along.discrete and along.ax_.get_ylabel() == "claims (EUR)"
+
+
+def test_draws_of_mapped_targets_have_the_predicted_mean():
+    target = np.exp(X[:, 0] + 0.5 * rng.standard_normal(150))
+    model = DeepGPRegressor(1, inference="exact", target_transform="log").fit(X[:, :1], target)
+    draws, rows = model._draw_centers(X[:10, :1], 2000, 0)[..., 0], X[:10, :1]
+    errors = (draws.mean(0) - model.predict(rows)) / (draws.std(0) / np.sqrt(2000))
+    assert np.abs(errors).max() < 5.0
+
+
+def test_long_names_keep_all_letters():
+    name = "share_of_households_with_an_income_below_half_of_the_median"
+    assert (
+        in_lines(name).replace("\n", "") == name and max(map(len, in_lines(name).split("\n"))) <= 30
+    )
+    assert in_lines("age") == "age" and len(in_lines("x" * 500).split("\n")) == 3

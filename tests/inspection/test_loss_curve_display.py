@@ -55,7 +55,9 @@ def test_artists_show_the_curves(plt, validated):
     assert display.ax_.get_xlabel() == "Step"
     assert display.ax_.get_ylabel() == "Loss per row"
     labels = [text.get_text() for text in display.validation_ax_.get_legend().get_texts()]
-    assert labels == ["DeepGPRegressor, loss", "DeepGPRegressor, validation"]
+    best = max(validated.members_, key=lambda member: member.mixture_weight)
+    name = f"DeepGPRegressor ({type(best.scheme).__name__}, weight {best.mixture_weight:.2f})"
+    assert labels == [f"{name}, loss", f"{name}, validation"]
     assert display.ax_.get_legend() is None
 
 
