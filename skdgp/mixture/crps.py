@@ -18,6 +18,8 @@ _REACH = 1000.0  #: standard deviations beyond which Cantelli's inequality leave
 _N_NODES = 11
 _NEGLIGIBLE = 1e-7  #: weight of components that may be left out
 _N_TERMS = 64  #: counts on either side of y that are summed one by one
+_SMALL = 1e-5  #: share of the score that what follows them may have, if it is a geometric series
+_TINY = np.finfo(float).tiny
 _BUDGET = 4_000_000  #: numbers that one evaluation may need at once
 
 
@@ -129,8 +131,11 @@ def crps_of_counts(y, mean, std, cdf, at_once):
         d = np.broadcast_to(np.arange(first, first + 8.0), (len(rest), 8))
         terms = _in_pieces(term, at_once, rest, d)
         scores[rest] += terms.sum(1)
-        more = terms[:, -1] > 1e-8 * scores[rest]
-        rest, last = rest[more], terms[more, -1]
+        before, last = terms[:, -2], terms[:, -1]
+        tail = last**2 / np.maximum(before - last, 0.1 * before + _TINY)  # of a geometric series
+        more = tail > _SMALL * scores[rest]
+        scores[rest[~more]] += tail[~more]
+        rest, last = rest[more], last[more]
     if len(rest):  # what follows a term sums to the integral of the polygon less half of the term
         scores[rest] -= 0.5 * last
         scores[rest] += _integral_over_distances(

@@ -54,7 +54,7 @@ def test_poisson_distribution_function_for_rates_of_any_size(rate, v):
         expected.append((half * weights * stats.norm.pdf(at, 0.0, sd) * inside).sum())
     m = torch.zeros(1, 1, dtype=torch.float64)
     actual = Poisson(rate).cdf(torch.tensor(y)[:, None], m, torch.full_like(m, v))
-    np.testing.assert_allclose(actual[:, 0], expected, atol=2e-8)
+    np.testing.assert_allclose(actual[:, 0], expected, rtol=0, atol=1e-10)
     assert (Poisson(rate).cdf(tensor([[-1.0]]), m, torch.full_like(m, v)) == 0.0).all()
 
 
@@ -105,8 +105,24 @@ def test_negative_binomial_by_quadrature(a, v):
             actual = likelihood.expected_log_prob(y_, m_, v_)
             np.testing.assert_allclose(actual, [weights @ log_p], rtol=1e-7, atol=1e-7)
         actual = likelihood.cdf(y_, m_, v_)
-        np.testing.assert_allclose(actual, [[weights @ stats.nbinom.cdf(y, 1.0 / a, p)]], atol=1e-6)
+        expected = weights @ stats.nbinom.cdf(y, 1.0 / a, p)
+        np.testing.assert_allclose(actual, [[expected]], rtol=0, atol=1e-10)
     assert (likelihood.cdf(tensor([[-1.0]]), m_, v_) == 0.0).all()
+
+
+@pytest.mark.parametrize("a", [1e-3, 0.1, 0.6, 2.0, 20.0])
+def test_distribution_function_of_two_outputs_at_once(a):
+    """Rules of all kinds, and counts around those from which on sums of probabilities are too long."""
+    y = torch.tensor([[0.0, 7.0], [5.0, 199.0], [40.0, 200.0], [150.0, 1500.0]]).double()
+    v = torch.tensor([1e-4, 0.02, 0.15, 0.5, 2.0]).double()[:, None, None].expand(5, 4, 2)
+    actual = NegativeBinomial(30.0, np.array([a, 0.4])).cdf(y, torch.full_like(v, 0.5), v)
+    z, step = np.linspace(-8.0, 8.0, 2001, retstep=True)
+    for j, overdispersion in enumerate((a, 0.4)):
+        rate = 30.0 * np.exp(0.5 + np.sqrt(v[:, :1, 0, None].numpy()) * z)
+        p = 1.0 / (1.0 + overdispersion * rate)
+        inside = stats.nbinom.cdf(y[:, j, None].numpy(), 1.0 / overdispersion, p)
+        expected = inside @ (step * stats.norm.pdf(z))
+        np.testing.assert_allclose(actual[..., j], expected, rtol=0, atol=1e-10)
 
 
 def test_the_start_of_overdispersion_explains_half_of_the_variance():

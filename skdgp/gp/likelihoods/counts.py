@@ -1,7 +1,6 @@
 """Likelihoods of counts."""
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -12,49 +11,68 @@ from ...random import gamma
 from ..kernels.base import tensor_like
 from .base import LARGEST, LOG_2PI, Likelihood
 
-_N_GAMMAS = 62  #: steps of a rule for them
 _LONG = 1e18  #: counts to which samples are integers
 _NEWTON = 30  #: iterations, from a start where they converge monotonically, or halving an interval
 _NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left out
-_STEEP = 7.0  #: widths of the step of a distribution function, on each side of it
-_WIDE = 6.5  #: standard deviations beyond which a Gaussian has ended
+# Distribution functions are integrals of analytic functions, to which these rules are good to 1e-10.
+#: Deviations of the log rate for trapezoidal rules over it: widths of the log threshold, and e-folds
+_RESOLVED = 0.6, 0.5
+_HERMITE = {0.25: 6, 0.5: 11}  #: Gauss-Hermite nodes that do for these parts of them
+_STEP, _STEPS = (
+    0.65,
+    11,
+)  #: of trapezoidal rules: deviations, and their number on each side of the mean
+_SPACINGS = 0.45, 0.34  #: widest ones over the log threshold: in its widths, and in e-folds
+_ENDS = 7.0, 26.0  #: of its density: in widths, and in e-folds of an exponential tail
+_N_THRESHOLDS = 32  #: steps over it are multiples of this: rows with as many are worked on together
+_COST = 2.0  #: of a node over rates, in those over thresholds
+_FEW = 200  #: counts up to which a sum of probabilities takes less than an incomplete beta function
+_RAREST = 700.0  #: -log of the probability of no count, where that of few more is zero
 
 
-def _over_rates(shape, log_rate, sd):
-    """``P(Gamma(shape) > rate)``, where the log of the rate is N(log_rate, sd^2).
-
-    The trapezoidal rule over the rate; good to 1e-8 for deviations below half of that of the gamma
-    variable's logarithm.
-    """
-    total, norm = 0.0, 0.0
-    for z in np.arange(-8, 9) * 0.8:
-        weight = math.exp(-0.5 * z * z)
-        rate = (log_rate + z * sd).clamp_max(LARGEST).exp()
-        total = total + weight * torch.special.gammaincc(shape, rate)
-        norm += weight
-    return total / norm
+def _width(shape, size):
+    """Of the logarithm of the ratio of two gamma variables, about."""
+    return ((1.0 + 1.0 / shape) / shape + (1.0 + 1.0 / size) / size) ** 0.5
 
 
-def _over_gammas(shape, log_rate, sd):
-    """The same by the trapezoidal rule over the gamma variable, for larger deviations."""
-    spread = shape.rsqrt()
-    level = (shape.log() - log_rate) / sd
-    # few gamma variables of a small shape are as small as this: less than 1e-8
-    lowest = -6.0 - 12.8 * spread
-    step = (6.0 - lowest) / _N_GAMMAS
-    total, norm = 0.0, 0.0
-    for i in range(_N_GAMMAS + 1):
-        x = (lowest + i * step) * spread  # log(Gamma / shape)
-        weight = torch.exp(shape * (x - torch.expm1(x)))
-        total = total + weight * torch.special.ndtr(level + x / sd)
-        norm = norm + weight
-    return total / norm
+def _reach(shape, size):
+    """How far this goes below its mode, and above it."""
+    widths, folds = _ENDS
+    bulk = widths * _width(shape, size)
+    return [(bulk**2 + (folds / k) ** 2) ** 0.5 for k in (shape, size)]
+
+
+def _rule_over_rates(finer, like):
+    """Nodes, in deviations from the mean, and weights."""
+    if finer < 1.0:
+        nodes, log_weights = gauss_hermite(_HERMITE[finer], like)
+        return nodes, log_weights.exp()
+    n = int(_STEPS * finer)
+    nodes = torch.arange(-n, n + 1, dtype=like.dtype, device=like.device) * (_STEP / finer)
+    weights = torch.exp(-0.5 * nodes.square())
+    return nodes, weights / weights.sum()
 
 
 class _Counts(Likelihood):
     """Counts whose mean is :math:`r e^f`."""
 
     discrete = True
+
+    def _size(self, like):
+        """Shape of the gamma variable of mean 1 by which rates vary, for each output."""
+        raise NotImplementedError
+
+    def _incomplete(self, n, log_rate, size):
+        """Probability of less than `n` counts given the mean, as an incomplete gamma or beta function."""
+        raise NotImplementedError
+
+    def _ratio(self, log_rate, size):
+        """Probability of no count, and of one beside it."""
+        raise NotImplementedError
+
+    def _log_density(self, shape, size, d):
+        """Of the log threshold, `d` from its mode and relative to that."""
+        raise NotImplementedError
 
     def check_target(self, y):
         if (y < 0).any():
@@ -78,6 +96,69 @@ class _Counts(Likelihood):
         # mean^2 (e^v - 1), where neither factor may overflow alone
         log_var = 2.0 * (self._log_rate(m) + v) + torch.log(-torch.expm1(-v))
         return log_var.clamp_max(2.0 * LARGEST).exp()
+
+    def cdf(self, y, m, v):
+        """By quadrature over the narrower one of two variables.
+
+        There are more than `y` counts where the mean exceeds a random threshold: the ratio of gamma variables
+        of the shapes ``y + 1`` and `size`, the latter with mean 1. The threshold has its mode at ``y + 1``.
+        """
+        shape, log_rate, sd = torch.broadcast_tensors(
+            y.clamp_min(0.0).floor() + 1.0, self._log_rate(m), v.sqrt()
+        )
+        outputs = zip(*(part.unbind(-1) for part in (shape, log_rate, sd)))
+        sizes = self._size(m).expand(m.shape[-1]).tolist()
+        inside = torch.stack([self._below(s, *parts) for s, parts in zip(sizes, outputs)], -1)
+        return torch.where(y >= 0.0, inside, 0.0)
+
+    def _below(self, size, shape, log_rate, sd):
+        """Of one output."""
+        width = _width(shape, size)
+        resolved, spacing = (
+            (widths * width).clamp_max(folds) for widths, folds in (_RESOLVED, _SPACINGS)
+        )
+        finer = torch.exp2(torch.log2(sd / resolved).ceil()).clamp_min(min(_HERMITE))
+        n_steps = (sum(_reach(shape, size)) / spacing / _N_THRESHOLDS).ceil() * _N_THRESHOLDS
+        over_rates = (finer <= 1.0) | (_COST * 2 * _STEPS * finer <= n_steps)
+        inside = torch.empty_like(log_rate, memory_format=torch.contiguous_format)
+        for chosen, parts, rule in (
+            (over_rates, finer, self._over_rates),
+            (~over_rates, n_steps, self._over_thresholds),
+        ):
+            for n in parts[chosen].unique().tolist():
+                which = chosen & (parts == n)
+                inside[which] = rule(n, size, *(part[which] for part in (shape, log_rate, sd)))
+        return inside
+
+    def _over_rates(self, finer, size, shape, log_rate, sd):
+        z, weights = _rule_over_rates(finer, sd)
+        shape, order = shape.sort()
+        counts, lengths = shape.unique_consecutive(return_counts=True)
+        pieces = (part[order].split(lengths.tolist()) for part in (log_rate, sd))
+        log_rates = (torch.addcmul(m, z[:, None], s) for m, s in zip(*pieces))
+        below = [weights @ self._less_than(*each, size) for each in zip(counts.tolist(), log_rates)]
+        return torch.empty_like(sd).index_copy_(0, order, torch.cat(below))
+
+    def _less_than(self, n, log_rate, size):
+        """Probability of less than `n` counts; of few by Horner's rule."""
+        if n > _FEW:
+            return self._incomplete(n, log_rate, size)
+        none, ratio = self._ratio(log_rate, size)
+        total, one = torch.ones_like(log_rate), torch.ones_like(log_rate)
+        for i in range(int(n) - 1, 0, -1):
+            growth = (1.0 + (i - 1) / size) / i
+            torch.addcmul(one, total, ratio, value=growth, out=total)
+        return total.mul_(none)
+
+    def _over_thresholds(self, n_steps, size, shape, log_rate, sd):
+        low, high = _reach(shape, size)
+        total, norm = 0.0, 0.0
+        for i in range(int(n_steps) + 1):
+            d = (low + high) * (i / n_steps) - low
+            weight = self._log_density(shape, size, d).exp()
+            total = total + weight * torch.special.ndtr((shape.log() + d - log_rate) / sd)
+            norm = norm + weight
+        return total / norm
 
     def _draw(self, rate, generator, like):
         rate = rate.clamp_max(math.exp(LARGEST)).to(generator.device)
@@ -143,17 +224,19 @@ class Poisson(_Counts):
         mean = (self._log_rate(m) + 0.5 * v).clamp_max(LARGEST).exp()
         return mean, mean + self.variance_of_mean(m, v)
 
-    def cdf(self, y, m, v):
-        # a count exceeds y where a gamma variable of shape y + 1 is below the rate; the difference
-        # of their logarithms is integrated over that of the two which is narrower
-        shape = torch.floor(y.clamp_min(0.0)) + 1.0
-        log_rate = self._log_rate(m)
-        shape, log_rate, sd = torch.broadcast_tensors(shape, log_rate, v.sqrt())
-        known = shape.sqrt() * sd < 0.5
-        inside = torch.empty_like(log_rate, memory_format=torch.contiguous_format)
-        for which, integral in ((known, _over_rates), (~known, _over_gammas)):
-            inside[which] = integral(shape[which], log_rate[which], sd[which])
-        return torch.where(y >= 0.0, inside, 0.0)
+    def _size(self, like):
+        return like.new_tensor(torch.inf)
+
+    def _incomplete(self, n, log_rate, size):
+        rate = log_rate.clamp_max(LARGEST).exp()
+        return torch.special.gammaincc(torch.full_like(rate, n), rate)
+
+    def _ratio(self, log_rate, size):
+        rate = log_rate.exp().clamp_max(_RAREST)
+        return torch.exp(-rate), rate
+
+    def _log_density(self, shape, size, d):
+        return shape * (d - torch.expm1(d))
 
     def sample(self, f, generator):
         return self._draw(self._log_rate(f).clamp_max(LARGEST).exp(), generator, f)
@@ -249,30 +332,24 @@ class NegativeBinomial(_Counts):
         log_var = 2.0 * (log_rate + v) + torch.log(a - torch.expm1(-v))
         return mean, mean + log_var.clamp_max(2.0 * LARGEST).exp()
 
-    def cdf(self, y, m, v):
-        """Given the rate an incomplete beta function, which changes where the rate is about `y`."""
-        size = 1.0 / tensor_like(self.overdispersion, m)
-        count, m, sd, size = torch.broadcast_tensors(
-            y.clamp_min(0.0).floor(), self._log_rate(m), v.sqrt(), size
-        )
-        middle, width = torch.log(count + 0.5), (1.0 / size + 1.0 / (count + 1.0)).sqrt()
-        ends = [middle + step * width for step in (-_STEEP, 0.0, _STEEP)]
-        ends = [
-            m - _WIDE * sd,
-            *(torch.maximum(torch.minimum(x, m + _WIDE * sd), m - _WIDE * sd) for x in ends),
-            m + _WIDE * sd,
-        ]
-        nodes, weights = gauss_legendre(self.n_nodes // 3, m)
-        total = norm = 0.0
-        for a, b in pairwise(ends):
-            for x, weight in zip((0.5 * (1.0 + nodes)).tolist(), weights.tolist()):
-                log_rate = a + x * (b - a)
-                density = weight * (b - a) * torch.exp(-0.5 * ((log_rate - m) / sd).square())
-                p = torch.sigmoid(size.log() - log_rate)
-                inside = special.betainc(*(part.cpu().numpy() for part in (size, count + 1.0, p)))
-                total = total + density * torch.as_tensor(inside).to(p)
-                norm = norm + density
-        return torch.where(y >= 0.0, total / norm, 0.0)
+    def _size(self, like):
+        return 1.0 / tensor_like(self.overdispersion, like)
+
+    def _incomplete(self, n, log_rate, size):
+        p = torch.sigmoid(math.log(size) - log_rate)
+        return torch.as_tensor(special.betainc(size, n, p.cpu().numpy())).to(p)
+
+    def _ratio(self, log_rate, size):
+        most = _RAREST / size
+        odds = (log_rate - math.log(size)).clamp_max(most + math.log(-math.expm1(-most)))
+        none = torch.exp(-size * torch.nn.functional.softplus(odds))
+        return none, size * torch.sigmoid(odds)
+
+    def _log_density(self, shape, size, d):
+        # what is left of large shapes that cancel: of the smaller one
+        k, d = shape.clamp_max(size), torch.where(shape < size, d, -d)
+        total = shape + size
+        return k * d - total * torch.log1p(k / total * torch.expm1(d))
 
     def sample(self, f, generator):
         a = tensor_like(self.overdispersion, f)
