@@ -152,7 +152,7 @@ class Trainable(nn.Module):
         return hyperparameters(self)
 
     @torch.no_grad()
-    def scale(self, role, factor, parts=True):
+    def multiply(self, role, factor, parts=True):
         """Multiply the hyperparameters of a role that have no floor above zero.
 
         Parameters

@@ -162,7 +162,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         shapes = zip(architecture.kernels, architecture.layer_inputs(), architecture.widths)
         hidden = [_Hidden(*shape, n_inducing, linear) for shape in shapes]
         for layer in hidden if linear else ():
-            layer.kernel.scale("variance", _AMPLITUDE, parts=False)
+            layer.kernel.multiply("variance", _AMPLITUDE, parts=False)
         super().__init__(architecture, likelihood, scheme, hidden)
         self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
         named = [(name, p) for name, p in self.layers.named_parameters() if p.requires_grad]

@@ -73,7 +73,7 @@ def greedy(model, X, y, weights, train, rng):
         last.Z.copy_(Z)
     scales = np.full(Z.shape[1], _REFINE)
     scales[copied_units] *= amplitude(hidden[-1])
-    last.kernel.scale("lengthscale", scales)
+    last.kernel.multiply("lengthscale", scales)
     if unit is not None:
         variance = shallow.likelihood.fitted().variance * unit**2
         model.likelihood.assign(variance=variance, scale=np.sqrt(variance))
@@ -135,7 +135,7 @@ def sparse_gp(layer, batch, Z, train, rng):
         model.layers[0].jitter = layer.jitter  # whitened variables mean the same in both
         with torch.no_grad():
             model.layers[0].Z.copy_(torch.as_tensor(Z))
-        scaled = model.layers[0].kernel.scale("lengthscale", factor)
+        scaled = model.layers[0].kernel.multiply("lengthscale", factor)
         return scaled, train(Trainer(model, _Always(batch), None, max_iter=_TRIAL_STEPS))
 
     def loss(trainer):
@@ -188,7 +188,7 @@ def copy_into(layer, source, copied_units, rng):
     """
     layer.kernel.load_state_dict(source.kernel.state_dict())
     if amplitude(layer) != 1.0:
-        layer.kernel.scale("variance", amplitude(layer) ** 2)
+        layer.kernel.multiply("variance", amplitude(layer) ** 2)
     layer.Z.copy_(source.Z)
     if layer.W is not None:
         layer.W[:, copied_units] = 0.0

@@ -44,7 +44,7 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
 
     def gain(factors):
         kernel.load_state_dict(state)
-        if not kernel.scale("lengthscale", factors):
+        if not kernel.multiply("lengthscale", factors):
             return -np.inf
         K = kernel()(H, H).numpy()
         loo = LeaveOneOut.best(K * (len(K) / np.trace(K)), targets)
@@ -60,4 +60,4 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
         best = max(((gain(factors), factors) for factors in trials), key=lambda trial: trial[0])
     kernel.load_state_dict(state)
     if best[0] > start[0] + _GAIN:
-        kernel.scale("lengthscale", best[1])
+        kernel.multiply("lengthscale", best[1])

@@ -160,3 +160,20 @@ def test_copies_with_other_values():
     kernel = SquaredExponential(0.5)
     other = kernel.with_values(variance=4.0)
     assert (other.variance, other.lengthscale, kernel.variance) == (4.0, 0.5, 1.0)
+
+
+@pytest.mark.parametrize(("component", "values"), COMPONENTS.values(), ids=COMPONENTS)
+def test_every_number_has_a_role(component, values):
+    """The same for the component and for its trainable counterpart; none is a name of the latter's methods."""
+    roles = {name: role for name, role, _ in component.hyperparameters()}
+    assert values.keys() <= roles.keys()
+    of_trainable = {name: role for name, role, _ in Trainable(component).hyperparameters()}
+    assert of_trainable == {f"log_{name}": role for name, role in roles.items()}
+    assert set(roles.values()) <= {"lengthscale", "variance", "strength", "shape", "noise"}
+    held = component.with_values(trainable=False)
+    assert Trainable(held).hyperparameters() == []
+    kernel = SquaredExponential([0.5, 2.0]) + Anova(1.5, [0.5, 2.0], [0.1, 3.0])
+    trainable = Trainable(kernel)
+    assert trainable.multiply("lengthscale", [2.0, 3.0]) and not trainable.multiply("noise", 2.0)
+    np.testing.assert_allclose(trainable.fitted().left.lengthscale, [1.0, 6.0])
+    np.testing.assert_allclose(trainable.fitted().right.lengthscale, [1.0, 6.0])
