@@ -16,12 +16,16 @@ from ..local_scale import LocalScale, log_density, scale_grid
 from ..near_rows import GaussianTargets, NearRows, size_of_row
 from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
 from .posterior import NeighborPosterior
+from .subset_start import SubsetStart
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
 _FEWEST_ROWS = 30
 _IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
 _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
+_NEIGHBORS = 16, 32, 64  #: to choose from
+_WORTH = 0.02  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
+_CHOICE_ROWS = 300  #: that decide
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
@@ -36,7 +40,8 @@ class NeighborGP(Model):
     def __init__(self, architecture, likelihood, scheme):
         # the search for neighbors follows the hyperparameters of single steps
         super().__init__(GradientSteps(averages=False))
-        self.n_neighbors = scheme.n_neighbors
+        self.n_neighbors = scheme.n_neighbors or _NEIGHBORS[0]
+        self._chooses_neighbors = scheme.n_neighbors is None
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
         n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
@@ -44,6 +49,11 @@ class NeighborGP(Model):
             [LastLayer(architecture.kernels[-1], architecture.n_features, n_outputs)]
         )
         self.local_scale = LocalScale() if has_local_scale else None
+        self._subset = None
+        if scheme.start == "subset":
+            self._subset = SubsetStart(architecture, likelihood, scheme)
+            for _, role, parameter in self.rows.kernel.hyperparameters():
+                parameter.requires_grad_(role == "variance")
         self._search = self._metric = None  # the last one, and its lengthscales
         self._training_rows = None
         self._centers = [p.detach().clone() for _, _, p in NeighborGP._with_priors(self)]
@@ -109,7 +119,9 @@ class NeighborGP(Model):
         The log-density of the hyperparameters a priori counts once, however many rows are drawn.
         """
         self.hold(batch)
-        if self._metric is None or self.steps.n_made in _SEARCHES:
+        if self._metric is None:
+            self._begin(batch)
+        if self.steps.n_made in _SEARCHES and self._subset is None:
             self._look_in(self._metric_now())
         n, rows, near = len(batch.X), self._training_rows, self.near()
         size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
@@ -123,6 +135,36 @@ class NeighborGP(Model):
         )
         prior = around(self._with_priors(), self._centers, _SPREAD, _DEVIATION)
         return n / len(chosen) * ell - prior
+
+    def limit(self, cubes):
+        if self._subset is not None:
+            self._subset.cubes = cubes
+
+    def _begin(self, batch):
+        """Before the first step: kernel and noise of the subset, and the number of neighbors."""
+        if self._subset is not None:
+            self._subset(self, batch)
+        self._look_in(self._metric_now())
+        if self._chooses_neighbors:
+            self._choose_neighbors()
+
+    @torch.no_grad()
+    def _choose_neighbors(self):
+        """Take more neighbors while the leave-one-out densities of some rows rise by enough."""
+        rows, best = self._training_rows, -np.inf
+        chosen = np.random.default_rng(1).permutation(len(rows.X))[:_CHOICE_ROWS]
+        for k in _NEIGHBORS:
+            before, self.n_neighbors = self.n_neighbors, k
+            self._count_near()
+            self._look_in(self._metric)
+            score = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
+            score = float(np.average(score, weights=rows.weight[chosen].numpy(force=True)))
+            if score < best + _WORTH:
+                self.n_neighbors = before
+                break
+            best = score
+        self._count_near()
+        self._look_in(self._metric)
 
     def _log_density(self):
         """A function of a local scale and what :meth:`NearRows.without` gives."""
@@ -145,11 +187,11 @@ class NeighborGP(Model):
 
     def state(self):
         metric = np.ones(1) if self._metric is None else self._metric
-        return {**super().state(), "metric": metric}
+        return {**super().state(), "metric": metric, "n_neighbors": np.array(self.n_neighbors)}
 
     def load_state(self, arrays):
         arrays = dict(arrays)
-        metric = arrays.pop("metric")
+        metric, self.n_neighbors = arrays.pop("metric"), int(arrays.pop("n_neighbors"))
         rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
         if self._training_rows is not None and any(
             not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()

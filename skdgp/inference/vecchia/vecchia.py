@@ -1,6 +1,9 @@
 """Nearest-neighbor Gaussian processes: every row is predicted from the rows around it."""
 
+from sklearn.utils._param_validation import StrOptions
+
 from ...gp.likelihoods import ClassLikelihood
+from ..base import COUNT
 from ..local_scale import LocalScaleScheme
 from .neighbor_classes import NeighborClasses
 from .neighbors import NeighborGP
@@ -41,8 +44,15 @@ class Vecchia(LocalScaleScheme):
 
     Parameters
     ----------
-    n_neighbors : int, default=16
-        Number `k` of neighbors.
+    n_neighbors : int or None, default=16
+        Number `k` of neighbors. None chooses 16, 32 or 64 before the first step: twice as many where the
+        leave-one-out log density of 300 rows rises by .02, since predictions take about three times as long.
+    start : {"given", "subset"}, default="given"
+        Where training begins. With "subset", for numbers, the kernel maximizes the marginal likelihood of an
+        exact Gaussian process on at most 1,000 random rows, and steps change noise, variance and local scale
+        alone: the mean of smooth functions of several columns is better, in 20 to 50 steps. With "given", steps
+        begin at the kernel that is given and change all of it: better where rows repeat, or what is local
+        decides.
 
     References
     ----------
@@ -71,16 +81,26 @@ class Vecchia(LocalScaleScheme):
     True
     """
 
+    _parameter_constraints = {
+        "n_neighbors": [COUNT, None],
+        "start": [StrOptions({"given", "subset"})],
+    }
     uses = frozenset({"learning_rate"})
     auto_kernel = "rational_quadratic"
 
-    def __init__(self, n_neighbors=16):
+    def __init__(self, n_neighbors=16, start="given"):
         self.n_neighbors = n_neighbors
+        self.start = start
 
     def max_iter(self, n_rows):
         return 200 if n_rows <= _FEW_ROWS else 400
 
     _serves = f"{LocalScaleScheme._serves}, and for classes"
+
+    def build(self, architecture, likelihood):
+        if self.start == "subset" and not self._is_gaussian(likelihood):
+            raise ValueError("start='subset' of Vecchia is for numbers; use 'given' for classes.")
+        return super().build(architecture, likelihood)
 
     def _model_for(self, likelihood):
         if self._is_gaussian(likelihood):
