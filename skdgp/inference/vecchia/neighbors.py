@@ -24,7 +24,7 @@ _IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
 _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _NEIGHBORS = 16, 32, 64  #: to choose from
-_WORTH = 0.02  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
+_WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
 _CHOICE_ROWS = 300  #: that decide
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 

@@ -46,7 +46,7 @@ class Vecchia(LocalScaleScheme):
     ----------
     n_neighbors : int or None, default=16
         Number `k` of neighbors. None chooses 16, 32 or 64 before the first step: twice as many where the
-        leave-one-out log density of 300 rows rises by .02, since predictions take about three times as long.
+        leave-one-out log density of 300 rows rises by .03, since predictions take about three times as long.
     start : {"given", "subset"}, default="given"
         Where training begins. With "subset", for numbers, the kernel maximizes the marginal likelihood of an
         exact Gaussian process on at most 1,000 random rows, and steps change noise, variance and local scale
