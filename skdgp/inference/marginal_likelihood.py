@@ -25,8 +25,17 @@ from .unique_inputs import LastLayer, NeighborSearch, gather
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 _MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_MARGINAL_ROWS = 400  #: all the same
-#: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
-_STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
+#: factors of the lengthscales that are given, and in the place of what is given strengths of an ANOVA
+#: kernel, and shares of the noise in the target's variance: without a start that takes most of it for noise,
+#: lengthscales of a hundredth explain targets of which a tenth is signal
+_STARTS = (
+    (1.0, None, None),
+    (0.3, None, None),
+    (0.1, None, None),
+    (0.03, None, None),
+    (1.0, 1.0, None),
+    (1.0, None, 0.8),
+)
 _TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change nothing on the suite
 #: on these rows, too: with normal priors, and with Cauchy priors from there and from the start
 _SEARCH_STEPS = 10
@@ -150,7 +159,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     # Training
 
     def choose_start(self, batch):
-        """Begin with the best of some starts or, if that is better, where normal priors lead to.
+        """Begin with the best of some starts, where most is noise or, if that is better, normal priors lead.
 
         Cauchy priors may hold hyperparameters at their level that have to leave it together, as those of two
         columns of which only the product matters.
@@ -160,13 +169,16 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         search, starts, x = self._lbfgs, self._starts(), parameters_to_vector(self.free())
         try:
             with self.with_marginal_subset(_TRIAL_ROWS, 1):
-                x = self._best_start(starts, batch)
+                *quiet, noisy = starts
+                x = self._best_start(quiet, batch)
+                rivals = [x, noisy]
                 if self.rows.Z.shape[1] >= _MANY_COLUMNS:
                     self._deviation = None
-                    loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch).x
+                    start = self._best_start(quiet, batch)
+                    rivals.append(self._searched(start, _SEARCH_STEPS, batch).x)
                     self._deviation = _DEVIATION
-                    searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
-                    x = min(searches, key=_lowest).x
+                searches = [self._searched(start, _SEARCH_STEPS, batch) for start in rivals]
+                x = min(searches, key=_lowest).x
         finally:
             self._deviation, self._lbfgs = _DEVIATION, search
             vector_to_parameters(x, self.free())
@@ -179,12 +191,12 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         """Vectors of these, to begin with.
 
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
-        small strengths interactions are not seen.
+        small strengths interactions are not seen. The last one takes most of the target for noise.
         """
         free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
         has_strength = any(role == "strength" for role, _ in free)
         starts = []
-        for factor, strength in _STARTS:
+        for factor, strength, noise in _STARTS:
             if strength and not has_strength:
                 continue
             hyperparameters = []
@@ -193,6 +205,9 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
                     number = number + math.log(factor)
                 elif role == "strength" and strength:
                     number = torch.full_like(number, math.log(strength))
+                elif role in ("noise", "variance") and noise:
+                    share = noise if role == "noise" else 1.0 - noise
+                    number = torch.full_like(number, math.log(share))
                 hyperparameters.append(number)
             starts.append(parameters_to_vector(hyperparameters))
         return starts

@@ -953,6 +953,7 @@ def test_too_many_rows_are_refused(monkeypatch):
 )
 def test_settings_that_make_no_sense(settings, match):
     X, y = rows()
+    y = np.round(np.abs(y))
     settings = {"n_layers": 1, "inference": "exact", "random_state": 0, **settings}
     with pytest.raises(ValueError, match=match):
         DeepGPRegressor(**settings).fit(X, np.abs(y[:, 0]))
@@ -1061,3 +1062,15 @@ def test_weights_of_very_different_size_at_a_place(inference):
     assert model.members_[0].arrays["local_scale.log_count"] != np.log(
         10.0
     )  # the local scale was learned
+
+
+@pytest.mark.parametrize("kernel", ["anova", "rational_quadratic", "squared_exponential"])
+def test_a_tenth_of_signal_is_no_noise(kernel):
+    """Lengthscales of a hundredth explain such targets almost as well, and predict their mean."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(400, 2))
+    y = rng.gamma(0.5, 2.0 * np.exp(1.5 * X[:, 0]))
+    new = rng.uniform(size=(1000, 2))
+    settings = {"inference": "exact", "kernel": kernel, "target_transform": None}
+    model = DeepGPRegressor(1, likelihood="gaussian", random_state=0, **settings).fit(X, y)
+    assert np.corrcoef(model.predict(new), np.exp(1.5 * new[:, 0]))[0, 1] > 0.95
