@@ -18,6 +18,7 @@ setup(
     python_requires=">=3.11",
     install_requires=[
         "joblib>=1.3",
+        "narwhals>=2",
         "numpy>=2.0",
         "scikit-learn>=1.7",
         "scipy>=1.13",

@@ -1,7 +1,98 @@
-"""What comes in: tensors, and arrays of which numpy would lose the meaning in silence."""
+"""Convert inputs: tensors, data frames, and arrays that numpy would misread."""
 
+import narwhals as nw
 import numpy as np
 import torch
+from sklearn.utils import check_array, check_X_y
+from sklearn.utils.validation import validate_data
+
+from .._warnings import warn
+from ..preprocessing.frames import FrameReader
+from ..preprocessing.scaling import Scaling
+
+_CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+
+
+def check_inputs(estimator, X, y=None, reset=False, extend=False, **y_checks):
+    """Validate inputs, and targets if there are some.
+
+    A data frame with other columns than numbers, or an array with categories, is read by the estimator's
+    :class:`~skdgp.preprocessing.frames.FrameReader`, which the first call makes.
+
+    Parameters
+    ----------
+    estimator : BaseDeepGP
+    X : array-like or data frame of shape (n_rows, n_columns)
+    y : array-like, optional
+    reset : bool
+        Whether the estimator is fitted anew.
+    extend : bool
+        Whether levels of categories that are new get codes of their own.
+    **y_checks
+        Of the targets, for :func:`~sklearn.utils.check_X_y`.
+
+    Returns
+    -------
+    X : ndarray of shape (n_rows, n_columns)
+        NaN where cells are missing.
+    y : ndarray, if it is given
+    """
+    X = as_numpy(X)
+    if reset:
+        estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
+    reader = estimator._reader
+    if reader is None:
+        X = as_inputs(X)
+        if y is None:
+            return validate_data(estimator, X, reset=reset, **_CHECKS)
+        return validate_data(estimator, X, y, reset=reset, **_CHECKS, **y_checks)
+    if y is None:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    else:
+        validate_data(estimator, X, y, reset=reset, skip_check_array=True)
+    table = reader.transform(X, extend)
+    if y is None:
+        return check_array(table, **_CHECKS, estimator=estimator)
+    return check_X_y(table, y, **_CHECKS, **y_checks, estimator=estimator)
+
+
+def _given_reader(estimator):
+    """The reader of the fit whose scaling is taken over, or None."""
+    if isinstance(estimator.standardize, Scaling):
+        return estimator.standardize.reader
+    source = getattr(estimator.init, "estimator", estimator.init)  # of a FrozenEstimator
+    return getattr(source, "_reader", None)
+
+
+def _reader(X, categorical_features):
+    """The reader that inputs need; None for arrays and frames of numbers."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    given = categorical_features is not None and not (
+        isinstance(categorical_features, str) and categorical_features == "from_dtype"
+    )
+    if not isinstance(frame, nw.DataFrame):
+        if not given:
+            return None
+    elif not given and all(_is_plain(frame[name]) for name in frame.columns):
+        return None
+    reader = FrameReader(categorical_features).fit(X)
+    texts = reader.texts()
+    if texts:
+        names = [frame.columns[j] if isinstance(frame, nw.DataFrame) else j for j in texts]
+        if len(texts) == len(reader.kinds):
+            raise ValueError(
+                "X has no column that can be used: nearly all values of each are different texts."
+            )
+        warn(
+            f"Columns {names} of X are left out, because nearly all their values are different texts; name "
+            "them in categorical_features if their levels recur.",
+            UserWarning,
+        )
+    return reader
+
+
+def _is_plain(values):
+    return values.dtype.is_numeric() and not values.is_null().any()
 
 
 def as_numpy(array):
@@ -47,7 +138,7 @@ def as_inputs(X):
         if text is not None:
             raise ValueError(
                 f"Column {str(i if names is None else names[i])!r} of X holds text, such as {text!r}; "
-                "encode it, for example by sklearn.preprocessing.OneHotEncoder, or leave it out."
+                "name it in categorical_features before fit, or leave it out."
             )
     return X
 

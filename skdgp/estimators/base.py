@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_consistent_length, check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from .._threads import at_most
 from .._version import __version__
@@ -23,7 +23,7 @@ from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
-from .arrays import as_inputs, as_numpy
+from .arrays import as_numpy, check_inputs
 from .chunks import learn_chunk
 from .data import Data, some_rows
 from .diagnostics import warn_if_light
@@ -32,7 +32,7 @@ from .fitting import DTYPES
 from .fork import mark_work
 from .importances import Pending, importances
 from .prediction import Predictor, warn_of_changed
-from .summary import html_summary, names_of_targets, summary
+from .summary import feature_names, html_summary, names_of_targets, summary
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and their defaults
@@ -62,6 +62,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         "n_layers": [Interval(Integral, 1, None, closed="left")],
         "width": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
+        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
         "kernel": [str, Kernel, list, tuple],
         "mean": [StrOptions({"linear", "zero"})],
         "input_connected": ["boolean"],
@@ -111,6 +112,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         tol=0.0,
         warm_start=False,
         standardize="auto",
+        categorical_features="from_dtype",
         checkpoint=None,
         device="auto",
         dtype="auto",
@@ -139,6 +141,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self.tol = tol
         self.warm_start = warm_start
         self.standardize = standardize
+        self.categorical_features = categorical_features
         self.checkpoint = checkpoint
         self.device = device
         self.dtype = dtype
@@ -186,6 +189,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
+        tags.input_tags.allow_nan = True
         return tags
 
     _gives_state = True  #: may stand for `init` of another estimator
@@ -238,17 +242,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             fit_estimator(self, data, held_out, raw, started)
         return self
 
-    def _validate(self, X, y, sample_weight, reset):
+    def _validate(self, X, y, sample_weight, reset, extend=False):
         if reset:
             self._target_names = names_of_targets(y)
-        X, y = validate_data(
-            self,
-            as_inputs(X),
-            as_numpy(y),
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            **self._y_checks,
-        )
+        X, y = check_inputs(self, X, as_numpy(y), reset, extend, **self._y_checks)
         if sample_weight is None:
             return X, y, np.broadcast_to(1.0, len(X))  # takes no memory
         return X, y, check_sample_weight(as_numpy(sample_weight), X)
@@ -256,7 +253,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _counting(self, X, y, weights, reset, classes=None):
         """The rows of positive weight, with targets as likelihoods see them."""
         rows = slice(None) if weights.all() else np.flatnonzero(weights > 0)
-        return Data(some_rows(X, rows), self._encode(y, reset, classes, rows), weights[rows])
+        kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
+        y = self._encode(y, reset, classes, rows)
+        return Data(some_rows(X, rows), y, weights[rows], kinds)
 
     def _validation_data(self, X_val, y_val, sample_weight_val):
         if X_val is None and y_val is None and sample_weight_val is None:
@@ -286,7 +285,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if source is not None:
             given = Scaling(source._x_scaler, source._y_scaler)
         standardize = self.standardize if given is None else given.x_scaler.standardize
-        data.scale(standardize, likelihood.scales_target, rng, target_maps)
+        data.scale(standardize, likelihood, rng, target_maps)
         if given is not None:
             given.check(data.X.shape[1])
             data.scale_as(given.x_scaler, self._target_scaler(given.y_scaler, data.y_scaler))
@@ -373,6 +372,20 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return diagram + html_summary(self)
 
     @property
+    def column_kinds_(self) -> dict:
+        """What each column of X was taken for.
+
+        Returns
+        -------
+        kinds : dict of str to str
+            By name: "number", "boolean", "category", "ordered", "date", "time" or, for columns of long texts
+            that are left out, "text".
+        """
+        check_is_fitted(self)
+        kinds = ["number"] * self.n_features_in_ if self._reader is None else self._reader.kinds
+        return dict(zip(feature_names(self), kinds))
+
+    @property
     def feature_importances_(self) -> np.ndarray:
         """Shares of the columns in the variation of predicted means, or of predicted probabilities.
 
@@ -405,7 +418,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _check_X(self, X):
         check_is_fitted(self)
-        X = validate_data(self, as_inputs(X), reset=False, dtype=[np.float64, np.float32])
+        X = check_inputs(self, X)
         with np.errstate(**_ERRSTATE):
             warn_of_changed(X, self._x_scaler, vars(self).get("feature_names_in_"))
         return X

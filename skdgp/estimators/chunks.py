@@ -44,7 +44,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
     """
     check_chunk(estimator)
     first, is_new = not estimator._is_fitted(), False
-    parts = estimator._validate(X, y, sample_weight, reset=first)
+    parts = estimator._validate(X, y, sample_weight, reset=first, extend=True)
     rows = estimator._counting(*parts, first, classes)
     data = rows.merged()
     fit, device = MemberFit(estimator, estimator._device(), None), estimator._device()
@@ -63,8 +63,9 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         seed = int(rng.randint(2**31 - 1))
         stream = _stream(seed, 0.0, Record())
     else:
-        data.scale_as(estimator._x_scaler, estimator._y_scaler)
         member = learner(estimator.members_)
+        x_scaler = data.learn_levels(estimator._x_scaler, member.likelihood)
+        data.scale_as(x_scaler, estimator._y_scaler)
         plan = Plan(member.scheme)
         estimator._check_likelihood(member.likelihood, data.y)
         model = member.model(device)
@@ -186,9 +187,9 @@ def _widen(model, data):
     """Scale columns linearly up to where rows are now; inducing inputs stay in the user's units."""
     before, Z = data.x_scaler, model.layers[0].Z
     rows = slice(None, None, max(1, len(data) // _ROWS))
-    data.x_scaler = before.widened(np.asarray(data.X[rows]))
+    data.x_scaler = before.widened(np.asarray(data.inputs[rows]))
     places = Z.reshape(-1, Z.shape[-1]).cpu().numpy()
-    places = data.x_scaler.transform(before.inverse_transform(places))
+    places = data.x_scaler.scaled(before.inverse_transform(places))
     Z.copy_(torch.as_tensor(places).view(Z.shape))
 
 

@@ -84,6 +84,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
         400 rows and indicators of the classes speaks, few or none. ``"auto"`` is True.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.

@@ -4,14 +4,20 @@ import numpy as np
 import torch
 
 from ..inference.base import Batch
-from ..preprocessing.scaling import InputScaler, TargetScaler
+from ..preprocessing.encoding import ColumnEncoder
+from ..preprocessing.pieces import pieces
+from ..preprocessing.scaling import InputScaler, TargetScaler, weighted_moments
 from ..preprocessing.warping import Warp
-from ..training.greedy import stand_in
+from ..training.greedy import as_numbers, stand_in
 
 _PRELOAD = (
     20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
 )
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
+_REACH = 5.0  #: standard deviations of targets from which levels get their positions: outliers count less
+_GAP_ROWS = (
+    64  #: from which gaps are filled where training has none: four times the versions of a row
+)
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
@@ -26,10 +32,18 @@ class Data:
     y : array of shape (n_rows, k)
     weights : ndarray of shape (n_rows,)
         How often each row counts.
+    kinds : list of str, optional
+        Of the columns, see :class:`~skdgp.preprocessing.frames.FrameReader`; numbers by default.
+
+    Attributes
+    ----------
+    inputs : array of shape (n_rows, n_encoded)
+        The rows as a complete table of numbers, before they are scaled.
     """
 
-    def __init__(self, X, y, weights):
-        self.X, self.y, self.weights = X, y, weights
+    def __init__(self, X, y, weights, kinds=None):
+        self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
+        self.inputs = X
 
     def __len__(self):
         return len(self.X)
@@ -40,16 +54,29 @@ class Data:
         weights = self.weights
         equal = weights.strides == (0,)  # broadcast, which takes no memory
         weights = np.broadcast_to(weights[:1], len(X)) if equal and len(X) else weights[rows]
-        part = Data(X, self.y[rows], weights)
-        return part.scale_as(self.x_scaler, self.y_scaler)
+        part = Data(X, self.y[rows], weights, self.kinds)
+        part.x_scaler, part.y_scaler = self.x_scaler, self.y_scaler
+        if self.inputs is not self.X:
+            part.inputs = some_rows(self.inputs, rows)
+        return part
 
     x_scaler = y_scaler = None
 
-    def scale(self, standardize, scale_target, rng, target_maps=None):
+    def scale(self, standardize, likelihood, rng, target_maps=None):
         """Learn the scaling from these rows; `target_maps` is a function of them, or None."""
-        self.x_scaler = InputScaler(standardize).fit(self.X, self.weights, rng)
+        encoder = None
+        if self.kinds is not None or self._has_gaps():
+            targets = np.clip(stand_in(likelihood, self.y, self.weights)[0], -_REACH, _REACH)
+            kinds = self.kinds or ["number"] * self.X.shape[1]
+            encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng)
+            self._remember_targets(encoder, likelihood)
+            self._encode(encoder, encoder.folds)
+        self.x_scaler = InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)
+        if encoder is None:
+            rows = np.linspace(0, len(self) - 1, min(len(self), _GAP_ROWS)).astype(np.int64)
+            self.x_scaler.rows = np.array(self.X[rows], dtype=np.float64)
         maps = None if target_maps is None else target_maps(self)
-        self.y_scaler = TargetScaler(standardize and scale_target, maps)
+        self.y_scaler = TargetScaler(standardize and likelihood.scales_target, maps)
         self.y_scaler.fit(self.y, self.weights)
         return self
 
@@ -63,13 +90,39 @@ class Data:
         """Take the scaling from elsewhere."""
         if y_scaler is not None:
             y_scaler.check(self.y)
+        if x_scaler is not None and x_scaler.encoder is not None and x_scaler is not self.x_scaler:
+            self._encode(x_scaler.encoder, None)
         self.x_scaler, self.y_scaler = x_scaler, y_scaler
         return self
+
+    def _remember_targets(self, encoder, likelihood):
+        """Keep what makes targets of later chunks comparable to these."""
+        classes = np.unique(self.y) if likelihood.is_class else None
+        numbers = as_numbers(likelihood, self.y, classes)
+        mean, std = weighted_moments(numbers, self.weights)
+        encoder.of_targets = classes, mean, np.where(std > 0.0, std, 1.0)
+
+    def learn_levels(self, x_scaler, likelihood):
+        """A scaler that places the levels that are new in these rows."""
+        if x_scaler.encoder is None:
+            return x_scaler
+        classes, mean, std = x_scaler.encoder.of_targets
+        targets = (as_numbers(likelihood, self.y, classes) - mean) / std
+        targets = np.clip(targets, -_REACH, _REACH)
+        return x_scaler.with_encoder(x_scaler.encoder.with_levels(self.X, targets, self.weights))
+
+    def _has_gaps(self):
+        return any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
+
+    def _encode(self, encoder, folds):
+        self.inputs = EncodedRows(self.X, encoder, folds)
+        if self.X.size <= _PRELOAD:
+            self.inputs = self.inputs[:]
 
     def take(self, rows):
         """Scaled inputs, scaled targets and weights of some rows, as float64 arrays."""
         return (
-            self.x_scaler.transform(self.X[rows]),
+            self.x_scaler.scaled(self.inputs[rows]),
             self.y_scaler.transform(self.y[rows]),
             self.weights[rows],
         )
@@ -95,10 +148,11 @@ class Data:
         table = (
             np.column_stack([self.X, self.y]).astype(np.float64) + 0.0
         )  # which turns -0.0 into 0.0
+        table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
-        return Data(self.X[first], self.y[first], weights)
+        return Data(self.X[first], self.y[first], weights, self.kinds)
 
     def piles_up(self):
         """Whether many targets of an output are equal to the smallest or to the largest one.
@@ -137,7 +191,8 @@ class Data:
         held = np.bincount(chosen, minlength=len(self))
         parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
         return tuple(
-            Data(some_rows(self.X, rows), self.y[rows], weights[rows]) for rows, weights in parts
+            Data(some_rows(self.X, rows), self.y[rows], weights[rows], self.kinds)
+            for rows, weights in parts
         )
 
 
@@ -195,6 +250,32 @@ class Rows:
 
     def __getitem__(self, rows):
         return self._table[self._index[rows]]
+
+
+class EncodedRows:
+    """Rows of a table, encoded when they are asked for.
+
+    Parameters
+    ----------
+    table : array of shape (n_rows, n_columns)
+    encoder : ColumnEncoder
+    folds : ndarray of int, shape (n_rows,), or None
+        Of training rows.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, table, encoder, folds):
+        self._table, self._encoder, self._folds = table, encoder, folds
+        self.shape = len(table), len(encoder.sources)
+        self.size = self.shape[0] * self.shape[1]
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, rows):
+        folds = None if self._folds is None else self._folds[rows]
+        return self._encoder.transform(self._table[rows], folds)
 
 
 class Minibatches:

@@ -48,7 +48,7 @@ class MemberFit:
         _, y, weights = data.sample(_SAMPLE_ROWS, rng)
         estimator._check_likelihood(likelihood, data.y)
         bound = likelihood.bind(y, weights, data.y_scaler.scale)
-        n_features, n_classes = len(data.x_scaler.columns), estimator._n_classes()
+        n_features, n_classes = len(data.x_scaler.sources), estimator._n_classes()
         n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
         architecture = Architecture(
             n_features,
@@ -61,7 +61,7 @@ class MemberFit:
         )
         if source is None:
             architecture.kernels = plan.kernels(
-                architecture, data.x_scaler.columns, estimator.n_features_in_
+                architecture, data.x_scaler.sources, estimator.n_features_in_
             )
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):

@@ -16,12 +16,6 @@ _SMALL = 0.1  #: share of the seconds of a fit that importances may add to it
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)  #: steps of this length cover an interval evenly
 
 
-def sample_rows(X, n=N_ROWS) -> np.ndarray:
-    """Some rows, `n` at most, in the user's units."""
-    rows = np.arange(len(X)) if len(X) <= n else np.random.RandomState(0).choice(len(X), n, False)
-    return np.asarray(X[np.sort(rows)], dtype=np.float64)
-
-
 class Pairs:
     """Rows, and in each of their columns the values of other rows.
 

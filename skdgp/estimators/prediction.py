@@ -47,7 +47,8 @@ class Predictor:
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
             columns = ConstantColumns(x, self.x_scaler)
-            predictive = Predictive(self.members, self.x_scaler.transform(x), self.device, columns)
+            inputs, versions = self.x_scaler.transform(x), self.x_scaler.versions(x)
+            predictive = Predictive(self.members, inputs, self.device, columns, versions)
             parts = getattr(predictive, method)(*rest, **settings)
             several = isinstance(parts, tuple)
             parts = parts if several else (parts,)
@@ -60,8 +61,8 @@ class Predictor:
     def draw(self, X, n, seed, what, mean=None):
         """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
         columns = ConstantColumns(X, self.x_scaler)
-        X = self.x_scaler.transform(X)
-        return draw(self.members, X, n, seed, what, self.device, columns, mean)
+        X, versions = self.x_scaler.transform(X), self.x_scaler.versions(X)
+        return draw(self.members, X, n, seed, what, self.device, columns, versions, mean)
 
     def covariance(self, X, k):
         """Covariances (n, n, k) of the first `k` latents of the mixture.

@@ -60,7 +60,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
         return learn(
             name,
-            lambda rows: data.x_scaler.transform(data.X[rows]),
+            lambda rows: data.x_scaler.scaled(data.inputs[rows]),
             data.y,
             data.weights,
             positive,

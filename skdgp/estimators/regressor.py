@@ -106,6 +106,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
         ``"structured"``, a kernel that is a name and at most 300 columns, and True otherwise.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -230,6 +234,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         tol=0.0,
         warm_start=False,
         standardize="auto",
+        categorical_features="from_dtype",
         checkpoint=None,
         device="auto",
         dtype="auto",
@@ -259,6 +264,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             tol=tol,
             warm_start=warm_start,
             standardize=standardize,
+            categorical_features=categorical_features,
             checkpoint=checkpoint,
             device=device,
             dtype=dtype,

@@ -27,6 +27,7 @@ class BaseSparseGP(BaseDeepGP):
             name: BaseDeepGP._parameter_constraints[name]
             for name in (
                 "n_inducing",
+                "categorical_features",
                 "likelihood",
                 "max_iter",
                 "max_time",
@@ -115,6 +116,10 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     standardize : bool, default=True
         Whether inputs and target are centered and scaled inside. The scaling of inputs is safe
         against outliers. Everything that comes out is in the units that went in.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -214,6 +219,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         tol=1e-7,
         warm_start=False,
         standardize=True,
+        categorical_features="from_dtype",
         checkpoint=None,
         device="auto",
         n_threads=None,
@@ -233,6 +239,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         self.tol = tol
         self.warm_start = warm_start
         self.standardize = standardize
+        self.categorical_features = categorical_features
         self.checkpoint = checkpoint
         self.device = device
         self.n_threads = n_threads
@@ -285,6 +292,10 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         Whether ``fit`` goes on from the last fit, with its scaling and shape.
     standardize : bool, default=True
         Whether inputs are centered and scaled inside, safe against outliers.
+    categorical_features : "from_dtype", array-like or None, default="from_dtype"
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
@@ -372,6 +383,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         tol=1e-6,
         warm_start=False,
         standardize=True,
+        categorical_features="from_dtype",
         checkpoint=None,
         device="auto",
         n_threads=None,
@@ -388,6 +400,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
         self.tol = tol
         self.warm_start = warm_start
         self.standardize = standardize
+        self.categorical_features = categorical_features
         self.checkpoint = checkpoint
         self.device = device
         self.n_threads = n_threads

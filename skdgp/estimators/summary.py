@@ -61,8 +61,7 @@ def names_of_targets(y):
 def kept_table(estimator):
     """The table as rows of strings, made once: hyperparameters of a loaded model take a while to find."""
     if estimator._table is None:
-        names = feature_names(estimator)
-        names = [names[j] for j in estimator._x_scaler.columns]
+        names = estimator._x_scaler.names(feature_names(estimator))
         estimator._table = [_COLUMNS, *(_row(member, names) for member in estimator.members_)]
     return estimator._table
 

@@ -5,12 +5,13 @@ import torch
 
 from ..random import RowNoise
 from .dispersion import dispersed
+from .versions import effects
 
 _BLOCK = 16  #: functions with one generator: the first draws are the same, however many follow
 _AT_ONCE = 8_000_000  #: numbers of the features of some rows
 
 
-def draw(members, X, n, seed, what, device, constant_columns, mean=None):
+def draw(members, X, n, seed, what, device, constant_columns, versions=None, mean=None):
     """Draws from the mixture of some members.
 
     The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
@@ -32,6 +33,8 @@ def draw(members, X, n, seed, what, device, constant_columns, mean=None):
         For the same rows.
     mean : callable, optional
         Mean of the target given a likelihood and its latent functions, if it is not that of the likelihood.
+    versions : Versions, optional
+        Of those rows that have unknown cells.
 
     Returns
     -------
@@ -44,10 +47,13 @@ def draw(members, X, n, seed, what, device, constant_columns, mean=None):
     chosen, result = np.minimum(chosen, len(members) - 1), None
     for i in np.unique(chosen):
         mine = np.flatnonzero(chosen == i)
+        unknown = None
+        if versions is not None:
+            unknown = versions.rows, *effects(members[i].posterior(device), X, versions)
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
-            values = _block(members[i], X, own_seed, what, device, constant_columns, mean)
+            values = _block(members[i], X, own_seed, what, device, constant_columns, unknown, mean)
             values = values[: len(places)].cpu().numpy()
             if result is None:
                 result = np.empty((n, *values.shape[1:]))
@@ -55,7 +61,7 @@ def draw(members, X, n, seed, what, device, constant_columns, mean=None):
     return result
 
 
-def _block(member, X, seed, what, device, constant_columns, conditional_mean):
+def _block(member, X, seed, what, device, constant_columns, unknown, conditional_mean):
     """A block of draws from one member."""
     posterior = member.posterior(device)
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
@@ -73,9 +79,11 @@ def _block(member, X, seed, what, device, constant_columns, conditional_mean):
         values = _dispersed(mean, deviation, member.dispersion, likelihood)
         if constant_columns:
             k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + len(x))
-            effects = torch.as_tensor(constant_columns.draws(_BLOCK, k, seed, rows)).to(values)
+            changes = torch.as_tensor(constant_columns.draws(_BLOCK, k, seed, rows)).to(values)
             factor = member.dispersion * f.inflation.to(values).sqrt()[:, None, None]
-            values = torch.cat([values[..., :k] + factor * effects, values[..., k:]], -1)
+            values = torch.cat([values[..., :k] + factor * changes, values[..., k:]], -1)
+        if unknown is not None:
+            values = _with_unknown(values, start, x, unknown, seed, member.dispersion)
         if what in ("mean", "mean_function"):
             if conditional_mean is None:
                 values = likelihood.conditional_mean(values)
@@ -85,6 +93,17 @@ def _block(member, X, seed, what, device, constant_columns, conditional_mean):
             values = dispersed(likelihood, member.dispersion).sample(values, noise)
         parts.append(values)
     return torch.cat(parts, 1)
+
+
+def _with_unknown(values, start, x, unknown, seed, dispersion):
+    """Functions at rows from `start` on, with what unknown cells add: the same wherever a row appears."""
+    rows, mean, deviation = unknown
+    mine = np.flatnonzero((rows >= start) & (rows < start + len(x)))
+    rows = torch.as_tensor(rows[mine] - start, device=x.device)
+    mean, deviation = mean[mine], dispersion * deviation[mine]
+    noise = RowNoise(x[rows].cpu().numpy(), seed + 1).draw((len(values), *mean.shape))
+    values[:, rows] += mean + deviation * torch.as_tensor(noise).to(mean)
+    return values
 
 
 def _dispersed(mean, deviation, factor, likelihood):

@@ -11,6 +11,7 @@ from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
 from .mapped import ends, heaviest, mapped_moments, variance_by_function
 from .quantiles import quantiles
+from .versions import latent
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
@@ -28,15 +29,17 @@ class Predictive:
     device : str
     constant_columns : ConstantColumns, optional
         What makes rows differ from all training rows, and members do not see.
+    versions : Versions, optional
+        Of rows with unknown cells.
     """
 
-    def __init__(self, members, X, device, constant_columns=None):
+    def __init__(self, members, X, device, constant_columns=None, versions=None):
         self._parts = []
         X = torch.as_tensor(X, device=device)
         total = sum(member.mixture_weight for member in members)
         for member in members:
             posterior = member.posterior(device)
-            log_weights, mean, var = posterior.latent(X)
+            log_weights, mean, var = latent(posterior, X, versions)
             log_weights = log_weights + math.log(member.mixture_weight / total)
             likelihood = posterior.likelihood_of().for_prediction(len(mean))
             if constant_columns:

@@ -93,7 +93,7 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
         "likelihood": _frozen(_above_floors(member.likelihood_).in_units(model._y_scaler.scale)),
         "mean": "linear" if shape.linear_mean else "zero",
         "input_connected": shape.input_connected,
-        "standardize": Scaling(model._x_scaler, model._y_scaler),
+        "standardize": Scaling(model._x_scaler, model._y_scaler, model._reader),
     }
     return settings if is_classifier(model) else {**settings, "target_transform": "auto"}
 

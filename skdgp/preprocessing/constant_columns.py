@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..random import RowNoise
-from .scaling import pieces
+from .pieces import pieces
 
 _ROUNDING = (
     1e-6  #: relative difference from the constant that counts as none, as in single precision
@@ -35,12 +35,14 @@ class ConstantColumns:
     """
 
     def __init__(self, X, scaler):
-        constants = scaler.constants[scaler.dropped]
-        values = np.asarray(X[:, scaler.dropped], dtype=np.float64)
+        columns, constants = scaler.constant_columns()
+        values = np.asarray(X[:, columns], dtype=np.float64)
         tolerance = np.maximum(_ROUNDING * np.abs(constants), scaler.rounding)
-        differs = np.abs(values - constants) > tolerance
+        differs = np.where(
+            np.isnan(constants), ~np.isnan(values), np.abs(values - constants) > tolerance
+        )
         some = differs.any(0)
-        self.columns = scaler.dropped[some]
+        self.columns = columns[some]
         self.values, self.differs = values[:, some], differs[:, some]
         self.variance = 2.0 / X.shape[1]
 
@@ -70,7 +72,7 @@ class ConstantColumns:
 
 def changed_constant_columns(X, scaler):
     """Columns that were constant in training and are not in some row; looks at the rows in pieces."""
-    if len(scaler.dropped) == 0:
+    if len(scaler.constant_columns()[0]) == 0:
         return []
     return sorted(
         {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}

@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .encoding import ColumnEncoder
+from .frames import FrameReader
+from .pieces import pieces
+
 POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
-_CHUNK = 65536
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
 _SAMPLE = 100_000
@@ -25,9 +28,12 @@ _REACH = (
 )
 
 
-def pieces(n_rows):
-    """Slices that cover the rows."""
-    return [slice(i, min(i + _CHUNK, n_rows)) for i in range(0, n_rows, _CHUNK)]
+class Versions(NamedTuple):
+    """Rows with unknown cells, each as several complete rows."""
+
+    rows: np.ndarray  #: (m,), their positions
+    X: np.ndarray  #: (m, n_versions, n_columns), scaled
+    factor: np.ndarray  #: (m,), of the variance between versions
 
 
 class InputScaler:
@@ -44,30 +50,34 @@ class InputScaler:
     ----------
     standardize : bool
         If False, columns pass as they are.
+    encoder : ColumnEncoder, optional
+        Fitted; makes complete tables of numbers from rows with categories, dates and missing cells.
 
     Attributes
     ----------
     columns : ndarray of int
-        Columns that vary.
+        Columns of the complete table that vary.
     center, scale : ndarray of shape (n_columns,)
-    constants : ndarray of shape (n_features,)
-        Means of all columns.
+    constants : ndarray of shape (n_encoded,)
+        Means of all columns of the complete table.
+    rows : ndarray of shape (n, n_features)
+        Some training rows, from which missing cells are filled if there are none in training.
     rounding : float
         Size of the rounding errors of the table, below which a constant column has not changed.
     warp : Warp or None
         How scaled columns are warped.
     """
 
-    warp = None
+    warp = rows = None
     rounding = 0.0
     linear = _LINEAR  #: deviations up to which scaling is linear; a number, or one for each column
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
-    def __init__(self, standardize=True):
-        self.standardize = standardize
+    def __init__(self, standardize=True, encoder=None):
+        self.standardize, self.encoder = standardize, encoder
 
     def fit(self, X, weights, rng):
-        """Learn center and scale from rows and their weights, in pieces."""
+        """Learn center and scale from rows of a complete table and their weights, in pieces."""
         n = len(X)
         if not self.standardize:
             self.columns = np.arange(X.shape[1])
@@ -97,15 +107,65 @@ class InputScaler:
         return self
 
     @property
-    def dropped(self):
-        """Columns that are constant, and that models do not see."""
+    def sources(self):
+        """Columns of X that the scaled columns come from."""
+        return self.columns if self.encoder is None else self.encoder.sources[self.columns]
+
+    @property
+    def n_features(self):
+        """Number of columns of X."""
+        return len(self.constants) if self.encoder is None else self.encoder.n_features
+
+    def names(self, names):
+        """Names of the scaled columns from those of the columns of X."""
+        suffixes = [""] * len(self.constants) if self.encoder is None else self.encoder.suffixes
+        return [names[j] + suffixes[i] for j, i in zip(self.sources, self.columns)]
+
+    def constant_columns(self):
+        """Columns of X that were constant in training, which models do not see, and their values."""
+        if self.encoder is not None:
+            return self.encoder.constant_columns()
         is_dropped = np.ones(len(self.constants), dtype=bool)
         if not self.blank:
             is_dropped[self.columns] = False
-        return np.flatnonzero(is_dropped)
+        dropped = np.flatnonzero(is_dropped)
+        return dropped, self.constants[dropped]
+
+    def _encoder_of_gaps(self):
+        """An encoder for rows with gaps where training rows have none."""
+        kinds = ["number"] * self.rows.shape[1]
+        nothing, ones = np.zeros((len(self.rows), 1)), np.ones(len(self.rows))
+        return ColumnEncoder().fit(self.rows, nothing, ones, kinds, np.random.RandomState(0))
 
     def transform(self, X):
         """Scaled rows, in float64."""
+        if self.encoder is not None:
+            X = self.encoder.transform(X)
+        elif np.isnan(X[:, self.columns]).any():
+            X = self._encoder_of_gaps().transform(X)
+        return self.scaled(X)
+
+    def versions(self, X):
+        """Rows with cells that no training row prepares for, in several versions.
+
+        Returns
+        -------
+        versions : Versions or None
+        """
+        encoder = self.encoder
+        if encoder is None:
+            if not np.isnan(X[:, self.columns]).any():
+                return None
+            encoder = self._encoder_of_gaps()
+        rows = np.flatnonzero(encoder.unknown(X))
+        if not len(rows):
+            return None
+        encoded, factor = encoder.versions(np.asarray(X[rows], dtype=np.float64))
+        m, K, d = encoded.shape
+        return Versions(rows, self.scaled(encoded.reshape(m * K, d)).reshape(m, K, -1), factor)
+
+    def scaled(self, X):
+        """Scaled rows of a complete table, in float64."""
         if self.blank:
             return np.zeros((len(X), 1))
         with np.errstate(over="ignore"):
@@ -119,6 +179,12 @@ class InputScaler:
             X = np.sign(X) * (np.minimum(size, self.linear) + np.log1p(excess))
         return X if self.warp is None else self.warp.transform(X)
 
+    def with_encoder(self, encoder):
+        """This scaler behind another encoder with the same columns."""
+        new = copy.copy(self)
+        new.encoder = encoder
+        return new
+
     def widened(self, X):
         """A scaler that is linear up to where these rows are, too, outliers apart."""
         new = copy.copy(self)
@@ -131,11 +197,11 @@ class InputScaler:
         """How much each column is warped; 0 stands for not at all."""
         curve = np.zeros(n_features)
         if self.warp is not None:
-            curve[self.columns[self.warp.columns]] = self.warp.curve
+            curve[self.sources[self.warp.columns]] = self.warp.curve
         return curve
 
     def inverse_transform(self, X):
-        """Rows in the user's units; constant columns have their constant value."""
+        """Rows of the complete table; constant columns have their constant value."""
         if self.warp is not None:
             X = self.warp.inverse_transform(X)
         if self.standardize:
@@ -263,15 +329,16 @@ class Scaling(NamedTuple):
 
     x_scaler: InputScaler
     y_scaler: TargetScaler
+    reader: FrameReader | None = None  #: of data frames
 
     def __repr__(self):
-        return f"Scaling(n_features={len(self.x_scaler.constants)}, maps={self.y_scaler.names})"
+        return f"Scaling(n_features={self.x_scaler.n_features}, maps={self.y_scaler.names})"
 
     def check(self, n_features):
         """Raise ValueError if inputs have another number of columns than those it was learned from."""
-        if len(self.x_scaler.constants) != n_features:
+        if self.x_scaler.n_features != n_features:
             raise ValueError(
-                f"standardize has the scaling of {len(self.x_scaler.constants)} features, X has {n_features}."
+                f"standardize has the scaling of {self.x_scaler.n_features} features, X has {n_features}."
             )
 
 

@@ -81,6 +81,13 @@ def greedy(model, X, y, weights, train, rng):
         train()
 
 
+def as_numbers(likelihood, y, classes=None):
+    """Targets, indicators of the given classes, or log counts, (n_rows, k)."""
+    if likelihood.is_class:
+        return (y == (classes[1:] if len(classes) == 2 else classes)).astype(np.float64)
+    return y if likelihood.scales_target else np.log1p(np.maximum(y, 0.0))
+
+
 def stand_in(likelihood, y, weights):
     """Standardized numbers in the place of the target: itself, indicators of classes, log counts.
 
@@ -90,11 +97,7 @@ def stand_in(likelihood, y, weights):
     unit : ndarray of shape (k,) or None
         Standard deviations of the target if it stands for itself.
     """
-    if likelihood.is_class:
-        classes = np.unique(y)
-        y = (y == (classes[1:] if len(classes) == 2 else classes)).astype(np.float64)
-    elif not likelihood.scales_target:
-        y = np.log1p(np.maximum(y, 0.0))
+    y = as_numbers(likelihood, y, np.unique(y) if likelihood.is_class else None)
     mean = np.average(y, axis=0, weights=weights)
     std = np.sqrt(np.average(np.square(y - mean), axis=0, weights=weights))
     std = np.where(std > 1e-12, std, 1.0)

@@ -20,31 +20,20 @@ HOURS = pd.Series(pd.date_range("2020", periods=60, freq="h"))
 @pytest.mark.parametrize(
     "dates",
     [
-        pd.DataFrame({"t": HOURS}),
-        pd.DataFrame({"t": HOURS.dt.tz_localize("Europe/Paris"), "x": X[:, 0]}),
-        pd.DataFrame({"x": X[:, 0], "t": HOURS - HOURS[0]}),
-        pd.DataFrame({"t": HOURS.dt.to_period("h")}),
         HOURS.to_numpy()[:, None].astype("M8[s]"),
         (HOURS - HOURS[0]).to_numpy()[:, None],
     ],
-    ids=["dates", "zone", "durations", "periods", "array", "array of durations"],
+    ids=["array", "array of durations"],
 )
-def test_dates_are_refused(dates):
-    """The same instants in another resolution would be other numbers."""
-    match = r"\['t'\] of X hold dates" if isinstance(dates, pd.DataFrame) else "X holds dates"
-    with pytest.raises(ValueError, match=match):
+def test_arrays_of_dates_are_refused(dates):
+    """The same instants in another resolution would be other numbers; frames of dates are read."""
+    with pytest.raises(ValueError, match="X holds dates"):
         DeepGPRegressor(**EXACT).fit(dates, y)
     model = DeepGPRegressor(**EXACT).fit(np.zeros(dates.shape) + X[:, :1], y)
     with pytest.raises(ValueError, match="dates or durations"):
         model.predict(dates)
     with pytest.raises(ValueError, match="dates or durations"):
         model.sample_y(dates)
-
-
-def test_dates_of_polars_are_refused():
-    frame = pytest.importorskip("polars").DataFrame({"x": X[:, 0], "t": HOURS.to_numpy()})
-    with pytest.raises(ValueError, match=r"\['t'\] of X hold dates"):
-        DeepGPRegressor(**EXACT).fit(frame, y)
 
 
 def test_masks_are_refused():
@@ -112,10 +101,10 @@ def test_a_column_that_comes_to_vary_is_told_in_that_moment():
 def test_held_out_rows_are_named(Estimator):
     target = y if Estimator is DeepGPRegressor else y > 0.0
     bad = X.copy()
-    bad[0, 0] = np.nan
+    bad[0, 0] = np.inf
     model = Estimator(inference="dsvi", max_iter=2, n_inducing=5)
     for settings, match in (
-        ({"X_val": bad, "y_val": target}, "Input X_val contains NaN"),
+        ({"X_val": bad, "y_val": target}, "Input X_val contains infinity"),
         ({"X_val": X[:, :1], "y_val": target}, "X_val has 1 features, but"),
     ):
         with pytest.raises(ValueError, match=match):
@@ -163,13 +152,9 @@ def test_one_column_is_no_table():
         SparseGPRegressor().fit(polars.Series(X[:, 0]), y)
 
 
-@pytest.mark.parametrize("kind", [object, "category", "string"])
-def test_text_is_named(kind):
-    frame = pd.DataFrame({"weight": X[:, 0], "origin": pd.Series(["1.5", "usa"] * 30, dtype=kind)})
-    message = "Column 'origin' of X holds text, such as 'usa'; encode it, .*OneHotEncoder"
-    for estimator in (DeepGPRegressor(**EXACT), SparseGPRegressor(), DeepGPClassifier()):
-        with pytest.raises(ValueError, match=message):
-            estimator.fit(frame, y > 0.0)
+def test_text_is_named_where_numbers_were():
+    frame = pd.DataFrame({"weight": X[:, 0], "origin": ["1.5", "usa"] * 30})
+    message = "Column 'origin' of X holds text, such as 'usa'; name it in categorical_features"
     with pytest.raises(ValueError, match=message.replace("of X", "of X_val")):
         DeepGPRegressor(**EXACT).fit(X, y, X_val=frame, y_val=y)
     with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):

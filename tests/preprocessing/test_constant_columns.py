@@ -206,7 +206,7 @@ def test_what_is_no_change():
 def test_rounding_errors_around_zero_are_no_change(constant):
     X = np.column_stack([problem()[0][:, :3], np.full(40, constant)])
     scaler = InputScaler().fit(X, np.ones(40), np.random.RandomState(0))
-    assert 3 in scaler.dropped
+    assert 3 in scaler.constant_columns()[0]
     for value in (0.0, 1e-17, -3e-16, 5e-324):
         assert not ConstantColumns(changed(X, 3, value), scaler)
     assert ConstantColumns(changed(X, 3, 1e-12), scaler)

@@ -18,10 +18,7 @@ _NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left ou
 #: Deviations of the log rate for trapezoidal rules over it: widths of the log threshold, and e-folds
 _RESOLVED = 0.6, 0.5
 _HERMITE = {0.25: 6, 0.5: 11}  #: Gauss-Hermite nodes that do for these parts of them
-_STEP, _STEPS = (
-    0.65,
-    11,
-)  #: of trapezoidal rules: deviations, and their number on each side of the mean
+_STEP, _STEPS = 0.65, 11  #: of these rules: deviations, and how many on each side of the mean
 _SPACINGS = 0.45, 0.34  #: widest ones over the log threshold: in its widths, and in e-folds
 _ENDS = 7.0, 26.0  #: of its density: in widths, and in e-folds of an exponential tail
 _N_THRESHOLDS = 32  #: steps over it are multiples of this: rows with as many are worked on together

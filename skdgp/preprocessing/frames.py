@@ -1,0 +1,340 @@
+"""Tables of numbers from data frames: one column of float64 for each column of the frame."""
+
+import datetime
+
+import narwhals as nw
+import numpy as np
+from sklearn.utils import check_array
+
+_TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather than categories
+_TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
+_DAY = 86_400_000_000  #: microseconds; dates, times and durations are measured in days
+UNSEEN = -1.0  #: code of a level that was not in training
+
+
+class FrameReader:
+    """Read data frames as tables of float64.
+
+    Numbers stay as they are. Booleans become 0 and 1, categories the position of their level, dates,
+    times and durations become days. Missing cells become NaN, levels that were not in training -1.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", array-like of {bool, int, str} or None
+        As in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`.
+
+    Attributes
+    ----------
+    kinds : list of str
+        For each column: "number", "boolean", "category", "ordered", "date", "time" or "text".
+    levels : list of list or None
+        For each column: the levels of categories in the order of their codes, or None.
+    """
+
+    def __init__(self, categorical_features="from_dtype"):
+        self.categorical_features = categorical_features
+
+    def fit(self, X):
+        """Learn the kinds and levels of the columns."""
+        columns = columns_of(X)
+        chosen = self._chosen(columns)
+        self.kinds, self.levels = [], []
+        for j, column in enumerate(columns):
+            kind, levels = column.describe(chosen[j])
+            self.kinds.append(kind)
+            self.levels.append(levels)
+        return self
+
+    def _chosen(self, columns):
+        """For each column, whether the user names it as a category; None leaves it to the dtype."""
+        given = self.categorical_features
+        if given is None or (isinstance(given, str) and given == "from_dtype"):
+            return [None if given is not None else False] * len(columns)
+        given, names = np.asarray(given), [column.name for column in columns]
+        if given.ndim != 1 or given.dtype.kind not in "biuOUST":
+            raise ValueError(
+                "categorical_features must be 'from_dtype', None, or a list of names, positions or booleans, "
+                f"one for each column; got {self.categorical_features!r}."
+            )
+        if given.dtype.kind == "b":
+            if len(given) != len(columns):
+                raise ValueError(
+                    f"categorical_features has {len(given)} booleans, and X has {len(columns)} columns."
+                )
+            return given.tolist()
+        chosen = [False] * len(columns)
+        for one in given.tolist():
+            if isinstance(one, str):
+                if one not in names:
+                    raise ValueError(
+                        f"categorical_features names {one!r}, and X has no such column."
+                    )
+                chosen[names.index(one)] = True
+            elif not 0 <= one < len(columns):
+                raise ValueError(
+                    f"categorical_features has position {one}, and X has {len(columns)} columns."
+                )
+            else:
+                chosen[one] = True
+        return chosen
+
+    @property
+    def plain(self):
+        """Whether all columns are numbers."""
+        return all(kind in ("number", "boolean") for kind in self.kinds)
+
+    def transform(self, X, extend=False):
+        """Read a frame with the columns of the one that was fitted.
+
+        Parameters
+        ----------
+        X : data frame or array of shape (n_rows, n_columns)
+        extend : bool
+            Whether new levels get codes of their own.
+
+        Returns
+        -------
+        table : ndarray of shape (n_rows, n_columns)
+        """
+        columns = columns_of(X)
+        table = np.empty((len(columns[0]) if columns else 0, len(columns)))
+        for j, (column, kind) in enumerate(zip(columns, self.kinds)):
+            if kind == "text":
+                table[:, j] = 0.0
+            elif kind in ("category", "ordered"):
+                if extend:
+                    known = set(self.levels[j])
+                    self.levels[j] = self.levels[j] + [
+                        level for level in _sorted(column.levels()) if level not in known
+                    ]
+                table[:, j] = column.codes(self.levels[j])
+            else:
+                table[:, j] = column.numbers(kind)
+        return table
+
+    def texts(self):
+        """Positions of the columns that are left out because nearly all their values differ."""
+        return [j for j, kind in enumerate(self.kinds) if kind == "text"]
+
+
+class _Column:
+    """One column of a frame or of an array.
+
+    Parameters
+    ----------
+    name : str or int
+    values : narwhals.Series or ndarray of shape (n_rows,)
+    order : list or None
+        Levels in their order, of ordered categories.
+    is_category : bool
+        Whether the dtype says so.
+    """
+
+    def __init__(self, name, values, order=None, is_category=False):
+        self.name, self.values, self.order, self.is_category = name, values, order, is_category
+
+    def __len__(self):
+        return len(self.values)
+
+    @property
+    def label(self):
+        return f"Column {self.name!r}" if isinstance(self.name, str) else f"Column {self.name}"
+
+    def describe(self, chosen):
+        """Kind and levels; `chosen` is whether the user names the column as a category, or None."""
+        as_category = self.is_category if chosen is None else chosen
+        if self.order is not None and (as_category or chosen is None):
+            return "ordered", list(self.order)
+        if as_category:
+            return "category", _sorted(self.levels())
+        if self._is_temporal():
+            return self._temporal_kind(), None
+        if self._is_boolean():
+            return "boolean", None
+        if self._is_number() or self._holds_numbers():
+            return "number", None
+        levels = self.levels()
+        n = len(self) - int(self._missing().sum())
+        if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
+            return ("number" if all(map(_is_float, levels)) else "text"), None
+        return "category", _sorted(levels)
+
+    def levels(self):
+        """Distinct values that are present, as Python objects.
+
+        Raises
+        ------
+        ValueError
+            If some are neither strings nor numbers.
+        """
+        values = list(map(_level, self._objects()[~self._missing()].tolist()))
+        wrong = [value for value in values if not isinstance(value, (str, bool, int, float))]
+        if wrong:
+            raise ValueError(
+                f"{self.label} of X holds {type(wrong[0]).__name__} objects; convert them to numbers or "
+                "strings."
+            )
+        return list(dict.fromkeys(values))
+
+    def codes(self, levels):
+        """Positions of the values in `levels`, -1 for others, NaN where they are missing."""
+        position = {level: float(i) for i, level in enumerate(levels)}
+        missing, codes = self._missing(), np.full(len(self), np.nan)
+        present = self._objects()[~missing].tolist()
+        codes[~missing] = [position.get(_level(value), UNSEEN) for value in present]
+        return codes
+
+    def numbers(self, kind):
+        """Values as float64, dates in days, NaN where they are missing.
+
+        Raises
+        ------
+        ValueError
+            If some are no numbers, or infinite.
+        """
+        if self._is_temporal():
+            return self._days()
+        numbers = self._as_floats()
+        if numbers is None:
+            known = self._objects()[~self._missing()].tolist()
+            wrong = next(value for value in known if not _is_float(value))
+            raise ValueError(
+                f"{self.label} of X had numbers in fit, and has {str(wrong)!r} now; convert it, or name "
+                "the column in categorical_features before fit."
+            )
+        if np.isinf(numbers).any():
+            raise ValueError(
+                f"{self.label} of X holds infinity, or a value too large for dtype('float64')."
+            )
+        return numbers
+
+    def _is_series(self):
+        return isinstance(self.values, nw.Series)
+
+    def _is_temporal(self):
+        if self._is_series():
+            return self.values.dtype.is_temporal()
+        return self.values.dtype.kind in "mM"
+
+    def _temporal_kind(self):
+        """Dates recur by week and year, times of day by day; durations are numbers."""
+        dtype = self.values.dtype
+        if not self._is_series():
+            return "date" if dtype.kind == "M" else "number"
+        return {nw.Duration: "number", nw.Time: "time"}.get(type(dtype), "date")
+
+    def _is_boolean(self):
+        return self.values.dtype == (nw.Boolean if self._is_series() else np.bool_)
+
+    def _is_number(self):
+        if self._is_series():
+            return self.values.dtype.is_numeric()
+        return self.values.dtype.kind in "iuf"
+
+    def _holds_numbers(self):
+        """Whether objects are numbers, and no strings."""
+        present = self._objects()[~self._missing()].tolist()
+        return not any(isinstance(value, str) for value in present) and all(map(_is_float, present))
+
+    def _objects(self):
+        values = self.values.to_numpy() if self._is_series() else self.values
+        return np.asarray(values, dtype=object)
+
+    def _missing(self):
+        """Which cells are missing, (n_rows,) of bool."""
+        if self._is_series() and self.values.dtype != nw.Object:
+            missing = self.values.is_null()
+            if self.values.dtype.is_float():
+                missing = missing | self.values.is_nan().fill_null(True)
+            return np.asarray(missing.to_numpy(), dtype=bool)
+        return np.array([_is_missing(value) for value in self._objects()], dtype=bool)
+
+    def _as_floats(self):
+        """Values as float64, or None if some are neither numbers nor missing."""
+        if self._is_number():
+            if self._is_series():
+                return np.asarray(self.values.cast(nw.Float64).to_numpy(), dtype=np.float64)
+            return self.values.astype(np.float64)
+        missing, numbers = self._missing(), np.full(len(self), np.nan)
+        present = self._objects()[~missing].tolist()
+        if not all(map(_is_float, present)):
+            return None
+        numbers[~missing] = [float(value) for value in present]
+        return numbers
+
+    def _days(self):
+        """Days since 1970 of dates, since midnight of times, and of durations."""
+        if not self._is_series():
+            values = self.values
+            is_date = values.dtype.kind == "M"
+            values = values.astype("datetime64[us]" if is_date else "timedelta64[us]")
+            days = values.astype(np.int64) / _DAY
+            return np.where(np.isnat(values), np.nan, days)
+        dtype = self.values.dtype
+        if dtype == nw.Duration:
+            numbers = self.values.dt.total_microseconds()
+        elif dtype == nw.Time:
+            numbers = [_microseconds(value) for value in self._objects()]
+            return np.array(numbers) / _DAY
+        else:
+            values = self.values
+            if dtype == nw.Date:
+                values = values.cast(nw.Datetime("us"))
+            elif (
+                dtype.time_zone is not None
+            ):  # weekdays and hours are those of the clock on the wall
+                values = values.dt.replace_time_zone(None)
+            numbers = values.dt.timestamp("us")
+        return np.asarray(numbers.cast(nw.Float64).to_numpy(), dtype=np.float64) / _DAY
+
+
+def columns_of(X):
+    """Columns of a data frame or of a two-dimensional array."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+        return [_Column(j, X[:, j]) for j in range(X.shape[1])]
+    names = list(frame.columns)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"X has several columns named {twice[0]!r}; rename them.")
+    columns = []
+    for name in names:
+        values = frame[name]
+        order = list(values.dtype.categories) if values.dtype == nw.Enum else None
+        is_category = values.dtype in (nw.Enum, nw.Categorical)
+        columns.append(_Column(name, values, order, is_category))
+    return columns
+
+
+def _level(value):
+    """A level as a plain Python object; 1 and 1.0 are the same."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_missing(value):
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _is_float(value):
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _microseconds(value):
+    if not isinstance(value, datetime.time):
+        return np.nan
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1e6 + value.microsecond
+
+
+def _sorted(levels):
+    """Levels in an order that depends on their values alone."""
+    return sorted(levels, key=lambda level: (isinstance(level, str), level))

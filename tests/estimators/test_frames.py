@@ -1,0 +1,226 @@
+"""Data frames as they are: categories, missing cells, dates."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from skdgp import (
+    DeepGPClassifier,
+    DeepGPRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+)
+
+EXACT = DeepGPRegressor(1, inference="exact", kernel="squared_exponential", random_state=0)
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(0)
+    n = 120
+    return pd.DataFrame(
+        {
+            "size": rng.uniform(size=n),
+            "kind": rng.choice(["a", "b", "c", "d"], n),
+            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 60, n), unit="D"),
+            "flag": rng.random(n) < 0.5,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def target(frame):
+    rng = np.random.default_rng(1)
+    effect = frame["kind"].map({"a": 0.0, "b": 1.0, "c": 2.0, "d": 3.0}).to_numpy()
+    return np.sin(6 * frame["size"].to_numpy()) + effect + 0.1 * rng.standard_normal(len(frame))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_a_frame_is_fitted_and_predicted_as_it_is(frame, target, library):
+    X = frame if library == "pandas" else pl.from_pandas(frame)
+    model = clone(EXACT).fit(X, target)
+    assert model.score(X, target) > 0.95
+    assert model.column_kinds_ == {
+        "size": "number",
+        "kind": "category",
+        "when": "date",
+        "flag": "boolean",
+    }
+    assert model.n_features_in_ == 4
+    assert_array_equal(model.feature_names_in_, frame.columns)
+    assert model.feature_importances_.shape == (4,)
+    assert_allclose(model.predict(X[:7]), model.predict(X)[:7], atol=1e-9)
+    again = pickle.loads(pickle.dumps(model))
+    assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DeepGPRegressor(inference="dsvi", max_iter=30, random_state=0),
+        DeepGPRegressor(1, inference="vecchia", max_iter=20, random_state=0),
+        SparseGPRegressor(max_iter=20, random_state=0),
+    ],
+)
+def test_other_regressors_take_frames(frame, target, estimator):
+    X = frame.copy()
+    X.loc[::9, "size"] = np.nan
+    X.loc[::11, "kind"] = None
+    model = clone(estimator).fit(X, target)
+    mean, std = model.predict(X, return_std=True)
+    assert np.isfinite(mean).all() and (std > 0.0).all()
+    assert np.isfinite(model.log_predictive_density(X, target)).all()
+    assert model.sample_y(X[:5], 3).shape == (5, 3)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        DeepGPClassifier(inference="dsvi", max_iter=30, random_state=0),
+        SparseGPClassifier(max_iter=20, random_state=0),
+    ],
+)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_classifiers_take_frames(frame, target, estimator, n_classes):
+    labels = np.array(["low", "middle", "high"])[
+        np.minimum((target > 1.0).astype(int) + (target > 2.0), n_classes - 1)
+    ]
+    X = frame.copy()
+    X.loc[::9, "size"] = np.nan
+    model = clone(estimator).fit(X, labels)
+    probabilities = model.predict_proba(X)
+    assert_allclose(probabilities.sum(1), 1.0)
+    new = X.assign(kind="z")
+    assert_allclose(model.predict_proba(new).sum(1), 1.0)
+
+
+def test_a_frame_of_numbers_gives_what_the_array_gives(frame, target):
+    numbers = pd.DataFrame({"size": frame["size"], "flag": frame["flag"].astype(float)})
+    a, b = clone(EXACT).fit(numbers, target), clone(EXACT).fit(numbers.to_numpy(), target)
+    assert_array_equal(a.predict(numbers), b.predict(numbers.to_numpy()))
+    nullable = numbers.convert_dtypes()
+    assert_array_equal(
+        clone(EXACT).fit(nullable, target).predict(nullable), b.predict(numbers.to_numpy())
+    )
+
+
+def test_names_of_levels_do_not_matter(frame, target):
+    renamed = frame.assign(kind=frame["kind"].map({"a": "z", "b": "y", "c": "w", "d": "q"}))
+    a, b = clone(EXACT).fit(frame, target), clone(EXACT).fit(renamed, target)
+    assert_allclose(a.predict(frame), b.predict(renamed), rtol=1e-5, atol=1e-5)
+
+
+def test_an_unseen_level_widens_error_bars_by_the_variance_between_levels():
+    """Levels with effects of variance tau^2: intervals of rows of a new level cover as they say."""
+    rng = np.random.default_rng(0)
+    n, L, tau, noise = 300, 12, 1.0, 0.2
+    effects = tau * rng.normal(size=L)
+    codes = rng.integers(0, L, n)
+    X = pd.DataFrame({"x": rng.uniform(size=n), "g": [f"g{code}" for code in codes]})
+    y = np.sin(6 * X["x"].to_numpy()) + effects[codes] + noise * rng.normal(size=n)
+    model = clone(EXACT).fit(X, y)
+    new = X[:50].assign(g="new")
+    mean, std = model.predict(new, return_std=True)
+    # predictive variance of a new level, from L of them: a scaled t distribution with L - 1 degrees of freedom
+    right = np.sqrt(effects.var(ddof=1) * (1 + 1 / L) * (L + 2) / L + noise**2)
+    assert_allclose(std, right, rtol=0.3)
+    expected = np.sin(6 * new["x"].to_numpy()) + effects.mean()
+    assert np.abs(mean - expected).max() < 0.5
+    _, known = model.predict(X[:50], return_std=True)
+    assert (std > 2.0 * known).all()
+    draws = model.sample_y(new, 500)
+    assert_allclose(draws.std(1).mean(), std.mean(), rtol=0.1)
+    assert_allclose(draws.mean(1).mean(), mean.mean(), atol=0.15)
+
+
+def test_a_new_gap_widens_error_bars_and_rows_do_not_see_each_other(frame, target):
+    X = frame[["size", "flag"]].assign(twin=frame["size"] + 0.01)
+    for table in (X, X.to_numpy(dtype=float)):
+        model = clone(EXACT).fit(table, np.sin(6 * frame["size"].to_numpy()))
+        gap = X.assign(size=np.nan, twin=np.nan)
+        gap = gap if table is X else gap.to_numpy(dtype=float)
+        _, std = model.predict(gap, return_std=True)
+        _, known = model.predict(table, return_std=True)
+        assert std.mean() > 3.0 * known.mean()
+        both = model.predict(gap, return_std=True)
+        few = model.predict(gap[:3], return_std=True)
+        assert_allclose(few, [part[:3] for part in both], atol=1e-12)
+
+
+def test_arrays_with_gaps_are_accepted_and_infinity_is_not(target, frame):
+    X = frame[["size"]].to_numpy(copy=True)
+    X[::8] = np.nan
+    model = clone(EXACT).fit(X, target)
+    assert np.isfinite(model.predict(X)).all()
+    assert np.isfinite(cross_val_score(clone(EXACT), X, target, cv=2)).all()
+    X[0] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        model.predict(X)
+    with pytest.raises(ValueError, match="NaN"):
+        clone(EXACT).fit(frame, np.where(target > 2, np.nan, target))
+
+
+def test_weights_count_rows_of_frames(frame, target):
+    """Positions of levels depend on folds, which are drawn for distinct rows."""
+    weights = np.r_[2.0, np.ones(len(frame) - 1)]
+    twice = pd.concat([frame, frame[:1]])
+    a = clone(EXACT).fit(frame, target, sample_weight=weights)
+    b = clone(EXACT).fit(twice, np.r_[target, target[0]])
+    assert_allclose(a.predict(frame), b.predict(frame), atol=1e-7)
+
+
+def test_text_columns_are_left_out_with_one_warning(frame, target):
+    X = frame.assign(note=[f"text {i}" for i in range(len(frame))])
+    with pytest.warns(UserWarning, match=r"Columns \['note'\] of X are left out"):
+        model = clone(EXACT).fit(X, target)
+    assert model.column_kinds_["note"] == "text"
+    assert_allclose(model.feature_importances_[4], 0.0)
+    with pytest.raises(ValueError, match="no column that can be used"):
+        clone(EXACT).fit(X[["note"]], target)
+
+
+def test_other_columns_in_predict_are_an_error(frame, target):
+    model = clone(EXACT).fit(frame, target)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame.rename(columns={"kind": "sort"}))
+    with pytest.raises(ValueError, match="'size' of X had numbers"):
+        model.predict(frame.assign(size="big"))
+
+
+def test_partial_fit_learns_new_levels():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.uniform(size=400), "g": rng.choice(["a", "b"], 400)})
+    X.loc[200:, "g"] = rng.choice(["a", "b", "c"], 200)
+    y = X["g"].map({"a": 0.0, "b": 1.0, "c": 5.0}).to_numpy() + 0.05 * rng.normal(size=400)
+    model = DeepGPRegressor(1, inference="dsvi", random_state=0)
+    model.partial_fit(X[:200], y[:200])
+    for _ in range(3):
+        model.partial_fit(X[200:], y[200:])
+    of_c = X[200:][X[200:]["g"] == "c"]
+    assert np.abs(model.predict(of_c) - 5.0).mean() < 0.5
+
+
+@pytest.mark.parametrize("levels", [1, 2, 5000])
+def test_any_number_of_levels_is_finite(levels):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"g": [f"g{i % levels}" for i in range(60)], "x": rng.uniform(size=60)})
+    model = DeepGPRegressor(
+        1, inference="exact", categorical_features=["g"], max_iter=5, random_state=0
+    )
+    mean, std = model.fit(X, X["x"].to_numpy()).predict(X.assign(g=None), return_std=True)
+    assert np.isfinite(mean).all() and np.isfinite(std).all()
+
+
+def test_instants_do_not_depend_on_their_resolution(frame, target):
+    model = clone(EXACT).fit(frame[["when", "size"]], target)
+    seconds = frame[["when", "size"]].assign(when=frame["when"].astype("M8[s]"))
+    assert_array_equal(model.predict(seconds), model.predict(frame[["when", "size"]]))
+    periods = frame[["size"]].assign(when=frame["when"].dt.to_period("D"))
+    with pytest.raises(ValueError, match="'when' of X holds Period objects"):
+        clone(EXACT).fit(periods, target)

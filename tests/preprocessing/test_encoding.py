@@ -1,0 +1,156 @@
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skdgp.preprocessing.encoding import N_FOLDS, ColumnEncoder, shrunk_means
+from skdgp.preprocessing.frames import UNSEEN
+
+
+def fitted(table, targets=None, kinds=None, weights=None, seed=0):
+    table = np.asarray(table, dtype=float)
+    targets = np.zeros((len(table), 1)) if targets is None else np.asarray(targets, dtype=float)
+    weights = np.ones(len(table)) if weights is None else weights
+    kinds = kinds or ["number"] * table.shape[1]
+    return ColumnEncoder().fit(table, targets, weights, kinds, np.random.RandomState(seed))
+
+
+def test_shrunk_means_are_those_of_a_balanced_mixed_model():
+    """Closed form of the best linear unbiased predictions by moments (Searle et al., 1992, section 3.6)."""
+    rng = np.random.default_rng(0)
+    L, n = 8, 10
+    codes = np.repeat(np.arange(L), n)
+    y = rng.normal(size=L)[codes] + 0.5 * rng.normal(size=L * n)
+    means = y.reshape(L, n).mean(1)
+    noise = y.reshape(L, n).var(1, ddof=1).mean()
+    between = means.var(ddof=1) - noise / n
+    expected = (means - y.mean()) * between / (between + noise / n)
+    found = shrunk_means(codes, y[:, None], np.ones(L * n), L)[0][:, 0]
+    assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_shrunk_means_of_unequal_sizes_are_near_a_likelihood_fit():
+    smf = pytest.importorskip("statsmodels.formula.api")
+    rng = np.random.default_rng(0)
+    codes = np.r_[rng.integers(0, 10, 300), np.arange(10)]
+    y = rng.normal(size=10)[codes] + 0.7 * rng.normal(size=310)
+    fit = smf.mixedlm("y ~ 1", pd.DataFrame({"y": y, "g": codes}), groups="g").fit()
+    expected = np.array([fit.random_effects[level].iloc[0] for level in range(10)])
+    found = shrunk_means(codes, y[:, None], np.ones(310), 10)[0][:, 0]
+    expected, found = expected - expected.mean(), found - found.mean()
+    assert_allclose(found, expected, atol=0.05)
+
+
+def test_shrunk_means_count_weights_as_rows():
+    rng = np.random.default_rng(1)
+    codes, weights = rng.integers(0, 5, 60), rng.integers(1, 4, 60)
+    y = rng.normal(size=60) + codes
+    found, _ = shrunk_means(codes, y[:, None], weights.astype(float), 5)
+    again = np.repeat(codes, weights), np.repeat(y, weights)[:, None]
+    expected, _ = shrunk_means(*again, np.ones(weights.sum()), 5)
+    assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_positions_of_training_rows_come_from_other_folds():
+    """Targets of pure noise: levels of one row must not give it away."""
+    rng = np.random.default_rng(0)
+    n = 400
+    codes, y = np.arange(n) % 200.0, rng.normal(size=(n, 1))
+    encoder = fitted(codes[:, None], y, ["category"])
+    encoded = encoder.transform(codes[:, None], encoder.folds)
+    for fold in range(N_FOLDS):
+        others = encoder.folds != fold
+        own = shrunk_means(codes[others].astype(int), y[others], np.ones(others.sum()), 201)[0][
+            :, 0
+        ]
+        assert_allclose(np.abs(encoded[~others, 0]), np.abs(own[codes[~others].astype(int)]))
+
+
+def test_renamed_and_reordered_levels_change_nothing():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 6, 100)
+    y = np.sin(codes)[:, None] + 0.1 * rng.normal(size=(100, 1))
+    order = rng.permutation(6)
+    a = fitted(codes[:, None], y, ["category"])
+    b = fitted(order[codes][:, None], y, ["category"])
+    assert_allclose(
+        a.transform(codes[:, None].astype(float)), b.transform(order[codes][:, None].astype(float))
+    )
+
+
+def test_many_levels_take_one_column():
+    rng = np.random.default_rng(0)
+    encoder = fitted(rng.integers(0, 5000, (6000, 1)), rng.normal(size=(6000, 1)), ["category"])
+    assert len(encoder.sources) == 1
+
+
+def test_gaps_are_filled_by_rows_near_in_the_other_columns():
+    x = np.linspace(0.0, 1.0, 300)
+    table = np.column_stack([x, 10.0 * x])
+    table[::7, 1] = np.nan
+    filled = fitted(table).transform(table)
+    assert np.isfinite(filled).all()
+    assert_allclose(filled[::7, 1], 10.0 * x[::7], atol=0.3)
+    assert_array_equal(filled[1::7], table[1::7])
+
+
+def test_an_indicator_where_gaps_go_with_other_targets():
+    rng = np.random.default_rng(0)
+    y, x = rng.normal(size=(200, 1)), rng.normal(size=200)
+    x[y[:, 0] > 1.0] = np.nan
+    assert fitted(x[:, None], y).suffixes == ["", " (missing)"]
+    x = rng.normal(size=200)
+    x[rng.random(200) < 0.2] = np.nan
+    assert fitted(x[:, None], y).suffixes == [""]
+
+
+def test_dates_have_the_circles_that_they_cover():
+    days = np.arange(18000.0, 18100.0)
+    assert fitted(days[:, None], kinds=["date"]).suffixes == [
+        "",
+        " (sine of week)",
+        " (cosine of week)",
+    ]
+    hours = 18000.0 + np.arange(100) / 24.0
+    assert " (sine of day)" in fitted(hours[:, None], kinds=["date"]).suffixes
+    encoder = fitted(days[:, None], kinds=["date"])
+    a, b = encoder.transform(np.array([[18001.0], [18008.0]]))
+    assert_allclose(a[1:], b[1:], atol=1e-9)
+
+
+def test_versions_of_an_unseen_level_are_the_known_ones():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, 200).astype(float)
+    y = codes[:, None] + 0.1 * rng.normal(size=(200, 1))
+    encoder = fitted(np.column_stack([codes, rng.normal(size=200)]), y, ["category", "number"])
+    row = np.array([[UNSEEN, 0.5]])
+    assert_array_equal(encoder.unknown(row), [True])
+    versions, factor = encoder.versions(row)
+    known = encoder.transform(np.column_stack([np.arange(4.0), np.full(4, 0.5)]))
+    found, counts = np.unique(versions[0, :, 0], return_counts=True)
+    assert_allclose(found, np.sort(known[:, 0]))
+    assert_array_equal(counts, 4)
+    assert_array_equal(versions[0, :, 1], 0.5)
+    # s^2 (1 + 1/L) (nu + L - 1) / (nu + L - 3) of a new level, nu = 3
+    assert_allclose(factor, 4 / 3 * 5 / 4 * 6 / 4)
+
+
+def test_versions_of_a_new_gap_are_those_of_near_rows():
+    x = np.linspace(0.0, 1.0, 400)
+    encoder = fitted(np.column_stack([x, 5.0 * x]))
+    row = np.array([[0.5, np.nan]])
+    assert_array_equal(encoder.unknown(row), [True])
+    versions, factor = encoder.versions(row)
+    assert_allclose(versions[0, :, 1], 2.5, atol=0.15)
+    assert np.ptp(versions[0, :, 1]) > 0.0
+    assert_array_equal(factor, 1.0)
+    assert not encoder.unknown(np.array([[0.5, 2.0]])).any()
+
+
+def test_a_column_of_gaps_alone_and_one_level_are_constant():
+    table = np.column_stack([np.full(50, np.nan), np.zeros(50), np.arange(50.0)])
+    encoder = fitted(table, kinds=["number", "category", "number"])
+    assert np.isfinite(encoder.transform(table)).all()
+    columns, values = encoder.constant_columns()
+    assert_array_equal(columns, [0, 1])
+    assert_array_equal(values, [np.nan, 0.0])

@@ -1,0 +1,145 @@
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skdgp.preprocessing.frames import UNSEEN, FrameReader
+
+
+def a_frame():
+    return pd.DataFrame(
+        {
+            "number": [1.5, np.nan, 3.0],
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+            "flag": pd.array([True, None, False], dtype="boolean"),
+            "text": ["u", None, "v"],
+            "category": pd.Categorical(["x", "y", None]),
+            "ordered": pd.Categorical(["hi", "lo", None], categories=["lo", "hi"], ordered=True),
+            "date": pd.to_datetime(["2020-01-01 06:00", None, "2020-01-03 00:00"]),
+            "zone": pd.to_datetime(["2020-01-01", None, "2020-01-02"]).tz_localize("US/Eastern"),
+            "duration": pd.to_timedelta([12, None, 36], unit="h"),
+            "objects": np.array([1, 2.5, None], dtype=object),
+        }
+    )
+
+
+def test_each_dtype_has_a_kind_and_float64_values():
+    reader = FrameReader().fit(a_frame())
+    assert dict(zip(a_frame(), reader.kinds)) == {
+        "number": "number",
+        "nullable": "number",
+        "flag": "boolean",
+        "text": "category",
+        "category": "category",
+        "ordered": "ordered",
+        "date": "date",
+        "zone": "date",
+        "duration": "number",
+        "objects": "number",
+    }
+    day = (datetime.date(2020, 1, 1) - datetime.date(1970, 1, 1)).days
+    expected = np.array(
+        [
+            [1.5, 1, 1, 0, 0, 1, day + 0.25, day, 0.5, 1],
+            [np.nan, np.nan, np.nan, np.nan, 1, 0, np.nan, np.nan, np.nan, 2.5],
+            [3, 3, 0, 1, np.nan, np.nan, day + 2, day + 1, 1.5, np.nan],
+        ]
+    )
+    assert_allclose(reader.transform(a_frame()), expected, rtol=1e-15)
+
+
+def test_polars_frames_are_read_like_pandas_frames():
+    frame = a_frame().drop(columns=["objects", "ordered"])
+    other = pl.from_pandas(frame)
+    a, b = FrameReader().fit(frame), FrameReader().fit(other)
+    assert a.kinds == b.kinds
+    assert a.levels == b.levels
+    assert_array_equal(a.transform(frame), b.transform(other))
+    enum = pl.DataFrame({"size": pl.Series(["lo", "hi", None], dtype=pl.Enum(["lo", "hi"]))})
+    reader = FrameReader().fit(enum)
+    assert reader.kinds == ["ordered"]
+    assert_array_equal(reader.transform(enum)[:, 0], [0.0, 1.0, np.nan])
+
+
+def test_times_of_day_are_fractions_of_a_day():
+    frame = pl.DataFrame({"at": [datetime.time(6), datetime.time(18, 30), None]})
+    reader = FrameReader().fit(frame)
+    assert reader.kinds == ["time"]
+    assert_allclose(reader.transform(frame)[:, 0], [0.25, 18.5 / 24.0, np.nan])
+
+
+def test_unseen_levels_have_a_code_of_their_own_until_they_are_learned():
+    frame = pd.DataFrame({"kind": ["a", "b"]})
+    reader = FrameReader().fit(frame)
+    new = pd.DataFrame({"kind": ["b", "c", None]})
+    assert_array_equal(reader.transform(new)[:, 0], [1.0, UNSEEN, np.nan])
+    assert_array_equal(reader.transform(new, extend=True)[:, 0], [1.0, 2.0, np.nan])
+    assert reader.levels == [["a", "b", "c"]]
+
+
+def test_categorical_features_by_name_position_and_mask():
+    frame = pd.DataFrame({"a": [1, 2, 1], "b": [0.5, 1.5, 2.5]})
+    for given_as in (["a"], [0], [True, False]):
+        assert FrameReader(given_as).fit(frame).kinds == ["category", "number"]
+    array = np.array([["u", 1.0], ["v", 2.0]], dtype=object)
+    assert FrameReader([0]).fit(array).kinds == ["category", "number"]
+    numbers = frame.astype({"a": "category"})
+    assert FrameReader().fit(numbers).kinds == ["category", "number"]
+    assert FrameReader(None).fit(numbers).kinds == ["number", "number"]
+
+
+@pytest.mark.parametrize(
+    ("given_as", "message"),
+    [
+        (["c"], "names 'c', and X has no such column"),
+        ([2], "has position 2, and X has 2 columns"),
+        ([True], "has 1 booleans, and X has 2 columns"),
+        ([0.5], "must be 'from_dtype'"),
+    ],
+)
+def test_wrong_categorical_features_are_named(given_as, message):
+    frame = pd.DataFrame({"a": [1, 2], "b": [1, 2]})
+    with pytest.raises(ValueError, match=message):
+        FrameReader(given_as).fit(frame)
+
+
+def test_long_texts_are_no_categories():
+    frame = pd.DataFrame({"note": [f"note {i}" for i in range(30)], "kind": ["a", "b", "c"] * 10})
+    reader = FrameReader().fit(frame)
+    assert reader.kinds == ["text", "category"]
+    assert reader.texts() == [0]
+    assert_array_equal(reader.transform(frame)[:, 0], 0.0)
+
+
+def test_a_word_among_numbers_and_other_objects_name_the_column():
+    reader = FrameReader().fit(pd.DataFrame({"size": [1.0, 2.0]}))
+    with pytest.raises(ValueError, match="'size' of X had numbers in fit, and has 'big' now"):
+        reader.transform(pd.DataFrame({"size": [1.0, "big"]}))
+    with pytest.raises(ValueError, match="'list' of X holds list objects"):
+        FrameReader().fit(pd.DataFrame({"list": [[1], [2]]}))
+    with pytest.raises(ValueError, match="'size' of X holds infinity"):
+        reader.transform(pd.DataFrame({"size": [1.0, np.inf]}))
+    two = pd.DataFrame(np.ones((2, 2)), columns=["a", "a"])
+    with pytest.raises(ValueError, match=r"several columns named 'a'|unique"):
+        FrameReader().fit(two)
+
+
+columns = st.sampled_from(list(a_frame()))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(columns, min_size=1, max_size=6, unique=True), st.permutations([0, 1, 2]))
+def test_values_belong_to_rows_and_columns(names, order):
+    frame = a_frame()[names]
+    reader = FrameReader().fit(frame)
+    table = reader.transform(frame)
+    assert table.dtype == np.float64
+    assert_array_equal(reader.transform(frame.iloc[order]), table[order])
+    again = FrameReader().fit(frame.iloc[order])
+    assert again.kinds == reader.kinds
+    assert_array_equal(again.transform(frame), table)
