@@ -8,12 +8,14 @@ predictive distribution rather than by the mean.
 """
 
 # %%
-# The cars, as a frame. The number of cylinders is a category here; the other columns need nothing, not even
-# scaling. Names of nested parameters are joined by two underscores.
+# The cars, as a frame. A deep Gaussian process takes it as it is; the pipeline is for the linear model at the
+# end, which needs dummies for categories and no missing cells. Names of nested parameters are joined by
+# two underscores.
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, train_test_split
 from sklearn.pipeline import Pipeline
@@ -26,7 +28,8 @@ from skdgp.metrics import crps_scorer, log_predictive_density_scorer
 X, y = load_cars(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 columns = make_column_transformer(
-    (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["cylinders"]),
+    (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["cylinders", "origin"]),
+    (SimpleImputer(), ["horsepower"]),
     remainder="passthrough",
 )
 model = DeepGPRegressor(inference="dsvi", n_inducing=50, max_iter=150, random_state=0)

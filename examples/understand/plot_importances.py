@@ -33,9 +33,9 @@ display = ImportanceDisplay.from_estimator(model, n_draws=32)
 plt.show()
 
 # %%
-# Main effects say how much, and in which direction: miles per gallon (mpg) beside the average car, when one column
-# changes and the others take all their values. The band holds 90 % of the effects of function draws. Heavy
-# cars are thirsty, and the effect levels off; the oil crisis shows in the years.
+# Main effects say how much, and in which direction: miles per gallon (mpg) beside the average car, when one
+# column changes and the others take all their values. The band holds 90 % of the effects of function
+# draws. Heavy cars are thirsty, and the effect levels off; the oil crisis shows in the years.
 
 names = list(cars.data.columns)
 order = np.argsort(-display.importances_mean)[:3]

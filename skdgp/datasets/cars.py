@@ -18,12 +18,12 @@ Fuel consumption of cars (Auto MPG)
 
 cylinders       number of cylinders, 3 to 8
 displacement    of the engine, in cubic inches
-horsepower      of the engine; unknown for six cars, which have the median of the others, 93.5
+horsepower      of the engine; unknown for six cars, which have the median of the others, 93.5, in arrays
 weight          in pounds
 acceleration    seconds from 0 to 60 miles per hour
 model_year      last two digits of the year
-origin_europe, origin_japan, origin_usa
-                1 where the car was made, else 0
+origin          where the car was made; in arrays origin_europe, origin_japan, origin_usa,
+                1 where it was made, else 0
 
 Source: R. Quinlan (1993), Auto MPG, UCI Machine Learning Repository,
 https://doi.org/10.24432/C5859H, licensed under CC BY 4.0; from the StatLib library of Carnegie
@@ -37,30 +37,30 @@ def load_cars(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     The task is to predict miles per gallon from what a car is. The answer matters: economy falls with
     weight along a curve, its scatter grows where cars are economical, and a few columns act together.
 
-    All columns are numbers, so that every regressor takes them as they are. The country of origin
-    is three columns of zeros and ones. The horsepower of six cars is unknown; these have the median
-    of the others, 93.5.
+    In arrays all columns are numbers, so that every regressor takes them as they are: the country of origin
+    is three columns of zeros and ones, and the six cars of unknown horsepower have the median of the
+    others, 93.5. A frame holds what is in the file: the origin is a category, and the six cells are missing.
 
     Parameters
     ----------
     return_X_y : bool, default=False
         Return ``(data, target)`` instead of a `Bunch`.
     as_frame : bool, default=False
-        Return pandas objects with the same numbers. Needs pandas.
+        Return pandas objects. Needs pandas.
 
     Returns
     -------
     data : Bunch
         With the attributes
 
-        data : ndarray or DataFrame of shape (398, 9)
+        data : ndarray of shape (398, 9) or DataFrame of shape (398, 7)
             One row for each car.
         target : ndarray or Series of shape (398,)
             Miles per US gallon, 9 to 46.6.
-        frame : DataFrame of shape (398, 10) or None
+        frame : DataFrame of shape (398, 8) or None
             Both together, with ``as_frame=True``.
         feature_names : list of str
-            Names of the nine columns.
+            Names of the columns.
         target_names : list of str
             ``["mpg"]``.
         car_names : ndarray of shape (398,)
@@ -106,7 +106,10 @@ def load_cars(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
             import pandas
         except ImportError as error:
             raise ImportError("load_cars(as_frame=True) needs pandas; install it.") from error
-        frame = pandas.DataFrame(X, columns=names)
+        names = [*_NUMBERS, "origin"]
+        known = [[float(car[name] or "nan") for name in _NUMBERS] for car in cars]
+        frame = pandas.DataFrame(known, columns=_NUMBERS)
+        frame["origin"] = pandas.Categorical(origin, categories=_ORIGINS)
         frame["mpg"] = y
         data, target = frame[names], frame["mpg"]
     if return_X_y:

@@ -36,6 +36,12 @@ def model_and_pairs(estimator, X, caller, n_rows=N_ROWS):
     return model, pairs, names
 
 
+def levels_of(model, j):
+    """Names of the levels of a column that holds categories, in the order of their codes; None for others."""
+    reader = vars(model).get("_reader")
+    return None if reader is None else reader.levels[j]
+
+
 def target_name(model, output=None, y=None):
     """Name of a target: that of the given ones, else that of the training targets, else ``"y"``."""
     names = names_of_targets(y)

@@ -16,13 +16,14 @@ from ._plotting import (
     said_if_slow,
     several_axes,
 )
-from ._responses import model_and_pairs, select_output, target_name
+from ._responses import levels_of, model_and_pairs, select_output, target_name
 from ._slices import few_values, position
 
 _N_ROWS = 50  #: over which effects of the mean are averaged: each costs a prediction for each point
 _CHANGES = 800  #: changed rows at which functions are drawn, for all columns together
 _FEWEST_ROWS = 6  #: over which effects of functions are averaged
 _N_COLUMNS = 3  #: of a new figure
+_MOST_LEVEL = 5  #: names of levels that have room side by side
 _N_SHOWN = 6  #: columns, if the user names none
 
 
@@ -46,6 +47,8 @@ class EffectsDisplay:
     target_name : str, default="y"
     discrete : list of bool, optional
         Which columns have few values, and are shown as points with error bars; none by default.
+    levels : list of (list of str or None), optional
+        Names of the values of categories; none by default.
 
     Attributes
     ----------
@@ -86,7 +89,16 @@ class EffectsDisplay:
     """
 
     def __init__(
-        self, *, grids, effects, bands, feature_names, coverage, target_name="y", discrete=None
+        self,
+        *,
+        grids,
+        effects,
+        bands,
+        feature_names,
+        coverage,
+        target_name="y",
+        discrete=None,
+        levels=None,
     ):
         self.grids = grids
         self.effects = effects
@@ -95,6 +107,7 @@ class EffectsDisplay:
         self.coverage = coverage
         self.target_name = target_name
         self.discrete = [False] * len(grids) if discrete is None else discrete
+        self.levels = [None] * len(grids) if levels is None else levels
 
     def plot(self, ax=None, **kwargs):
         """Plot the display.
@@ -121,6 +134,9 @@ class EffectsDisplay:
             line, (band,) = plot_response(axis, *curve, self.discrete[i], **style)
             self.lines_.append(line), self.bands_.append(band)
             axis.set_xlabel(in_lines(self.feature_names[i]))
+            if self.levels[i] is not None:
+                rotation = 90 if len(self.levels[i]) > _MOST_LEVEL else 0
+                axis.set_xticks(self.grids[i], self.levels[i], rotation=rotation)
             if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
                 axis.set_ylabel(f"Effect on {in_lines(self.target_name)}")
         if ax is None:
@@ -210,7 +226,10 @@ class EffectsDisplay:
         else:
             select_output(np.empty((1, model._n_outputs)), output)
             name = target_name(model, output)
-        discrete = [few_values(pairs.rows[:, j]) for j in columns]
+        levels = [levels_of(model, j) for j in columns]
+        discrete = [
+            names is not None or few_values(pairs.rows[:, j]) for j, names in zip(columns, levels)
+        ]
         grids = [_grid(pairs.rows[:, j], n_points, few) for j, few in zip(columns, discrete)]
         n_changes = sum(map(len, grids))
         with said_if_slow(
@@ -243,12 +262,18 @@ class EffectsDisplay:
             coverage=coverage,
             target_name=name,
             discrete=discrete,
+            levels=[
+                None if names is None else [str(names[int(code)]) for code in grid]
+                for names, grid in zip(levels, grids)
+            ],
         )
         return display.plot(ax, **kwargs)
 
 
 def _grid(values, n_points, discrete):
-    distinct = np.unique(values[np.isfinite(values)])
+    distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
+    if discrete and len(distinct) > n_points:  # the most frequent levels
+        return np.sort(distinct[np.argsort(-counts, kind="stable")[:n_points]])
     if discrete or len(distinct) <= n_points:
         return distinct
     return np.linspace(distinct[0], distinct[-1], n_points)

@@ -44,15 +44,19 @@ def test_bunch_says_what_it_is():
     assert all(name in cars.DESCR for name in cars.feature_names)
 
 
-def test_frames_hold_the_same_numbers():
+def test_frames_hold_what_is_in_the_file():
     pd = pytest.importorskip("pandas")
     arrays, frames = load_cars(), load_cars(as_frame=True)
-    pd.testing.assert_frame_equal(
-        frames.data, pd.DataFrame(arrays.data, columns=arrays.feature_names)
-    )
+    expected = pd.read_csv(TABLE)
+    assert frames.feature_names == [*arrays.feature_names[:6], "origin"]
+    for name in frames.feature_names[:6]:
+        np.testing.assert_array_equal(frames.data[name], expected[name])
+    assert frames.data["origin"].dtype == "category"
+    assert frames.data["origin"].tolist() == expected["origin"].tolist()
+    assert frames.data.isna().sum().sum() == 6
     np.testing.assert_array_equal(frames.target, arrays.target)
     assert frames.target.name == "mpg"
-    assert list(frames.frame) == [*arrays.feature_names, "mpg"]
+    assert list(frames.frame) == [*frames.feature_names, "mpg"]
     X, y = load_cars(return_X_y=True, as_frame=True)
     pd.testing.assert_frame_equal(X, frames.data)
     pd.testing.assert_series_equal(y, frames.target)

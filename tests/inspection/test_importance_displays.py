@@ -231,3 +231,15 @@ def test_long_names_keep_all_letters():
         in_lines(name).replace("\n", "") == name and max(map(len, in_lines(name).split("\n"))) <= 30
     )
     assert in_lines("age") == "age" and len(in_lines("x" * 500).split("\n")) == 3
+
+
+def test_levels_of_categories_are_on_the_axis(plt):
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"kind": rng.choice(["red", "green"], 60), "size": rng.uniform(size=60)})
+    y = X["size"] + (X["kind"] == "red")
+    model = DeepGPRegressor(1, inference="exact", max_iter=10, random_state=0).fit(X, y)
+    display = EffectsDisplay.from_estimator(model, features=["kind", "size"], n_draws=4)
+    assert [label.get_text() for label in display.axes_[0].get_xticklabels()] == ["green", "red"]
+    assert display.effects[0][1] - display.effects[0][0] == pytest.approx(1.0, abs=0.1)
+    assert display.levels[1] is None
