@@ -93,13 +93,14 @@ class ChainModel(Model):
         return {**super().state(), **arrays, **kept}
 
     def load_state(self, arrays):
-        parts, device = {"chains": {}, "kept": {}, "": {}}, self._device()
+        super().load_state({name: array for name, array in arrays.items() if "/" not in name})
+        parts, device = {"chains": {}, "kept": {}}, self._device()
         for key, value in arrays.items():
             part, _, name = key.rpartition("/")
-            parts[part][name] = torch.tensor(value, device=device)
+            if part:
+                parts[part][name] = torch.tensor(value, device=device)
         self.chains = parts["chains"]
         self.kept = {name: list(value) for name, value in parts["kept"].items()}
-        self.load_state_dict(parts[""])
 
     def training_state(self):
         return {"n_steps": np.array(self.n_steps)}

@@ -8,9 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.centers import centers
 from ..gp.component import Trainable, hyperparameters
-from ..gp.means import linear_map
 from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
@@ -118,7 +116,7 @@ class CollapsedVI(LocalScaleScheme):
 class _Hidden(nn.Module):
     """Functions of inducing variables: ``h W + k(h, Z) L^{-T} v``."""
 
-    roles = {"v": "posterior"}
+    roles = {"v": "posterior", "Z": "inducing_input", "W": "mean"}
 
     def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean):
         super().__init__()
@@ -128,6 +126,20 @@ class _Hidden(nn.Module):
         self.register_buffer("Z", torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
         self.register_buffer("W", W)
+
+    @property
+    def n_inducing(self):
+        return len(self.Z)
+
+    def start(self, Z, W, rng):
+        """Take inducing inputs, and begin as a linear map."""
+        self.Z.copy_(Z)
+        if self.W is None:
+            self.v.copy_(
+                torch.linalg.solve_triangular(self.root(), Z[:, : len(W)] @ W, upper=False)
+            )
+        else:
+            self.W[: len(W)].copy_(W)
 
     def root(self):
         return cholesky(self.kernel()(self.Z, self.Z), _JITTER)
@@ -164,7 +176,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         for layer in hidden if linear else ():
             layer.kernel.multiply("variance", _AMPLITUDE, parts=False)
         super().__init__(architecture, likelihood, scheme, hidden)
-        self.n_draws, self.input_connected = scheme.n_draws, architecture.input_connected
+        self.n_draws = scheme.n_draws
         named = [(name, p) for name, p in self.layers.named_parameters() if p.requires_grad]
         self._names, self._uncertain = [name for name, _ in named], [p for _, p in named]
         self._hidden_center, self._hidden_width = self._hidden_priors()
@@ -204,34 +216,13 @@ class CollapsedGP(MarginalLikelihoodGP):
         for p in (self.mean, self.log_sd):
             p.requires_grad_(uncertain and bool(self._uncertain))
 
-    def start(self, X, weights, rng):
-        """Place the inducing inputs of the hidden layers, which begin as linear maps."""
-        if not self.hidden:
-            return
-        A, Z = X, centers(X, weights, len(self.hidden[0].Z), "kmeans", rng)
-        first = Z
-        for i, layer in enumerate(self.hidden):
-            W = linear_map(A, layer.n_outputs, weights)
-            with torch.no_grad():
-                inputs = np.hstack([Z, first]) if i and self.input_connected else Z
-                layer.Z.copy_(torch.as_tensor(inputs))
-                if layer.W is None:
-                    target = torch.as_tensor(Z @ W)
-                    layer.v.copy_(torch.linalg.solve_triangular(layer.root(), target, upper=False))
-                else:
-                    layer.W[: len(W)].copy_(torch.as_tensor(W))
-            A, Z = A @ W, Z @ W
-
     def inputs(self, layers):
         functions = [layer.function() for layer in layers[:-1]]
 
-        def inputs(X):
-            H = X
-            for i, f in enumerate(functions):
-                H = f(torch.cat([H, X], -1) if i and self.input_connected else H)
-            return torch.cat([H, X], -1) if functions and self.input_connected else H
+        def visit(i, layer, H):
+            return functions[i](H) if i < len(functions) else H
 
-        return inputs
+        return lambda X: layers.walk(X, visit)
 
     def states(self):
         states = (self.mean + self.log_sd.exp() * self.eps).detach()

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import Trainable
@@ -14,13 +13,15 @@ from ..gp.kernels import Anova
 from ..gp.kernels.base import tensor_like
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import around
+from ..gp.rows import RowsLayer
+from ..gp.stack import Stack
 from ..linalg import LOG_2PI, LogNormal, cholesky, rounding
 from ..optim.lbfgs import LBFGS
 from .base import Model
 from .conditioned import ConditionedGP, ConditionedPosterior, LeaveOneOut
 from .local_scale import LocalScale, scale_grid
 from .quasi_newton import QuasiNewton, backward
-from .unique_inputs import LastLayer, NeighborSearch, gather
+from .unique_inputs import NeighborSearch, gather
 
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 _MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
@@ -56,6 +57,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     Hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
     """
 
+    roles = {"z": "rows", "metric": "rows"}
     _n_states = 1
     _marginal_rows = 1000  #: of which the marginal likelihood is maximized
     _cubes_of_steps = 100.0  #: that 30 steps take, in factorizations of as many rows
@@ -68,17 +70,19 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
         n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
-        rows = LastLayer(architecture.kernels[-1], architecture.n_features, n_outputs)
-        self.layers = nn.ModuleList([*hidden, rows])
+        rows = RowsLayer(architecture.kernels[-1], architecture.n_features, n_outputs)
+        self.layers = Stack([*hidden, rows], architecture.input_connected)
         self.local_scale = LocalScale(n_outputs) if has_local_scale else None
         if has_local_scale:
             self.local_scale.requires_grad_(False)  # the marginal likelihood does not know it
         # standardized leave-one-out errors of unique inputs: J, k, P
         self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
+        self.register_buffer(
+            "metric", torch.ones(1, dtype=torch.float64)
+        )  # that near rows are near in
         self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
         self._deviation = _DEVIATION  # None leaves normal priors to all
         self._lbfgs = LBFGS(tol=TOL)
-        self._metric = np.ones(1)  # in which near rows are looked for
         self._training_rows = self._gps = self._loo = self._unsolved = None
 
     @property
@@ -100,9 +104,6 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     def states(self):
         """Copies of the layers, one for each state of the hyperparameters that predictions mix."""
         return [copy.deepcopy(self.layers)]
-
-    def start(self, X, weights, rng):
-        pass  # rows are taken from the first batch
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
@@ -254,7 +255,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         self.hold(self._unsolved)
         self._gps = self._loo = None
         gps = self._condition()
-        self._metric = self._metric_now()
+        self.metric = torch.as_tensor(self._metric_now()).to(self.z)
         loo = self._leave_one_out(gps)
         self.z = loo.z
         if self.local_scale is not None:
@@ -281,7 +282,9 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
 
     def _nearest(self):
         layers = copy.deepcopy(self.layers)
-        return NeighborSearch(self.rows.Z, self._metric, self.n_neighbors, self.inputs(layers))
+        return NeighborSearch(
+            self.rows.Z, self.metric.numpy(force=True), self.n_neighbors, self.inputs(layers)
+        )
 
     def _metric_now(self):
         """Lengthscales of the kernel, as far as it has any."""
@@ -325,19 +328,15 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
 
     def state(self):
         self._solve()
-        return {**super().state(), "metric": self._metric}
+        return super().state()
 
     def load_state(self, arrays):
-        arrays = dict(arrays)
-        self._metric = arrays.pop("metric")
-        self.z = self.z.new_empty(arrays["z"].shape)
         last = f"layers.{len(self.layers) - 1}."
         rows = {name: torch.tensor(arrays[last + name]) for name in ("Z", "y", "weight")}
         if self._training_rows is not None and any(
             not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()
         ):
             self._training_rows = None  # of other data
-        self.rows.hold(**rows)
         super().load_state(arrays)
         self._gps = self._loo = self._unsolved = None
         self._count_near()

@@ -8,9 +8,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
-from torch import nn
-
-from ..gp.component import Trainable
 
 _SAME_INPUT = 1e-8  #: relative to the spread of a column: rounding, which no lengthscale resolves
 #: of targets, relative to their spread: a few times the least noise that likelihoods know, 1e-3
@@ -21,20 +18,6 @@ _MOST_COPIES = 8  #: of a row that differ in their inputs
 _SPARE = 8  #: unique inputs beyond those that are needed, to tell ties
 _TREE_COLUMNS = 15  #: beyond which trees look at nearly all points
 _TIE = 1e-9  #: relative difference of distances that is none
-
-
-class LastLayer(nn.Module):
-    """A kernel, and the unique inputs of the training rows, with mean targets and summed weights."""
-
-    def __init__(self, kernel, n_inputs, n_outputs):
-        super().__init__()
-        self.kernel = Trainable(kernel)
-        for name, width in (("Z", (n_inputs,)), ("y", (n_outputs,)), ("weight", ())):
-            self.register_buffer(name, torch.empty((0, *width), dtype=torch.float64))
-
-    def hold(self, **rows):
-        for name, values in rows.items():
-            setattr(self, name, values.to(self.Z))
 
 
 class TrainingRows(NamedTuple):

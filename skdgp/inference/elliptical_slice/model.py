@@ -2,12 +2,11 @@
 
 import numpy as np
 import torch
-from torch import nn
 
 from ...gp.component import Trainable
 from ...gp.kernels import Stationary
 from ...gp.likelihoods import Gaussian
-from ...gp.means import linear_map
+from ...gp.rows import RowsLayer
 from ...linalg import LOG_2PI
 from ...random import normal, uniform
 from ..chains import ChainModel
@@ -31,63 +30,42 @@ class SlicedDeepGP(ChainModel):
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(scheme.n_chains, scheme.n_samples)
-        self.scheme, self.input_connected = scheme, architecture.input_connected
+        self.scheme = scheme
         self.likelihood = Trainable(likelihood)
-        self.kernels = nn.ModuleList(Trainable(kernel) for kernel in architecture.kernels)
+        self.layers = architecture.stack(RowsLayer)
         self.requires_grad_(False)
         self.integrates = isinstance(likelihood, Gaussian)
         widths = architecture.widths
         self.widths = widths if self.integrates else (*widths, architecture.n_latents)
-        self._linear = [
-            architecture.linear_mean and i < len(widths) for i in range(len(self.widths))
-        ]
-        for i, n_inputs in enumerate(architecture.layer_inputs()[: len(self.widths)]):
-            W = torch.zeros(n_inputs, self.widths[i], dtype=torch.float64)
-            self.register_buffer(f"W{i}", W if self._linear[i] else None)
         powers = scheme.least_power ** np.linspace(0.0, 1.0, scheme.n_tempering)
         self.register_buffer("powers", torch.as_tensor(powers), persistent=False)
         sampled = scheme.hyperparameters == "sample"
-        self.hyperparameters = Hyperparameters(
-            list(self.kernels), self.likelihood, sampled, len(self.widths)
-        )
-        self._set_rows(())
+        self.logarithms = Hyperparameters(self.kernels, self.likelihood, sampled, len(self.widths))
+        self._look_at_rows()
 
     sees_all_rows = True
 
     def _apply(self, fn, recurse=True):
         super()._apply(fn, recurse)
-        self._set_rows(map(fn, self.rows or ()))
-        self.hyperparameters.refresh(fn)
+        self._look_at_rows()
+        self.logarithms.refresh(fn)
         return self
 
-    def linear_maps(self):
-        """Mean functions of the sampled layers; None for zero."""
-        return [getattr(self, f"W{i}") for i in range(len(self.widths))]
+    @property
+    def kernels(self):
+        return [layer.kernel for layer in self.layers]
 
     def n_hidden(self):
         return sum(self.widths) if self.integrates else sum(self.widths[:-1])
-
-    def start(self, X, weights, rng):
-        """Set the linear mean functions of hidden layers."""
-        A = X
-        for i, linear in enumerate(self._linear):
-            if linear:
-                W = linear_map(A, self.widths[i], weights)
-                with torch.no_grad():
-                    getattr(self, f"W{i}")[: len(W)].copy_(torch.as_tensor(W))
-                A = A @ W
 
     # Densities of states with indices i: v (S, N, H), phi (S, P)
 
     def beside(self, F, i):
         """Inputs of layer `i` from the outputs of the one before."""
-        if i == 0 or not self.input_connected:
-            return F
-        return torch.cat([F, self.rows[0].expand(*F.shape[:-2], *self.rows[0].shape)], -1)
+        return self.layers.inputs(F, self.rows[0]) if i else F
 
     def mean_function(self, H, i):
-        W = getattr(self, f"W{i}")
-        return 0.0 if W is None else H @ W
+        return self.layers[i].mean_function(H)
 
     def root(self, kernel, H):
         """Factors of the covariance of a sampled layer; NaN where there is none."""
@@ -96,8 +74,12 @@ class SlicedDeepGP(ChainModel):
 
     def observed_root(self, F, kernel, likelihood):
         """Factors (S, k, ...) of the covariances of Gaussian targets given the values of hidden units."""
-        X, y, weight = self.rows
-        H = X[None] if F is None else self.beside(F, len(self.widths))
+        H = self.rows[0][None] if F is None else self.beside(F, len(self.widths))
+        return self.root_of_targets(H, kernel, likelihood)
+
+    def root_of_targets(self, H, kernel, likelihood):
+        """The same from the inputs of the last layer."""
+        _, y, weight = self.rows
         noise = likelihood.variance.view(-1, y.shape[1])[..., None] / weight  # S or 1, k, N
         return self._factors(kernel, H, noise)
 
@@ -106,12 +88,15 @@ class SlicedDeepGP(ChainModel):
 
         `first` is the factor of the first layer, if it is known.
         """
-        F, values = self.rows[0][None], []
-        for i, v_i in enumerate(v.split(self.widths, -1) if self.widths else ()):
-            H = self.beside(F, i)
-            L = first if i == 0 and first is not None else self.root(kernels[i], H)
-            F = L.product(v_i) + self.mean_function(H, i)
-            values.append(F)
+        parts, values = v.split(self.widths, -1) if self.widths else (), []
+
+        def visit(i, layer, H):
+            if i < len(parts):
+                L = first if i == 0 and first is not None else self.root(kernels[i], H)
+                values.append(L.product(parts[i]) + layer.mean_function(H))
+                return values[-1]
+
+        self.layers.walk(self.rows[0][None], visit)
         return values
 
     def log_likelihood(self, F, kernel, likelihood):
@@ -136,7 +121,7 @@ class SlicedDeepGP(ChainModel):
 
     def evaluate(self, v, phi, first=None):
         """Log-likelihoods (S,) of whitened states."""
-        kernels, likelihood = self.hyperparameters.components(phi)
+        kernels, likelihood = self.logarithms.components(phi)
         values = self.propagate(v, kernels, first)
         value = self.log_likelihood(values[-1] if values else None, kernels[-1], likelihood)
         return value.expand(len(v))
@@ -155,7 +140,7 @@ class SlicedDeepGP(ChainModel):
         v, phi, log_lik = (self.chains[k].flatten(0, 1) for k in ("v", "phi", "log_lik"))
         power, first = self.powers.repeat(C), None
         if self.widths:
-            first = self.root(self.hyperparameters.components(phi)[0][0], self.rows[0][None])
+            first = self.root(self.logarithms.components(phi)[0][0], self.rows[0][None])
             v, log_lik = elliptical_slice(
                 v, log_lik, lambda p, i: self.evaluate(p, phi[i], _of(first, i)),
                 normal(v.shape, generator, v), draw, power, self._most_ahead,
@@ -163,7 +148,7 @@ class SlicedDeepGP(ChainModel):
             if len(self.widths) > 1:
                 v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
             v = self._flip(v, generator)
-        if self.hyperparameters.sampled:
+        if self.logarithms.sampled:
             phi, log_lik = self._move_hyperparameters(v, phi, log_lik, power, draw)
         states = {"v": v, "phi": phi, "log_lik": log_lik}
         self.chains = {name: x.unflatten(0, (C, T)) for name, x in states.items()}
@@ -204,7 +189,14 @@ class SlicedDeepGP(ChainModel):
         return torch.as_tensor(self.kernels[0]().metric).double().numpy(force=True)
 
     def _set_rows(self, rows):
-        self.rows = tuple(rows) or None  #: X, y and weights of all rows
+        Z, y, weight = rows
+        self.layers[-1].hold(Z=Z, y=y, weight=weight)
+        self._look_at_rows()
+
+    def _look_at_rows(self):
+        rows = self.layers[-1]
+        #: X, y and weights of all rows
+        self.rows = (rows.Z, rows.y, rows.weight) if len(rows.Z) else None
         weight = self.rows[2] if self.rows else torch.ones(1)
         counted = bool((weight != 1.0).any())
         self._counts = (float((weight - 1.0).sum()), float(weight.log().sum())) if counted else None
@@ -216,9 +208,9 @@ class SlicedDeepGP(ChainModel):
 
     def _prior(self, n, generator):
         """Draws from the prior: whitened values and hyperparameters."""
-        like, center = self.rows[0], self.hyperparameters.center
+        like, center = self.rows[0], self.logarithms.center
         v = normal((n, len(like), sum(self.widths)), generator, like)
-        phi = center + self.hyperparameters.spread * normal((n, len(center)), generator, like)
+        phi = center + self.logarithms.spread * normal((n, len(center)), generator, like)
         return v, phi
 
     def _begin(self, batch, generator):
@@ -243,7 +235,7 @@ class SlicedDeepGP(ChainModel):
 
     def _centered(self, v, phi, log_lik, first, power, generator, draw):
         """Steps of one layer given the values of the next one, which whitened steps change."""
-        kernels, _ = self.hyperparameters.components(phi)
+        kernels, _ = self.logarithms.components(phi)
         values, n = self.propagate(v, kernels, first), len(self.widths)
         parts = list(v.split(self.widths, -1))
         for j in range(n):
@@ -256,7 +248,7 @@ class SlicedDeepGP(ChainModel):
                 return _of(root, i).product(p) + (0.0 if mean is None else mean[i])
 
             def value(p, i, j=j, outputs=outputs):
-                kernels_i, likelihood_i = self.hyperparameters.components(phi[i])
+                kernels_i, likelihood_i = self.logarithms.components(phi[i])
                 F = outputs(p, i)
                 if j == n - 1:
                     return self.log_likelihood(F, kernels_i[-1], likelihood_i)
@@ -294,7 +286,7 @@ class SlicedDeepGP(ChainModel):
         n = len(self.widths) - (
             not self.integrates
         )  # the last sampled layer is seen by the likelihood
-        if n == 0 or any(self._linear):
+        if n == 0 or any(layer.W is not None for layer in self.layers):
             return v
         if not all(isinstance(k.component, Stationary) for k in list(self.kernels)[1:]):
             return v
@@ -305,7 +297,7 @@ class SlicedDeepGP(ChainModel):
 
     def _move_hyperparameters(self, v, phi, log_lik, power, draw):
         """Slice steps of one hyperparameter, in turns; those of sampled layers given whitened values."""
-        hyper, p, F = self.hyperparameters, self.n_steps % phi.shape[1], None
+        hyper, p, F = self.logarithms, self.n_steps % phi.shape[1], None
         log_lik = log_lik.clone()
         if p >= hyper.n_of_values and self.widths:  # sampled values stay
             F = self.propagate(v, hyper.components(phi)[0])[-1]
@@ -335,17 +327,10 @@ class SlicedDeepGP(ChainModel):
         """The mixture of the states that were kept."""
         return SlicedPosterior(self, self.states(), draws)
 
-    def state(self):
-        arrays = super().state()
-        if self.rows is not None:
-            arrays.update({f"rows/{i}": t.cpu().numpy() for i, t in enumerate(self.rows)})
-        return arrays
-
     def load_state(self, arrays):
-        rows = [arrays[f"rows/{i}"] for i in range(3) if f"rows/{i}" in arrays]
-        super().load_state({k: v for k, v in arrays.items() if not k.startswith("rows/")})
-        self._set_rows(torch.tensor(part, device=self._device()) for part in rows)
-        self.hyperparameters.refresh()
+        super().load_state(arrays)
+        self._look_at_rows()
+        self.logarithms.refresh()
 
 
 def _of(factors, i):

@@ -8,6 +8,7 @@ import torch
 
 from ...gp.component import to_numpy
 from ...gp.draws import N_FEATURES, prior_functions
+from ...gp.stack import FrozenStack
 from ...random import normal
 from ..chains import pick_states
 from ..conditioned import ConditionedGP
@@ -54,20 +55,20 @@ class SlicedPosterior(Posterior):
         most = max(1, _AT_ONCE // (size * n_layers * n_chains))
         place = np.linspace(0, each - 1, min(each, most)).round().astype(int)
         chosen = np.add.outer(each * np.arange(n_chains), place).ravel()
-        kernels, likelihood = model.hyperparameters.components(phi.exp().mean(0).log())
+        kernels, likelihood = model.logarithms.components(phi.exp().mean(0).log())
         rows = model.rows[0].cpu().numpy().copy()  # which the first layer is known at
         super().__init__(
             to_numpy(likelihood), map(to_numpy, kernels), [rows], v.new_ones(len(chosen))
         )
-        self.n_chains, self.input_connected = n_chains, model.input_connected
+        self.n_chains = n_chains
         self.powers = torch.cat([model.powers, model.powers.new_zeros(1)])
         self.log_likelihoods = None
         if "log_lik" in states:
             levels = torch.cat([states["log_lik"], states["prior_log_lik"][:, None]], 1)
             self.log_likelihoods = levels.unflatten(0, (n_chains, each))
-        self._W = [None if W is None else W.clone() for W in model.linear_maps()] + [None]
+        self._W = [None if layer.W is None else layer.W.clone() for layer in model.layers]
         self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
-        of_states, self._likelihoods = model.hyperparameters.components(phi[chosen])
+        of_states, self._likelihoods = model.logarithms.components(phi[chosen])
         names = [f"layer{i + 1}" for i in range(len(of_states))]
         self.hyperparameters = {}
         for name, component in zip([*names, "likelihood"], [*of_states, self._likelihoods]):
@@ -82,7 +83,6 @@ class SlicedPosterior(Posterior):
     def likelihood_of(self, components=slice(None)):
         return states_of(self._likelihoods, components)
 
-    @torch.no_grad()
     def latent(self, X):
         X = X.to(torch.float64)
         near = self._near(X)
@@ -94,25 +94,20 @@ class SlicedPosterior(Posterior):
         return () if self._search is None else (self._search(X),)
 
     def _moments(self, X, s, near):
-        F = None
-        for i, (gp, _) in enumerate(self._layers[s]):
-            H = self._inputs(F, X)
-            mean, var = (moment.mT for moment in gp.moments(H, *near))
-            mean = mean + self._mean_function(H, i)
-            if i < len(self._eps):
-                F = mean + var.sqrt() * self._eps[i][s]
-        return mean, var.expand_as(mean)
+        def moments(i, layer, H):
+            mean, var = (moment.mT for moment in layer.gp.moments(H, *near))
+            return mean + self._mean_function(H, i), var
 
-    def _inputs(self, F, X):
-        """What a layer sees, from the outputs of the one before."""
-        if F is None:
-            return X
-        return torch.cat([F, X], -1) if self.input_connected else F
+        def visit(i, layer, H):
+            mean, var = moments(i, layer, H)
+            return mean + var.sqrt() * self._eps[i][s] if i < len(self._eps) else (mean, var)
+
+        mean, var = self._layers[s].walk(X, visit)
+        return mean, var.expand_as(mean)
 
     def _mean_function(self, H, i):
         return 0.0 if self._W[i] is None else H @ self._W[i]
 
-    @torch.no_grad()
     def functions(self, n, generator, X=None):
         """By pathwise conditioning on the values of some states at all rows."""
         picked = pick_states(len(self._layers), n, generator)
@@ -120,6 +115,7 @@ class SlicedPosterior(Posterior):
             [gp.paths(1, generator, noise, self.n_features) for gp, noise in self._layers[s]]
             for s in picked.tolist()
         ]
+        paths = [FrozenStack(path, self._layers[0].input_connected) for path in paths]
 
         def evaluate(X, noise=None):
             X = X.to(torch.float64)
@@ -131,13 +127,13 @@ class SlicedPosterior(Posterior):
 
     def _follow(self, path, X, near):
         """Mean and deviation of one function."""
-        F = None
-        for i, layer in enumerate(path):
-            H = self._inputs(F, X)
-            mean, (deviation,) = layer(H, *near)
+
+        def visit(i, function, H):
+            mean, (deviation,) = function(H, *near)
             mean = mean + self._mean_function(H, i)
-            F = mean + deviation
-        return mean, deviation
+            return (mean, deviation) if i == len(path) - 1 else mean + deviation
+
+        return path.walk(X, visit)
 
 
 class _Layer(NamedTuple):
@@ -168,10 +164,10 @@ class _NearGP(NearRows):
 
 
 def _condition(model, v, phi):
-    """The layers of one state."""
-    kernels, likelihood = model.hyperparameters.components(phi)
+    """The layers of one state, a FrozenStack."""
+    kernels, likelihood = model.logarithms.components(phi)
     X, y, weight = model.rows
-    F, layers = X, []
+    parts, layers = v.split(model.widths, -1) if model.widths else (), []
 
     def add(kernel, H, values, variance, weight, root):
         noise = variance[:, None] / weight
@@ -182,17 +178,18 @@ def _condition(model, v, phi):
             gp = _NearGP(kernel, H, values, weight, GaussianTargets(variance))
         layers.append(_Layer(gp, noise))
 
-    for i, v_i in enumerate(v.split(model.widths, -1) if model.widths else ()):
-        H = model.beside(F, i)
-        root = model.root(kernels[i], H[None])
-        values = root.product(v_i[None])[0]
-        add(kernels[i], H, values, weight.new_full((1,), JITTER), torch.ones_like(weight), root)
-        F = values + model.mean_function(H, i)
-    if model.integrates:
+    def visit(i, layer, H):
+        if i < len(parts):
+            root = model.root(kernels[i], H[None])
+            values = root.product(parts[i][None])[0]
+            add(kernels[i], H, values, weight.new_full((1,), JITTER), torch.ones_like(weight), root)
+            return values + layer.mean_function(H)
         variance = torch.as_tensor(likelihood.variance).view(-1).to(y)
-        root = model.observed_root(F[None] if model.widths else None, kernels[-1], likelihood)
-        add(kernels[-1], model.beside(F, len(model.widths)), y, variance, weight, root[0])
-    return layers
+        root = model.root_of_targets(H[None], kernels[i], likelihood)
+        add(kernels[i], H, y, variance, weight, root[0])
+
+    model.layers.walk(X, visit)
+    return FrozenStack(layers, model.layers.input_connected)
 
 
 def _as_it_is(H):

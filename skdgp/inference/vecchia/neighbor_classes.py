@@ -35,7 +35,7 @@ class NeighborClasses(NeighborGP):
     """
 
     _own = ("log_concentration", "log_slope", "log_factor", "log_prior")
-    roles = dict.fromkeys(_own, "noise")
+    roles = {**NeighborGP.roles, **dict.fromkeys(_own, "noise")}
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)

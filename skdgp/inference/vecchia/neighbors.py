@@ -4,17 +4,18 @@ import copy
 
 import numpy as np
 import torch
-from torch import nn
 
 from ...gp.component import Trainable, hyperparameters
 from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import HeteroscedasticGaussian
 from ...gp.priors import around
+from ...gp.rows import RowsLayer
+from ...gp.stack import Stack
 from ...optim.gradient_steps import GradientSteps
 from ..base import Model
 from ..local_scale import LocalScale, log_density, scale_grid
 from ..near_rows import GaussianTargets, NearRows, size_of_row
-from ..unique_inputs import LastLayer, NeighborSearch, Remembered, gather
+from ..unique_inputs import NeighborSearch, Remembered, gather
 from .posterior import NeighborPosterior
 from .subset_start import SubsetStart
 
@@ -35,18 +36,18 @@ class NeighborGP(Model):
     Its hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
     """
 
-    roles = {"local_scale": "noise"}
+    roles = {"local_scale": "noise", "metric": "rows"}
 
     def __init__(self, architecture, likelihood, scheme):
         # the search for neighbors follows the hyperparameters of single steps
         super().__init__(GradientSteps(averages=False))
-        self.n_neighbors = scheme.n_neighbors or _NEIGHBORS[0]
+        self.register_buffer("k", torch.tensor(scheme.n_neighbors or _NEIGHBORS[0]))
         self._chooses_neighbors = scheme.n_neighbors is None
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
         n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
-        self.layers = nn.ModuleList(
-            [LastLayer(architecture.kernels[-1], architecture.n_features, n_outputs)]
+        self.layers = Stack(
+            [RowsLayer(architecture.kernels[-1], architecture.n_features, n_outputs)]
         )
         self.local_scale = LocalScale() if has_local_scale else None
         self._subset = None
@@ -54,9 +55,15 @@ class NeighborGP(Model):
             self._subset = SubsetStart(architecture, likelihood, scheme)
             for _, role, parameter in self.rows.kernel.hyperparameters():
                 parameter.requires_grad_(role == "variance")
-        self._search = self._metric = None  # the last one, and its lengthscales
+        self._search = None  # the last one
+        self.register_buffer("metric", torch.empty(0, dtype=torch.float64))  # its lengthscales
         self._training_rows = None
         self._centers = [p.detach().clone() for _, _, p in NeighborGP._with_priors(self)]
+
+    @property
+    def n_neighbors(self):
+        """Number of neighbors, which training may choose."""
+        return int(self.k)
 
     @property
     def rows(self):
@@ -67,9 +74,6 @@ class NeighborGP(Model):
         """The hyperparameters that have a prior."""
         scale = [] if self.local_scale is None else hyperparameters(self.local_scale, "noise")
         return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters() + scale
-
-    def start(self, X, weights, rng):
-        pass  # rows are taken from the first batch
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
@@ -82,12 +86,12 @@ class NeighborGP(Model):
         unique, self._training_rows = gather(X, y, weight)
         self.rows.hold(**unique)
         self._count_near()
-        if self._metric is not None:
-            self._look_in(self._metric)
+        if len(self.metric):
+            self._look_in(self.metric.numpy(force=True))
 
     def _look_in(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
-        self._metric = metric
+        self.metric = torch.as_tensor(metric).to(self.rows.Z)
         self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
         if self._training_rows is not None:
             self._of_rows = Remembered(self._search, len(self._training_rows.X))
@@ -119,7 +123,7 @@ class NeighborGP(Model):
         The log-density of the hyperparameters a priori counts once, however many rows are drawn.
         """
         self.hold(batch)
-        if self._metric is None:
+        if not len(self.metric):
             self._begin(batch)
         if self.steps.n_made in _SEARCHES and self._subset is None:
             self._look_in(self._metric_now())
@@ -154,17 +158,18 @@ class NeighborGP(Model):
         rows, best = self._training_rows, -np.inf
         chosen = np.random.default_rng(1).permutation(len(rows.X))[:_CHOICE_ROWS]
         for k in _NEIGHBORS:
-            before, self.n_neighbors = self.n_neighbors, k
+            before = self.n_neighbors
+            self.k.fill_(k)
             self._count_near()
-            self._look_in(self._metric)
+            self._look_in(self.metric.numpy(force=True))
             score = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
             score = float(np.average(score, weights=rows.weight[chosen].numpy(force=True)))
             if score < best + _WORTH:
-                self.n_neighbors = before
+                self.k.fill_(before)
                 break
             best = score
         self._count_near()
-        self._look_in(self._metric)
+        self._look_in(self.metric.numpy(force=True))
 
     def _log_density(self):
         """A function of a local scale and what :meth:`NearRows.without` gives."""
@@ -185,21 +190,14 @@ class NeighborGP(Model):
             [self.rows.Z.cpu().numpy().copy()],
         )
 
-    def state(self):
-        metric = np.ones(1) if self._metric is None else self._metric
-        return {**super().state(), "metric": metric, "n_neighbors": np.array(self.n_neighbors)}
-
     def load_state(self, arrays):
-        arrays = dict(arrays)
-        metric, self.n_neighbors = arrays.pop("metric"), int(arrays.pop("n_neighbors"))
         rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
         if self._training_rows is not None and any(
             not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()
         ):
             self._training_rows = None  # of other data
-        self.rows.hold(**rows)
         super().load_state(arrays)
         self._count_near()
-        self._metric, self._search = metric, None
+        self._search = None
         if len(self.rows.Z):
-            self._look_in(metric)
+            self._look_in(self.metric.numpy(force=True))

@@ -153,7 +153,7 @@ def test_chains_agree_with_importance_sampling(noise, depth, how, n_neighbors):
         of_rows = likelihood.log_probabilities(mean, var).exp().reshape(600, 6, -1)[..., -1]
     else:
         of_rows = likelihood.moments(mean, var)[0][..., 0]
-    hyper = model.hyperparameters
+    hyper = model.logarithms
     hyper = model.states()["phi"] - hyper.center
     found = torch.cat([mean.flatten(1), of_rows, hyper], 1).unflatten(0, (60, -1)).numpy()
     expected, error = by_importance(noise, depth, how == "sample", n_neighbors)
@@ -176,7 +176,7 @@ def test_each_state_has_its_own_likelihood():
         functions = posterior.functions(6, torch.Generator().manual_seed(0))
         phi = model.states()["phi"]
         for s, state in enumerate(functions.components.tolist()):
-            own = model.hyperparameters.components(phi[state])[1]
+            own = model.logarithms.components(phi[state])[1]
             drawn = posterior.likelihood_of(functions.components)
             for name in own._positive:
                 np.testing.assert_allclose(getattr(drawn, name)[s, 0], getattr(own, name))

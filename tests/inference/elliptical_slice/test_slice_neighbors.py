@@ -73,7 +73,7 @@ def test_model_with_all_neighbors_is_exact(shape):
     v, phi = exact._prior(3, torch.Generator().manual_seed(0))
     np.testing.assert_allclose(near.evaluate(v, phi), exact.evaluate(v, phi), atol=1e-8)
     if shape == "connected":
-        kernels = exact.hyperparameters.components(phi)[0]
+        kernels = exact.logarithms.components(phi)[0]
         F = exact.propagate(v, kernels)
         values = [model._log_density(F[0], F[1], kernels, 1) for model in (near, exact)]
         np.testing.assert_allclose(*values, atol=1e-8)
@@ -97,7 +97,7 @@ def test_more_neighbors_are_nearer():
     exact.hold(batch)
     generator = torch.Generator().manual_seed(0)
     v, phi = exact._prior(6, generator)
-    kernels, likelihood = exact.hyperparameters.components(phi)
+    kernels, likelihood = exact.logarithms.components(phi)
     (F,) = exact.propagate(v, kernels)
     root, errors = exact.observed_root(F, kernels[-1], likelihood)[:, 0], []
     y = root.product(normal((6, 120, 1), generator, v))

@@ -49,7 +49,7 @@ def two_points():
     model.hold(batch)
     t = np.linspace(-6.0, 6.0, 401)
     V = torch.as_tensor(np.stack(np.meshgrid(t, t, indexing="ij"), -1).reshape(-1, 2, 1))
-    kernels, likelihood = model.hyperparameters.components(torch.zeros(0))
+    kernels, likelihood = model.logarithms.components(torch.zeros(0))
     (F,) = model.propagate(V, kernels)
     ell = model.log_likelihood(F, kernels[-1], likelihood).numpy()
     log_weights = ell - 0.5 * V.square().sum((1, 2)).numpy() + 2.0 * np.log(t[1] - t[0])
@@ -64,7 +64,7 @@ def test_posterior_and_marginal_likelihood_of_two_points():
     model, batch, expected, log_z = two_points()
     run(model, batch, 90)
     v = torch.stack(model.kept["v"], 1)
-    kernels, _ = model.hyperparameters.components(torch.zeros(0))
+    kernels, _ = model.logarithms.components(torch.zeros(0))
     (F,) = model.propagate(v.flatten(0, 1), kernels)
     f1, f2 = F[:, 0, 0].view(100, -1), F[:, 1, 0].view(100, -1)
     ell = torch.stack(model.kept["log_lik"], 1)[..., 0]
@@ -96,7 +96,7 @@ def test_joint_draws_keep_the_prior(case):
         "neighbors, three layers": {"widths": (1, 2), "n_neighbors": 1},
     }[case]
     model, batch = make(X, np.zeros((3, 1)), n_chains=1, n_burn_in=10**6, **settings)
-    generator, hyper = torch.Generator().manual_seed(3), model.hyperparameters
+    generator, hyper = torch.Generator().manual_seed(3), model.logarithms
     model.step(batch, generator)  # takes the rows
     found = []
     for _ in range(100):
@@ -135,7 +135,7 @@ def test_signs_and_rotations():
     np.testing.assert_allclose(model.evaluate(V @ Q, phi), value, rtol=1e-12)
     with torch.no_grad():
         model.kernels[1].log_lengthscale.copy_(torch.tensor([0.0, 1.0, 2.0]))
-    model.hyperparameters.refresh()
+    model.logarithms.refresh()
     value = model.evaluate(V, phi)
     sign = torch.tensor([-1.0, 1.0, -1.0])
     np.testing.assert_allclose(model.evaluate(V * sign, phi), value, rtol=1e-12)

@@ -43,7 +43,7 @@ def two_layers(given):
 
 def log_prior(model, F, i, H):
     off = F - 0.0
-    kernel = model.hyperparameters.components(torch.zeros(0))[0][i]
+    kernel = model.logarithms.components(torch.zeros(0))[0][i]
     L = model.root(kernel, H)
     constant = 0.5 * off[0].numel() * np.log(2.0 * np.pi)
     return -0.5 * L.whiten(off).square().sum() - off.shape[-1] * L.log_det().sum() - constant
@@ -54,7 +54,7 @@ def test_collapsed_log_joint(case):
     given = case["inputs"]
     model, V = two_layers(given), tensor(given["V"])[None]
     assert given["jitter0"] == JITTER
-    kernels, likelihood = model.hyperparameters.components(torch.zeros(0))
+    kernels, likelihood = model.logarithms.components(torch.zeros(0))
     (F1,) = model.propagate(V, kernels)
     log_lik = model.log_likelihood(F1, kernels[-1], likelihood)[0]
     prior = log_prior(model, F1, 0, model.rows[0][None])
@@ -105,7 +105,7 @@ def test_three_layers(case):
     given = case["inputs"]
     widths = [np.shape(given[k])[1] for k in ("V1", "V2")]
     model = build(given, given["ells"], given["vars"], widths)
-    kernels, likelihood = model.hyperparameters.components(torch.zeros(0))
+    kernels, likelihood = model.logarithms.components(torch.zeros(0))
     V = torch.cat([tensor(given["V1"]), tensor(given["V2"])], 1)[None]
     F1, F2 = model.propagate(V, kernels)
     prior = log_prior(model, F1, 0, model.rows[0][None]) + log_prior(model, F2, 1, F1)
@@ -122,7 +122,7 @@ def test_elliptical_slice(case):
     given = case["inputs"]
     model, angles = two_layers(given), []
     uniforms = iter([*given["uniforms"], *np.linspace(0.1, 0.9, 50)])
-    kernels, likelihood = model.hyperparameters.components(torch.zeros(0))
+    kernels, likelihood = model.logarithms.components(torch.zeros(0))
     V, nu = tensor(given["V"])[None], tensor(given["nu_std"])[None]
 
     def evaluate(v, i):
