@@ -211,7 +211,7 @@ class Model(nn.Module):
 
     Parameters
     ----------
-    steps : GradientSteps, optional
+    steps : GradientSteps or QuasiNewtonSteps, optional
         How the model is trained, unless it has a :meth:`step` of its own.
 
     Attributes
@@ -228,13 +228,16 @@ class Model(nn.Module):
     """
 
     cover = None
-    finished = False
     sees_all_rows = False
     unfinished = None
 
     def __init__(self, steps=None):
         super().__init__()
         self.steps, self.learning_rate = steps, 0.01
+
+    @property
+    def finished(self):
+        return self.steps is not None and self.steps.finished
 
     def start(self, X, weights, rng, method="kmeans"):
         """Set what depends on rows; the default places the inducing inputs of the `layers`.

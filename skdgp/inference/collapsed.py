@@ -244,7 +244,7 @@ class CollapsedGP(MarginalLikelihoodGP):
             self._n_first = _FIRST_STEPS
         if self._n_first > 0:
             loss = super().step(batch, generator, rate)
-            self._n_first = 0 if self._lbfgs.converged else self._n_first - 1
+            self._n_first = 0 if self.steps.search.converged else self._n_first - 1
             return loss
         if self._n_first == 0:
             self._n_first = -1
@@ -269,7 +269,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         with torch.no_grad():
             self.log_sd.fill_(math.log(narrow))
         self._be_uncertain(True)
-        self._lbfgs = LBFGS(tol=TOL)
+        self.steps.search = LBFGS(tol=TOL)
 
     def objective(self, batch):
         """The lower bound for some rows, up to a constant; at first, the marginal likelihood with priors.

@@ -92,12 +92,12 @@ class ExactGP(MarginalLikelihoodGP):
             many = len(self._marginal_subset) >= _MANY_ROWS and self.free()
             self._n_first = _FIRST_STEPS if many else -1
         if self._n_first == 0:  # start anew on all rows, whose marginal likelihood curves alike
-            self._lbfgs.x, self._lbfgs.converged, self._n_first = None, False, -1
+            self.steps.search.x, self.steps.search.converged, self._n_first = None, False, -1
         if self._n_first < 0:
             return super().step(batch, generator, rate)
         with self.with_marginal_subset(len(self._marginal_subset) // 2, 2):
             loss = super().step(batch, generator, rate)
-        self._n_first = 0 if self._lbfgs.converged else self._n_first - 1
+        self._n_first = 0 if self.steps.search.converged else self._n_first - 1
         return loss
 
     def training_state(self):

@@ -17,10 +17,10 @@ from ..gp.rows import RowsLayer
 from ..gp.stack import Stack
 from ..linalg import LOG_2PI, LogNormal, cholesky, rounding
 from ..optim.lbfgs import LBFGS
+from ..optim.quasi_newton import QuasiNewtonSteps, backward
 from .base import Model
 from .conditioned import ConditionedGP, ConditionedPosterior, LeaveOneOut
 from .local_scale import LocalScale, scale_grid
-from .quasi_newton import QuasiNewton, backward
 from .unique_inputs import NeighborSearch, gather
 
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
@@ -48,7 +48,7 @@ _SCALE_ROWS = 3000  #: that the local scale is learned from
 TOL = 1e-5  #: of L-BFGS: .003 nats of 300 rows
 
 
-class MarginalLikelihoodGP(QuasiNewton, Model):
+class MarginalLikelihoodGP(Model):
     """A Gaussian process on all rows, perhaps behind hidden layers that are known functions.
 
     Unique inputs have the covariance ``C = K + diag(noise / weight)``. Predictions are a mixture, with equal
@@ -64,8 +64,10 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
+    sees_all_rows = True
+
     def __init__(self, architecture, likelihood, scheme, hidden=()):
-        super().__init__()
+        super().__init__(QuasiNewtonSteps(TOL))
         self.n_neighbors = scheme.n_neighbors
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
@@ -82,8 +84,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         )  # that near rows are near in
         self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
         self._deviation = _DEVIATION  # None leaves normal priors to all
-        self._lbfgs = LBFGS(tol=TOL)
-        self._training_rows = self._gps = self._loo = self._unsolved = None
+        self._training_rows = self._gps = self._loo = self.unsolved = None
 
     @property
     def rows(self):
@@ -167,7 +168,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         """
         if not self.free():
             return
-        search, starts, x = self._lbfgs, self._starts(), parameters_to_vector(self.free())
+        search, starts, x = self.steps.search, self._starts(), parameters_to_vector(self.free())
         try:
             with self.with_marginal_subset(_TRIAL_ROWS, 1):
                 *quiet, noisy = starts
@@ -181,7 +182,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
                 searches = [self._searched(start, _SEARCH_STEPS, batch) for start in rivals]
                 x = min(searches, key=_lowest).x
         finally:
-            self._deviation, self._lbfgs = _DEVIATION, search
+            self._deviation, self.steps.search = _DEVIATION, search
             vector_to_parameters(x, self.free())
 
     def free(self):
@@ -221,10 +222,17 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     def _searched(self, x, n_steps, batch):
         """The search after some steps from `x`."""
         vector_to_parameters(x, self.free())
-        self._lbfgs = LBFGS(tol=TOL)
+        self.steps.search = LBFGS(tol=TOL)
         for _ in range(n_steps):
-            QuasiNewton.step(self, batch, None)
-        return self._lbfgs
+            self.steps.step(self, batch, None, 1.0)
+        return self.steps.search
+
+    def objective(self, batch):
+        """What is maximized: the lower bound of all rows."""
+        return self.lower_bound(batch)
+
+    def accept(self):
+        """Nothing depends on where the search stays."""
 
     def lower_bound(self, batch):
         """The log marginal likelihood and, up to a constant, the log prior density of kernel and noise."""
@@ -250,9 +258,9 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
     @torch.no_grad()
     def _solve(self):
         """After steps: condition on all rows, and learn the local scale from leave-one-out errors."""
-        if self._unsolved is None:
+        if self.unsolved is None:
             return
-        self.hold(self._unsolved)
+        self.hold(self.unsolved)
         self._gps = self._loo = None
         gps = self._condition()
         self.metric = torch.as_tensor(self._metric_now()).to(self.z)
@@ -261,7 +269,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         if self.local_scale is not None:
             self._learn_scale(loo)
         self._gps, self._loo = gps, loo
-        self._unsolved = None  # only now: an interrupt leaves it for the next call
+        self.unsolved = None  # only now: an interrupt leaves it for the next call
 
     @torch.no_grad()
     def _condition(self):
@@ -338,7 +346,7 @@ class MarginalLikelihoodGP(QuasiNewton, Model):
         ):
             self._training_rows = None  # of other data
         super().load_state(arrays)
-        self._gps = self._loo = self._unsolved = None
+        self._gps = self._loo = self.unsolved = None
         self._count_near()
 
 

@@ -41,6 +41,8 @@ class GradientSteps:
     Control and Optimization 30.
     """
 
+    finished = False  #: further steps change something, always
+
     def __init__(self, natural_step=0.1, averages=True):
         self.natural_step, self.averages = natural_step, averages
         self.n_made, self._optimizer = 0, None

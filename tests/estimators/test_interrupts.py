@@ -11,7 +11,6 @@ from skdgp.estimators import fit
 from skdgp.estimators.scored import ScoredRows
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
-from skdgp.inference.quasi_newton import QuasiNewton
 from skdgp.inference.sparse import full_batch
 from skdgp.inference.sparse.full_batch import FullBatchGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
@@ -56,8 +55,8 @@ FIRST_STEPS = {
     "deep": (DeepGPRegressor(inference="dsvi", **FEW), DeepSparseGP),
     "vecchia": (DeepGPRegressor(1, inference="vecchia", **FEW), NeighborGP),
     "exact": (DeepGPRegressor(1, inference="exact", **FEW), ExactGP),
-    "vfe": (SparseGPRegressor(**FEW), QuasiNewton),
-    "sparse classes": (SparseGPClassifier(**FEW), QuasiNewton),
+    "vfe": (SparseGPRegressor(**FEW), FullBatchGP),
+    "sparse classes": (SparseGPClassifier(**FEW), FullBatchGP),
 }
 
 

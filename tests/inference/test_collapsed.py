@@ -51,7 +51,7 @@ def make(widths=(2,), k=1, likelihood=None, mean=True, connected=False, n_draws=
 def solved(X, y, weight=None, **settings):
     model, batch = make(k=y.shape[1], **settings), everything(X, y, weight)
     model.hold(batch)
-    model._unsolved = batch
+    model.unsolved = batch
     model._solve()
     return model
 

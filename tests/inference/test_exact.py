@@ -51,7 +51,7 @@ def solved(X, y, weight=None, **settings):
     """A model with given numbers of kernel and noise, that knows these rows."""
     model, batch = make(y.shape[1], **settings), everything(X, y, weight)
     model.hold(batch)
-    model._unsolved = batch
+    model.unsolved = batch
     model._solve()
     return model
 
@@ -624,7 +624,7 @@ def test_training_goes_on_where_it_stopped(n_first, monkeypatch):
     for _ in range(4):
         one.step(batch, None)
     assert one._n_first == (n_first - 4 if n_first > 3 else -1)
-    assert len(one._lbfgs.pairs) <= 4 and not one._lbfgs.converged
+    assert len(one.steps.search.pairs) <= 4 and not one.steps.search.converged
     two.load_state(one.state())
     two.load_training_state(one.training_state())
     for _ in range(4):
@@ -991,7 +991,7 @@ def test_the_best_start_is_chosen(monkeypatch):
     model.choose_start(batch)
     expected = given + np.log(best)
     assert_allclose(model.layers[0].kernel.log_lengthscale.detach(), expected, rtol=1e-12)
-    assert model._lbfgs.x is None and len(model._marginal_subset) == len(X)
+    assert model.steps.search.x is None and len(model._marginal_subset) == len(X)
 
 
 @pytest.mark.parametrize("better", ["start", "loose"])
@@ -1017,7 +1017,7 @@ def test_the_better_of_two_searches(better, monkeypatch):
     expected = given + (1.1 if better == "loose" else 0.1)
     assert_allclose(parameters_to_vector(model.free()).detach(), expected)
     assert model._deviation == marginal_likelihood._DEVIATION
-    assert model._lbfgs.x is None and len(model._marginal_subset) == 20
+    assert model.steps.search.x is None and len(model._marginal_subset) == 20
 
 
 def test_columns_of_which_only_the_product_matters_are_found():

@@ -9,9 +9,8 @@ from torch import nn
 
 from ...gp.likelihoods import Gaussian
 from ...linalg import LOG_2PI, LogNormal, cholesky, rounding
-from ...optim.lbfgs import LBFGS
+from ...optim.quasi_newton import QuasiNewtonSteps, backward
 from ..base import FRACTION, NOT_NEGATIVE, Model
-from ..quasi_newton import QuasiNewton, backward
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import GramPosterior
@@ -94,20 +93,24 @@ class NNGP(KernelScheme):
         return (ExactNNGP if self.exact else GramModel)(architecture, likelihood, self)
 
 
-class ExactNNGP(QuasiNewton, Model):
+class ExactNNGP(Model):
     """The model of :class:`NNGP` that has all training rows.
 
     Its predictions are those of inducing points at these rows, whose pseudo-observations are the targets.
     """
 
+    roles = {"X": "rows", "y": "rows", "weight": "rows"}
+    sees_all_rows = True
+
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__()
+        super().__init__(QuasiNewtonSteps(scheme.tol))
         self.process = GramModel(replace(architecture, n_inducing=1), likelihood, scheme)
         self.process.Z.requires_grad_(False)
         self.layers = nn.ModuleList()
-        self._lbfgs, self._unsolved = LBFGS(tol=scheme.tol), None
-        sizes = architecture.n_features, architecture.n_latents
-        self._keep(*(torch.zeros(0, size) for size in sizes), torch.zeros(0))
+        self.unsolved, self._has_rows = None, False
+        sizes = {"X": (architecture.n_features,), "y": (architecture.n_latents,), "weight": ()}
+        for name, size in sizes.items():
+            self.register_buffer(name, torch.zeros(0, *size, dtype=torch.float64))
 
     @property
     def likelihood(self):
@@ -116,14 +119,10 @@ class ExactNNGP(QuasiNewton, Model):
     def start(self, X, weights, rng):
         """Nothing: there are no inducing inputs to place."""
 
-    def _keep(self, X, y, weight):
-        for name, value in (("X", X), ("y", y), ("weight", weight)):
-            self.register_buffer(name, value.detach().to(self.process.Z))
-        self._has_rows = False
-
     def hold(self, batch):
         if not self._has_rows:
-            self._keep(batch.X, batch.y, batch.weight)
+            for name in ("X", "y", "weight"):
+                setattr(self, name, getattr(batch, name).detach().to(self.process.Z))
             self._has_rows = True
 
     def step(self, batch, generator, rate=1.0):
@@ -149,12 +148,17 @@ class ExactNNGP(QuasiNewton, Model):
         white = self.process.jitter * diagonal(G).mean()
         return G + torch.diag_embed(self._noise() + white)
 
+    def accept(self):
+        """Nothing depends on where the search stays."""
+
     def lower_bound(self, batch):
         """The log marginal likelihood; a row of weight w stands for w rows."""
         self.hold(batch)
         value = self._log_marginal_likelihood()
         backward((value, torch.ones_like(value)))
         return float(value.detach())
+
+    objective = lower_bound
 
     def _log_marginal_likelihood(self):
         w, noise = self.weight, self._noise()
@@ -176,8 +180,8 @@ class ExactNNGP(QuasiNewton, Model):
     @torch.no_grad()
     def known_bound(self):
         """The log marginal likelihood, as of the last step."""
-        if self._lbfgs.x is not None and self._unsolved is not None:
-            return -self._lbfgs.f * float(self.weight.sum())
+        if self.steps.search.x is not None and self.unsolved is not None:
+            return -self.steps.search.f * float(self.weight.sum())
         return float(self._log_marginal_likelihood())
 
     def draws(self, n, seed):
@@ -191,12 +195,8 @@ class ExactNNGP(QuasiNewton, Model):
         return ExactPosterior(self, path, Whitened.of(path.levels[-1].L, h, Lambda))
 
     def load_state(self, arrays):
-        self._keep(*(torch.tensor(arrays[name]) for name in ("X", "y", "weight")))
         super().load_state(arrays)
-        self._unsolved = None
-
-    def load_training_state(self, arrays):
-        self._lbfgs.load(arrays, self.process.Z)
+        self.unsolved, self._has_rows = None, False
 
 
 class ExactPosterior(GramPosterior):

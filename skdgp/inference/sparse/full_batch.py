@@ -14,16 +14,15 @@ from ...linalg import (
     root_of_inverse,
     rounding,
 )
-from ...optim.lbfgs import LBFGS
+from ...optim.quasi_newton import QuasiNewtonSteps, backward
 from ..base import Model
-from ..quasi_newton import QuasiNewton, backward
 from .posterior import AT_ONCE, ShallowPosterior
 
 _JITTER = 1e-10  #: of K_uu at first; factorizations that fail get more
 _KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
 
 
-class FullBatchGP(QuasiNewton, Model):
+class FullBatchGP(Model):
     """A shallow sparse GP of which L-BFGS sees only the hyperparameters of kernel and likelihood.
 
     For each trial of these hyperparameters the posterior of the whitened inducing variables is the best one.
@@ -33,16 +32,20 @@ class FullBatchGP(QuasiNewton, Model):
     A subclass gives :meth:`natural_parameters`, too.
     """
 
+    sees_all_rows = True
+
     def __init__(self, architecture, likelihood, scheme):
-        super().__init__()
+        super().__init__(QuasiNewtonSteps(scheme.tol))
         self.likelihood = Trainable(likelihood)
         self.layers = architecture.stack(SparseLayer, lambda i: {"natural": True})
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
-        self._lbfgs = LBFGS(tol=scheme.tol)
         self._deviation = scheme.deviation
-        self._unsolved = None  # rows whose posterior is still to be found
+        self.unsolved = None  # rows whose posterior is still to be found
         self._rows = None  # those whose posterior was found
+
+    def accept(self):
+        """Nothing depends on where the search stays."""
 
     def objective(self, batch):
         """The lower bound and, if it has priors, the kernel's log prior density, up to a constant."""
@@ -125,16 +128,16 @@ class FullBatchGP(QuasiNewton, Model):
     @torch.no_grad()
     def _solve(self):
         """Set the posterior to the best one for the present hyperparameters."""
-        if self._unsolved is None:
+        if self.unsolved is None:
             return
-        P, h = self.natural_parameters(self._unsolved)
+        P, h = self.natural_parameters(self.unsolved)
         root, q = root_of_inverse(P), self.layers[0].q
         if root is None:  # numbers of very different size
             root = root_of_inverse(add_diagonal(P, 1e3 * rounding(P)))
         q.root.copy_(root)
         q.mean.copy_((root @ (root.mT @ h))[..., 0].T)
         # only now: an interrupt leaves them for the next call
-        self._rows, self._unsolved = self._unsolved, None
+        self._rows, self.unsolved = self.unsolved, None
 
     def draws(self, n, seed):
         return np.zeros((1, 0))
@@ -157,7 +160,7 @@ class FullBatchGP(QuasiNewton, Model):
 
     def load_state(self, arrays):
         super().load_state(arrays)
-        self._unsolved = self._rows = None
+        self.unsolved = self._rows = None
 
 
 def solve_posterior(P, h):

@@ -4,8 +4,8 @@ import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
 from ...linalg import LOG_2PI, LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
+from ...optim.quasi_newton import backward
 from ..base import FRACTION, NOT_NEGATIVE, POSITIVE, Scheme
-from ..quasi_newton import backward
 from .concave import ConcaveGP
 from .full_batch import FullBatchGP, solve_posterior
 

@@ -177,11 +177,13 @@ class NeighborGP(Model):
 
     @torch.no_grad()
     def posterior(self, draws, as_trained=False):
-        frozen = copy.deepcopy(self.rows.kernel)
+        frozen, local_scale = copy.deepcopy((self.rows.kernel, self.local_scale))
+        if local_scale is not None:
+            local_scale.requires_grad_(False)
         return NeighborPosterior(
             self.near(frozen()),
             self._search,
-            copy.deepcopy(self.local_scale),
+            local_scale,
             torch.as_tensor(draws).to(self.rows.Z)[:, 0] if self.local_scale is not None else None,
             self._training_rows,
             self._log_density(),

@@ -124,7 +124,7 @@ def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memo
     model, X, y = case(name)
     batch = batch_of(X, y)
     best = value_of(model, batch)
-    model._unsolved = batch
+    model.unsolved = batch
     model.accept()
 
     def bound_of_posterior():
@@ -171,7 +171,7 @@ def fitted(model, batch):
     """With the posterior for the hyperparameters as they are."""
     value_of(model, batch)
     model.accept()
-    model._unsolved = batch
+    model.unsolved = batch
     return model
 
 

@@ -122,7 +122,7 @@ def test_power_ep_by_reference(case):
         model.layers[0].Z.copy_(torch.as_tensor(Z))
     expected = case["expected"]
     assert_allclose(value_of(model, X, y[:, None]), expected["log_evidence"], rtol=1e-9)
-    model._unsolved = Batch(*tensors(X, y[:, None]), 1.0, float(len(X)))
+    model.unsolved = Batch(*tensors(X, y[:, None]), 1.0, float(len(X)))
     model._solve()
     q = model.layers[0].q
     assert_allclose(q.mean[:, 0].detach(), expected["q_mu_whitened"], rtol=1e-8)
@@ -213,7 +213,7 @@ def test_posterior_is_the_one_that_natural_gradients_reach(make_batch):
     X, y = rows(30, k=2)
     model = make_model(X[:8], 2)
     batch = make_batch(*tensors(X, y)[:2])
-    model._unsolved = batch
+    model.unsolved = batch
     model._solve()
     mean, root = model.layers[0].q.mean.clone(), model.layers[0].q.root.clone()
     shape = Architecture(2, (), 2, 8, [model.layers[0].kernel.fitted()], True, False)
