@@ -84,7 +84,6 @@ class CollapsedVI(LocalScaleScheme):
     """
 
     uses = OF_LAYERS | {"n_inducing"}
-    early = 2
 
     _parameter_constraints = {"n_draws": [COUNT, None], "n_neighbors": [COUNT]}
 

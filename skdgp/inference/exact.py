@@ -59,7 +59,6 @@ class Exact(LocalScaleScheme):
     """
 
     auto_kernel = "anova"
-    early = 5  # its steps are the dearest
 
     def __init__(self, n_neighbors=8):
         self.n_neighbors = n_neighbors

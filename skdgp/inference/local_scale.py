@@ -158,7 +158,6 @@ class LocalScaleScheme(Scheme):
     """Base class of schemes for all rows at once, with a local scale that near rows tell."""
 
     takes_chunks = False
-    early = 1
     fewer_draws = False  # a grid is no sample
     leaves_one_out = True
     _parameter_constraints = {"n_neighbors": [COUNT]}

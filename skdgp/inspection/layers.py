@@ -232,7 +232,6 @@ class LayersDisplay:
                 deep = model.members_
             member, inner = heaviest(deep, _has_moments, cls.__name__, _WHAT)
             layers = _panels(
-                member,
                 inner.layers,
                 torch.as_tensor(scale(X)),
                 torch.as_tensor(scale(model._check_X(line.rows))),
@@ -262,13 +261,12 @@ def _whitened(layer, n, generator):
 
 
 @torch.no_grad()
-def _panels(member, layers, X, line, n_functions, generator):
+def _panels(layers, X, line, n_functions, generator):
     """What is shown of each layer, in standardized units.
 
     Parameters
     ----------
-    member : Member
-    layers : iterable of SparseLayer
+    layers : Stack
     X : tensor of shape (n_rows, n_features)
         Rows that are pushed through the layers.
     line : tensor of shape (n_points, n_features)
@@ -280,8 +278,7 @@ def _panels(member, layers, X, line, n_functions, generator):
     for layer in layers:
         panel, Z = Bunch(), layer.Z
         if panels:
-            if member.architecture.input_connected:
-                H = torch.cat([H, X], -1)
+            H = layers.inputs(H, X)
             line, panel = _principal_line(H, Z, len(line))
             if panel.one_input:
                 panel.x_label = f"h0 of layer {len(panels)}"

@@ -114,7 +114,7 @@ def findings(posterior, X):
     def visit(i, layer, H):
         hidden, connected = i < len(layers) - 1, layers.input_connected
         mean, var = layer.moments(H)
-        use = _use(layers[i + 1], mean, X if connected else None) if hidden else None
+        use = _use(layers, i + 1, mean, X) if hidden else None
         found.extend(_inducing(layer, H, i + 1))
         if i == 0 and layer.q_root is not None:
             found.append(_uncertain(layer, H, mean, use))
@@ -182,10 +182,10 @@ def _uncertain(layer, H, mean, use):
     )
 
 
-def _use(layer, mean, X):
+def _use(layers, i, mean, X):
     """How much the correlations that a layer sees change if a unit's rows are shuffled."""
     mean = mean[:_ROWS]
-    H = mean if X is None else torch.cat([mean, X[:_ROWS]], -1)
+    H, layer = layers.inputs(mean, X[:_ROWS]), layers[i]
     changes = []
     for d in range(mean.shape[1]):
         shuffled = H.clone()

@@ -119,10 +119,13 @@ class ExactNNGP(Model):
     def start(self, X, weights, rng):
         """Nothing: there are no inducing inputs to place."""
 
+    def _keep(self, X, y, weight):
+        for name, value in (("X", X), ("y", y), ("weight", weight)):
+            setattr(self, name, value.detach().to(self.process.Z))
+
     def hold(self, batch):
         if not self._has_rows:
-            for name in ("X", "y", "weight"):
-                setattr(self, name, getattr(batch, name).detach().to(self.process.Z))
+            self._keep(batch.X, batch.y, batch.weight)
             self._has_rows = True
 
     def step(self, batch, generator, rate=1.0):

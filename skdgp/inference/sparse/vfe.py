@@ -56,7 +56,6 @@ class VFE(Scheme):
 
     uses = frozenset({"n_inducing", "init"})
     takes_chunks = False
-    early = 1
     leaves_one_out = True  # for classes
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
