@@ -73,7 +73,7 @@ def test_it_begins_at_the_exact_process():
 def test_number_of_neighbors(noise, expected):
     X, y = rows(400, 4, noise)
     model = near(None, max_iter=2).fit(X, y)
-    assert int(model.members_[0].arrays["n_neighbors"]) in expected
+    assert int(model.members_[0].arrays["k"]) in expected
     copy = pickle.loads(pickle.dumps(model))
     assert_allclose(copy.predict(X), model.predict(X), rtol=1e-12)
     assert_allclose(copy.log_predictive_density(X, y), model.log_predictive_density(X, y))
