@@ -361,7 +361,7 @@ class Model(nn.Module):
         if self.steps is not None:
             self.steps.forget()
         for name, role, buffer in hyperparameters(self, buffers=True):
-            if role == "rows" and buffer.shape != arrays[name].shape:
+            if role == "rows":  # of any number, and shared with frozen posteriors
                 part, _, own = name.rpartition(".")
                 setattr(self.get_submodule(part), own, buffer.new_empty(arrays[name].shape))
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})

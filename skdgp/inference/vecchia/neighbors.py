@@ -91,7 +91,7 @@ class NeighborGP(Model):
 
     def _look_in(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
-        self.metric = torch.as_tensor(metric).to(self.rows.Z)
+        self.metric = torch.tensor(metric).to(self.rows.Z)
         self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
         if self._training_rows is not None:
             self._of_rows = Remembered(self._search, len(self._training_rows.X))
