@@ -337,7 +337,7 @@ def test_the_rate_shrinks_every_kind_of_step(make_model, make_batch, natural_gra
         after = model.state()
         moves.append({name: np.abs(after[name] - before[name]).max() for name in before})
     for name, move in moves[0].items():
-        if not name.endswith("W"):
+        if not name.endswith(("W", "progress")):  # a fixed map, and the number of steps
             assert moves[1][name] == pytest.approx(0.01 * move, rel=0.05), name
 
 
