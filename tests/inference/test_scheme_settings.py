@@ -20,7 +20,7 @@ BAD = {
     **dict.fromkeys(["shared_covariance", "train_inducing", "exact"], ("yes", 1)),
     **dict.fromkeys(["natural_gradient", "prediction", "coupling"], ("first", 3)),
     **dict.fromkeys(["frequencies", "sampling", "covariance", "hyperparameters"], ("nothing", 3)),
-    **dict.fromkeys(["target", "preconditioner", "last_layer"], ("nothing", 3)),
+    **dict.fromkeys(["target", "preconditioner", "last_layer", "start"], ("nothing", 3)),
 }
 every_scheme = pytest.mark.parametrize("name", SCHEMES)
 
