@@ -26,17 +26,15 @@ from .unique_inputs import NeighborSearch, gather
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 _MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_MARGINAL_ROWS = 400  #: all the same
-#: factors of the lengthscales that are given, and in the place of what is given strengths of an ANOVA
-#: kernel, and shares of the noise in the target's variance: without a start that takes most of it for noise,
-#: lengthscales of a hundredth explain targets of which a tenth is signal
-_STARTS = (
-    (1.0, None, None),
-    (0.3, None, None),
-    (0.1, None, None),
-    (0.03, None, None),
-    (1.0, 1.0, None),
-    (1.0, None, 0.8),
+#: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
+_STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
+#: share of the noise in the target's variance at one more start: without it, lengthscales of a hundredth
+#: explain targets of which a tenth is signal
+_NOISY = 0.8
+_CLEARLY = (
+    0.005  #: nats a row by which it must be better, two of 400: most often both lead to one optimum
 )
+_RIVAL_ROWS = 400  #: that tell the better of the two: 150 tell .002 nats a row, which is none
 _TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change nothing on the suite
 #: on these rows, too: with normal priors, and with Cauchy priors from there and from the start
 _SEARCH_STEPS = 10
@@ -169,18 +167,20 @@ class MarginalLikelihoodGP(Model):
         if not self.free():
             return
         search, starts, x = self.steps.search, self._starts(), parameters_to_vector(self.free())
+        many = self.rows.Z.shape[1] >= _MANY_COLUMNS
         try:
             with self.with_marginal_subset(_TRIAL_ROWS, 1):
-                *quiet, noisy = starts
-                x = self._best_start(quiet, batch)
-                rivals = [x, noisy]
-                if self.rows.Z.shape[1] >= _MANY_COLUMNS:
+                x = self._best_start(starts, batch)
+                if many:
                     self._deviation = None
-                    start = self._best_start(quiet, batch)
-                    rivals.append(self._searched(start, _SEARCH_STEPS, batch).x)
+                    loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch).x
                     self._deviation = _DEVIATION
-                searches = [self._searched(start, _SEARCH_STEPS, batch) for start in rivals]
-                x = min(searches, key=_lowest).x
+                    searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
+                    x = min(searches, key=_lowest).x
+                noisy = self._searched(self._noisy_start(), _SEARCH_STEPS, batch).x
+            with self.with_marginal_subset(_RIVAL_ROWS, 1):
+                rivals = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, noisy)]
+                x = noisy if _lowest(rivals[1]) < _lowest(rivals[0]) - _CLEARLY else x
         finally:
             self._deviation, self.steps.search = _DEVIATION, search
             vector_to_parameters(x, self.free())
@@ -193,12 +193,12 @@ class MarginalLikelihoodGP(Model):
         """Vectors of these, to begin with.
 
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
-        small strengths interactions are not seen. The last one takes most of the target for noise.
+        small strengths interactions are not seen.
         """
         free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
         has_strength = any(role == "strength" for role, _ in free)
         starts = []
-        for factor, strength, noise in _STARTS:
+        for factor, strength in _STARTS:
             if strength and not has_strength:
                 continue
             hyperparameters = []
@@ -207,12 +207,20 @@ class MarginalLikelihoodGP(Model):
                     number = number + math.log(factor)
                 elif role == "strength" and strength:
                     number = torch.full_like(number, math.log(strength))
-                elif role in ("noise", "variance") and noise:
-                    share = noise if role == "noise" else 1.0 - noise
-                    number = torch.full_like(number, math.log(share))
                 hyperparameters.append(number)
             starts.append(parameters_to_vector(hyperparameters))
         return starts
+
+    def _noisy_start(self):
+        """The vector that takes most of the target for noise, and all functions for longer ones."""
+        shares = {"noise": _NOISY, "variance": 1.0 - _NOISY}
+        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
+        return parameters_to_vector(
+            [
+                torch.full_like(p, math.log(shares[r])) if r in shares else p + (r == "lengthscale")
+                for r, p in free
+            ]
+        )
 
     def _best_start(self, starts, batch):
         """The one from which some steps come to the lowest value."""

@@ -1007,7 +1007,8 @@ def test_the_better_of_two_searches(better, monkeypatch):
     def searched(x, n_steps, batch):
         search, is_loose = LBFGS(), bool((x > given).all())
         search.x = x + (1.0 if model._deviation is None else 0.1)
-        if model._deviation is not None and is_loose == (better == "loose"):
+        search.f = 0.0 if (x < given).any() else -0.5  # of the noisy start, and of others
+        if search.f and model._deviation is not None and is_loose == (better == "loose"):
             search.f = -1.0
         searches.append(search)
         return search
@@ -1064,7 +1065,7 @@ def test_weights_of_very_different_size_at_a_place(inference):
     )  # the local scale was learned
 
 
-@pytest.mark.parametrize("kernel", ["anova", "rational_quadratic", "squared_exponential"])
+@pytest.mark.parametrize("kernel", ["anova", "rational_quadratic"])
 def test_a_tenth_of_signal_is_no_noise(kernel):
     """Lengthscales of a hundredth explain such targets almost as well, and predict their mean."""
     rng = np.random.default_rng(0)
