@@ -285,7 +285,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if source is not None:
             given = Scaling(source._x_scaler, source._y_scaler)
         standardize = self.standardize if given is None else given.x_scaler.standardize
-        data.scale(standardize, likelihood, rng, target_maps)
+        data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood)
         if given is not None:
             given.check(data.X.shape[1])
             data.scale_as(given.x_scaler, self._target_scaler(given.y_scaler, data.y_scaler))

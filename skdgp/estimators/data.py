@@ -62,8 +62,11 @@ class Data:
 
     x_scaler = y_scaler = None
 
-    def scale(self, standardize, likelihood, rng, target_maps=None):
-        """Learn the scaling from these rows; `target_maps` is a function of them, or None."""
+    def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
+        """Learn the scaling from these rows; `target_maps` is a function of them, or None.
+
+        The likelihood says what stands for the targets where levels of categories get their positions.
+        """
         encoder = None
         if self.kinds is not None or self._has_gaps():
             targets = np.clip(stand_in(likelihood, self.y, self.weights)[0], -_REACH, _REACH)
@@ -76,7 +79,7 @@ class Data:
             rows = np.linspace(0, len(self) - 1, min(len(self), _GAP_ROWS)).astype(np.int64)
             self.x_scaler.rows = np.array(self.X[rows], dtype=np.float64)
         maps = None if target_maps is None else target_maps(self)
-        self.y_scaler = TargetScaler(standardize and likelihood.scales_target, maps)
+        self.y_scaler = TargetScaler(standardize and scale_target, maps)
         self.y_scaler.fit(self.y, self.weights)
         return self
 

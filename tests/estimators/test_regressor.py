@@ -351,6 +351,7 @@ def test_the_other_arguments_are_tested_elsewhere():
         "checkpoint",
         "device",
         "target_transform",  # test_target_transform.py
+        "categorical_features",  # test_frames.py
         "n_jobs",
         "n_threads",
         "verbose",
