@@ -13,7 +13,7 @@ from ..preprocessing.scaling import Scaling
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 
 
-def check_inputs(estimator, X, y=None, reset=False, extend=False, **y_checks):
+def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y_checks):
     """Validate inputs, and targets if there are some.
 
     A data frame with other columns than numbers, or an array with categories, is read by the estimator's
@@ -37,21 +37,21 @@ def check_inputs(estimator, X, y=None, reset=False, extend=False, **y_checks):
         NaN where cells are missing.
     y : ndarray, if it is given
     """
-    X = as_numpy(X)
+    X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
     reader = estimator._reader
     if reader is None:
         X = as_inputs(X)
-        if y is None:
+        if without_y:
             return validate_data(estimator, X, reset=reset, **_CHECKS)
         return validate_data(estimator, X, y, reset=reset, **_CHECKS, **y_checks)
-    if y is None:
+    if without_y:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
     else:
         validate_data(estimator, X, y, reset=reset, skip_check_array=True)
     table = reader.transform(X, extend)
-    if y is None:
+    if without_y:
         return check_array(table, **_CHECKS, estimator=estimator)
     return check_X_y(table, y, **_CHECKS, **y_checks, estimator=estimator)
 
@@ -73,7 +73,7 @@ def _reader(X, categorical_features):
     if not isinstance(frame, nw.DataFrame):
         if not given:
             return None
-    elif not given and all(_is_plain(frame[name]) for name in frame.columns):
+    elif not given and all(map(_is_plain, frame.iter_columns())):
         return None
     reader = FrameReader(categorical_features).fit(X)
     texts = reader.texts()

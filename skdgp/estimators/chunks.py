@@ -116,12 +116,14 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
     elif is_new:
         _warn_if_not_learned(member, X, y, device)
     forget_single(estimator)
+    pairs = Pairs(data.X, data.weights)
+    data.x_scaler.keep(pairs.rows)
     estimator.__dict__.update(
         members_=[member],
         _stream=stream,
         _lasting=lasting(estimator),
         _n_rows=float(data.weights.sum()),
-        _pairs=Pairs(data.X, data.weights),
+        _pairs=pairs,
         _importances=None,
         _table=None,
         n_iter_=record.n_iter,

@@ -15,9 +15,6 @@ _PRELOAD = (
 )
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
 _REACH = 5.0  #: standard deviations of targets from which levels get their positions: outliers count less
-_GAP_ROWS = (
-    64  #: from which gaps are filled where training has none: four times the versions of a row
-)
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
@@ -75,9 +72,6 @@ class Data:
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
         self.x_scaler = InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)
-        if encoder is None:
-            rows = np.linspace(0, len(self) - 1, min(len(self), _GAP_ROWS)).astype(np.int64)
-            self.x_scaler.rows = np.array(self.X[rows], dtype=np.float64)
         maps = None if target_maps is None else target_maps(self)
         self.y_scaler = TargetScaler(standardize and scale_target, maps)
         self.y_scaler.fit(self.y, self.weights)

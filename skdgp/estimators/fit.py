@@ -52,6 +52,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
         forget_single(estimator)
         vars(estimator).pop("_stream", None)
         pairs = Pairs(fit.data.X, fit.data.weights)
+        fit.data.x_scaler.keep(pairs.rows)
         vars(estimator).update(fitted, **found, _pairs=pairs, _importances=None, _table=None)
         estimator._lasting = lasting(estimator)
 

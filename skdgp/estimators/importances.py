@@ -34,10 +34,15 @@ class Pairs:
     """
 
     def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
-        p = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
-        index, most = np.arange(len(X)), max(n_rows, _LOOKED_AT // X.shape[1])
-        if len(X) > most:
-            index, p = _at_even_steps(p, most)
+        index, most = slice(None), max(n_rows, _LOOKED_AT // X.shape[1])
+        if len(X) > most and (
+            weights is None or weights.strides == (0,)
+        ):  # equal, for memory's sake
+            index, p = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp), np.ones(most)
+        else:
+            p = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
+            if len(X) > most:
+                index, p = _at_even_steps(p, most)
         X, p = np.asarray(X[index], dtype=np.float64), p / p.sum()
         self._n_changes, self._complete = n_changes, len(X) <= n_rows
         kept = (np.arange(len(X)), p) if self._complete else _at_even_steps(p, n_rows)

@@ -299,8 +299,7 @@ def columns_of(X):
     if twice:
         raise ValueError(f"X has several columns named {twice[0]!r}; rename them.")
     columns = []
-    for name in names:
-        values = frame[name]
+    for name, values in zip(names, frame.iter_columns()):
         order = list(values.dtype.categories) if values.dtype == nw.Enum else None
         is_category = values.dtype in (nw.Enum, nw.Categorical)
         columns.append(_Column(name, values, order, is_category))

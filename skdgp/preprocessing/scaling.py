@@ -131,6 +131,11 @@ class InputScaler:
         dropped = np.flatnonzero(is_dropped)
         return dropped, self.constants[dropped]
 
+    def keep(self, rows):
+        """Keep some training rows, unless there are some, or an encoder has its own."""
+        if self.encoder is None and self.rows is None:
+            self.rows = rows
+
     def _encoder_of_gaps(self):
         """An encoder for rows with gaps where training rows have none."""
         kinds = ["number"] * self.rows.shape[1]

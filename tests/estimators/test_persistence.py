@@ -127,7 +127,8 @@ def test_unfitted(kind, way):
 @pytest.mark.parametrize("way", [through_skops, copy.deepcopy])
 def test_training_goes_on_after_a_round_trip(data, way):
     X, y = data
-    model = way(DeepGPRegressor(warm_start=True, random_state=0, **FEW).fit(X, y))
+    settings = {"warm_start": True, "batch_size": 1000, "random_state": 0}
+    model = way(DeepGPRegressor(**settings, **FEW).fit(X, y))
     loss = model.loss_curve_[-1]
     model.set_params(max_iter=3, learning_rate=1e-3).fit(X, y)
     assert abs(model.loss_curve_[-1] - loss) < 0.5

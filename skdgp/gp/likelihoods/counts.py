@@ -133,7 +133,10 @@ class _Counts(Likelihood):
         counts, lengths = shape.unique_consecutive(return_counts=True)
         pieces = (part[order].split(lengths.tolist()) for part in (log_rate, sd))
         log_rates = (torch.addcmul(m, z[:, None], s) for m, s in zip(*pieces))
-        below = [weights @ self._less_than(*each, size) for each in zip(counts.tolist(), log_rates)]
+        below = [
+            (weights[:, None] * self._less_than(*each, size)).sum(0)
+            for each in zip(counts.tolist(), log_rates)
+        ]
         return torch.empty_like(sd).index_copy_(0, order, torch.cat(below))
 
     def _less_than(self, n, log_rate, size):
@@ -144,8 +147,8 @@ class _Counts(Likelihood):
         total, one = torch.ones_like(log_rate), torch.ones_like(log_rate)
         for i in range(int(n) - 1, 0, -1):
             growth = (1.0 + (i - 1) / size) / i
-            torch.addcmul(one, total, ratio, value=growth, out=total)
-        return total.mul_(none)
+            total = torch.addcmul(one, total, ratio, value=growth)
+        return total * none
 
     def _over_thresholds(self, n_steps, size, shape, log_rate, sd):
         low, high = _reach(shape, size)
