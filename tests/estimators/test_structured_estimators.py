@@ -13,6 +13,7 @@ from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import StructuredVI
 from skdgp.inspection import LayersDisplay
+from skdgp.training import init
 
 FEW = {"n_layers": 3, "max_iter": 12, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
 
@@ -215,7 +216,9 @@ def test_covariances_have_no_part_in_the_noise_of_hidden_layers(rows):
     assert np.all(functions.diagonal() < 0.9 * of_latents.diagonal())
 
 
-def test_noise_does_not_explain_what_is_found_later():
+def test_noise_does_not_explain_what_is_found_later(monkeypatch):
+    """From lengthscales that are too long, as starts compared by leave-one-out rarely are."""
+    monkeypatch.setattr(init, "shorten_lengthscales", lambda *args: None)
     x = np.random.default_rng(0).uniform(-3.0, 3.0, size=(30, 1))
     settings = {"n_layers": 2, "max_iter": 500, "random_state": 0}
     scores = []

@@ -135,7 +135,8 @@ def test_mixtures_have_a_report_for_each_model(mixture):
     model = copy.deepcopy(mixture)
     deep = [len(member.architecture.widths) for member in model.members_].index(1)
     arrays = model.members_[deep].arrays
-    arrays["layers.0.Z"] = arrays["layers.0.Z"] + 100.0
+    for layer in range(2):
+        arrays[f"layers.{layer}.Z"] = arrays[f"layers.{layer}.Z"] + 100.0
     model.members_[deep]._posteriors.clear()
     diagnosis = diagnose(model, X, y)
     others = list(diagnosis.reports)

@@ -312,7 +312,7 @@ def test_axes_and_names(plt, curve, data, regressor):
     assert again.figure_ is not figure
     assert again.axes_[1].get_title() == "again, layer 2"
     assert {line.get_color() for lines in again.lines_ for line in lines} == {"red"}
-    with pytest.raises(ValueError, match="one axes for each of the 2 layers; got 1"):
+    with pytest.raises(ValueError, match="one Axes for each of the 2 panels; got 1"):
         first.plot(grid[1, 1])
 
 

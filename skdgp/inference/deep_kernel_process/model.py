@@ -105,12 +105,14 @@ class KernelModel(Model):
         raise NotImplementedError
 
     def draws(self, n, seed):
-        """The seed, once for each draw, from which they are made when needed: they are many."""
-        return np.full((n, 1), seed, dtype=np.float64)
+        """Seed, number and count of the draws, from which they are made when needed: they are many."""
+        return np.column_stack([np.full(n, seed), np.arange(n), np.full(n, n)]).astype(np.float64)
 
     def fixed(self, draws):
         """The base randomness that :meth:`draws` stands for."""
-        return Fixed(latin_normal(len(draws), self.fixed_dim(), int(draws[0, 0])))
+        seed, n = int(draws[0, 0]), int(draws[0, 2])
+        which = np.asarray(draws[:, 1]).astype(np.int64)
+        return Fixed(latin_normal(n, self.fixed_dim(), seed)[which])
 
     @torch.no_grad()
     def divergence(self):
