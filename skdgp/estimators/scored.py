@@ -59,7 +59,9 @@ class ScoredRows:
         if len(held):
             self.held = held
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])
-            self.rest = data.part(np.setdiff1d(np.arange(n), held))
+            rest = np.ones(n, dtype=bool)
+            rest[held] = False
+            self.rest = data.part(np.flatnonzero(rest))
 
     def seen_by(self, scheme):
         """The rows that a member of this scheme trains on."""

@@ -110,8 +110,9 @@ class KernelModel(Model):
 
     def fixed(self, draws):
         """The base randomness that :meth:`draws` stands for."""
+        draws = torch.as_tensor(draws).cpu().numpy()
         seed, n = int(draws[0, 0]), int(draws[0, 2])
-        which = np.asarray(draws[:, 1]).astype(np.int64)
+        which = draws[:, 1].astype(np.int64)
         return Fixed(latin_normal(n, self.fixed_dim(), seed)[which])
 
     @torch.no_grad()
