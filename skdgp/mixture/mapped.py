@@ -21,6 +21,9 @@ _FARTHEST = 700.0  #: e-folds beyond which they may overflow
 _N_LATENT = 12, 7  #: nodes for means of the target, and for sizes of its noise
 _IN_CACHE = 60_000  #: numbers that are looked at together
 END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
+END_OF_ROW = (
+    6.0  #: likewise from the row's mean, where hardly any component but of heavy tails goes
+)
 _END_OF_NOISE = 3.0  #: likewise from the function, where that is given
 
 
@@ -131,7 +134,7 @@ def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
     return first, square
 
 
-def variance_by_function(parts, mean, scaler):
+def variance_by_function(parts, mean, scaler, limits):
     """Variance (n, k) of ``E[y | f]``, for all latents f: means of the target, and sizes of its noise.
 
     Parameters
@@ -141,6 +144,8 @@ def variance_by_function(parts, mean, scaler):
     mean : ndarray of shape (n, k)
         Of the target.
     scaler : TargetScaler
+    limits : tuple of two ndarrays of shape (n, k)
+        Where means given f end at last: sizes of the noise that are hardly possible have no finite ones.
     """
     variance = np.zeros_like(mean)
     for weights, likelihood, m, v in parts:
@@ -148,19 +153,32 @@ def variance_by_function(parts, mean, scaler):
         size = max(1, _IN_CACHE // (len(f) * len(m)))
         for i in range(0, len(mean), size):
             rows = slice(i, i + size)
-            off = mean_before_map(likelihood, f[:, :, rows], scaler).numpy() - mean[rows]
-            both = shares[:, None] * weights[..., 0, 0].cpu().numpy()
+            own = tuple(end[rows] for end in limits)
+            with np.errstate(over="ignore", invalid="ignore"):
+                off = mean_before_map(likelihood, f[:, :, rows], scaler, own).numpy() - mean[rows]
+            of_parts = weights[..., 0, 0].cpu().numpy()
+            off[:, of_parts <= _NEGLIGIBLE] = 0.0  # closed forms overflow far out
+            both = shares[:, None] * of_parts
             variance[rows] += np.einsum("qs,qsnk->nk", both, np.square(off))
     return variance
 
 
-def mean_before_map(likelihood, f, scaler):
-    """Means (..., n, k) of targets before their map, in the user's units, given latent functions."""
+def mean_before_map(likelihood, f, scaler, limits=None):
+    """Means (..., n, k) of targets before their map, in the user's units, given latent functions.
+
+    `limits` are ends (n, k) beyond which those from the functions do not go.
+    """
     parts = likelihood.components(f, torch.zeros_like(f))
     parts = torch.broadcast_tensors(parts[0].exp(), *parts[1:])
     shape = parts[1].shape
     flat = [part.reshape(shape[0], -1, shape[-1]).cpu().numpy() for part in parts]
-    mean, _ = mapped_moments(*flat, scaler, ends(*flat, scaler, _END_OF_NOISE))
+    if limits is None:
+        limits = ends(*flat, scaler, _END_OF_NOISE)
+    else:
+        outer = [np.broadcast_to(end, shape[1:]).reshape(-1, shape[-1]) for end in limits]
+        low, high = ends(*flat, scaler, _END_OF_NOISE)
+        limits = np.maximum(low, outer[0]), np.minimum(high, outer[1])
+    mean, _ = mapped_moments(*flat, scaler, limits)
     return torch.from_numpy(mean.reshape(shape[1:]))
 
 

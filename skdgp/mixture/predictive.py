@@ -9,7 +9,7 @@ from ..linalg import at_once
 from ..metrics.scores import mixture_crps
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
-from .mapped import ends, heaviest, mapped_moments, variance_by_function
+from .mapped import END_OF_ROW, ends, heaviest, mapped_moments, variance_by_function
 from .quantiles import quantiles
 from .versions import latent
 
@@ -98,7 +98,8 @@ class Predictive:
         """As :meth:`decomposed_moments`, before the map."""
         components = self.components()
         mean, std = mapped_moments(*components, scaler)
-        own = np.minimum(variance_by_function(self._parts, mean, scaler), std**2)
+        limits = ends(*components, scaler, END_OF_ROW)
+        own = np.minimum(variance_by_function(self._parts, mean, scaler, limits), std**2)
         return mean, own, std**2 - own
 
     def log_density(self, y):

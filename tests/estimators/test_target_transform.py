@@ -343,3 +343,17 @@ def test_extreme_targets_give_numbers(name):
     for values in (mean, std, model.predict_quantiles(X), model.sample_y(X, 3)):
         assert not np.isnan(values).any()
     assert not np.isnan(model.log_predictive_density(X, y)).any()
+
+
+@pytest.mark.parametrize("name", ["log", "yeo-johnson"])
+def test_noise_of_a_well_known_function_under_a_local_scale(name):
+    """Sizes of the noise that are hardly possible have means without end, and leave no noise otherwise."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (300, 1))
+    y = np.exp(np.sin(3.0 * X[:, 0]) + 0.3 * rng.standard_normal(300))
+    model = DeepGPRegressor(1, inference="exact", target_transform=name, random_state=0).fit(X, y)
+    new = np.linspace(-0.8, 0.8, 9)[:, None]
+    _, by_function, noise = model.predict(new, return_std=True, decompose=True)
+    right = np.exp(np.sin(3.0 * new[:, 0]) + 0.045) * np.sqrt(np.expm1(0.09))  # of a log-normal
+    assert_allclose(noise, right, rtol=0.35)
+    assert (by_function < 0.6 * noise).all()
