@@ -159,7 +159,7 @@ def test_states_are_plain_and_predict_the_same(scheme):
     draws = model.draws(8, 0)
     for a, b in zip(model.posterior(draws).latent(X), twin.posterior(draws).latent(X)):
         np.testing.assert_array_equal(a, b)
-    assert draws.nbytes <= 8 * 16
+    assert draws.shape[1] <= 3  # a seed, a number and the count, not values for each row
 
 
 @every_scheme
