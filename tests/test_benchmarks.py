@@ -230,9 +230,20 @@ def test_posteriors_are_compared(root, tmp_path, capsys):
     command += ["--data", root, "--out", tmp_path / "p.json", "--steps", 8, "--max-iter", 3]
     printed = run(capsys, *command)
     assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "collapsed", "slices-10"))
-    assert "doubtful  collapsed" in printed  # which fails with classes
+    assert "dropped  collapsed" in printed  # which fails with classes
     again = run(capsys, *command)
     assert "step/0/0/atlas" not in again and printed.endswith(again)
+
+
+@pytest.mark.parametrize("ok", [True, False])
+def test_only_references_that_pass_are_averaged(ok):
+    """An R-hat of 1.01 is not enough: a sample size of 40 is too small."""
+    figures = {g: dict.fromkeys(posterior._FIGURES, (0.5, 0.1)) for g in ("inside", "outside")}
+    reference = {"figures": figures, "seconds": 1.0, "bound": None, "evidence": -4.0}
+    reference |= {"error": 0.1, "steps": 8, "rhat": 1.01, "ess": 500.0 if ok else 40.0, "ok": ok}
+    found = {"set": "step", "n_train": 9, "n_features": 1, "found": {"reference": reference}}
+    means, _, references = posterior.report([found]).split("\n\n")
+    assert ("reference" in means) == ok and ("dropped" in references) == (not ok)
 
 
 def test_rows_near_the_data_keep_levels():

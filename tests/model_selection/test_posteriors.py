@@ -10,6 +10,7 @@ from sklearn.linear_model import LinearRegression
 from skdgp import DeepGPRegressor
 from skdgp._scoring import LatentMixture
 from skdgp.gp.kernels import Matern, SquaredExponential
+from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import SGHMC, EllipticalSlice
 from skdgp.model_selection import (
     compare_posteriors,
@@ -113,6 +114,33 @@ def test_shallow_samplers_are_the_exact_process(rows):
     expected = -0.5 * target @ np.linalg.solve(C, target)
     expected -= 0.5 * np.linalg.slogdet(2.0 * np.pi * C)[1] + 25 * np.log(y.std())
     assert value == pytest.approx(expected, abs=1e-6) and error < 1e-6
+
+
+def test_evidence_agrees_with_importance_sampling():
+    """Of two layers, in plain numpy: the first layer is drawn from its prior, the last one integrated out."""
+    X, y = np.array([-1.9, -1.2, -0.5, 0.1, 0.7, 1.3]), np.array([-1.2, -0.9, 0.2, 0.4, 0.1, 1.6])
+
+    def covariance(H, lengthscale, noise):
+        squares = ((H[..., :, None] - H[..., None, :]) / lengthscale) ** 2
+        return np.exp(-0.5 * squares) + noise * np.eye(6)
+
+    rng, n = np.random.default_rng(0), 100_000
+    H = rng.standard_normal((n, 6)) @ np.linalg.cholesky(covariance(X, 1.5, 1e-6)).T
+    K = covariance(H, 0.7, 0.09)
+    solved = np.linalg.solve(K, np.tile(y[:, None], (n, 1, 1)))[..., 0]
+    logs = -0.5 * (solved @ y + np.linalg.slogdet(K)[1] + 6.0 * math.log(2.0 * math.pi))
+    weights = np.exp(logs - logs.max())
+    expected = math.log(weights.mean()) + logs.max()
+    own_error = weights.std() / weights.mean() / n**0.5
+    kernels = [SquaredExponential(lengthscale=a, trainable=False) for a in (1.5, 0.7)]
+    model = DeepGPRegressor(
+        inference=EllipticalSlice(hyperparameters="fixed"), kernel=kernels, mean="zero", width=1,
+        likelihood=Gaussian(variance=0.09, trainable=False), standardize=False, max_iter=300,
+        random_state=0,
+    )  # fmt: skip
+    evidence, error = log_marginal_likelihood(model.fit(X[:, None], y))
+    assert error < 0.3
+    assert abs(evidence - expected) < 4.0 * math.hypot(error, own_error)
 
 
 def numbers_of(model):
