@@ -1,5 +1,6 @@
 """Integrals over a standard normal distribution."""
 
+import math
 from functools import lru_cache
 
 import numpy as np
@@ -7,6 +8,9 @@ import torch
 from scipy.special import roots_hermitenorm
 
 from .random import sobol_normal
+
+_HALVINGS = 30  #: of an interval
+_NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left out
 
 
 @lru_cache(maxsize=32)
@@ -117,3 +121,23 @@ def sobol_nodes(dim, n_groups, n, like):
         Of equal weights.
     """
     return torch.as_tensor(_sobol(dim, n_groups, n), dtype=like.dtype, device=like.device)
+
+
+def peak(log_density, rises, low, high, sd):
+    """The mode of a log-concave function between two points, and where it is negligible on both sides.
+
+    It falls from there at least as fast as a Gaussian of standard deviation `sd`; `rises` finds where it rises.
+    """
+
+    def bisect(low, high, is_left):
+        for _ in range(_HALVINGS):
+            f = 0.5 * (low + high)
+            left = is_left(f)
+            low, high = torch.where(left, f, low), torch.where(left, high, f)
+        return 0.5 * (low + high)
+
+    reach = math.sqrt(2.0 * _NEGLIGIBLE) * sd
+    mode = bisect(low, high, rises)
+    least = log_density(mode) - _NEGLIGIBLE
+    low = bisect(mode - reach, mode, lambda f: log_density(f) < least)
+    return low, mode, bisect(mode, mode + reach, lambda f: log_density(f) > least)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from ..mixture.mapped import mean_before_map
@@ -238,6 +238,47 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         check_coverage(coverage)
         return self.predict_quantiles(X, [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)])
+
+    def predict_cdf(self, X, y, complement=False):
+        """Probability that the target is at most `y`, or larger.
+
+        Either is exact where it is small: ``complement=True`` far in the upper tail.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : float, or array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Thresholds, one for all rows or one for each.
+        complement : bool, default=False
+            Return ``P(target > y)`` in the place of ``P(target <= y)``.
+
+        Returns
+        -------
+        probability : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+
+        Raises
+        ------
+        ValueError
+            If there are not as many thresholds as rows or outputs, or some are not finite.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skdgp import SparseGPRegressor
+        >>> X = np.linspace(0, 1, 30)[:, None]
+        >>> model = SparseGPRegressor(random_state=0).fit(X, np.sin(6 * X[:, 0]))
+        >>> bool(model.predict_cdf([[0.5]], 2.0, complement=True)[0] < 1e-6)
+        True
+        """
+        X = self._check_X(X)
+        y = np.asarray(as_numpy(y))
+        if y.ndim == 0:
+            shape = len(X) if self._y_ndim == 1 else (len(X), self._n_outputs)
+            y = np.full(shape, y)
+        y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
+        check_consistent_length(X, y)
+        z = self._y_scaler.standardized_thresholds(self._encode(y, reset=False))
+        return self._shaped(self._predict_rows(X, "tail", z, above=bool(complement)))
 
     def log_predictive_density(self, X, y):
         """Log-density of the target at each row, in the target's units; all outputs together.

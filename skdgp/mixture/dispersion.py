@@ -58,6 +58,9 @@ class DispersedLikelihood:
     def cdf(self, y, m, v):
         return self.likelihood.cdf(self._before(y, m), m, v)
 
+    def tail(self, y, m, v, above):
+        return self.likelihood.tail(self._before(y, m), m, v, above)
+
     def sample(self, f, generator):
         y = self.likelihood.sample(f, generator)
         f = f[..., : y.shape[-1]]

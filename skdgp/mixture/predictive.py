@@ -130,10 +130,17 @@ class Predictive:
 
     def cdf(self, y):
         """Distribution function at `y` (n, k), output by output."""
+        return self._mixed(y, "cdf")
+
+    def tail(self, y, above):
+        """Probabilities of exceeding `y` (n, k), or of not doing so, to a relative error far out."""
+        return self._mixed(y, "tail", above).clip(0.0, 1.0)
+
+    def _mixed(self, y, method, *settings):
         total = 0.0
         for weights, likelihood, m, v in self._parts:
             y_ = torch.as_tensor(y, device=m.device)
-            total = total + (weights * likelihood.cdf(y_, m, v)).sum(0)
+            total = total + (weights * getattr(likelihood, method)(y_, m, v, *settings)).sum(0)
         return total.cpu().numpy()
 
     def quantiles(self, alpha):

@@ -291,6 +291,14 @@ class TargetScaler:
         """Standardized targets (n, n_outputs), in float64."""
         return (np.asarray(self._mapped(y), dtype=np.float64) - self.center) / self.scale
 
+    def standardized_thresholds(self, y):
+        """As :meth:`transform`, and minus infinity where no target is that small."""
+        z = self.transform(y)
+        for name, column, found in zip(self.names, y.T, z.T):
+            if name in POSITIVE:
+                found[column <= 0.0] = -np.inf
+        return z
+
     def inverse(self, z):
         """Targets in the user's units of standardized ones (..., n_outputs)."""
         y = z * self.scale + self.center

@@ -26,6 +26,7 @@ REGRESSION = [
     "predict",
     "predict_interval",
     "predict_quantiles",
+    "predict_cdf",
     "predict_var",
     "sample_y",
     "log_predictive_density",

@@ -157,6 +157,10 @@ class Likelihood(Component):
         """Distribution function of `y` given latent moments, shape (..., n, k)."""
         raise NotImplementedError
 
+    def tail(self, y, m, v, above):
+        """Probability that `y` is exceeded, or that it is not, exact to a relative error where it is rare."""
+        raise NotImplementedError
+
     def components(self, m, v):
         """The mixture of Gaussians that `y` follows given latent moments, or None if it follows none.
 
@@ -217,8 +221,13 @@ class GaussianMixture(Likelihood):
 
     def cdf(self, y, m, v):
         """Distribution function of `y`, shape (..., n, k)."""
+        return self.tail(y, m, v, above=False)
+
+    def tail(self, y, m, v, above):
         log_weights, means, variances = self.components(m, v)
-        return (log_weights.exp() * torch.special.ndtr((y - means) / variances.sqrt())).sum(0)
+        off = (y - means if above else means - y) / (2.0 * variances).sqrt()
+        # torch's ndtr is one minus the rest far out
+        return (0.5 * log_weights.exp() * torch.special.erfc(off)).sum(0)
 
 
 def split(latents):

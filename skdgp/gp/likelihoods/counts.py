@@ -1,19 +1,19 @@
 """Likelihoods of counts."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import torch
 from scipy import special
 
-from ...quadrature import gauss_hermite, gauss_legendre
+from ...quadrature import gauss_hermite, gauss_legendre, peak
 from ...random import gamma
 from ..kernels.base import tensor_like
 from .base import LARGEST, LOG_2PI, Likelihood
 
 _LONG = 1e18  #: counts to which samples are integers
-_NEWTON = 30  #: iterations, from a start where they converge monotonically, or halving an interval
-_NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left out
+_NEWTON = 30  #: iterations, from a start where they converge monotonically
 # Distribution functions are integrals of analytic functions, to which these rules are good to 1e-10.
 #: Deviations of the log rate for trapezoidal rules over it: widths of the log threshold, and e-folds
 _RESOLVED = 0.6, 0.5
@@ -22,6 +22,9 @@ _STEP, _STEPS = 0.65, 11  #: of these rules: deviations, and how many on each si
 _SPACINGS = 0.45, 0.34  #: widest ones over the log threshold: in its widths, and in e-folds
 _ENDS = 7.0, 26.0  #: of its density: in widths, and in e-folds of an exponential tail
 _N_THRESHOLDS = 32  #: steps over it are multiples of this: rows with as many are worked on together
+_RARE = 1e-3  #: probability of a tail below which its relative error needs nodes of its own
+_N_RARE = 28  #: of these, on each side of the mode
+_LEAST_VARIANCE = 1e-16  #: of a log rate, where it is known
 _COST = 2.0  #: of a node over rates, in those over thresholds
 _FEW = 200  #: counts up to which a sum of probabilities takes less than an incomplete beta function
 _RAREST = 700.0  #: -log of the probability of no count, where that of few more is zero
@@ -59,8 +62,8 @@ class _Counts(Likelihood):
         """Shape of the gamma variable of mean 1 by which rates vary, for each output."""
         raise NotImplementedError
 
-    def _incomplete(self, n, log_rate, size):
-        """Probability of less than `n` counts given the mean, as an incomplete gamma or beta function."""
+    def _incomplete(self, n, log_rate, size, above=False):
+        """Probability of less than `n` counts, or of as many, as an incomplete gamma or beta function."""
         raise NotImplementedError
 
     def _ratio(self, log_rate, size):
@@ -107,6 +110,46 @@ class _Counts(Likelihood):
         sizes = self._size(m).expand(m.shape[-1]).tolist()
         inside = torch.stack([self._below(s, *parts) for s, parts in zip(sizes, outputs)], -1)
         return torch.where(y >= 0.0, inside, 0.0)
+
+    def tail(self, y, m, v, above):
+        """As the distribution function, and by quadrature around the mode of the integrand where it is rare."""
+        found = self.cdf(y, m, v)
+        found = 1.0 - found if above else found
+        n, log_rate, var = torch.broadcast_tensors(
+            y.floor() + 1.0, self._log_rate(m), v.clamp_min(_LEAST_VARIANCE)
+        )
+        sizes = self._size(m).expand_as(n)
+        rare = (found < _RARE) & (n >= 1.0)
+        if rare.any():
+            found[rare] = self._rare(*(part[rare] for part in (n, log_rate, var, sizes)), above)
+        return found
+
+    def _rare(self, n, log_rate, var, size, above):
+        """Probabilities (m,) of rare counts: integrals of log-concave functions of the log rate."""
+
+        def log_joint(f):
+            return self._incomplete(n, f, size, above).log() - 0.5 * (f - log_rate).square() / var
+
+        def rises(f):
+            here, step = log_joint(f), 1e-4 * torch.minimum(var.sqrt(), n.rsqrt())
+            return torch.where(here.isneginf(), above, log_joint(f + step) > here)
+
+        # slopes of logarithms are at most n above, or less than 2 sqrt(n) from log(n) on; minus the rate below
+        if above:
+            most = torch.maximum(log_rate, n.log()) + 2.0 * var * n.sqrt()
+            ends = log_rate, torch.minimum(log_rate + var * n, most)
+        else:
+            half = 0.5 * log_rate.clamp_min(_LEAST_VARIANCE)
+            least = torch.minimum(half, (half / var).log())
+            rate = log_rate.clamp_max(LARGEST).exp()
+            ends = torch.maximum(log_rate - var * rate, least).minimum(log_rate), log_rate
+        low, mode, high = peak(log_joint, rises, *ends, var.sqrt())
+        nodes, weights = gauss_legendre(_N_RARE, log_rate)
+        nodes, weights = 0.5 * (1.0 + nodes[:, None]), 0.5 * weights[:, None]
+        parts = (
+            (b - a) * log_joint(a + nodes * (b - a)).exp() for a, b in pairwise((low, mode, high))
+        )
+        return (weights * sum(parts)).sum(0) / (2.0 * math.pi * var).sqrt()
 
     def _below(self, size, shape, log_rate, sd):
         """Of one output."""
@@ -227,9 +270,10 @@ class Poisson(_Counts):
     def _size(self, like):
         return like.new_tensor(torch.inf)
 
-    def _incomplete(self, n, log_rate, size):
+    def _incomplete(self, n, log_rate, size, above=False):
         rate = log_rate.clamp_max(LARGEST).exp()
-        return torch.special.gammaincc(torch.full_like(rate, n), rate)
+        n = torch.as_tensor(n).to(rate).expand_as(rate)
+        return (torch.special.gammainc if above else torch.special.gammaincc)(n, rate)
 
     def _ratio(self, log_rate, size):
         rate = log_rate.exp().clamp_max(_RAREST)
@@ -300,26 +344,16 @@ class NegativeBinomial(_Counts):
                 log_p = y * x - (y + size) * torch.nn.functional.softplus(x)
                 return alpha * log_p - 0.5 * (f - m).square() / v
 
-            def bisect(low, high, is_left):
-                for _ in range(_NEWTON):
-                    f = 0.5 * (low + high)
-                    left = is_left(f)
-                    low, high = torch.where(left, f, low), torch.where(left, high, f)
-                return 0.5 * (low + high)
+            def rises(f):
+                return alpha * (y - (y + size) * torch.sigmoid(f + shift)) > (f - m) / v
 
-            mode = bisect(
-                m - alpha * v * size,
-                m + alpha * v * y,
-                lambda f: alpha * (y - (y + size) * torch.sigmoid(f + shift)) > (f - m) / v,
-            )
-            least, most = log_joint(mode) - _NEGLIGIBLE, math.sqrt(2.0 * _NEGLIGIBLE) * sd
-            low = bisect(mode - most, mode, lambda f: log_joint(f) < least)
-            high = bisect(mode, mode + most, lambda f: log_joint(f) > least)
+            ends = m - alpha * v * size, m + alpha * v * y
+            low, mode, high = peak(log_joint, rises, *ends, sd)
         nodes, weights = gauss_legendre(self.n_nodes // 2, m)
         shape = (-1,) + (1,) * m.ndim
         nodes, log_weights = 0.5 * (1.0 + nodes.view(shape)), (0.5 * weights.view(shape)).log()
         log_z = []
-        for a, b in ((low, mode), (mode, high)):
+        for a, b in pairwise((low, mode, high)):
             f = torch.lerp(a, b, nodes)
             log_p = alpha * self.log_density(y, f) - 0.5 * (f - m).square() / v
             log_z.append(log_p + log_weights + (b - a).clamp_min(torch.finfo(m.dtype).tiny).log())
@@ -335,9 +369,12 @@ class NegativeBinomial(_Counts):
     def _size(self, like):
         return 1.0 / tensor_like(self.overdispersion, like)
 
-    def _incomplete(self, n, log_rate, size):
-        p = torch.sigmoid(math.log(size) - log_rate)
-        return torch.as_tensor(special.betainc(size, n, p.cpu().numpy())).to(p)
+    def _incomplete(self, n, log_rate, size, above=False):
+        n, size = (torch.as_tensor(part).to(log_rate) for part in (n, size))
+        odds = (log_rate - size.log()) * (1.0 if above else -1.0)
+        shapes = (n, size) if above else (size, n)
+        parts = (part.cpu().numpy() for part in (*shapes, torch.sigmoid(odds)))
+        return torch.as_tensor(special.betainc(*parts)).to(log_rate)
 
     def _ratio(self, log_rate, size):
         most = _RAREST / size
