@@ -242,7 +242,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def predict_cdf(self, X, y, complement=False):
         """Probability that the target is at most `y`, or larger.
 
-        Either is exact where it is small: ``complement=True`` far in the upper tail.
+        Either is exact where it is small, or, with noise whose size is a function of X, down to about 1e-10.
 
         Parameters
         ----------
