@@ -1,4 +1,4 @@
-"""What metrics and scorers share: predictions of any estimator, checks of arguments, averages."""
+"""Predictions of any estimator, checks of arguments and averages, for metrics and scorers."""
 
 from inspect import signature
 from numbers import Real
@@ -145,7 +145,7 @@ def _predict_interval(estimator, X, coverage):
 
 
 class Requesting:
-    """A scorer, and the metadata that it asks for when scikit-learn routes them.
+    """A scorer with its requests for scikit-learn's metadata routing.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What classifiers share: labels and their probabilities."""
+"""Labels and their probabilities, for all classifiers."""
 
 import numpy as np
 from sklearn.base import ClassifierMixin

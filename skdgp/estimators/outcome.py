@@ -56,7 +56,7 @@ class Trained:
 
 @dataclass(eq=False)
 class Result:
-    """What training leaves behind.
+    """Results of training.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What samplers share: chains whose states are kept."""
+"""Chains of samplers, whose states are kept."""
 
 import numpy as np
 import torch

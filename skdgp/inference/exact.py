@@ -37,7 +37,7 @@ class Exact(LocalScaleScheme):
     Parameters
     ----------
     n_neighbors : int, default=8
-        Number `k` of rows that tell the local scale.
+        Number `k` of rows from which the local scale is estimated.
 
     References
     ----------

@@ -243,7 +243,7 @@ class MarginalLikelihoodGP(Model):
         return self.steps.search
 
     def objective(self, batch):
-        """What is maximized: the lower bound of all rows."""
+        """Return the lower bound of all rows, which training maximizes."""
         return self.lower_bound(batch)
 
     def accept(self):

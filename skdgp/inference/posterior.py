@@ -1,4 +1,4 @@
-"""What a trained model predicts: the contract of posteriors."""
+"""Base class of posteriors, the predictions of trained models."""
 
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple

@@ -1,4 +1,4 @@
-"""What all displays need of matplotlib, which is imported no earlier than here."""
+"""Helpers of all displays for matplotlib, which is imported no earlier than here."""
 
 import contextlib
 import re

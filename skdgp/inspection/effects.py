@@ -1,4 +1,4 @@
-"""What the target does along single columns, and how sure that is."""
+"""Effects of single columns on the target, with their uncertainty."""
 
 from numbers import Integral
 

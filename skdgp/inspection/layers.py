@@ -177,7 +177,7 @@ class LayersDisplay:
         estimator : fitted estimator of skdgp, pipeline or search
             In a pipeline, the features are those that reach the last step.
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Rows that tell where the layers are used; at most 1,000 of them are drawn.
+            Rows at which the layers are evaluated; at most 1,000 of them are drawn.
         feature : int or str, default=0
             Position or name of the feature along which the first layer is shown.
         feature_range : tuple of (float, float), default=None

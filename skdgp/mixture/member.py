@@ -112,7 +112,7 @@ class Plan:
 
 @dataclass
 class Record:
-    """What a training leaves behind beside the model.
+    """Record of the training of one member.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""What happens to columns and targets before a model sees them."""
+"""Transformations of columns and targets before training."""

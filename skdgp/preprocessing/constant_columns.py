@@ -1,4 +1,4 @@
-"""What no training row tells: the effects of columns that were constant in all of them."""
+"""Effects of columns that were constant in all training rows."""
 
 import numpy as np
 

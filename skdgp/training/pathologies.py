@@ -1,4 +1,4 @@
-"""What can go wrong inside a deep Gaussian process, as figures.
+"""Measures of the pathologies of deep Gaussian processes.
 
 The first four are those of Pascual Diaz (2017), section 4.2.1; collapsed layers are those of Duvenaud
 et al. (2014).

@@ -1,4 +1,4 @@
-"""What all kernels share, and their sums and products."""
+"""Base class of kernels, and their sums and products."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What kernel processes have in common: inputs, kernels, output layer, training, fixed draws."""
+"""Inputs, kernels, output layer, training and fixed draws of all kernel processes."""
 
 import math
 

@@ -78,7 +78,7 @@ class SlicedDeepGP(ChainModel):
         return self.root_of_targets(H, kernel, likelihood)
 
     def root_of_targets(self, H, kernel, likelihood):
-        """The same from the inputs of the last layer."""
+        """Factors of the covariances of Gaussian targets given the inputs `H` of the last layer."""
         _, y, weight = self.rows
         noise = likelihood.variance.view(-1, y.shape[1])[..., None] / weight  # S or 1, k, N
         return self._factors(kernel, H, noise)

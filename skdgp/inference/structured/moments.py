@@ -1,4 +1,4 @@
-"""What rows meet of a coupled Gaussian: blocks of its covariance, and their gradients."""
+"""Blocks of the covariance of a coupled Gaussian at rows, and their gradients."""
 
 import itertools
 from typing import NamedTuple

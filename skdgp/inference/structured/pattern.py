@@ -114,7 +114,7 @@ class Pattern:
         return places
 
     def order(self, layer):
-        """How to sort the units of a layer that come chain by chain."""
+        """Return the permutation that sorts the units of a layer, which come chain by chain."""
         return np.argsort(
             np.concatenate([self.forms(layer, c)[0].ravel() for c in self.tied(layer)])
         )
