@@ -38,6 +38,8 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     y : ndarray, if it is given
     """
     X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
+    if isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
+        check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
     reader = estimator._reader
@@ -124,6 +126,9 @@ def as_inputs(X):
         types = list(X.dtypes)
     elif isinstance(X, np.ndarray):
         types = [X.dtype] * (X.shape[1] if X.ndim == 2 and X.dtype.kind in "OUS" else 1)
+    elif isinstance(X, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in X):
+        entries = np.array(X, dtype=object)
+        return as_inputs(entries) if entries.ndim == 2 else X
     else:
         return X
     dates = [i for i, dtype in enumerate(types) if _is_date(dtype)]

@@ -1,6 +1,7 @@
 """Tables of numbers from data frames: one column of float64 for each column of the frame."""
 
 import datetime
+import re
 
 import narwhals as nw
 import numpy as np
@@ -9,6 +10,8 @@ from sklearn.utils import check_array
 _TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather than categories
 _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
 _DAY = 86_400_000_000  #: microseconds; dates, times and durations are measured in days
+#: a date, or a date and a time, of ISO 8601
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
 UNSEEN = -1.0  #: code of a level that was not in training
 
 
@@ -154,6 +157,8 @@ class _Column:
         if self._is_number() or self._holds_numbers():
             return "number", None
         levels = self.levels()
+        if chosen is None and None not in map(_date, levels):
+            return "date", None
         n = len(self) - int(self._missing().sum())
         if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
             return ("number" if all(map(_is_float, levels)) else "text"), None
@@ -194,6 +199,8 @@ class _Column:
         """
         if self._is_temporal():
             return self._days()
+        if kind == "date" and not self._is_number():
+            return self._days_of_text()
         numbers = self._as_floats()
         if numbers is None:
             known = self._objects()[~self._missing()].tolist()
@@ -262,6 +269,18 @@ class _Column:
         numbers[~missing] = [float(value) for value in present]
         return numbers
 
+    def _days_of_text(self):
+        dates = np.full(len(self), np.datetime64("NaT"), dtype="datetime64[us]")
+        values = self._objects()
+        for i in np.flatnonzero(~self._missing()):
+            dates[i] = _date(values[i])
+            if np.isnat(dates[i]):
+                raise ValueError(
+                    f"{self.label} of X had dates in fit, and has {str(values[i])!r} now; write it as "
+                    "'2026-01-31', or name the column in categorical_features before fit."
+                )
+        return _Column(self.name, dates)._days()
+
     def _days(self):
         """Days since 1970 of dates, since midnight of times, and of durations."""
         if not self._is_series():
@@ -311,6 +330,16 @@ def _level(value):
     if isinstance(value, np.generic):
         value = value.item()
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _date(value):
+    """The date that a text in the format of ISO 8601 stands for, or None."""
+    if isinstance(value, str) and _ISO_DATE.fullmatch(value.strip()):
+        try:
+            return datetime.datetime.fromisoformat(value.strip())
+        except ValueError:  # such as February 30
+            return None
+    return None
 
 
 def _is_missing(value):

@@ -224,3 +224,23 @@ def test_instants_do_not_depend_on_their_resolution(frame, target):
     periods = frame[["size"]].assign(when=frame["when"].dt.to_period("D"))
     with pytest.raises(ValueError, match="'when' of X holds Period objects"):
         clone(EXACT).fit(periods, target)
+
+
+def test_dates_of_a_csv_file_are_dates(frame, target):
+    text = frame.assign(when=frame["when"].dt.strftime("%Y-%m-%d"))
+    model = clone(EXACT).fit(text, target)
+    assert model.column_kinds_["when"] == "date"
+    assert_array_equal(model.predict(text), clone(EXACT).fit(frame, target).predict(frame))
+    text.loc[3, "when"] = "soon"
+    with pytest.raises(ValueError, match="'when' of X had dates in fit, and has 'soon' now"):
+        model.predict(text)
+    text.loc[3, "when"] = "2020-02-30"
+    assert clone(EXACT).fit(text, target).column_kinds_["when"] == "category"
+
+
+def test_one_row_as_a_series_and_lists_with_text_meet_a_sentence(frame, target):
+    model = clone(EXACT).fit(frame, target)
+    with pytest.raises(ValueError, match="Pass a DataFrame containing a single row"):
+        model.predict(frame.iloc[0])
+    with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'a'"):
+        clone(EXACT).fit([[1.0, "a"], [2.0, "b"]] * 5, range(10))
