@@ -86,7 +86,7 @@ class GaussianBlock(nn.Module):
         return 0.5 * of_mean.add(of_root, alpha=self.n_sharing)
 
     def collected_gradients(self, scale=1.0):
-        """What the leaves have collected, times `scale`, in float64."""
+        """Return the gradients of the leaves, times `scale`, in float64."""
         return tuple(scale * leaf.grad.double() for leaf in self._leaves)
 
     @torch.no_grad()

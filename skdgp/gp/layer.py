@@ -35,8 +35,8 @@ class _SparseMoments(torch.autograd.Function):
     The products :math:`Q_d A` are kept: two large products per output serve value and gradient, of which one
     is symmetric. The gradient of :math:`K_{uu}` needs :math:`dA\, A^T`, which follows from the gradients of
     q(v) by products of size M: it is :math:`2 \sum_d Q_d\, dQ_d + \mu\, d\mu^T`.
-    The factor of `K_uu`, its inverse and the way back through them are in the dtype of `K_uu`, everything with
-    rows in that of `K_uf`, and so is :math:`dA\, A^T`, which starts from what has been rounded to it.
+    The factor of `K_uu`, its inverse and their gradients have the dtype of `K_uu`. Everything with rows has
+    the dtype of `K_uf`. So has :math:`dA\, A^T`, which starts from numbers that were rounded to it.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Priors of hyperparameters that are learned."""
+"""Priors of trainable hyperparameters."""
 
 import torch
 

@@ -1,1 +1,1 @@
-"""Optimizers that know nothing of Gaussian processes."""
+"""Optimizers that do not depend on Gaussian processes."""

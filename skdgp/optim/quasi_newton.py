@@ -85,7 +85,7 @@ class QuasiNewtonSteps:
 
 
 def backward(*pairs):
-    """Hand gradients on to what tensors were computed from, as far as that wants any."""
+    """Backpropagate the gradients given for tensors, for those that require them."""
     # as a product: torch imports sympy, which takes a second, to compare shapes of given gradients
     products = [torch.sum(t * gradient) for t, gradient in pairs if t.requires_grad]
     if products:

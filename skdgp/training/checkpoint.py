@@ -15,7 +15,7 @@ _AT_ONCE = 1 << 24  #: bytes of an array that are read together
 
 
 class Checkpoint:
-    """Where and how often ``fit`` saves the state of training.
+    """File and frequency with which ``fit`` saves the state of training.
 
     Parameters
     ----------

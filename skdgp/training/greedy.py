@@ -1,4 +1,4 @@
-"""The greedy start: hidden units begin as a sparse Gaussian process that knows the target."""
+"""The greedy start: hidden units begin as a sparse Gaussian process trained on the target."""
 
 import contextlib
 import math

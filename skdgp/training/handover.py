@@ -76,7 +76,7 @@ def _leading_latents(given, own):
 
 
 def _distance(member, wanted):
-    """How far a member is from the wanted one: in shape, then in kernels, then in scheme."""
+    """Compare a member with the wanted one: by shape, then by kernels, then by scheme."""
     a, b = member.architecture, wanted.architecture
     same = [
         a.widths == b.widths and a.n_latents == b.n_latents,

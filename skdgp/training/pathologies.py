@@ -19,7 +19,7 @@ _ROWS = 200  #: rows that are shuffled to see what a unit does
 
 
 class PathologyWarning(UserWarning):
-    """A model predicts worse than a simple reference, for a reason that is told."""
+    """Warning that a model predicts worse than a simple reference, with the reason."""
 
 
 @dataclass
@@ -183,7 +183,7 @@ def _uncertain(layer, H, mean, use):
 
 
 def _use(layers, i, mean, X):
-    """How much the correlations that a layer sees change if a unit's rows are shuffled."""
+    """Return the mean change of a layer's correlations if a unit's rows are shuffled, for each unit."""
     mean = mean[:_ROWS]
     H, layer = layers.inputs(mean, X[:_ROWS]), layers[i]
     changes = []

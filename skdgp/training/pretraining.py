@@ -12,9 +12,9 @@ class Interrupted(Exception):
 
 
 class PreTraining:
-    """What the pre-training runs of a fit share: the clock, and whether there is a point in going on.
+    """Context of the pre-training runs of a fit: their time, and whether to go on.
 
-    As a context it keeps an interrupt for the training proper, which then makes no steps.
+    On exit it keeps an interrupt for the training proper, which then makes no steps.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class PreTraining:
         return kind is Interrupted
 
     def train(self, trainer=None):
-        """Run a trainer, or that of the model itself, without a word."""
+        """Run a trainer, or that of the model itself, without output."""
         if trainer is None:
             trainer = self.trainer()
             trainer.max_iter = int(-(-trainer.max_iter * _STEPS // 1))

@@ -1,4 +1,4 @@
-"""A simple model that tells what can be expected of a better one."""
+"""A simple model as a reference for the predictions of a better one."""
 
 from typing import NamedTuple
 
@@ -22,9 +22,10 @@ class LeaveOneOut(NamedTuple):
 
     @classmethod
     def best(cls, K, t):
-        """Of targets `t` (n, k) with variance 1 and functions with the covariance `K` (n, n).
+        """Predict with the noise that has the highest leave-one-out log density.
 
-        In closed form (Rasmussen and Williams, 2006, section 5.4.2).
+        The targets `t` (n, k) have variance 1, and the functions have the covariance `K` (n, n). The
+        predictions have a closed form (Rasmussen and Williams, 2006, section 5.4.2).
         """
         values, U = eigh(K, driver="evd")
         values, squares, Ut = np.maximum(values, 0.0), np.square(U), U.T @ t

@@ -16,8 +16,8 @@ class Anova(Kernel):
 
     with Matern kernels :math:`k_q` of one input (Duvenaud et al., 2011, with all orders; Durrande et al.,
     2013). The product has a term for every subset of the inputs. Where a target is made of parts that
-    depend on few inputs each, rows that agree in these inputs speak for each other, however far they are
-    in the others, which no kernel of one distance can see.
+    depend on few inputs each, rows that agree in these inputs have similar parts, at any distance in the
+    others. A kernel of one distance cannot represent this.
 
     Parameters
     ----------

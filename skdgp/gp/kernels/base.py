@@ -106,7 +106,7 @@ class Kernel(Component):
         return self.with_values(**values)
 
     def log_scale(self, n_features):
-        """What this kernel multiplies inputs by: logarithms (n_features,) around their mean.
+        """Return the logarithms of the factors of the inputs, less their mean, shape (n_features,).
 
         Raises
         ------

@@ -101,7 +101,7 @@ class Stationary(Kernel):
         return cos_sin(omega, tensor_like(self.variance, like) * weight)
 
     def _frequency_scale(self, n, generator, like, importance):
-        """What multiplies Gaussian frequencies, and the weights of the features."""
+        """Return the factor of Gaussian frequencies, and the weights of the features."""
         return 1.0, 1.0
 
 

@@ -1,4 +1,4 @@
-"""What a likelihood offers to the inference schemes and to prediction."""
+"""The interface of likelihoods for inference schemes and prediction."""
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Likelihood(Component):
         return n_outputs
 
     def n_means(self, n_latents):
-        """How many latent functions are means of targets, or of classes; others are about the noise."""
+        """Number of latent functions that are means of targets, or of classes; others are about the noise."""
         return n_latents // self.n_latents(1)
 
     def check_target(self, y):
@@ -237,9 +237,9 @@ def split(latents):
 
 
 def in_pieces(integral, size, *arrays, dim=-1):
-    """What `integral` says of rows, the axis before the last one, `size` of them at a time.
+    """Evaluate `integral` for at most `size` rows at a time.
 
-    The result has its rows along the axis `dim`.
+    Rows are the axis before the last one, and the axis `dim` of the result.
     """
     n = max(array.shape[-2] for array in arrays)
     arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]

@@ -31,12 +31,12 @@ _RAREST = 700.0  #: -log of the probability of no count, where that of few more 
 
 
 def _width(shape, size):
-    """Of the logarithm of the ratio of two gamma variables, about."""
+    """Return the approximate width of the logarithm of the ratio of two gamma variables."""
     return ((1.0 + 1.0 / shape) / shape + (1.0 + 1.0 / size) / size) ** 0.5
 
 
 def _reach(shape, size):
-    """How far this goes below its mode, and above it."""
+    """Return the distances from the mode of that logarithm to its lower end and to its upper end."""
     widths, folds = _ENDS
     bulk = widths * _width(shape, size)
     return [(bulk**2 + (folds / k) ** 2) ** 0.5 for k in (shape, size)]
@@ -71,7 +71,7 @@ class _Counts(Likelihood):
         raise NotImplementedError
 
     def _log_density(self, shape, size, d):
-        """Of the log threshold, `d` from its mode and relative to that."""
+        """Return the log density of the log threshold at `d` from its mode, relative to the mode."""
         raise NotImplementedError
 
     def check_target(self, y):
@@ -152,7 +152,7 @@ class _Counts(Likelihood):
         return (weights * sum(parts)).sum(0) / (2.0 * math.pi * var).sqrt()
 
     def _below(self, size, shape, log_rate, sd):
-        """Of one output."""
+        """Return the probability of less than `shape` counts, for one output."""
         width = _width(shape, size)
         resolved, spacing = (
             (widths * width).clamp_max(folds) for widths, folds in (_RESOLVED, _SPACINGS)

@@ -30,14 +30,14 @@ class _NoiseScaleRule:
         self.depth = min(24.0, depth + min(1.0, np.sqrt(2.0 * depth)))  # -log(l) is hardly larger
 
     def ends(self, sd):
-        """Where `u` hardly ever is beyond, for standard deviations `sd` of `g`."""
+        """Return ends that `u` rarely exceeds, for standard deviations `sd` of `g`."""
         low = -(((3.2 * self.spread) ** 2 + (4.7 * sd) ** 2) ** 0.5)
         # a tail exp(-df u / 2) is shifted by df v / 4, until that of the Gaussian is all there is
         share = self.df * sd / 18.8
         return low, self.depth + 4.7 * sd * share / (1.0 + share**4) ** 0.25
 
     def place(self, sd):
-        """Where `sd` is from -1 to 1."""
+        """Map standard deviations `sd` to the interval from -1 to 1."""
         return 2.0 * sd / (sd + self.spread) * (1.0 + self.spread / np.sqrt(_WIDEST)) - 1.0
 
     @property
@@ -76,7 +76,7 @@ class _NoiseScaleRule:
 
 @lru_cache(maxsize=1024)
 def _rule(df, n_nodes):
-    """What weights are computed from."""
+    """Return the rule for `df`, the coefficients of its weights and their factors."""
     rule = _NoiseScaleRule(df)
     return rule, *rule.coefficients(n_nodes)
 

@@ -26,11 +26,11 @@ def _log_t(square, df, scale):
 def _expected_log1p(m, v, size):
     """``E log(1 + f^2 / size)`` for ``f ~ N(m, v)``, element by element.
 
-    The mean of the square goes inside by an integral that makes up for it, of
-    ``(exp(-t r) - E exp(-t f^2 / size)) exp(-t) / t`` over `t` from 0 on, where `r` is that mean;
-    the expectation has a closed form. The trapezoidal rule in log(t) has errors of 1e-6 at most where
-    standard deviations are up to 10,000 times the root of `size`, since the poles of the logarithm
-    are nowhere near, as they are to nodes over `f`.
+    Let `r` be the mean of ``f^2 / size``. The result is ``log(1 + r)`` plus the integral of
+    ``(exp(-t r) - E exp(-t f^2 / size)) exp(-t) / t`` over `t` from 0 on. The expectation in it has
+    a closed form. The trapezoidal rule in log(t) has errors of 1e-6 at most where standard
+    deviations are up to 10,000 times the root of `size`. The poles of the logarithm are far from
+    its nodes, but close to nodes over `f`.
     """
     ratio = (m.square() + v) / size
     width = torch.log1p(ratio.detach())
@@ -134,8 +134,8 @@ def _sample_t(f, df, scale, generator):
 class HeteroscedasticStudentT(GaussianMixture):
     r"""Student-t noise whose scale is a function of the input: :math:`y = f + s\, e^{g/2}\, t_\nu`.
 
-    Noise that differs from place to place, with heavier tails than a Gaussian: where the model
-    thinks that it knows the size of the noise, it may still be wrong. Each output has two latent
+    The noise differs from place to place and has heavier tails than a Gaussian. The tails allow for
+    errors in the size of the noise, also where its posterior is narrow. Each output has two latent
     functions; all :math:`f` come first, then all :math:`g`.
 
     Parameters

@@ -1,14 +1,14 @@
 r"""Density of t noise added to a Gaussian, to a relative error of 1e-6 near and far.
 
-Student's t is a mixture of Gaussians. Over :math:`w = \sqrt{c} z - \log l`, the logarithm of the noise's
-variance, with standard normal `z` and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`, the density of an error
-`e` beside Gaussian variance `v` is the mean of :math:`N(e; 0, v + s^2 e^w)`. It has one mode or two: one where
-noise is as usual, one where it explains the error.
+Student's t is a mixture of Gaussians. The logarithm of the noise's variance, in units of :math:`s^2`, is
+:math:`w = \sqrt{c} z - \log l`, with standard normal `z` and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`.
+The density of an error `e` beside Gaussian variance `v` is the mean of :math:`N(e; 0, v + s^2 e^w)` over `w`.
+The integrand has one mode or two: one where noise is as usual, one where it explains the error.
 
-The density of `w` is that of :math:`l` times the Laplace transform of a log-normal variable. With
-:math:`k = \nu c / 2` and :math:`w = x + k (1 - e^{-x})`, its Laplace approximation (Asmussen, Jensen and
-Rojas-Nandayapa, 2016) is an explicit function of `x`, which makes `x` the variable of integration; what the
-approximation misses is small and smooth, and tabulated.
+The density of `w` is that of :math:`l` times the Laplace transform of a log-normal variable. Let
+:math:`k = \nu c / 2` and :math:`w = x + k (1 - e^{-x})`. The Laplace approximation of the transform (Asmussen,
+Jensen and Rojas-Nandayapa, 2016) is an explicit function of `x`, which is the variable of integration. The
+error of the approximation is small and smooth, and tabulated.
 """
 
 from functools import lru_cache
@@ -65,7 +65,7 @@ def _place(sd):
 
 
 def _correction(W, c):
-    """What :func:`_missing` says, for `c` without the first axis of `W`."""
+    """Interpolate :func:`_missing` in its table, for `c` without the first axis of `W`."""
     place = _place(c.clamp(_SMALLEST, _WIDEST).sqrt())
     x, n = 2.0 * place / _place(_WIDEST**0.5) - 1.0, torch.arange(_SHAPE[0], device=c.device)
     table = torch.as_tensor(_table(), dtype=c.dtype, device=c.device)
@@ -100,7 +100,10 @@ def _log_joint(x, q, r, df, k):
 
 
 def _reach(rate, W):
-    """Where ``rate / 2 (x + e^-x - 1 + W / 2 (1 - e^-x)^2)`` is no longer negligible, from above."""
+    """Return an upper bound of the `x` beyond which an integrand is negligible.
+
+    There ``rate / 2 (x + e^-x - 1 + W / 2 (1 - e^-x)^2)`` is `_NEGLIGIBLE`.
+    """
     t, ends = 2.0 * _NEGLIGIBLE / rate, []
     for least in (
         0.0,
