@@ -24,7 +24,7 @@ FRACTION, INNER_FRACTION = (Interval(Real, 0, 1, closed=ends) for ends in ("righ
 
 @dataclass
 class Architecture:
-    """What a deep Gaussian process looks like, whatever the scheme.
+    """Shape of a deep Gaussian process, the same for all schemes.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Scheme(BaseEstimator):
         return 100
 
     def beyond_hyperparameters(self, architecture, likelihood):
-        """What a trained model has learned of its prior beside point estimates of hyperparameters, or None.
+        """Name the trained parts of the prior beside point estimates of hyperparameters, or None.
 
         Other models cannot be given it, see :func:`~skdgp.model_selection.freeze_hyperparameters`.
         """
@@ -203,7 +203,7 @@ class Scheme(BaseEstimator):
 
 
 class Model(nn.Module):
-    """What a scheme builds.
+    """Base class of the models that schemes build.
 
     All randomness comes in through arguments; no global seed is read or set. A model that is trained by
     gradients gives :meth:`expected_log_likelihood`, :meth:`blocks` and :meth:`_frozen`; a sampler makes its own
@@ -367,7 +367,7 @@ class Model(nn.Module):
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def training_state(self):
-        """What training needs beyond :meth:`state` to go on as if it had never stopped."""
+        """Return the arrays beyond :meth:`state` from which training resumes without a difference."""
         return {} if self.steps is None else self.steps.state(self)
 
     def load_training_state(self, arrays):

@@ -165,7 +165,7 @@ def sample_sizes(draws):
 
 
 def _independent(x):
-    """How many independent draws those of chains (n_chains, n_draws, ...) are worth, by Geyer's rule."""
+    """Effective number of independent draws in chains (n_chains, n_draws, ...), by Geyer's rule."""
     C, n = x.shape[:2]
     off = x - x.mean(1, keepdims=True)
     power = np.abs(np.fft.rfft(off, 2 * n, axis=1)) ** 2

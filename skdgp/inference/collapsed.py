@@ -38,10 +38,9 @@ class CollapsedVI(LocalScaleScheme):
 
     .. math:: \frac{1}{S} \sum_{j=1}^S \log p(y \mid m + s \circ \epsilon_j) - KL(q(\theta) \,\|\, p(\theta))
 
-    has the same draws :math:`\epsilon_j` throughout, so that it is a smooth function of means, deviations and
-    noise, which L-BFGS maximizes (Giordano et al., 2024). Hyperparameters of kernels that few rows leave open
-    (Lalchand and Rasmussen, 2020), and hidden functions that many would have to tell, make error bars wider
-    instead of being made up.
+    has the same draws :math:`\epsilon_j` throughout. It is therefore a smooth function of means, deviations and
+    noise, and L-BFGS maximizes it (Giordano et al., 2024). Few rows determine neither the hyperparameters
+    of kernels (Lalchand and Rasmussen, 2020) nor the hidden functions. This uncertainty widens the error bars.
 
     A priori, lengthscales and variances are log-normal around their starts, with a standard deviation of 2,
     of 0.5 for hidden lengthscales; hidden functions around a linear map start with a tenth of the kernel's
@@ -58,9 +57,9 @@ class CollapsedVI(LocalScaleScheme):
         Number of draws S in training. None stands for 4,000 over the number of rows, but at least 4 and
         at most 32.
     n_neighbors : int, default=8
-        With the heteroscedastic likelihood, number of rows that tell the local scale, see :class:`Exact`.
-        Each draw has errors, and so scales, of its own; the hyperparameters that say what to make of them are
-        common.
+        With the heteroscedastic likelihood, number of rows from which the local scale is estimated, see
+        :class:`Exact`. Each draw has errors, and so scales, of its own; the hyperparameters of the local scale
+        are common.
 
     References
     ----------

@@ -71,7 +71,7 @@ class ConditionedGP(NamedTuple):
         return path
 
     def joint(self, n, generator, X):
-        """The same for indices into given rows, a joint draw."""
+        """Draw jointly at the rows `X`: as :meth:`paths`, but a function of indices into them."""
         mean, covariance = self.moments(X, joint=True)
         size = float(self.kernel.diag(self.inputs(X)).max())
         root = cholesky(covariance, _JITTER * size)
@@ -100,7 +100,7 @@ def of_states(moments):
 
 
 class LeaveOneOut(NamedTuple):
-    """What all other rows say of each training row, for J states of the hyperparameters.
+    """Moments of each training row given all other rows, for J states of the hyperparameters.
 
     Attributes
     ----------
@@ -137,7 +137,7 @@ class LeaveOneOut(NamedTuple):
         return cls(rows, y, weight, noise, mean, var, (y.mT - mean) / var.sqrt(), nearest)
 
     def parts(self, chosen):
-        """What :meth:`log_density` needs of chosen rows, and their order."""
+        """Return `parts` and `order` of chosen rows for :meth:`log_density`."""
         groups = self.rows.alike(chosen, self.nearest.n_neighbors)
         order = torch.as_tensor(np.concatenate(groups), device=self.z.device).argsort()
         return [self._without(chosen[group]) for group in groups], order
@@ -161,7 +161,7 @@ class LeaveOneOut(NamedTuple):
         return y, mean + gain * error, (var * (1.0 - gain) + self.noise).sqrt(), z
 
     def log_density(self, local_scale, parts, order, dispersions=None):
-        """Of the rows that the parts are of: (n,), or (n_dispersions, n)."""
+        """Return the log density of each row of the parts: (n,), or (n_dispersions, n)."""
         densities = []
         for y, mean, sd, z in parts:
             if dispersions is not None:
@@ -177,12 +177,12 @@ def near_errors(z, nearest):
 
 
 def positions(rows, given):
-    """Where rows are among given ones.
+    """Return the indices of rows among given ones.
 
     Raises
     ------
     ValueError
-        If one is not.
+        If a row is not among them.
     """
     same = (rows[:, None] == given).all(-1)
     if not same.any(1).all():

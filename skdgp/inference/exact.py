@@ -18,14 +18,14 @@ class Exact(LocalScaleScheme):
     kernel of more than six columns), from the best of some starts; of 700 rows and more, half are enough
     for the first 20 steps. All rows are then conditioned on. The hyperparameters of both have log-normal
     priors around those that are given, so wide (a standard deviation of 2) that they matter with some dozens
-    of rows only. Of what a kernel has for each column, the level has such a prior, and the deviations of the
-    logarithms from it have Cauchy distributions of scale 0.5, so that many columns do not overfit few rows.
-    Time grows with the cube of the number of rows and memory with its square; up to 5,000 rows both are
-    small. Rows with the same inputs are taken together.
+    of rows only. A kernel may have a hyperparameter for each column. The mean of its logarithms has such a
+    prior then, and the deviations from the mean have Cauchy distributions of scale 0.5. Many columns therefore
+    do not overfit few rows. Time grows with the cube of the number of rows and memory with its square; up to
+    5,000 rows both are small. Rows with the same inputs are taken together.
 
     With the heteroscedastic likelihood, the default, variances around a row are scaled by an unknown
-    factor :math:`\tau^2`, as for :class:`Vecchia`. What tells it is how well the training rows near by are
-    predicted from all others: with their standardized leave-one-out errors :math:`z_1, \dots, z_k` (Rasmussen
+    factor :math:`\tau^2`, as for :class:`Vecchia`. It is estimated from the predictions of near training
+    rows from all others. With their standardized leave-one-out errors :math:`z_1, \dots, z_k` (Rasmussen
     and Williams, 2006, equations 5.10 to 5.12), predictions follow a Student-t distribution with
     :math:`a + \rho k` degrees of freedom and the squared scale
 

@@ -54,7 +54,7 @@ class HomoscedasticWarmup(nn.Module):
         self.progress[0] += accepted
 
     def lacks(self):
-        """What the first steps have not come to."""
+        """Return the restrictions that the first steps have not lifted."""
         return ["noise has the same size everywhere"] if self.active else []
 
     def unfinished(self, lacks):

@@ -1,4 +1,4 @@
-"""A local scale of variances that near rows tell, and schemes whose models have one."""
+"""A local scale of variances, estimated from near rows, and schemes whose models have one."""
 
 import math
 
@@ -25,9 +25,9 @@ _TOL = 1e-6  #: likewise
 class LocalScale(nn.Module):
     r"""An unknown scale of the variances around a row, with an inverse-gamma prior.
 
-    Given the whitened errors :math:`z_1, \dots, z_k` of near rows, targets follow a Student-t distribution with
-    :math:`a + \rho k` degrees of freedom and the squared scale :math:`c\,(a + \rho z^\top z) / (a + \rho k)`,
-    see :class:`~skdgp.inference.Vecchia`.
+    Let :math:`z_1, \dots, z_k` be the whitened errors of near rows. Given these, targets follow a Student-t
+    distribution with :math:`a + \rho k` degrees of freedom. Its squared scale is
+    :math:`c\,(a + \rho z^\top z) / (a + \rho k)`, see :class:`~skdgp.inference.Vecchia`.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class LocalScale(nn.Module):
         self.n_near = 0
 
     def counts(self):
-        """What the prior counts, and each neighbor."""
+        """Return the degrees of freedom of the prior, and those that each neighbor adds."""
         least = min(1.0, _LEAST_DOF / max(self.n_near, 1))
         return self.log_count.exp(), least + (1.0 - least) * torch.sigmoid(self.log_odds)
 
@@ -87,7 +87,7 @@ class LocalScale(nn.Module):
         return half / log_l.exp(), torch.log_softmax(log_weights, 0)
 
     def draws(self, n, generator, like):
-        """The same for `n` draws, each for all rows and outputs: (n, 1, 1)."""
+        """Draw the squared scale over its estimate, `n` times, each for all rows and outputs: (n, 1, 1)."""
         half = 0.5 * self.dof()
         return half / gamma(half, (n, 1, 1), generator, like)
 
@@ -155,7 +155,7 @@ def scale_grid(local_scale, n):
 
 
 class LocalScaleScheme(Scheme):
-    """Base class of schemes for all rows at once, with a local scale that near rows tell."""
+    """Base class of schemes for all rows at once, with a local scale from near rows."""
 
     takes_chunks = False
     fewer_draws = False  # a grid is no sample
@@ -184,7 +184,7 @@ class LocalScaleScheme(Scheme):
         return model(architecture, likelihood, self)
 
     def _model_for(self, likelihood):
-        """What to build; None if there is nothing for such a likelihood."""
+        """Return the class of the model; None if the scheme has none for this likelihood."""
         raise NotImplementedError
 
     @staticmethod

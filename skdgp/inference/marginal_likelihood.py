@@ -154,7 +154,7 @@ class MarginalLikelihoodGP(Model):
         return variance[:, None] / weight
 
     def _covariance(self, kernel, H, weight):
-        """Of unique inputs, shape (k, P, P)."""
+        """Return the covariances of unique inputs, noise included, shape (k, P, P)."""
         noise = self._noise(weight) + _NUGGET * kernel.diag(H)
         return kernel(H, H) + torch.diag_embed(noise)
 
@@ -257,7 +257,10 @@ class MarginalLikelihoodGP(Model):
         return float(value.detach())
 
     def log_marginal_likelihood(self):
-        """Of all rows; that of a part of the unique inputs, times their number, if there are many."""
+        """Return the log marginal likelihood of all rows.
+
+        With many unique inputs, it is that of a part of them, scaled up to their number.
+        """
         rows, chosen = self.rows, self._marginal_subset
         X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
         H = self.inputs(self.layers)(X)

@@ -1,4 +1,4 @@
-"""What the nearest unique inputs say of rows, by small covariance matrices."""
+"""Moments of rows given their nearest unique inputs, by small covariance matrices."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
 class NearRows(NamedTuple):
-    """A Gaussian process that sees some unique inputs alone.
+    """A Gaussian process conditioned on some unique inputs alone.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class NearRows(NamedTuple):
     y : tensor of shape (P, n_outputs)
     weight : tensor of shape (P,)
     observed : object
-        What the process sees of them, see :class:`GaussianTargets`.
+        Observation model of the targets, see :class:`GaussianTargets`.
     """
 
     kernel: Kernel
@@ -34,7 +34,7 @@ class NearRows(NamedTuple):
     observed: object
 
     def say(self, X, nearest, held=None):
-        """What the neighbors say of rows, for unit scale.
+        """Condition rows on their neighbors, for unit scale.
 
         Parameters
         ----------
@@ -107,7 +107,10 @@ class GaussianTargets:
         self.noise = variance
 
     def targets(self, y, weight):
-        """What the process sees of unique inputs, (n, P, n_outputs), and variances (n, n_outputs, P)."""
+        """Return observations of the process at unique inputs, (n, P, n_outputs), and their variances.
+
+        The variances have shape (n, n_outputs, P).
+        """
         return y, self.noise[:, None] / weight[:, None]
 
     def latents(self, mean, var):
@@ -115,15 +118,15 @@ class GaussianTargets:
         return mean, (var - self.noise).clamp_min(_LEAST_VARIANCE)
 
     def values(self, mean, deviation):
-        """The same for means and deviations of draws."""
+        """Means and deviations of draws of the latent functions from those of the process."""
         return mean, deviation
 
 
 class FrozenRows:
-    """What :meth:`NearRows.say` says of rows, for a process at rest and at less cost.
+    """The moments of :meth:`NearRows.say` for a process that no longer changes, at less cost.
 
-    Outputs whose neighbors all have the target and the noise that most have, as classes that no neighbor is
-    of, share the factor of one that has ones for targets.
+    Some outputs have the most frequent target and noise at all neighbors, such as classes without a
+    neighbor. They share the factor of one output, solved for unit targets.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class Posterior:
 
     All that does not depend on new rows is computed once, when it is made, and nothing changes afterwards, so
     that threads can share it. Callers that need no gradients in the rows disable them. A subclass gives
-    :meth:`latent` and :meth:`functions`, and the others where there is something to say.
+    :meth:`latent` and :meth:`functions`, and other methods where they have a result.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Posterior:
     inducing_inputs : list of ndarray
         Of the layers.
     inflation : tensor of shape (C,), optional
-        What the variance of effects that no training row tells of is multiplied by, for each component of
+        Factor of the variance of effects that no training row determines, for each component of
         :meth:`latent`; ones by default.
 
     Attributes
@@ -68,7 +68,7 @@ class Posterior:
     hyperparameters : dict of str to tensor of shape (C, d)
         Those of chains that sample them, in standardized units.
     delta : ndarray of shape (n_layers,) or None
-        Of deep inverse Wishart processes: how near to a fixed function of the one below each Gram matrix is.
+        Of deep inverse Wishart processes: closeness of each Gram matrix to a fixed function of the one below.
     """
 
     layers = ()

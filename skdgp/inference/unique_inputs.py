@@ -127,7 +127,7 @@ def _records(points, y, tolerance, one_target):
 
 
 class Remembered:
-    """What a search has found for training rows, which steps ask for again and again.
+    """Cache of the neighbors of training rows, for repeated searches in training.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class NeighborSearch:
             return self._inputs(X).numpy(force=True) / self.metric
 
     def of_rows(self, rows, chosen):
-        """The same for some training rows, without those that leave with them."""
+        """Search for neighbors of the chosen training rows, without the records left out with them."""
         return self(rows.X[chosen], rows.left_out(chosen), rows.records)
 
     def __call__(self, X, left_out=None, records=None):

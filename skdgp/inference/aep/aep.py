@@ -101,12 +101,12 @@ class AEP(Scheme):
 
 
 class _Cavity(torch.autograd.Function):
-    r"""What is left of ``q`` without the share `a` of its data; on mean and excess covariance.
+    r"""Cavity distribution: ``q`` without the share `a` of its data, by mean and excess covariance.
 
-    For :math:`q = N(\mu, I + X)` and :math:`A = I + a X`, the cavity's precision
-    :math:`(1 - a) S^{-1} + a I` gives the mean :math:`(1 - a) A^{-1} \mu` and the covariance
-    :math:`I + (1 - a) X A^{-1}`. No inverse of `S` is needed, and no difference of nearly equal
-    numbers. The third result is the part of the energy that does not depend on rows, plus the
+    Let :math:`q = N(\mu, S)` with :math:`S = I + X`, and :math:`A = I + a X`. The cavity has the
+    precision :math:`(1 - a) S^{-1} + a I`. So its mean is :math:`(1 - a) A^{-1} \mu`, and its
+    covariance is :math:`I + (1 - a) X A^{-1}`. No inverse of `S` is needed, and no difference of
+    nearly equal numbers. The third result is the part of the energy that does not depend on rows, plus the
     divergence of `q` from the prior:
 
     .. math:: \frac12 \Big[\mathrm{tr} X - \frac1a \log|A| + \mu^\top \mu

@@ -50,7 +50,7 @@ class _QuadraticForms(torch.autograd.Function):
 
 
 def psi_of(kernel):
-    """What gives expectations under Gaussian inputs, ``psi(Z, m, v)``; None without a closed form."""
+    """Return ``psi(Z, m, v)`` for expectations under Gaussian inputs; None without a closed form."""
     if not isinstance(kernel, SquaredExponential):
         return None
 

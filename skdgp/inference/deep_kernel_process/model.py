@@ -194,7 +194,7 @@ class GramModel(KernelModel):
         return super().draws(n if self.random else 1, seed)
 
     def delta(self):
-        """How near to a fixed function of the one below each Gram matrix is; None if none is random."""
+        """Closeness of each Gram matrix to a fixed function of the one below; None if none is random."""
         return self.log_delta.exp().numpy(force=True).copy() if self.random else None
 
     def _frozen(self, draws, as_trained):

@@ -172,7 +172,7 @@ class ExactNNGP(Model):
 
     @torch.no_grad()
     def divergence(self):
-        """What the expected log-likelihood of the rows exceeds their log marginal likelihood by."""
+        """Return the expected log-likelihood of the rows, less their log marginal likelihood."""
         noise, K, y, w = self._noise(), self.covariances(), self.y.mT, self.weight
         L = cholesky(K, rounding(K))
         a, of_rows = torch.cholesky_solve(y[..., None], L)[..., 0], torch.cholesky_inverse(L)

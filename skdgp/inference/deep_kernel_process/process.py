@@ -198,7 +198,7 @@ class _Rows(torch.autograd.Function):
 
 @dataclass
 class Level:
-    """What a layer knows of the inducing points; rows need nothing else.
+    """State of a layer at the inducing points, sufficient for its other rows.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ class Level:
 
     @classmethod
     def factorized(cls, kernel, G, K, jitter):
-        """The same for a kernel matrix that is known."""
+        """The level above the Gram matrices `G`, and its ``K_ii``, for a given kernel matrix `K`."""
         K, white, L, J = factorize(K, jitter)
         return cls(kernel, diagonal(G), white, L, J), K
 

@@ -19,7 +19,10 @@ def log_det(L):
 
 
 def kl_of_degrees(nu_q, nu_p, p):
-    """What that divergence has of the degrees of freedom alone, which are floats here, and its slopes."""
+    """Return the part of the divergence in the degrees of freedom alone, and its two derivatives.
+
+    Both degrees of freedom are floats.
+    """
     a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (nu_q, nu_p))
     psi_q, half = psi(a_q).sum(), 0.5 * (nu_q - nu_p)
     value = (gammaln(a_p) - gammaln(a_q)).sum() + half * psi_q

@@ -23,7 +23,10 @@ class Dense:
 
     @classmethod
     def of(cls, kernel, H, noise):
-        """Of kernels at hidden values (S or 1, N, d) with `noise` (S or 1, k, N): (S or 1, k, N, N)."""
+        """Factorize the covariances (S or 1, k, N, N) of a kernel at hidden values, with noise.
+
+        The hidden values `H` have shape (S or 1, N, d), and `noise` has shape (S or 1, k, N).
+        """
         K = gram(kernel, H)[:, None]
         n, k = noise.shape[:2]
         K = K.repeat(1, k, 1, 1) if k > 1 or n > len(K) else K
@@ -87,7 +90,7 @@ class Near:
 
 
 class ConditioningSets:
-    """Of each row the nearest ones before it (Vecchia, 1988).
+    """Conditioning set of each row: the nearest ones before it (Vecchia, 1988).
 
     Parameters
     ----------

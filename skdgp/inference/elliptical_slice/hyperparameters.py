@@ -6,7 +6,7 @@ _SPREAD = 1.0, 2.0  #: standard deviations a priori of logarithms, of kernels an
 
 
 class Hyperparameters:
-    """What is sampled of kernels and likelihood: normal logarithms around their starts.
+    """Sampled hyperparameters of kernels and likelihood: normal logarithms around their starts.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class SlicedPosterior(Posterior):
         return Latent(self._log_weights, torch.stack(mean), torch.stack(var))
 
     def _near(self, X):
-        """What layers need beside their inputs: the neighbors of the rows, if they ask these alone."""
+        """Return the neighbors of the rows, in a tuple; an empty one if layers condition on all rows."""
         return () if self._search is None else (self._search(X),)
 
     def _moments(self, X, s, near):

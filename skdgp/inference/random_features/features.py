@@ -181,7 +181,7 @@ class FeatureLayer(nn.Module):
     r"""Functions ``f_d(h) = phi(h) w_d`` with random features and weights ``w_d ~ N(0, I)``.
 
     For the squared exponential and Matern kernels, :math:`\phi(h) = \sqrt{\sigma^2 / R}\,[\cos h
-    \Omega, \sin h \Omega]`, where the columns of :math:`\Omega` follow the spectral density of the
+    \Omega, \sin h \Omega]`. The columns of :math:`\Omega` follow the spectral density of the
     kernel (Cutajar et al., 2017, equations 4 and 5). For the arc-cosine kernel, :math:`\phi(h) =
     \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)^p` with its order `p`, a step for `p = 0`.
 
@@ -311,7 +311,7 @@ class FeatureLayer(nn.Module):
         return lambda H: (rectified(project(H), order), c2)
 
     def _projection(self, xi, like):
-        """What the features are functions of, and the square of their common factor."""
+        """Return the map from inputs to arguments of the features, and the square of their common factor."""
         kernel, z = self.kernel(), tensor_like(self.z, like)
         if self.q_omega is not None:
             mean, var = self.q_omega.moments(like.dtype)

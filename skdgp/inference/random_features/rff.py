@@ -21,9 +21,9 @@ _MOST_FULL = 4, 1024  #: latents and weights of each, up to which "auto" is a fu
 class RandomFeatures(Scheme):
     r"""Random feature expansions of every layer (Cutajar et al., 2017).
 
-    Each layer is a Bayesian linear model :math:`\Phi W` in random features of its inputs, so that
-    the deep Gaussian process is a network with sines and cosines (or rectified linear units, for
-    the arc-cosine kernel) and a Gaussian posterior over its weights. The time of a
+    Each layer is a Bayesian linear model :math:`\Phi W` in random features of its inputs. The deep
+    Gaussian process becomes a network with sines and cosines, or with rectified linear units for
+    the arc-cosine kernel. Its weights have a Gaussian posterior. The time of a
     step does not depend on the number of rows; it is one to two times that of a neural network of the
     same shape. The kernel is approximated: see `n_features`.
 

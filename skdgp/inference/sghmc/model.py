@@ -46,7 +46,7 @@ class _NoPosterior(NamedTuple):
 
 
 class SampledDeepGP(ChainModel):
-    """Chains of whitened inducing outputs, and hyperparameters that are learned and then rest.
+    """Chains of whitened inducing outputs, and hyperparameters that are trained and then fixed.
 
     `chains` holds ``v0``, ``v1``, ... of shape (n_chains, M, D_l), one for each layer.
     """
@@ -124,8 +124,8 @@ class SampledDeepGP(ChainModel):
     def _marginal(self):
         """Whether a row's variance given the inducing outputs is inside the likelihood.
 
-        Not while inducing inputs are learned, but in the published procedure: that variance would pass for
-        noise, and inducing inputs leave the rows (Bauer, van der Wilk and Rasmussen, 2016).
+        It is outside while inducing inputs are trained, except in the published procedure. Inside it would pass
+        for noise, and inducing inputs would leave the rows (Bauer, van der Wilk and Rasmussen, 2016).
         """
         return self.scheme.target == "marginal" and (self._as_published or not self._learning)
 
@@ -233,7 +233,7 @@ class SampledDeepGP(ChainModel):
         self._memory.update({f"{i}.{name}": value for name, value in state.items()})
 
     def _of_layer(self, i):
-        """What is remembered of a layer."""
+        """Return the tensors of the sampler that belong to layer `i`."""
         keys = [key for key in self._memory if key.startswith(f"{i}.")]
         return {key.partition(".")[2]: self._memory[key] for key in keys}
 

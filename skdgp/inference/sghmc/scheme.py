@@ -18,7 +18,7 @@ class SGHMC(Scheme):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Havasi et al., 2018), preconditioned.
 
     Chains sample the whitened inducing outputs of all layers, all chains in one batched computation.
-    Three phases follow each other: hyperparameters and inducing inputs are learned by Monte Carlo EM from
+    Three phases follow each other: hyperparameters and inducing inputs are trained by Monte Carlo EM from
     the chains' present states; they are frozen, and chains burn in; then states are kept, a few
     autocorrelation times apart. The kept states are the components of the predictive mixture.
 
@@ -31,8 +31,8 @@ class SGHMC(Scheme):
         How a row's variance given the inducing outputs of the last layer counts: inside the likelihood, as in
         the published scheme (for one layer the posterior of FITC), or as its expectation (for one
         layer the optimal posterior of Titsias, 2009). Noise of hidden layers has one draw for each
-        row and step. Hyperparameters and inducing inputs are learned under the second one, but in the
-        published procedure: under FITC, inducing inputs leave the rows and their variance passes for noise.
+        row and step. Hyperparameters and inducing inputs are trained under the second one, except in
+        the published procedure: under FITC, inducing inputs leave the rows and their variance passes for noise.
     preconditioner : {"fisher", "adaptive"}, default="fisher"
         Coordinates in which steps are made: those that whiten the Fisher information of each layer's units,
         or those of the inducing outputs, with the published adaptive masses and hyperparameters learned from
@@ -46,7 +46,7 @@ class SGHMC(Scheme):
     friction : float, default=0.45
         Share of the momentum that is lost in each step.
     n_learn : int or None, default=None
-        Steps in which hyperparameters and inducing inputs are learned; with 0 they stay at their
+        Steps in which hyperparameters and inducing inputs are trained; with 0 they stay at their
         starts. None for 1,500, or 40 % of `max_iter`.
     n_burn_in : int or None, default=None
         Steps after that before states are kept. None for 30 autocorrelation times

@@ -19,7 +19,7 @@ _MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps
 
 
 class _Posterior(NamedTuple):
-    """A Gaussian in natural parameters, and what the rows say of it."""
+    """A Gaussian in natural parameters, with its lower bound, gradients and next step."""
 
     P: torch.Tensor  #: (k, M, M), its precision
     h: torch.Tensor  #: (k, M, 1), precision times mean
@@ -45,9 +45,9 @@ class _Metric:
 
 
 def _extrapolate(history, steps, gamma):
-    """Where the next posterior is looked for, from the last ones (Walker and Ni, 2011).
+    """Combine the last posteriors into the next one to evaluate (Walker and Ni, 2011).
 
-    That combination of the posteriors is taken whose own steps, combined likewise, nearly cancel.
+    With the coefficients of the combination, the steps of these posteriors nearly cancel.
     """
     changes = [step - steps[-1] for step in steps[:-1]]
     coefficients = torch.ones(1)

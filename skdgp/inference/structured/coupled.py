@@ -141,7 +141,7 @@ class CoupledGaussian(nn.Module):
     # Moments
 
     def moments(self, dtype=torch.float64):
-        """What the layers need of the posterior, as leaves of the graph in training.
+        """Return the moments of the posterior for the layers, as leaves of the graph in training.
 
         Parameters
         ----------

@@ -17,10 +17,11 @@ _ROWS = 30.0  #: independent rows that a split is worth: errors beyond a hyperpl
 
 
 class VarianceInflation(nn.Module):
-    r"""How predictions move away from their means where the prior comes back: extrapolation variance inflation.
+    r"""Extrapolation variance inflation: a scale of deviations from the mean far from the data.
 
-    A latent function whose predictive variance is `v`, and whose last layer has the prior variance
-    `k`, becomes :math:`m + a (f - m)` with :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the
+    Let `f` be a latent function with the mean `m` and the predictive variance `v`, and `k` the prior
+    variance of its last layer. The function becomes :math:`m + a (f - m)` with
+    :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the
     data `v` is far below `k`, and nothing changes. The factor `c` depends on the direction in which one
     leaves the data, and is not known beforehand: its logarithm is normal, with a mean and a
     standard deviation that :func:`learned` finds.

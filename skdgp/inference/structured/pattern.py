@@ -66,7 +66,7 @@ class Pattern:
         return Chain(layers, units, np.concatenate(gps, 1))
 
     def places(self, c, layer):
-        """Where the units of a layer are in chain `c`: a slice of its positions."""
+        """Return the slice of the positions in chain `c` that the units of a layer have."""
         chain = self.chains[c]
         i = chain.layers.index(layer)
         start = sum(units.shape[1] for units in chain.units[:i])
@@ -107,7 +107,7 @@ class Pattern:
         raise LookupError((layer, c))
 
     def shared_forms(self):
-        """Where to find what pairs of outputs share, (K, K), behind what each has by itself."""
+        """Return the indices (K, K) of the forms of pairs of outputs, counted from the first of these."""
         places = np.zeros((self.n_outputs, self.n_outputs), dtype=int)
         a, b = np.tril_indices(self.n_outputs)
         places[a, b] = places[b, a] = np.arange(len(a))

@@ -25,9 +25,10 @@ def propagate(layers, whitened, pattern, moments, X, eps):
     moments : Moments
     X : tensor of shape (n, n_features)
     eps : list of tensors of shape (S, n, width) or (S, 1, width)
-        Standard normal draws for the hidden layers and, if there are several outputs that are
-        coupled to these, for what outputs share beyond them. They are independent given all
-        draws. Without those for the outputs, moments are of each output by itself.
+        Standard normal draws for the hidden layers. If several outputs are coupled to these,
+        draws for the covariance of the outputs given the hidden units may follow. Outputs are
+        independent given all draws. Without those for the outputs, moments are of each output by
+        itself.
 
     Returns
     -------
@@ -96,7 +97,7 @@ class _Past:
     factor = eps = None
 
     def tell(self, crosses):
-        """What the past says of outputs, from their covariances (p, K, w, S, n) with it.
+        """Condition outputs on the past, from their covariances (p, K, w, S, n) with it.
 
         Returns
         -------
@@ -151,5 +152,5 @@ def _rounding(E):
 
 
 def _floor(noise, like):
-    """What the noise of a layer leaves of every conditional variance."""
+    """Return a lower bound of every conditional variance, from the noise of a layer."""
     return torch.as_tensor(noise, device=like.device).detach().clamp_min(_FLOOR)

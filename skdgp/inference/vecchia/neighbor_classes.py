@@ -15,9 +15,9 @@ _START_CONCENTRATION = 0.1
 class NeighborClasses(NeighborGP):
     r"""The model that :class:`Vecchia` builds for classes.
 
-    A unique input with :math:`n_c` rows of class `c` says of its class probabilities that they are
-    Dirichlet with concentrations :math:`n_c + \alpha`, and so of the logarithm of the gamma variable of
-    each class, approximately, that it is normal with (Milios et al., 2018)
+    Given :math:`n_c` rows of class `c`, the class probabilities of a unique input have a Dirichlet
+    distribution with concentrations :math:`n_c + \alpha`. The logarithm of the gamma variable of each class
+    is then approximately normal, with (Milios et al., 2018)
 
     .. math:: s_c^2 = \log(1 + 1 / (n_c + \alpha)), \qquad y_c = \log(n_c + \alpha) - s_c^2 / 2.
 

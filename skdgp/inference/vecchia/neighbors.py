@@ -107,7 +107,7 @@ class NeighborGP(Model):
             self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
 
     def _observed(self):
-        """What the process sees of targets, for the present hyperparameters."""
+        """Return the observation model of the targets, for the present hyperparameters."""
         variance = tensor_like(self.likelihood().variance, self.rows.Z)
         return GaussianTargets(1.0 * variance.expand(self.rows.y.shape[1]))
 

@@ -68,7 +68,10 @@ class NeighborPosterior(Posterior):
 
     @torch.no_grad()
     def covariance(self, X):
-        """Of what :meth:`functions` draws: the prior's, less what neighbors say of both rows."""
+        """Return the covariances of the draws of :meth:`functions`; None for too many rows.
+
+        They are those of the prior, less the part that is explained by neighbors of both rows.
+        """
         near, nearest = self._near, self._search(X)
         used, inverse = np.unique(nearest, return_inverse=True)
         if len(used) > _MOST_NEIGHBORS or len(X) > _MOST_NEIGHBORS:

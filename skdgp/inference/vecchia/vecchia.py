@@ -30,17 +30,16 @@ class Vecchia(LocalScaleScheme):
     .. math:: \hat\tau^2 = \frac{a + \rho z^\top z}{a + \rho k}
 
     times that of the GP; :math:`a` and :math:`\rho` are learned. All hyperparameters have log-normal priors
-    around their start, with a standard deviation of 1, which matter for some dozens of rows only. Of what the
-    kernel has for each column, the level has such a prior, and the deviations of the logarithms from it have
-    Cauchy distributions of scale 0.3: many columns do not overfit few rows, and a few may matter much more
-    than all others.
+    around their start, with a standard deviation of 1, which matter for some dozens of rows only. A kernel
+    may have a hyperparameter for each column. The mean of its logarithms has such a prior then, and the
+    deviations from the mean have Cauchy distributions of scale 0.3. Many columns therefore do not overfit
+    few rows, and a few may matter much more than all others.
 
-    Classes take the way over concentrations of Dirichlet distributions (Milios et al., 2018): what a unique
-    input says of the probability of each class is nearly a normal distribution of its logarithm, so that the
-    latent functions are those of regressions, whose mean, scale, spread and concentration are learned with
-    the kernel, here too by leave-one-out log-probabilities. They have such priors, too, and the mean has a
-    normal one around the logarithms of the shares of the classes. More neighbors pay here: the default
-    classifier takes 24.
+    Classes are modeled by the concentrations of Dirichlet distributions (Milios et al., 2018). Given the rows
+    of a unique input, the logarithm of the probability of each class is nearly normal. So the latent functions
+    are those of regressions. Their mean, scale, spread and concentration are trained with the kernel, also by
+    leave-one-out log-probabilities. They have such priors, too, and the mean has a normal one around the
+    logarithms of the shares of the classes. More neighbors pay here: the default classifier takes 24.
 
     Parameters
     ----------
