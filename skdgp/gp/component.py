@@ -30,7 +30,7 @@ def hyperparameters(module, role="posterior", prefix="", buffers=False):
     ----------
     module : Module
     role : str
-        Role of what no map names.
+        Role of names that are in no map.
     prefix : str
         Of the names.
     buffers : bool
@@ -148,7 +148,7 @@ class Trainable(nn.Module):
         return self.component.with_values(**values)
 
     def hyperparameters(self):
-        """Logarithms of what is trained, with their roles: a list of :class:`Hyperparameter`."""
+        """Logarithms of trainable hyperparameters, with their roles: a list of :class:`Hyperparameter`."""
         return hyperparameters(self)
 
     @torch.no_grad()

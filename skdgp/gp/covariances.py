@@ -122,7 +122,7 @@ class Radial(torch.autograd.Function):
 class RadialCovariances:
     """:class:`Radial` among inducing inputs and from these to rows, and the way back through both at once.
 
-    Inputs are scaled once; what both matrices say of inducing inputs and of numbers comes back as one sum.
+    Inputs are scaled once; gradients of inducing inputs and of numbers are summed over both matrices.
 
     Parameters
     ----------

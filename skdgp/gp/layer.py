@@ -233,7 +233,7 @@ class SparseLayer(nn.Module):
         return inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
 
     def project(self, H, whitening):
-        """Whitened projections ``A = L^{-1} k(Z, h)``, and what they leave of the variances.
+        """Whitened projections ``A = L^{-1} k(Z, h)``, and the variances that remain.
 
         Parameters
         ----------

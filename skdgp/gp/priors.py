@@ -2,7 +2,7 @@
 
 import torch
 
-#: roles of what a kernel may have for each column
+#: roles of hyperparameters that a kernel may have for each column
 OF_COLUMNS = frozenset({"lengthscale", "variance", "strength", "shape"})
 
 
@@ -14,7 +14,7 @@ def of_deviations(logarithms, scale):
     Parameters
     ----------
     logarithms : tensor
-        Of what a kernel has for each column.
+        Of the hyperparameters of a kernel for each column.
     scale : float
     """
     return torch.log1p(((logarithms - logarithms.mean()) / scale).square()).sum()
@@ -23,8 +23,8 @@ def of_deviations(logarithms, scale):
 def around(hyperparameters, centers, spread, deviation):
     """Minus the log-density, up to a constant, of log-normal priors around given centers.
 
-    Of what a kernel has for each column, the level, that is the mean of the logarithms, has such a prior, and
-    the deviations from it have those of :func:`of_deviations`: many columns cannot overfit few rows, and
+    A kernel may have a hyperparameter for each column. The mean of its logarithms has such a prior then, and
+    the deviations from the mean have those of :func:`of_deviations`. Many columns cannot overfit few rows, and
     yet some may matter much more than all others.
 
     Parameters

@@ -34,7 +34,7 @@ def spread_out(K, n, n_kept=0):
 
 
 def relocated(kernel, Z, H, n, jitter):
-    """Inducing inputs among the present ones and some rows, and what the present ones tell of them.
+    """Inducing inputs among the present ones and some rows, and their regression on the present ones.
 
     Parameters
     ----------

@@ -14,13 +14,13 @@ _FLOOR = 1e-12  #: least variance of an output
 class _Walk:
     """The walk of rows through layers that follow each other.
 
-    Every scheme takes the same walk. Schemes differ by what a layer makes of its inputs: draws, moments, states
+    Every scheme takes the same walk. Schemes differ by the outputs of a layer: draws, moments, states
     of a sampler, functions.
 
     Attributes
     ----------
     input_connected : bool
-        Whether later layers see the rows beside the outputs of the layer before.
+        Whether later layers have the rows as inputs beside the outputs of the layer before.
     """
 
     def inputs(self, H, X):
@@ -42,7 +42,7 @@ class _Walk:
         Returns
         -------
         outputs
-            What `visit` makes of the last layer.
+            The outputs of `visit` for the last layer.
         """
         H = X
         for i, layer in enumerate(self):

@@ -40,7 +40,7 @@ class Architecture:
     linear_mean : bool
         Whether hidden layers have a linear mean function, or zero.
     input_connected : bool
-        Whether later layers see the inputs beside the outputs of the layer before.
+        Whether later layers have the inputs of the first one beside the outputs of the layer before.
     """
 
     n_features: int
@@ -128,12 +128,12 @@ class Scheme(BaseEstimator):
     n_warmup = 0
 
     def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
-        """The scheme with values in the place of all None that stand for what depends on the data.
+        """The scheme with values that depend on the data in the place of None.
 
         Parameters
         ----------
         n_rows : int or float
-            Infinite if nobody knows how many will come.
+            Infinite if the number is unknown.
         n_classes : int or None
             None for regression.
         max_iter : int, optional

@@ -29,9 +29,9 @@ class ConditionedGP(NamedTuple):
     ----------
     kernel : Kernel
     inputs : callable
-        Maps rows to what the kernel sees of them.
+        Maps rows to the inputs of the kernel.
     H : tensor of shape (P, n_inputs)
-        What it sees of the unique inputs.
+        Inputs of the kernel at the unique inputs.
     root : tensor of shape (k, P, P)
         Cholesky factors of their covariances, for each output.
     a : tensor of shape (k, P)

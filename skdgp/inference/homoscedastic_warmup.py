@@ -15,8 +15,8 @@ def without_scales(mean, var, n_means, floor=_FLOOR):
 class HomoscedasticWarmup(nn.Module):
     """First steps in which latent functions that are scales of the noise stay at zero.
 
-    Otherwise noise that may vary explains what kernels have not found yet, and they never find it.
-    What has been learned before, by an earlier fit or by another model, is not undone.
+    Otherwise varying noise explains variation that kernels do not explain yet, and they never do.
+    Scales from an earlier fit, or from another model, are not reset.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class HomoscedasticWarmup(nn.Module):
         return ["noise has the same size everywhere"] if self.active else []
 
     def unfinished(self, lacks):
-        """A sentence for the user on what the first steps have not come to, or None."""
+        """A sentence for the user on the restrictions that remain, or None."""
         if not lacks:
             return None
         return (

@@ -92,7 +92,7 @@ class LocalScale(nn.Module):
         return half / gamma(half, (n, 1, 1), generator, like)
 
     def learn(self, log_density, total):
-        """Maximize a log density, with weak priors of what is learned.
+        """Maximize a log density, with weak priors of the hyperparameters.
 
         Parameters
         ----------

@@ -76,7 +76,7 @@ class MarginalLikelihoodGP(Model):
         self.layers = Stack([*hidden, rows], architecture.input_connected)
         self.local_scale = LocalScale(n_outputs) if has_local_scale else None
         if has_local_scale:
-            self.local_scale.requires_grad_(False)  # the marginal likelihood does not know it
+            self.local_scale.requires_grad_(False)  # the marginal likelihood does not depend on it
         # standardized leave-one-out errors of unique inputs: J, k, P
         self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
         self.register_buffer(
@@ -99,7 +99,7 @@ class MarginalLikelihoodGP(Model):
         return around(self._with_priors(), self._centers, SPREAD, self._deviation)
 
     def inputs(self, layers):
-        """A function that maps rows to what the last layer sees of them, if all layers are these."""
+        """A function that maps rows to the inputs of the last layer, if all layers are these."""
         return lambda X: X
 
     def states(self):

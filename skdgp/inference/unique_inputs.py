@@ -10,18 +10,18 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
 _SAME_INPUT = 1e-8  #: relative to the spread of a column: rounding, which no lengthscale resolves
-#: of targets, relative to their spread: a few times the least noise that likelihoods know, 1e-3
+#: of targets, relative to their spread: a few times the least noise of the likelihoods, 1e-3
 _SAME_TARGET = 5e-3
 _NEAR_COPY = 1e-2  #: of inputs, relative to the spreads of the columns: the farthest copy of a row
 _GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform row, one in thirty is
 _MOST_COPIES = 8  #: of a row that differ in their inputs
-_SPARE = 8  #: unique inputs beyond those that are needed, to tell ties
+_SPARE = 8  #: unique inputs beyond those that are needed, to find ties
 _TREE_COLUMNS = 15  #: beyond which trees look at nearly all points
 _TIE = 1e-9  #: relative difference of distances that is none
 
 
 class TrainingRows(NamedTuple):
-    """Rows of a training and what is known of each.
+    """Training rows with their unique inputs.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class TrainingRows(NamedTuple):
     alone : tensor of shape (n,)
         Whether these hold no other target.
     records : ndarray of shape (n_unique,)
-        Unique inputs with the same number are copies of one record, and tell nothing new of each other.
+        Unique inputs with the same number are copies of one record, without independent information.
     """
 
     X: torch.Tensor
@@ -60,7 +60,7 @@ class TrainingRows(NamedTuple):
 def gather(X, y, weight):
     """Unique inputs with mean targets and summed weights, as a dict, and the rows that they are made of.
 
-    Inputs are the same up to rounding, and so are targets up to what noise can be told from none.
+    Inputs are the same up to rounding, and targets up to the least noise that matters.
     Copies of a record agree in both, or their inputs are much closer than those of all other rows.
     """
     index, first = _same_inputs(X, weight)
@@ -217,7 +217,7 @@ class NeighborSearch:
         n_found = min(k + fewer + 1, n_unique)
         distances, found = self._find(points, n_found)
         tied = ~_farther(distances)[:, k - 1 :].all(1)
-        if tied.any():  # of those as far as each other the first ones, whatever rounding says
+        if tied.any():  # of those at the same distance the first ones, independent of rounding
             distances, more = self._find(points[tied], min(n_found + _SPARE, n_unique))
             rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))
             order = np.lexsort((more, rank))[:, :n_found]

@@ -17,7 +17,7 @@ class Adam:
     Attributes
     ----------
     slots : list of dict
-        What is remembered of each parameter, in the order of the groups; empty until its first step.
+        State of each parameter, in the order of the groups; empty until its first step.
     """
 
     def __init__(self, groups):

@@ -12,7 +12,7 @@ from .lbfgs import LBFGS
 class QuasiNewtonSteps:
     """Trains a model by L-BFGS on all rows at once.
 
-    ``model.objective(batch)`` is what is maximized, a float, and adds its gradients to those of the parameters.
+    ``model.objective(batch)``, a float, is maximized. It adds its gradients to those of the parameters.
     ``model.accept()`` is called when the search has come to stay where the objective was asked for last, and
     ``model.unsolved`` are the rows whose posterior is still to be found for the present hyperparameters.
 

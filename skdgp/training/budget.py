@@ -38,7 +38,7 @@ class Budget:
     def left(self, i=-1):
         """Seconds until a member is to end, or the last one; None without a limit.
 
-        What members before it have saved is there for it.
+        It has the time that members before it have saved.
         """
         if self.max_time is None:
             return None
@@ -47,7 +47,7 @@ class Budget:
         return float(self.started + (self.max_time if i == -1 else end) - now)
 
     def for_training(self):
-        """Seconds that sizes are chosen for: what is left or, if scaling took long, at least half of all."""
+        """Seconds that sizes are chosen for: those left or, if scaling took long, at least half of all."""
         return max(self.left(), _LEAST * self.max_time)
 
 
@@ -82,7 +82,7 @@ def affordable(scheme, cubes, n_rows, n_inducing, is_free):
     cubes : float
         Time, in the unit of :meth:`~skdgp.inference.Scheme.cubes`.
     n_rows, n_inducing : int
-        What there is, or was asked for.
+        Available numbers, or those asked for.
     is_free : bool
         Whether there may be fewer inducing points.
 

@@ -12,7 +12,7 @@ from ..inference.base import Architecture, Batch
 from ..inference.sparse.vfe import VFE
 from .trainer import Trainer
 
-_ROWS = 2000  #: rows that the sparse Gaussian processes see
+_ROWS = 2000  #: rows for the sparse Gaussian processes
 _STEPS = 100  #: iterations of L-BFGS
 _TRIALS = (1.0, 0.3, 0.1, 0.03)  #: lengthscales that are tried, relative to the kernel's start
 _TRIAL_STEPS = 15
@@ -25,13 +25,13 @@ def greedy(model, X, y, weights, train, rng):
     """Two rounds that lead a deep model past bad optima (Pascual Diaz, 2017, section 5.1).
 
     Round 0: a sparse Gaussian process is trained on the rows; kernel, inducing inputs and posterior
-    go to units of the first layer. What this layer hands on are the rows of the next sparse
+    go to units of the first layer. The outputs of this layer are the rows of the next sparse
     Gaussian process, and so on up to the last hidden layer. Round 1: the last layer and the noise
     are trained while the hidden layers are held. With all layers free begins the training proper.
 
     Without mean functions, every unit is a copy, as published. With linear ones, copies are the
     units beyond the number of inputs, or else the last one; the others hand the inputs on, so that
-    the last layer sees the sparse Gaussian process beside the inputs, and can correct it.
+    the last layer has the sparse Gaussian process and the inputs, and can correct the former.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def greedy(model, X, y, weights, train, rng):
         Targets as the model sees them.
     weights : ndarray of shape (n_rows,)
     train : callable
-        ``train(trainer=None)`` runs a trainer within what time there is, and returns it; None
+        ``train(trainer=None)`` runs a trainer within the time left, and returns it; None
         stands for the one of this model in round 1.
     rng : numpy.random.RandomState
     """
@@ -105,7 +105,7 @@ def stand_in(likelihood, y, weights):
 
 
 class _Always:
-    """Rows of a trainer that sees the same batch in every step."""
+    """Rows of a trainer with the same batch in every step."""
 
     def __init__(self, batch):
         self._batch = batch

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..gp.component import hyperparameters
 
-_MAY_DIFFER = ("noise", "progress")  #: roles of what another model need not have
+_MAY_DIFFER = ("noise", "progress")  #: roles of parameters that another model need not have
 
 
 def hand_over(members, wanted, model):

@@ -15,7 +15,7 @@ _TOGETHER = 0.99  #: correlation of inducing inputs that are as good as one
 _FAR = np.exp(-4.5)  #: correlation at three lengthscales
 _UNUSED = 0.01  #: change of the next layer's correlations that is none
 _FAINT = 0.05  #: variance of a unit's mean, relative to its uncertainty, that is none
-_ROWS = 200  #: rows that are shuffled to see what a unit does
+_ROWS = 200  #: rows that are shuffled to measure the effect of a unit
 
 
 class PathologyWarning(UserWarning):
@@ -33,11 +33,11 @@ class Finding:
     layer : int or None
         From 1; None for the whole model.
     measure : str
-        What was measured.
+        Name of the measured quantity.
     value, threshold : float
         The figure, and from where on it is suspicious.
     advice : str
-        What to do about it.
+        Remedy.
     extreme : float
         From where on the figure is to blame if predictions suffer a little.
     """

@@ -1,4 +1,4 @@
-"""Pre-training: what some starts need before the training proper."""
+"""Pre-training of some starts before the training proper."""
 
 import sys
 import time
@@ -30,7 +30,7 @@ class PreTraining:
     most : int
         Steps that a run may make; those of a fit that is to be short.
     skipped : bool
-        Whether a checkpoint will overwrite what pre-training finds.
+        Whether a checkpoint will overwrite the results of pre-training.
     interrupted : bool
         Whether Ctrl-C ended pre-training.
     """

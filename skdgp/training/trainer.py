@@ -49,7 +49,7 @@ class Trainer:
     validate : callable or None
         Score of the model on held-out rows; the best state is kept.
     on_block : callable or None
-        Called after each block, and told whether it is the last; returns True to stop.
+        Called after each block with a flag for the last one; returns True to stop.
     checkpoint : CheckpointFile or None
     decay : bool
         Whether the step size follows :func:`schedule`, or stays.
@@ -64,11 +64,11 @@ class Trainer:
     n_iter : int
         Steps made.
     elapsed : float
-        Seconds spent; what is there before :meth:`run` counts.
+        Seconds spent; a value set before :meth:`run` counts.
     quiet : bool
         Whether to keep warnings back, as those of a start that the user has not asked for.
     reserve : float
-        Seconds that are kept for what comes after the last step.
+        Seconds that are kept for the work after the last step.
     is_late : bool
         Whether time ended the training.
     interrupted : bool

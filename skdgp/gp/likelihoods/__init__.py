@@ -1,4 +1,4 @@
-"""Likelihoods: what is observed, given latent function values."""
+"""Likelihoods: distributions of targets given latent function values."""
 
 from .base import Likelihood
 from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax

@@ -14,11 +14,11 @@ class Likelihood(Component):
     """Base class of the likelihoods.
 
     Targets `y` have shape (n, k), or (n, 1) with class indices. Latent moments `m` and `v`, and
-    latent values `f`, have shape (..., n, n_latents(k)). What concerns whole rows is summed over
-    the k outputs and has shape (..., n); what concerns single outputs has shape (..., n, k).
+    latent values `f`, have shape (..., n, n_latents(k)). Results for whole rows are summed over
+    the k outputs and have shape (..., n); results for single outputs have shape (..., n, k).
 
     Where outputs are independent and have one latent function each, :meth:`log_density` is enough: integrals
-    are by Gauss-Hermite quadrature. Closed forms, and other likelihoods, override what follows from it.
+    are by Gauss-Hermite quadrature. Closed forms, and other likelihoods, override the methods that use it.
     """
 
     _role = "noise"
@@ -105,7 +105,7 @@ class Likelihood(Component):
         return np.where(tiny, 2.0 * floor, value)
 
     def in_units(self, scale):
-        """The fitted hyperparameters in the user's units; the inverse of what :meth:`bind` does."""
+        """The fitted hyperparameters in the user's units; the inverse of :meth:`bind`."""
         return self.with_values(
             **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
         )

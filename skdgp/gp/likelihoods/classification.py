@@ -134,9 +134,9 @@ class _ExpectedLogSumExp(torch.autograd.Function):
 
 
 def _roots(v):
-    """Roots (..., C, C - 1) of the covariance of C independent variables less what is common.
+    """Roots (..., C, C - 1) of the covariance of C independent variables less their common part.
 
-    What softmax is blind to needs no nodes: it does not change if the same is added to all latents.
+    The common part needs no nodes: softmax does not change if the same is added to all latents.
     Less ``sum_c w_c f_c`` with `w` in proportion to precisions, they are independent of that sum and
     vary in C - 1 directions only.
     """

@@ -289,9 +289,9 @@ class Poisson(_Counts):
 class NegativeBinomial(_Counts):
     r"""Counts with mean :math:`\mu = r e^f` and variance :math:`\mu + a \mu^2`.
 
-    A Poisson variable whose rate varies like a gamma variable of variance :math:`a` around what the model
-    says: counts that come in clusters. Many zeros beside large counts are a sign of a large :math:`a`. Where
-    zeros have a cause of their own, let a classifier tell them from other counts, and model those alone.
+    A Poisson variable whose rate varies like a gamma variable of variance :math:`a` around the
+    prediction: counts that come in clusters. Many zeros beside large counts are a sign of a large :math:`a`.
+    Where zeros have a cause of their own, let a classifier tell them from other counts, and model those alone.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         ).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
-        # equal steps go further out than as many Gauss-Hermite nodes: far errors tell of large sizes
+        # equal steps go further out than as many Gauss-Hermite nodes: far errors belong to large sizes
         n_nodes, reach = (self.n_nodes, _WIDE) if v_g.any() else (1, 0.0)  # 1 where it is known
         z = torch.linspace(-reach, reach, n_nodes, dtype=m_g.dtype, device=m_g.device)
         z = z.view((-1,) + (1,) * m_g.ndim)

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-_WIDEST = 300.0  #: variance of `g` that is told from larger ones
+_WIDEST = 300.0  #: variance of `g`, above which all count as equal
 _N_CHEBYSHEV = 48  #: variances of `g` for which weights are computed
 _LEAST_NODES = 30
 _STEP = 0.45  #: between nodes if `g` is known, in units of the spread
@@ -84,8 +84,8 @@ def _rule(df, n_nodes):
 def noise_scales_of_t(df, v, n_nodes=None):
     r"""Nodes for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
-    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. What is said of one
-    element of `v` does not depend on the others.
+    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. The results for
+    one element of `v` do not depend on the others.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from ..deep import DeepPosterior
 from ..posterior import Functions, Latent
 from .matching import MatchedLayer, match
 
-#: Deep functions that tell how rows covary: those of one block of draws, whose errors differ from block to
+#: Deep functions for the covariance of rows: those of one block of draws, whose errors differ from block to
 #: block, and those of a covariance, whose correlations have a standard error of .02.
 _BASIS, _MANY = 32, 2048
 _AT_ONCE = 32  #: of them, for memory's sake
@@ -18,7 +18,7 @@ class MatchedPosterior(DeepPosterior):
 
     Deep functions of the layers' posteriors have other distributions than these Gaussians, several modes for
     instance. So draws are Gaussian processes with the mean and variance of :meth:`latent` and, between rows,
-    the correlations of a sample of deep functions: what is drawn for a row is what is predicted for it.
+    the correlations of a sample of deep functions: draws for a row have its predictive distribution.
 
     Parameters
     ----------

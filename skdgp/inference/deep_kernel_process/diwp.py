@@ -27,9 +27,9 @@ class DeepInverseWishart(KernelScheme):
     .. math:: G_\ell \mid G_{\ell-1} \sim W^{-1}(\delta_\ell K(G_{\ell-1}), \delta_\ell + P + 1),
 
     whose mean is :math:`K(G_{\ell-1})`. There are no features and no widths; the first layer is a random
-    metric of the inputs, and `n_layers` counts the applications of a kernel. A large :math:`\delta_\ell`, which
-    is learned, says that a layer is a fixed function of the one below, a small one that it learns a
-    representation of its own; see :class:`NNGP` for the limit. The estimator has them as ``delta_``.
+    metric of the inputs, and `n_layers` counts the applications of a kernel. Training finds
+    :math:`\delta_\ell`. With a large one, a layer is a fixed function of the one below. With a small one, it
+    has a representation of its own; see :class:`NNGP` for the limit. The estimator has them as ``delta_``.
 
     Parameters
     ----------

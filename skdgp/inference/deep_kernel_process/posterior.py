@@ -24,7 +24,7 @@ class ProcessPosterior(Posterior):
     n_components : int
     """
 
-    n_features = 128  #: random features of what is left of a kernel between inducing points
+    n_features = 128  #: random features of a kernel conditioned on the inducing points
 
     def __init__(self, model, n_components):
         like = model.log_scale
@@ -107,7 +107,7 @@ class GramPosterior(ProcessPosterior):
 
 
 class Residual:
-    """Random features of what the inducing points leave open of a kernel.
+    """Random features of a kernel conditioned on the inducing points.
 
     Features of the kernel less what features of the inducing points predict of them; their inner products
     are in the mean ``K_tt - K_ti K_ii^{-1} K_it``. Their lengths are made exact, and so is the

@@ -42,7 +42,7 @@ def equal_rows(F, H, G, d, e):
 
 
 def among(same, K, variances):
-    """Covariances `K` (..., P, n) of rows, with the `variances` (..., n) where `same` says so."""
+    """Covariances `K` (..., P, n) of rows, with the `variances` (..., n) where `same` is true."""
     return K if same is None else torch.where(same, variances[..., None, :], K)
 
 
@@ -240,7 +240,7 @@ class Level:
         return among(same, K_it, K_tt), K_tt + self.white[..., None]
 
     def schur(self, K_it, K_tt):
-        """``J K_it``, and what the inducing points leave open of the variances of rows."""
+        """``J K_it``, and the variances of rows given the inducing points."""
         A, squares = Product.apply(self.J, K_it)
         return A, torch.maximum(K_tt - squares, LEAST * K_tt)
 

@@ -13,7 +13,7 @@ class Hyperparameters:
     kernels : list of Trainable
     likelihood : Trainable
     sampled : bool
-        Whether to sample what is trainable. Variances of all kernels but the last one stay.
+        Whether to sample trainable hyperparameters. Variances of all kernels but the last one stay.
     n_sampled_layers : int
         Layers whose values are sampled: all, or all but the last one.
 
@@ -97,7 +97,7 @@ def states_of(likelihood, states):
 
 
 def sampled(component, prefix):
-    """Names and values (S, d) of what was sampled of a component and of its parts."""
+    """Names and sampled values (S, d) of a component and of its parts."""
     for name, value in _batched(component):
         yield f"{prefix}_{name}", value[:, 0]
     for name in component._parts:

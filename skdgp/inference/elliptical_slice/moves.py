@@ -56,7 +56,7 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_A
         a = theta.view(-1, *(1,) * (v.ndim - 1))
         proposals = old[who] * a.cos() + nu[who] * a.sin()
         value = evaluate(proposals, who).view(-1, ahead)
-        # a bracket of no width is the present state, whatever rounding says of it
+        # a bracket of no width is the present state, independent of rounding
         accepted = (power[i, None] * value > threshold[i, None]) | (width < 1e-12)[:, None]
         first, done = accepted.long().argmax(1), accepted.any(1)
         place = torch.arange(len(i), device=v.device) * ahead + first

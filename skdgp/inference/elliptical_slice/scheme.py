@@ -30,7 +30,7 @@ class EllipticalSlice(Scheme):
         Levels of the powers of the likelihood, from 1 in a geometric sequence to `least_power`.
     hyperparameters : {"sample", "fixed"}, default="sample"
         Whether kernels and noise have posteriors. Their logarithms are then a priori normal around their
-        starts, with standard deviations of 1 for kernels and of 2 for what likelihoods have. Variances of
+        starts, with standard deviations of 1 for kernels and of 2 for likelihoods. Variances of
         hidden layers stay, because lengthscales of the next layer mean the same.
     n_chains : int, default=4
     n_samples : int, default=800
@@ -40,14 +40,14 @@ class EllipticalSlice(Scheme):
     n_burn_in : int or None, default=None
         Steps before states are kept. None for a quarter of `max_iter`.
     spacing : int or None, default=None
-        Steps between states that are kept. None for what `max_iter` leaves.
+        Steps between states that are kept. None spreads the states over the steps after burn-in.
     n_neighbors : int or None, default=None
         None for the exact model. An int makes it an approximation (Vecchia, 1988; Sauer et al., 2023) for up
         to 5,000 rows: in every layer, a row depends on so many rows alone, the nearest of those before it in
         an order that spreads out. They are the nearest in the inputs, for all layers, so that these sets never
         change, and chains have the exact posterior of an approximate model. Rows that a hidden layer
-        folds onto each other from afar do not see each other. Predictions ask the nearest rows likewise.
-        25 are usual. A state costs some 20 microseconds for each row and layer.
+        maps close together from afar do not depend on each other. Predictions condition on the nearest
+        rows likewise. 25 are usual. A state costs some 20 microseconds for each row and layer.
 
     Raises
     ------

@@ -280,7 +280,7 @@ class SampledDeepGP(ChainModel):
             gradients.append(found[: len(v)])
             for p, g in zip(own, found[len(v) :]):
                 if g is not None:
-                    g = (g / (self.n_chains * batch.total)).contiguous()  # as Adam wants it
+                    g = (g / (self.n_chains * batch.total)).contiguous()  # the layout of Adam
                     p.grad = g if p.grad is None else p.grad + g
         if not math.isfinite(value):  # leave everything as it is
             return value

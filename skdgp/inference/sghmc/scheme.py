@@ -52,7 +52,7 @@ class SGHMC(Scheme):
         Steps after that before states are kept. None for 30 autocorrelation times
         :math:`2 \alpha / \kappa`, or 10 % of `max_iter`.
     spacing : int or None, default=None
-        Steps between states that are kept. None for one autocorrelation time, or what `max_iter` leaves.
+        Steps between states that are kept. None for one autocorrelation time, or as many as `max_iter` leaves.
     last_layer : {"exact", "sampled"}, default="exact"
         Whether to integrate out the last layer where that is possible.
     n_hidden_draws : int, default=1

@@ -15,7 +15,7 @@ _MEMORY = 6  #: of them that the next one takes into account
 _MOST_LAST = 30  #: rounds for the posterior that predicts
 _LEFT = 1e-10  #: length of a step, in standard deviations of the posterior, that is rounding
 _GAIN = 1e-8  #: of the lower bound per row, that is none
-_MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps see all classes
+_MOST_COUPLED = 1500  #: classes times inducing points, up to which Newton steps couple all classes
 
 
 class _Posterior(NamedTuple):
@@ -78,7 +78,7 @@ def _solve_coupled(H, b):
 
 
 def _moments(A, k_ff, mu, roots):
-    """Means, variances and what of these is the posterior's own, shape (k, n).
+    """Means, variances and the parts of the variances from the posterior, shape (k, n).
 
     Each of the roots `C` is one of the covariance ``C^T C``.
     """
@@ -112,9 +112,9 @@ class ConcavePosterior(ShallowPosterior):
 
     @torch.no_grad()
     def loo_log_density(self, rows, dispersions=None):  # classes have no dispersion
-        """By cavities (Opper and Winther, 2000): what one count of a row adds is taken off again.
+        """By cavities (Opper and Winther, 2000): the contribution of one count of a row is removed.
 
-        The others stay as they are, which is right to first order in what they would change. At the
+        The other contributions stay, which is right to first order in their changes. At the
         optimum, row `n` adds to the precision of its class's latent function ``-2 g_v a a^T``, and
         ``(g_m - 2 g_v m) a`` to precision times mean.
         """
@@ -141,7 +141,7 @@ class ConcaveGP(FullBatchGP):
     Gaussians. It is concave in their means and roots of covariances (Challis and Barber, 2013), so
     that there is one optimum. Precisions take natural-gradient steps of size 1, which make each round
     a regression (Khan and Lin, 2017); means take Newton steps, the same for one latent function, and
-    for several those that see how classes pull at each other. At the optimum the lower bound does not change
+    for several with the second derivatives between classes. At the optimum the lower bound does not change
     with the posterior to first order, and its gradients are those at the posterior held fixed.
 
     References
@@ -187,8 +187,8 @@ class ConcaveGP(FullBatchGP):
     def _optimum(self, passes, batch):
         """The best posterior: rounds of steps, accelerated after Anderson.
 
-        What the last few steps left over shows what means and covariances do to each other, which
-        the steps do not see. What does not improve the lower bound is replaced by shorter and shorter
+        The residuals of the last few steps contain the interaction of means and covariances, which the
+        steps ignore. A trial that does not improve the lower bound is replaced by shorter and shorter
         steps without acceleration.
         """
         start, enough = self._accepted or self._prior(), _GAIN * float(batch.weight.sum())
@@ -229,14 +229,14 @@ class ConcaveGP(FullBatchGP):
             if newton is not None:
                 curvature = self.likelihood().curvature(m.T, v.T)
                 newton += _coupled(A, batch.weight[rows, None, None] * curvature)
-        if newton is None:  # latent functions do not see each other
+        if newton is None:  # no coupling of the latent functions
             h_next = ascent + P_next @ mu - mu
         else:
             h_next = P_next @ (mu + _solve_coupled(newton, ascent - mu))
         return _Posterior(P, h, lower_bound, row_gradients, ascent, P_next, h_next)
 
     def _newton(self, mu):
-        """The prior's part of the second derivatives in all means, if classes are to see each other."""
+        """The prior's part of the second derivatives in all means, if Newton steps couple the classes."""
         k, M, _ = mu.shape
         if k == 1 or k * M > _MOST_COUPLED:
             return None

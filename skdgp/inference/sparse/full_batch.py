@@ -23,7 +23,7 @@ _KEPT = 5_000_000  #: elements of such a matrix that are kept for the gradients
 
 
 class FullBatchGP(Model):
-    """A shallow sparse GP of which L-BFGS sees only the hyperparameters of kernel and likelihood.
+    """A shallow sparse GP whose kernel and likelihood hyperparameters are found by L-BFGS.
 
     For each trial of these hyperparameters the posterior of the whitened inducing variables is the best one.
     Rows are gone through in chunks, once for sums that the lower bound needs, and once for its gradients,
@@ -71,7 +71,7 @@ class FullBatchGP(Model):
         raise NotImplementedError
 
     def pieces(self, X, L):
-        """Chunks of rows, and what the kernel says of them; with a graph if gradients are enabled.
+        """Chunks of rows with their kernel matrices, and a graph if gradients are enabled.
 
         Yields
         ------

@@ -23,8 +23,8 @@ class StructuredVI(Scheme):
     As in doubly stochastic variational inference, every layer is a sparse Gaussian process, and the
     bound is estimated from minibatches and from draws that are propagated through the layers. But
     the Gaussian posterior over the inducing variables couples units, also of different layers.
-    These variables are integrated out in closed form; what a draw learns about the function of one
-    layer bears on the next ones.
+    These variables are integrated out in closed form. The draw of the function of one layer changes
+    the distribution of the next ones.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class StructuredVI(Scheme):
     n_warmup : int, default=50
         Steps with each simpler coupling before the next one: the mean field first, then stripes and
         arrow. The richer posterior starts from the simpler one. In the first steps, as many, noise has the same
-        size everywhere, lest noise that may vary explains what kernels have not found yet.
+        size everywhere, lest varying noise explains variation that kernels do not explain yet.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
@@ -55,7 +55,7 @@ class StructuredVI(Scheme):
         by more than half a standard deviation.
     n_inflation_splits : int, default=0
         Random splits of the training rows at a hyperplane: shallow models predict one half from the
-        other half before the training. What their error bars lack there is added to those of this model
+        other half before the training. The deficit of their error bars there is added to those of this model
         away from the data, see :ref:`the user guide <widening>`; 0 for none.
 
     References

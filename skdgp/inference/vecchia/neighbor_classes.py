@@ -25,7 +25,7 @@ class NeighborClasses(NeighborGP):
     a row the latent functions are :math:`b_c + t m_c` with variances :math:`u v_c`; for two classes in one
     latent function, their difference. The hyperparameters :math:`\alpha, b, t, u` are learned with those of the
     kernel. The priors are those of :class:`NeighborGP`; but `b` has a normal one around the logarithms of
-    the shares of the classes, which is what is predicted far from all rows.
+    the shares of the classes, which are the predictions far from all rows.
 
     References
     ----------
@@ -83,7 +83,7 @@ class NeighborClasses(NeighborGP):
 
 
 class DirichletTargets:
-    """Counts of classes, as what a regression for each class sees of them.
+    """Counts of classes as targets of a regression for each class.
 
     Parameters
     ----------
