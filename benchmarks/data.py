@@ -95,25 +95,41 @@ def encoder(numbers, levels, n_rows):
 @lru_cache(2)
 def suite_fold(root, name, fold):
     """One fold of a table, see :func:`encoder`."""
+    frame, y, about, train, test = _suite_rows(root, name, fold)
+    classes = about["task"] == "classification"
+    numbers = [column for column, kind in about["kinds"].items() if kind == "number"]
+    levels = [column for column in about["kinds"] if column not in numbers]
+    for column in levels:
+        frame[column] = frame[column].astype(object).where(frame[column].notna(), "missing")
+        frame[column] = frame[column].astype(str)
+    encode = encoder(numbers, levels, len(train))
+    X_train = encode.fit_transform(frame.iloc[train]).astype(float)
+    X_test = encode.transform(frame.iloc[test]).astype(float)
+    return Split(X_train, y[train], X_test, y[test], classes, len(test))
+
+
+@lru_cache(2)
+def raw_fold(root, name, fold):
+    """The same as data frames: categories as such, with missing cells."""
+    frame, y, about, train, test = _suite_rows(root, name, fold)
+    levels = [column for column, kind in about["kinds"].items() if kind != "number"]
+    X = frame[list(about["kinds"])].astype(dict.fromkeys(levels, "category"))
+    classes = about["task"] == "classification"
+    return Split(X.iloc[train], y[train], X.iloc[test], y[test], classes, len(test))
+
+
+def _suite_rows(root, name, fold):
+    """Frame, targets, what is known of the table, and the rows of a fold."""
     import pandas as pd
 
     about = suite(root)[name]
     frame = pd.read_csv(_existing(root, f"suite/{name}.csv.gz"))
     if len(frame) > MOST_ROWS:
         frame = frame.sample(MOST_ROWS, random_state=42)
-    classes = about["task"] == "classification"
     y = frame[about["target"]].to_numpy()
-    y = np.unique(y.astype(str), return_inverse=True)[1] if classes else y.astype(float)
-    numbers = [column for column, kind in about["kinds"].items() if kind == "number"]
-    levels = [column for column in about["kinds"] if column not in numbers]
-    for column in levels:
-        frame[column] = frame[column].astype(object).where(frame[column].notna(), "missing")
-        frame[column] = frame[column].astype(str)
-    train, test = list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
-    encode = encoder(numbers, levels, len(train))
-    X_train = encode.fit_transform(frame.iloc[train]).astype(float)
-    X_test = encode.transform(frame.iloc[test]).astype(float)
-    return Split(X_train, y[train], X_test, y[test], classes, len(test))
+    is_class = about["task"] == "classification"
+    y = np.unique(y.astype(str), return_inverse=True)[1] if is_class else y.astype(float)
+    return frame, y, about, *list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
 
 
 def eeg_fold(root, fold):

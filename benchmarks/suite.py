@@ -4,7 +4,8 @@ At most 3,000 rows of a table, one fold of five, scores in the target's units. F
 and 2 are to report. Cells that are known are not computed again. With --label results go to a file of
 their own and models are shown as "auto@label", so that states of the code can be compared:
 ``python -m benchmarks --checkout PATH suite --label old`` measures another checkout, and
-``--compare old`` shows it beside.
+``--compare old`` shows it beside. ``--raw`` hands data frames over as they are, to models that read them, as
+those of skdgp: ``python -m benchmarks suite --raw --models auto --compare raw``.
 """
 
 from . import arguments, data, models, runs
@@ -23,6 +24,9 @@ def add_arguments(parser):
     parser.add_argument(
         "--fold", dest="splits", type=arguments.numbers, help="the same as --splits"
     )
+    parser.add_argument(
+        "--raw", action="store_true", help="data frames as they are; the label is raw"
+    )
 
 
 def run(options):
@@ -37,7 +41,9 @@ def run(options):
         shape = n_rows, about["n_columns"]  # without reading the table
         return models.suits(model, shape, about["task"] == "classification")
 
-    runs.run(options, data.suite_fold, suits)
+    if options.raw:
+        options.label = options.label or "raw"
+    runs.run(options, data.raw_fold if options.raw else data.suite_fold, suits)
 
 
 def chosen(tables, names):
