@@ -18,6 +18,7 @@ _GAPS = 0.01  #: share of training rows with a gap from which models have learne
 _GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and without a gap
 _WEEK, _YEAR = 7.0, 365.2425  #: days
 _REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
+_FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
 _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
 _PRIOR_DOF = (
     3.0  #: degrees of freedom of the prior of the variance between levels, the fewest with a mean
@@ -85,7 +86,9 @@ class ColumnEncoder:
         self._donors = self._open(np.asarray(table[np.sort(rows)], dtype=np.float64), None)
         spread = np.zeros(self._donors.shape[1])
         some = ~np.isnan(self._donors).all(0)
-        spread[some] = np.nanstd(self._donors[:, some], axis=0)
+        largest = np.nanmax(np.abs(self._donors[:, some]), axis=0, initial=np.finfo(float).tiny)
+        # squares of the largest and of the smallest numbers are no numbers
+        spread[some] = largest * np.nanstd(self._donors[:, some] / largest, axis=0)
         self._unit = np.where(spread > 0.0, spread, 1.0)
         return self
 
@@ -135,7 +138,11 @@ class ColumnEncoder:
 
     def _distances(self, encoded):
         """Distances from rows to donors in the columns that both have, scaled up to all columns."""
-        distances = nan_euclidean_distances(encoded / self._unit, self._donors / self._unit)
+        with np.errstate(over="ignore"):
+            rows, donors = (
+                np.clip(one / self._unit, -_FAR, _FAR) for one in (encoded, self._donors)
+            )
+        distances = nan_euclidean_distances(rows, donors)
         return np.where(np.isnan(distances), np.inf, distances)
 
     def _filled(self, encoded):
@@ -149,7 +156,7 @@ class ColumnEncoder:
                 continue
             n = min(_NEIGHBORS, len(donors))
             near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
-            filled[rows, j] = self._donors[donors[near], j].mean(1)
+            filled[rows, j] = (self._donors[donors[near], j] / n).sum(1)
         return filled
 
     def unknown(self, table):

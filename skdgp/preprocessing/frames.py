@@ -12,6 +12,7 @@ _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat non
 _DAY = 86_400_000_000  #: microseconds; dates, times and durations are measured in days
 #: a date, or a date and a time, of ISO 8601
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+_EPOCH = datetime.datetime(1970, 1, 1)
 UNSEEN = -1.0  #: code of a level that was not in training
 
 
@@ -147,7 +148,7 @@ class _Column:
         """Kind and levels; `chosen` is whether the user names the column as a category, or None."""
         as_category = self.is_category if chosen is None else chosen
         if self.order is not None and (as_category or chosen is None):
-            return "ordered", list(self.order)
+            return "ordered", list(map(_level, self.order))
         if as_category:
             return "category", _sorted(self.levels())
         if self._is_temporal():
@@ -156,12 +157,15 @@ class _Column:
             return "boolean", None
         if self._is_number() or self._holds_numbers():
             return "number", None
+        present = self._present()
+        if chosen is None or not any(isinstance(cell, str) for cell in present):
+            for kind in ("date", "time"):
+                if all(_DAYS[kind](cell) is not None for cell in present):
+                    return kind, None
         levels = self.levels()
-        if chosen is None and None not in map(_date, levels):
-            return "date", None
         n = len(self) - int(self._missing().sum())
         if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
-            return ("number" if all(map(_is_float, levels)) else "text"), None
+            return ("text" if None in map(_float, levels) else "number"), None
         return "category", _sorted(levels)
 
     def levels(self):
@@ -172,21 +176,25 @@ class _Column:
         ValueError
             If some are neither strings nor numbers.
         """
-        values = list(map(_level, self._objects()[~self._missing()].tolist()))
-        wrong = [value for value in values if not isinstance(value, (str, bool, int, float))]
-        if wrong:
-            raise ValueError(
-                f"{self.label} of X holds {type(wrong[0]).__name__} objects; convert them to numbers or "
-                "strings."
-            )
-        return list(dict.fromkeys(values))
+        return list(dict.fromkeys(self._cells()))
+
+    def _cells(self, others=()):
+        """Cells that are present, as levels: strings, numbers, or of the types in `others`."""
+        cells = list(map(_level, self._present()))
+        for cell in cells:
+            if not isinstance(cell, (str, bool, int, float, *others)):
+                raise ValueError(
+                    f"{self.label} of X holds {type(cell).__name__} objects; convert them to numbers or "
+                    "strings."
+                )
+        return cells
 
     def codes(self, levels):
         """Positions of the values in `levels`, -1 for others, NaN where they are missing."""
         position = {level: float(i) for i, level in enumerate(levels)}
         missing, codes = self._missing(), np.full(len(self), np.nan)
-        present = self._objects()[~missing].tolist()
-        codes[~missing] = [position.get(_level(value), UNSEEN) for value in present]
+        cells = self._cells(set(map(type, levels)))
+        codes[~missing] = [position.get(cell, UNSEEN) for cell in cells]
         return codes
 
     def numbers(self, kind):
@@ -199,12 +207,11 @@ class _Column:
         """
         if self._is_temporal():
             return self._days()
-        if kind == "date" and not self._is_number():
-            return self._days_of_text()
+        if kind in _DAYS and not self._is_number():
+            return self._days_of_cells(kind)
         numbers = self._as_floats()
         if numbers is None:
-            known = self._objects()[~self._missing()].tolist()
-            wrong = next(value for value in known if not _is_float(value))
+            wrong = next(cell for cell in self._present() if _float(cell) is None)
             raise ValueError(
                 f"{self.label} of X had numbers in fit, and has {str(wrong)!r} now; convert it, or name "
                 "the column in categorical_features before fit."
@@ -240,12 +247,19 @@ class _Column:
 
     def _holds_numbers(self):
         """Whether objects are numbers, and no strings."""
-        present = self._objects()[~self._missing()].tolist()
-        return not any(isinstance(value, str) for value in present) and all(map(_is_float, present))
+        present = self._present()
+        if any(isinstance(cell, str) for cell in present):
+            return False
+        return None not in map(_float, present)
 
     def _objects(self):
-        values = self.values.to_numpy() if self._is_series() else self.values
-        return np.asarray(values, dtype=object)
+        if self._is_series():
+            return np.fromiter(self.values.to_list(), dtype=object, count=len(self))
+        return np.asarray(self.values, dtype=object)
+
+    def _present(self):
+        """Cells that are not missing, as a list of Python objects."""
+        return self._objects()[~self._missing()].tolist()
 
     def _missing(self):
         """Which cells are missing, (n_rows,) of bool."""
@@ -263,23 +277,23 @@ class _Column:
                 return np.asarray(self.values.cast(nw.Float64).to_numpy(), dtype=np.float64)
             return self.values.astype(np.float64)
         missing, numbers = self._missing(), np.full(len(self), np.nan)
-        present = self._objects()[~missing].tolist()
-        if not all(map(_is_float, present)):
+        present = list(map(_float, self._present()))
+        if None in present:
             return None
-        numbers[~missing] = [float(value) for value in present]
+        numbers[~missing] = present
         return numbers
 
-    def _days_of_text(self):
-        dates = np.full(len(self), np.datetime64("NaT"), dtype="datetime64[us]")
-        values = self._objects()
-        for i in np.flatnonzero(~self._missing()):
-            dates[i] = _date(values[i])
-            if np.isnat(dates[i]):
-                raise ValueError(
-                    f"{self.label} of X had dates in fit, and has {str(values[i])!r} now; write it as "
-                    "'2026-01-31', or name the column in categorical_features before fit."
-                )
-        return _Column(self.name, dates)._days()
+    def _days_of_cells(self, kind):
+        missing = self._missing()
+        days, cells = np.full(len(self), np.nan), self._present()
+        found = list(map(_DAYS[kind], cells))
+        if None in found:
+            raise ValueError(
+                f"{self.label} of X had {kind}s in fit, and has {str(cells[found.index(None)])!r} now; "
+                f"write {_AS[kind]}, or name the column in categorical_features before fit."
+            )
+        days[~missing] = found
+        return days
 
     def _days(self):
         """Days since 1970 of dates, since midnight of times, and of durations."""
@@ -293,8 +307,7 @@ class _Column:
         if dtype == nw.Duration:
             numbers = self.values.dt.total_microseconds()
         elif dtype == nw.Time:
-            numbers = [_microseconds(value) for value in self._objects()]
-            return np.array(numbers) / _DAY
+            return self._days_of_cells("time")
         else:
             values = self.values
             if dtype == nw.Date:
@@ -326,20 +339,40 @@ def columns_of(X):
 
 
 def _level(value):
-    """A level as a plain Python object; 1 and 1.0 are the same."""
+    """A level as a plain Python object; 1 and 1.0 are the same, and dates and times are text."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
+        return str(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _date(value):
-    """The date that a text in the format of ISO 8601 stands for, or None."""
-    if isinstance(value, str) and _ISO_DATE.fullmatch(value.strip()):
+def _days_of_date(value):
+    """Days from 1970 to a date, or to a text in the format of ISO 8601; None for others."""
+    if isinstance(value, str):
+        if not _ISO_DATE.fullmatch(value.strip()):
+            return None
         try:
-            return datetime.datetime.fromisoformat(value.strip())
+            value = datetime.datetime.fromisoformat(value.strip())
         except ValueError:  # such as February 30
             return None
-    return None
+    if not isinstance(value, datetime.date):
+        return None
+    midnight = datetime.datetime(value.year, value.month, value.day)
+    since = _days_of_time(value.time()) if isinstance(value, datetime.datetime) else 0.0
+    return (midnight - _EPOCH).days + since
+
+
+def _days_of_time(value):
+    """Part of the day before a time; None for others."""
+    if not isinstance(value, datetime.time):
+        return None
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return (seconds * 1_000_000 + value.microsecond) / _DAY
+
+
+_DAYS = {"date": _days_of_date, "time": _days_of_time}
+_AS = {"date": "it as '2026-01-31'", "time": "it as datetime.time"}
 
 
 def _is_missing(value):
@@ -348,19 +381,16 @@ def _is_missing(value):
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _is_float(value):
+def _float(value):
+    """A number as a float, a duration in days; None for others."""
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(days=1)
     try:
-        float(value)
+        return float(value)
+    except OverflowError:  # an integer beyond float64
+        return np.inf
     except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _microseconds(value):
-    if not isinstance(value, datetime.time):
-        return np.nan
-    seconds = (value.hour * 60 + value.minute) * 60 + value.second
-    return seconds * 1e6 + value.microsecond
+        return None
 
 
 def _sorted(levels):

@@ -74,6 +74,43 @@ def test_times_of_day_are_fractions_of_a_day():
     assert_allclose(reader.transform(frame)[:, 0], [0.25, 18.5 / 24.0, np.nan])
 
 
+def test_objects_of_datetime_are_dates_times_and_durations():
+    at = datetime.datetime(1969, 12, 31, 18)
+    cells = {
+        "date": [datetime.date(1970, 1, 3), None, datetime.date(1969, 12, 31)],
+        "instant": [at, pd.Timestamp(at), None],
+        "zone": [pd.Timestamp(at, tz="Asia/Tokyo"), pd.NaT, pd.Timestamp(at, tz="UTC")],
+        "time": [datetime.time(6), None, datetime.time(18, 30)],
+        "duration": [datetime.timedelta(hours=6), pd.Timedelta(2, "D"), None],
+    }
+    frame = pd.DataFrame(cells, dtype=object)
+    for given_as in ("from_dtype", None):
+        reader = FrameReader(given_as).fit(frame)
+        assert reader.kinds == ["date", "date", "date", "time", "number"]
+        expected = [
+            [2, -0.25, -0.25, 0.25, 0.25],
+            [np.nan, -0.25, np.nan, np.nan, 2],
+            [-1, np.nan, -0.25, 18.5 / 24, np.nan],
+        ]
+        assert_allclose(reader.transform(frame), expected, rtol=1e-15)
+    with pytest.raises(ValueError, match="'time' of X had times in fit, and has 'noon' now"):
+        reader.transform(frame.assign(time="noon"))
+    levels = FrameReader(["date"]).fit(frame)
+    assert levels.levels[0] == ["1969-12-31", "1970-01-03"]
+    assert_array_equal(levels.transform(frame)[:, 0], [1.0, np.nan, 0.0])
+
+
+def test_cells_that_cannot_be_read_meet_a_sentence():
+    kind = FrameReader().fit(pd.DataFrame({"kind": ["a", "b"]}))
+    with pytest.raises(ValueError, match="'kind' of X holds list objects"):
+        kind.transform(pd.DataFrame({"kind": [["a"], ["b"]]}))
+    huge = pd.DataFrame({"size": [10**400, 1]}, dtype=object)
+    with pytest.raises(ValueError, match="'size' of X holds infinity, or a value too large"):
+        FrameReader().fit(huge).transform(huge)
+    wide = pl.DataFrame({"kind": pl.Series([1, 2, None], dtype=pl.Int128)})
+    assert_array_equal(FrameReader([0]).fit(wide).transform(wide)[:, 0], [0.0, 1.0, np.nan])
+
+
 def test_unseen_levels_have_a_code_of_their_own_until_they_are_learned():
     frame = pd.DataFrame({"kind": ["a", "b"]})
     reader = FrameReader().fit(frame)
