@@ -185,3 +185,17 @@ def test_names_of_levels_do_not_matter(n_levels, n, seed):
         encoder = ColumnEncoder().fit(table, y, np.ones(n), reader.kinds, np.random.RandomState(0))
         encoded.append(encoder.transform(table, encoder.folds))
     assert_allclose(encoded[0], encoded[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1.0, 1e200, 1.7e308])
+def test_gaps_are_filled_between_the_neighbors_at_every_scale(scale):
+    rng = np.random.default_rng(0)
+    table = rng.uniform(size=(24, 2))
+    table[::5, 0] = np.nan
+    y, kinds = rng.standard_normal((24, 1)), ["number", "number"]
+    filled = []
+    for factor in (1.0, scale):
+        encoder = ColumnEncoder()
+        encoder.fit(table * factor, y, np.ones(24), kinds, np.random.RandomState(0))
+        filled.append(encoder.transform(table * factor) / factor)
+    assert_allclose(filled[1], filled[0], rtol=1e-9)
