@@ -55,7 +55,7 @@ class LatentMixture(NamedTuple):
 
 
 def latent_mixture(estimator, X, caller):
-    """What a fitted estimator of skdgp says of the latent functions that are means of targets, or of classes.
+    """Return the mixture over latent functions, of target means or classes, of a fitted estimator.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def column_names(estimator):
 
 
 def _innermost(estimator):
-    """What is inside of searches and pipelines, and the steps before it."""
+    """Return the estimator inside searches and pipelines, and the steps before it."""
     transforms = []
     while True:
         if hasattr(estimator, "best_estimator_"):

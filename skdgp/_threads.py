@@ -46,7 +46,7 @@ _limits = _Limits()
 
 @functools.cache
 def _libraries():
-    """Those whose number of threads belongs to the thread that asks, and those where it belongs to all."""
+    """Return the libraries with a thread count for each calling thread, and those with a shared one."""
     own, common = [], []
     for library in ThreadpoolController().lib_controllers:
         kinds = library.user_api, getattr(library, "threading_layer", None)

@@ -1,4 +1,4 @@
-"""Dense linear algebra that knows nothing of Gaussian processes."""
+"""Dense linear algebra, independent of Gaussian processes."""
 
 import contextlib
 import contextvars
@@ -14,7 +14,7 @@ _GPU_ROOM = 16  #: times as much at once on a GPU, where each call costs and no 
 
 
 def at_once(most, device):
-    """How many numbers are worked on together on a device, of at most `most` on the CPU."""
+    """Return how many numbers are processed together on a device; `most` on the CPU."""
     return most if torch.device(device).type == "cpu" else _GPU_ROOM * most
 
 
@@ -214,7 +214,7 @@ _current = contextvars.ContextVar("workspace", default=_FRESH)
 
 
 def current_workspace():
-    """Where large temporary tensors come from."""
+    """Return the source of large temporary tensors."""
     return _current.get()
 
 
@@ -232,7 +232,7 @@ def workspace():
 
 
 def rounding(P):
-    """What rounding may take from the eigenvalues of `P`."""
+    """Return the amount by which rounding may lower the eigenvalues of `P`."""
     return 1e-14 * float(torch.diagonal(P.detach(), dim1=-2, dim2=-1).max())
 
 

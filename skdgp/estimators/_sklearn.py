@@ -1,4 +1,4 @@
-"""What comes from corners of scikit-learn that may change without notice, in one place."""
+"""Imports from parts of scikit-learn that may change without notice, in one place."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""What all estimators share: validation, fitting, prediction."""
+"""Base class of all estimators: validation, fitting, prediction."""
 
 import contextlib
 import copy
@@ -321,7 +321,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return self
 
     def _plans(self, data):
-        """What to train."""
+        """Return the plans of the members to train."""
         if self.inference == "auto":
             plans = self._recipe(data)
         else:
@@ -373,7 +373,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     @property
     def column_kinds_(self) -> dict:
-        """What each column of X was taken for.
+        """Kind of each column of X, as inferred by the fit.
 
         Returns
         -------
@@ -444,7 +444,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return predictor.draw(X, n, seed, what, mean)[..., :k]
 
     def _device(self):
-        """Where to train."""
+        """Return the device for training."""
         if self.device == "auto":
             fits = torch.cuda.is_available() and (
                 self.dtype == "float32"
@@ -464,7 +464,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return self.device
 
     def _prediction_device(self):
-        """Where to predict: where the fit was, unless this machine has no such GPU."""
+        """Return the device for prediction: that of the fit, or the CPU if this machine has no such GPU."""
         device = torch.device(self.device_)
         there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
         return self.device_ if there else "cpu"

@@ -147,7 +147,7 @@ def _stream(seed, n_rows, record):
 
 
 def _n_steps(n_rows, share, fewest):
-    """How many steps give a chunk its share of all rows in the posterior.
+    """Return the number of steps that give a chunk its share of all rows in the posterior.
 
     Its one pass may have more; the first rows get what hyperparameters need.
     """
@@ -165,7 +165,7 @@ def _n_inducing(estimator, member, n_before, n_new):
 
 
 def _distances(X, member):
-    """How far rows are from the nearest inducing input and, column by column, from the range of all."""
+    """Return distances of rows to the nearest inducing input and, by column, to the range of all."""
     Z = np.reshape(member.inducing_inputs_[0], (-1, X.shape[1]))
     if not len(Z):
         return np.zeros((len(X), 1))

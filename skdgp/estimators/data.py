@@ -125,13 +125,13 @@ class Data:
         )
 
     def sample(self, n, rng):
-        """What :meth:`take` gives for at most `n` random rows."""
+        """Return at most `n` random rows, see :meth:`take`."""
         return self.take(
             slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False))
         )
 
     def mean_log_jacobian(self):
-        """Of the targets' scaling: what turns a mean log density into one in the target's units."""
+        """Return the term that converts a mean log density to the target's units."""
         return self.y_scaler.mean_log_jacobian(self.y, self.weights)
 
     def merged(self):

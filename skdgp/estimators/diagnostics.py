@@ -64,7 +64,7 @@ def limit(reports):
 
 
 class Diagnostics:
-    """What members say of training rows, held against a simple reference.
+    """Comparison of members' predictions for training rows with a simple reference.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Diagnostics:
 
     @cached_property
     def missed(self):
-        """What the mixture misses; None if the rows are too few, or too noisy, to tell."""
+        """Return the share that the mixture misses; None if the rows are too few or too noisy."""
         return self._missed(self.members)
 
     def _missed(self, members):

@@ -354,7 +354,7 @@ class MixtureFit:
         return {**attributes, **single_attributes(members, data)}
 
     def warn_of_shortage(self, result):
-        """What members have not come to."""
+        """Warn of members that are not trained, or not to the end."""
         seconds = f"max_time={self.budget.max_time} seconds were not enough"
         names = [type(one.member.scheme).__name__ for one in result.trained if one.progress < 1.0]
         if names and not self.is_single:

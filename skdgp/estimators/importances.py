@@ -1,4 +1,4 @@
-"""How much each column matters for what a fitted estimator predicts."""
+"""Importance of each column for the predictions of a fitted estimator."""
 
 import time
 
@@ -172,7 +172,7 @@ def importances(estimator, pairs=None) -> np.ndarray:
 
 
 def importances_of_draws(estimator, pairs, n_draws, seed) -> np.ndarray:
-    """The same of functions that the data leave possible, (n_features, n_draws)."""
+    """Return the importances of functions drawn from the posterior, (n_features, n_draws)."""
     scales = estimator._output_scales()
 
     def draws(X):

@@ -1,4 +1,4 @@
-"""What training leads to: results of members, fitted attributes, and the lower bound."""
+"""Outcome of training: results of members, fitted attributes, and the lower bound."""
 
 from dataclasses import dataclass
 

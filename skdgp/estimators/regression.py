@@ -1,4 +1,4 @@
-"""What regressors share: targets, and what is said of them in their units."""
+"""Base of regressors: targets, and predictions in their units."""
 
 from functools import partial
 
@@ -68,7 +68,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     @property
     def target_transform_(self):
-        """What was done to the targets before they were standardized: a name as in `target_transform`, or None.
+        """Map of the targets before they were standardized: a name as in `target_transform`, or None.
 
         A list if there are several outputs.
         """

@@ -1,4 +1,4 @@
-"""What a fitted estimator consists of, as one table."""
+"""Summary of a fitted estimator, as one table."""
 
 from html import escape
 
@@ -23,7 +23,7 @@ def summary(estimator) -> str:
 
 
 def html_summary(estimator) -> str:
-    """The same for a notebook."""
+    """Return the summary as HTML, for a notebook."""
     head = "".join(f"<p>{escape(line)}</p>" for line in _of_targets(estimator))
     return head + html_table(*kept_table(estimator))
 

@@ -1,4 +1,4 @@
-"""What a fit goes on with: the last fit, chunks before, or another estimator."""
+"""Sources of a warm start: the last fit, chunks before, or another estimator."""
 
 import contextlib
 
@@ -18,7 +18,7 @@ _PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transfor
 
 @contextlib.contextmanager
 def all_or_nothing(estimator):
-    """What fails leaves the estimator as it was."""
+    """Restore the estimator if the block inside fails."""
     before = estimator.__dict__.copy()
     try:
         yield
@@ -70,7 +70,7 @@ def init_source(estimator):
 
 
 def warn_if_far(data):
-    """Of a warm start that goes on with the scaling of the last fit."""
+    """Warn if the targets are far from those of the last fit, whose scaling a warm start keeps."""
     scaler = data.y_scaler
     if not scaler.standardize:
         return

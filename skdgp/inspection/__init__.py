@@ -1,4 +1,4 @@
-"""What people look at: diagnoses, and pictures in scikit-learn's display convention.
+"""Diagnoses of fitted models, and plots in scikit-learn's display convention.
 
 Pictures need matplotlib, and diagnostics of chains ArviZ.
 """

@@ -1,4 +1,4 @@
-"""What is wrong with a fitted model, in words and figures."""
+"""Diagnosis of a fitted model, in words and figures."""
 
 from html import escape
 
@@ -67,7 +67,7 @@ def diagnose(estimator, X, y):
 
 
 class Diagnosis:
-    """What :func:`diagnose` found.
+    """Result of :func:`diagnose`.
 
     Attributes
     ----------

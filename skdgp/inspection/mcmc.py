@@ -12,7 +12,7 @@ from ..random import normal
 
 @dataclass(frozen=True)
 class ChainDiagnostics:
-    """What :func:`mcmc_diagnostics` finds, for each row and latent function: arrays of shape (n_rows, k).
+    """Result of :func:`mcmc_diagnostics` by row and latent function: arrays of shape (n_rows, k).
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ class DispersedLikelihood:
         self.likelihood, self.dispersion = likelihood, dispersion
 
     def _before(self, y, f):
-        """Where `y` was before its dispersion about `f` was scaled, whose first latents it has as its mean."""
+        """Undo the dispersion of `y` about its mean, the first latents of `f`."""
         f = f[..., : y.shape[-1]]
         return f + (y - f) / self.dispersion
 

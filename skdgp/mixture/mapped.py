@@ -28,7 +28,7 @@ _END_OF_NOISE = 3.0  #: likewise from the function, where that is given
 
 
 def ends(weights, means, variances, scaler, reach=END):
-    """Where distributions (c, n, k) end, in units of the standardized target, two arrays (n, k)."""
+    """Return the ends of distributions (c, n, k), two arrays (n, k), in standardized target units."""
     middle = (weights * means).sum(0)
     spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
     low, high = middle - reach * spread, middle + reach * spread
@@ -70,7 +70,7 @@ def mapped_moments(weights, means, variances, scaler, limits=None):
 
 
 def _moments(weights, means, variances, low, high, scaler):
-    """Those of one output, from arrays (c, n) and ends (1, n)."""
+    """Return the moments of one output, from arrays (c, n) and ends (1, n)."""
     middle = (weights * means).sum(0)
     second = (weights * (variances + np.square(means - middle))).sum(0)
     start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low[0], high[0]))

@@ -19,7 +19,7 @@ _WIDEST = 30  #: outputs of a hidden layer unless the user gives them: beyond it
 
 @dataclass
 class Plan:
-    """What a member is to be, before the shape of the data is known.
+    """Plan of a member, before the shape of the data is known.
 
     Attributes
     ----------

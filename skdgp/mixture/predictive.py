@@ -244,7 +244,7 @@ class Predictive:
 
 
 def rows_at_once(members, device):
-    """How many rows a :class:`Predictive` should have on a device."""
+    """Return how many rows a :class:`Predictive` should have on a device."""
     largest = 1
     for member in members:
         a = member.architecture

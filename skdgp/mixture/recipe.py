@@ -160,7 +160,7 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
 
 
 def _without_scaling(seconds, n_columns):
-    """What is left after maps and warps were looked for, on some hundreds of rows; half at least."""
+    """Return the seconds left after the search for maps and warps on some hundreds of rows; at least half."""
     return max(0.5 * seconds, seconds - 2e-3 * max(0, n_columns - _USUAL_COLUMNS))
 
 

@@ -77,7 +77,7 @@ def mixture_weights(loo, loo_weights, held_out, rows, weights):
 
 
 def best_dispersion(log_density: np.ndarray, weights: np.ndarray) -> float:
-    """By what to multiply the standard deviations of all members, for the highest log density of the mixture.
+    """Return the factor of all members' standard deviations with the highest mixture log density.
 
     A mixture of calibrated models is too wide, for it adds their disagreement to what each of
     them is unsure of; narrower members make up for it (Gneiting and Ranjan, 2013, section 3.2).

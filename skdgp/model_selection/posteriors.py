@@ -1,4 +1,4 @@
-"""How far approximations are from a posterior, and how likely the data are under it."""
+"""Distances of approximations from a posterior, and the likelihood of the data under it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _above_floors(likelihood: Any) -> Any:
 def compare_posteriors(
     reference: Any, models: Mapping[str, Any], X: ArrayLike, inside: ArrayLike | None = None
 ) -> PosteriorComparison:
-    """How far the predictive distributions of models are from those of a reference.
+    """Compare the predictive distributions of models with those of a reference.
 
     Compare what has the same kernels, noise and mean functions, see :func:`freeze_hyperparameters`: then only
     inference differs. All figures are of latent functions, and taken over rows; a reference with several

@@ -214,7 +214,7 @@ class ColumnEncoder:
 
 
 class _Column:
-    """How one column of a table is encoded.
+    """Encoding of one column of a table.
 
     Attributes
     ----------

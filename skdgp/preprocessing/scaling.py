@@ -199,7 +199,7 @@ class InputScaler:
         return new
 
     def curvature(self, n_features):
-        """How much each column is warped; 0 stands for not at all."""
+        """Return the curvature of the warp of each column; 0 for columns without warp."""
         curve = np.zeros(n_features)
         if self.warp is not None:
             curve[self.sources[self.warp.columns]] = self.warp.curve
@@ -261,12 +261,12 @@ class TargetScaler:
 
     @property
     def kink(self):
-        """Where the inverse of the map of the only target has a kink, standardized; None if nowhere."""
+        """Kink of the inverse map of the only target, standardized; None if there is none."""
         return -self.center[0] / self.scale[0] if self.names == ["yeo-johnson"] else None
 
     @property
     def names(self):
-        """Of the maps, one for each target."""
+        """Names of the maps, one for each target."""
         return [None if g is None else g.name for g in self.maps or [None] * len(self.scale)]
 
     def check(self, y):
@@ -423,7 +423,7 @@ def codes(column, weights, fewest):
 
 
 def _within(values, low, high):
-    """Those that are not far from a range."""
+    """Return the values that are not far from a range."""
     reach = _FAR * (high - low)
     return values[(values >= low - reach) & (values <= high + reach)]
 

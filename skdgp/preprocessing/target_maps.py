@@ -27,7 +27,7 @@ _NOISE = 0.1  #: start, relative to the target's variance
 
 
 class _MarginalLikelihood(nn.Module):
-    """Of targets under a map and an exact Gaussian process, with the Jacobian of the map.
+    """Marginal likelihood of mapped targets under an exact GP, with the Jacobian of the map.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ def unwarped(w, curve):
 
 
 class _MarginalLikelihood(nn.Module):
-    """Of the targets under an exact Gaussian process of the warped columns, and what warps cost.
+    """Marginal likelihood of targets under an exact GP of warped columns, with the price of warps.
 
     Several targets share kernel and noise, and count as one.
     """
@@ -157,7 +157,7 @@ class Warp:
         return X
 
     def inverse_transform(self, X):
-        """What was warped, as it was."""
+        """Undo the warp of the columns."""
         X = np.array(X)
         w = torch.as_tensor(X[:, self.columns] * self.scale + self.center)
         u = unwarped(w, torch.as_tensor(self.curve)).numpy()
