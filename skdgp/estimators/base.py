@@ -343,7 +343,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     def summary(self) -> str:
-        """What the fit consists of: one line for each model.
+        """Members of the fit: one line for each model.
 
         Returns
         -------

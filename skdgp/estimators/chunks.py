@@ -140,7 +140,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
 
 
 def _stream(seed, n_rows, record):
-    """What chunks have left behind; none as yet."""
+    """Return the state of training by chunks before the first chunk."""
     curve = list(record.loss_curve)
     stream = {"seed": seed, "n_rows": n_rows, "n_iter": record.n_iter, "loss_curve": curve}
     return {**stream, "training": {}, "told": []}

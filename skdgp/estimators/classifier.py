@@ -82,7 +82,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
         With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
-        400 rows and indicators of the classes speaks, few or none. ``"auto"`` is True.
+        400 rows and indicators of the classes is in favor, few or none. ``"auto"`` is True.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or

@@ -62,7 +62,7 @@ class Data:
     def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
         """Learn the scaling from these rows; `target_maps` is a function of them, or None.
 
-        The likelihood says what stands for the targets where levels of categories get their positions.
+        The likelihood determines the substitute for the targets by which levels of categories get positions.
         """
         encoder = None
         if self.kinds is not None or self._has_gaps():
@@ -78,7 +78,7 @@ class Data:
         return self
 
     def warp(self, likelihood):
-        """Warp those of the scaled columns for which the targets speak, see :class:`Warp`."""
+        """Warp scaled columns where this raises the marginal likelihood enough, see :class:`Warp`."""
         X, y, weights = self.sample(_WARP_ROWS, np.random.RandomState(0))
         targets, _ = stand_in(likelihood, y, weights)
         self.x_scaler.warp = Warp.learn(X, targets, weights)

@@ -24,7 +24,7 @@ class MemberFit:
     Parameters
     ----------
     estimator : BaseDeepGP
-        Its parameters, and what it says of targets.
+        Source of the parameters and of the handling of targets.
     device : str
     source : BaseDeepGP or None
         The fitted estimator whose state is the start.

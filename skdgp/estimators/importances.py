@@ -97,7 +97,7 @@ def _of_column(column, p, kept, shares_, n, rng):
     """Pairs of rows with different values of a column: rows, new values, and shares.
 
     Both ends of the pairs cover the values evenly. Where there are few values, rare ones have rows of their
-    own, so that a flag counts as much as its share of the data says, whatever rows are kept.
+    own, so that a flag counts by its share of the data, whatever rows are kept.
     """
     values, code = np.unique(column, return_inverse=True)
     of_value = np.bincount(code, p)

@@ -1,4 +1,4 @@
-"""Extrapolation variance inflation: what splits of the training rows tell about error bars."""
+"""Extrapolation variance inflation: factors learned from splits of the training rows."""
 
 import numpy as np
 import torch

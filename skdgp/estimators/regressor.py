@@ -103,7 +103,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
         With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
         warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
-        400 rows speaks, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
+        400 rows is in favor, few or none. ``"auto"`` is ``"warp"`` with ``inference="auto"``, ``"dsvi"`` or
         ``"structured"``, a kernel that is a name and at most 300 columns, and True otherwise.
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"

@@ -1,4 +1,4 @@
-"""The same questions to all kinds of fitted estimators."""
+"""Common access to all kinds of fitted estimators."""
 
 import inspect
 from numbers import Integral

@@ -73,7 +73,7 @@ class Diagnosis:
     ----------
     missed : float or None
         Share of what the reference knows, in log-density, that the model does not know, less two
-        standard errors; negative if it knows more, None if there is nothing to be compared.
+        standard errors; negative if the model knows more, None if there is nothing to be compared.
     reports : list of Report
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
         `layer`, `measure`, `value`, `threshold`, `flagged`, `advice`, `extreme` and `blamed`.

@@ -39,7 +39,7 @@ class ImportanceDisplay:
     Notes
     -----
     The importances of a function are its total-effect Sobol indices, scaled to add up to one, in units of the
-    target. A draw of the function also varies where the data say nothing, the mean of all functions does not.
+    target. A draw of the function also varies far from the data, the mean of all functions does not.
 
     References
     ----------

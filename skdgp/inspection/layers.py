@@ -262,7 +262,7 @@ def _whitened(layer, n, generator):
 
 @torch.no_grad()
 def _panels(layers, X, line, n_functions, generator):
-    """What is shown of each layer, in standardized units.
+    """Return the panel of each layer, in standardized units.
 
     Parameters
     ----------

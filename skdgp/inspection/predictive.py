@@ -188,7 +188,7 @@ class PredictiveDisplay:
             A regressor of skdgp, or one whose ``predict`` takes ``return_std=True``; the intervals
             of the latter are Gaussian.
         X : array-like or DataFrame of shape (n_samples, n_features)
-            Rows that tell the range of the feature and the typical values of the others: the median
+            Rows that give the range of the feature and the typical values of the others: the median
             of a numeric column, the most frequent value of any other column of a data frame.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs), default=None
             Targets of `X`, shown as dots. Their other features are not at the typical values, so

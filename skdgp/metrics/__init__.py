@@ -1,6 +1,6 @@
 """Scores of predictive distributions, and scorers for model selection.
 
-The functions take arrays, and smaller is better unless they say otherwise. The scorers take a fitted
+The functions take arrays, and smaller is better unless stated otherwise. The scorers take a fitted
 estimator and rows, as ``cross_val_score(scoring=...)`` wants them, and greater is better always.
 
 Where scikit-learn routes metadata, a scorer must say whether it weights the rows, by

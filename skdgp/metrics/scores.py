@@ -302,7 +302,7 @@ def calibration_error(
 
     The quantiles of the orders `a` and `1 - a` bound an interval of nominal coverage `1 - 2 a`. The
     error is the mean over these intervals, and over outputs, of the absolute difference to the
-    share of targets inside. Like coverage it says nothing about sharpness [1]_; intervals for
+    share of targets inside. Like coverage it does not measure sharpness [1]_; intervals for
     counts cover more than they should.
 
     Parameters

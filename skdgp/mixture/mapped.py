@@ -112,7 +112,7 @@ def _of_logarithms(weights, means, sd, low, high, middle, start, unit, scaler):
 
 
 def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
-    """The same by Gauss-Legendre quadrature of each component, between the ends and the kink of the map."""
+    """Return the moments by Gauss-Legendre quadrature between the ends and the kink of the map."""
     nodes, shares = (part.numpy() for part in gauss_legendre(_N_NODES, torch.zeros(0).double()))
     first, square = np.zeros_like(middle), np.zeros_like(middle)
 

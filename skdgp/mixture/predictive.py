@@ -88,7 +88,7 @@ class Predictive:
         return mapped_moments(*self._mapped_components(scaler, latent), scaler)
 
     def mapped_ends(self, scaler, latent=False):
-        """Where distributions end, in units of the standardized target."""
+        """Return the ends of distributions, in units of the standardized target."""
         return ends(*self._mapped_components(scaler, latent), scaler)
 
     def _mapped_components(self, scaler, latent):

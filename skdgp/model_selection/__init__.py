@@ -1,4 +1,4 @@
-"""Splitters that ask models to leave the region of their training data, and comparisons of posteriors."""
+"""Splitters with test rows outside the region of the training rows, and comparisons of posteriors."""
 
 from .posteriors import (
     PosteriorComparison,

@@ -162,7 +162,7 @@ def compare_posteriors(
 def compared(
     whole: LatentMixture, models: Mapping[str, LatentMixture], groups: Mapping[str, np.ndarray]
 ) -> PosteriorComparison:
-    """The same of what models say of rows, over groups of these."""
+    """Compare the latent mixtures of models with that of the reference, over groups of rows."""
     chains = np.split(np.arange(len(whole.weights)), max(1, whole.n_chains))
     table: dict[str, dict[str, dict[str, tuple[float, float]]]] = {}
     without: list[_Mixture] = []

@@ -93,7 +93,7 @@ class ColumnEncoder:
         return self
 
     def with_levels(self, table, targets, weights):
-        """An encoder that also knows the levels that are new in a table; others stay where they are."""
+        """Return an encoder with the new levels of a table added; others stay where they are."""
         new = copy.copy(self)
         new._columns = [
             column.with_levels(np.asarray(values, dtype=np.float64), targets, weights)
@@ -176,8 +176,8 @@ class ColumnEncoder:
         -------
         encoded : ndarray of shape (n_rows, n_versions, n_encoded)
         factor : ndarray of shape (n_rows,)
-            By which the variance between versions underestimates that of a new level: few levels tell
-            little of the variance between levels.
+            By which the variance between versions underestimates that of a new level: with few
+            levels the variance between them is uncertain.
         """
         table = np.asarray(table, dtype=np.float64)
         encoded, factor = self._open(table, None), np.ones(len(table))

@@ -348,7 +348,7 @@ class Scaling(NamedTuple):
         return f"Scaling(n_features={self.x_scaler.n_features}, maps={self.y_scaler.names})"
 
     def check(self, n_features):
-        """Raise ValueError if inputs have another number of columns than those it was learned from."""
+        """Raise ValueError if inputs have another number of columns than the scaling was fitted to."""
         if self.x_scaler.n_features != n_features:
             raise ValueError(
                 f"standardize has the scaling of {self.x_scaler.n_features} features, X has {n_features}."

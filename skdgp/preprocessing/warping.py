@@ -1,4 +1,4 @@
-"""Columns of the inputs, warped as the target asks for."""
+"""Warping of columns of the inputs, chosen by the marginal likelihood."""
 
 import math
 
@@ -103,8 +103,8 @@ class Warp:
     A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
     an exact Gaussian process of a few hundred rows, whose marginal likelihood is maximized over its kernel, its
     noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
-    price, so that only columns for which the target speaks are warped; and they must be skewed, because
-    noise that grows along a column asks for warps, too.
+    price, so that a column is warped only if this raises the marginal likelihood enough. It must be
+    skewed, too, because noise that grows along a column also favors warps.
 
     Parameters
     ----------
