@@ -343,16 +343,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     def summary(self) -> str:
-        """Members of the fit: one line for each model.
+        """Return a table of the fit: one line for each model.
 
         Returns
         -------
         table : str
-            Scheme, layers, kernel of the first layer, mixture weight, mean log density of rows that the model
-            has not seen in units of the target (nothing where there are none), CPU seconds of its training,
-            and what the hyperparameters say: the columns in which functions vary most and, of shallow models,
-            those in which they are flat. Above it, what was done to targets,
-            if anything. A notebook shows it below the diagram of the estimator.
+            Scheme, layers, kernel of the first layer, mixture weight, mean log density of held-out rows in
+            units of the target (nothing where there are none), and CPU seconds of training. The last entry
+            follows from the hyperparameters: the columns in which functions vary most and, of shallow models,
+            those in which they are flat. Maps of the targets, if any, are listed above the table. A notebook
+            shows it below the diagram of the estimator.
         """
         check_is_fitted(self)
         with self._threads():

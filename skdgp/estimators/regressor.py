@@ -148,8 +148,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     loss_curve_ : list of float
         Of a single model: its loss in each step, per row, in units of the standardized target: an estimate of
         the negative lower bound. For ``"aep"`` and ``"pep"`` it is the negative energy, for ``"vecchia"`` the
-        negative mean leave-one-out log-density, for ``"exact"`` the negative log marginal likelihood with the
-        priors of its hyperparameters, of a part of the rows in the first steps if they are many. For
+        negative mean leave-one-out log-density. For ``"exact"`` it is the negative log marginal likelihood
+        with the priors of its hyperparameters; of a part of the rows in the first steps if they are many. For
         ``"collapsed"`` it is such a marginal likelihood in the first steps, too, and then the negative lower
         bound; both lack constants.
     validation_scores_ : list of float

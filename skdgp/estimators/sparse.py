@@ -256,13 +256,14 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
 class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     """Sparse Gaussian process classification on a bound of all rows.
 
-    One layer; for every trial of the kernel's hyperparameters that L-BFGS makes, the Gaussian posterior at
-    the inducing inputs is the one with the highest variational bound on the log marginal likelihood [1]_,
-    found by natural-gradient steps [2]_. With the likelihoods offered here the lower bound is concave in
-    the posterior [3]_: there is one optimum, and it is reached whatever the start. This is why it
-    was chosen over power expectation propagation with a factor for each row [4]_, whose fixed point
-    need not exist or be unique, whose energy is no lower bound, and whose factors for several classes are
-    not Gaussians of one variable. For two classes the two differ little.
+    The model has one layer, and L-BFGS chooses the kernel's hyperparameters. For each of its trials, the
+    Gaussian posterior at the inducing inputs is the one with the highest variational bound on the log
+    marginal likelihood [1]_. Natural-gradient steps find it [2]_. With the
+    likelihoods offered here the lower bound is concave in
+    the posterior [3]_: there is one optimum, and it is reached whatever the start. The
+    alternative, power expectation propagation with a factor for each row [4]_, lacks these properties. Its
+    fixed point need not exist or be unique, and its energy is no lower bound. Its factors for several
+    classes are not Gaussians of one variable. For two classes the two differ little.
 
     Parameters
     ----------
