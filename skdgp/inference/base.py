@@ -225,9 +225,11 @@ class Model(nn.Module):
     cover : callable or None
         ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows, and
         carries the posterior process over. None if inducing inputs stay where they are.
+    divided_log_likelihood : callable or None
+        As :meth:`expected_log_likelihood`, of this rank's part of the batch; None if batches are not divided.
     """
 
-    cover = None
+    cover = divided_log_likelihood = None
     sees_all_rows = False
     unfinished = None
 

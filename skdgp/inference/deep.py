@@ -5,6 +5,7 @@ import math
 import numpy as np
 import torch
 
+from ..distributed import divided
 from ..gp.component import Trainable
 from ..gp.draws import N_FEATURES
 from ..optim.gradient_steps import GradientSteps
@@ -83,7 +84,14 @@ class DeepSparseGP(Model):
         return [normal(shape, generator, X) for shape in shapes]
 
     def expected_log_likelihood(self, batch, generator):
-        mean, var = self.propagate(batch.X, self.draw_eps(batch.X, generator))
+        return self._of_rows(batch, self.draw_eps(batch.X, generator))
+
+    def divided_log_likelihood(self, batch, generator):
+        """The part of :meth:`expected_log_likelihood` that is this rank's."""
+        return self._of_rows(*divided(batch, self.draw_eps(batch.X, generator)))
+
+    def _of_rows(self, batch, eps):
+        mean, var = self.propagate(batch.X, eps)
         return self.of_moments(batch, mean, var)
 
     def of_moments(self, batch, mean, var):

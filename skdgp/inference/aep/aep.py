@@ -158,6 +158,8 @@ def _trace_excess(X, R, a):
 class DeepPowerEP(DeepSparseGP):
     """The model that :class:`AEP` builds."""
 
+    divided_log_likelihood = None  #: batches are not divided
+
     def __init__(self, architecture, likelihood, layers, scheme):
         super().__init__(architecture, likelihood, layers)
         self.alpha = float(scheme.alpha)

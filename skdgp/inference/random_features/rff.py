@@ -135,6 +135,8 @@ class DeepRandomFeatures(DeepSparseGP):
 
     cover = None
 
+    divided_log_likelihood = None  #: batches are not divided
+
     def __init__(self, architecture, likelihood, scheme):
         R = scheme.n_features or architecture.n_inducing
         last, n_latents = len(architecture.widths), architecture.n_latents
