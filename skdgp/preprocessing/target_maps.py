@@ -159,9 +159,9 @@ def is_smooth(y, weights):
 def choose(X, y, weights, positive):
     """Choose the map of one target by its log marginal likelihood, and by its means; None for the identity.
 
-    To the log marginal likelihood of all targets comes that of their sum under a map's leave-one-out means, or
-    long tails after a map that ought to be short before it would ruin means for the sake of densities. Its
-    standard error is that without a map.
+    The score of a map is the log marginal likelihood of all targets plus the log density of their sum given the
+    leave-one-out means. The standard error of the sum is that without a map. The second term prevents maps
+    that raise densities but ruin means, where short tails of the target become long ones after the map.
 
     Parameters
     ----------
