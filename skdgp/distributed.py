@@ -2,6 +2,7 @@
 
 import contextvars
 
+import joblib
 import numpy as np
 import torch
 import torch.distributed as dist
@@ -16,7 +17,8 @@ def fit(estimator, X, y, sample_weight=None):
 
     Every rank receives all rows, in the order of the ranks, and ends with the same fitted estimator. Steps of
     ``inference="dsvi"`` are divided: each rank computes the gradients of its part of the minibatch, and they
-    are summed.
+    are summed. Every rank computes the whole of a minibatch with fewer rows than ranks. If a rank dies during
+    the fit, the others end with an error of torch when the timeout of the group is over.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ def fit(estimator, X, y, sample_weight=None):
         )
     try:
         mine = _checked(estimator, X, y, sample_weight)
-    except Exception as error:  # which the other ranks must hear of, whatever it is
+    except Exception as error:  # all ranks raise it
         mine = f"{type(error).__name__}: {error}"
     parts = [None] * dist.get_world_size()
     dist.all_gather_object(parts, mine)
@@ -92,7 +94,8 @@ def _checked(estimator, X, y, sample_weight):
     lengths = {len(table) for table in tables if table is not None}
     if len(lengths) > 1:
         raise ValueError("X, y and sample_weight must have the same number of rows.")
-    return (repr(estimator), sample_weight is None), tables
+    settings = joblib.hash(estimator.get_params(deep=False))
+    return (type(estimator).__name__, settings, sample_weight is None), tables
 
 
 def divided(batch, eps):

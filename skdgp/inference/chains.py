@@ -128,21 +128,21 @@ def split_rhat(draws):
     rhat : ndarray of shape (...)
         Near one where halves of chains agree with each other; NaN where nothing varies.
     """
-    halves = _halves(draws)
+    split = _split(draws)
     n, within, between = (
-        halves.shape[1],
-        halves.var(1, ddof=1).mean(0),
-        halves.mean(1).var(0, ddof=1),
+        split.shape[1],
+        split.var(1, ddof=1).mean(0),
+        split.mean(1).var(0, ddof=1),
     )
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((n - 1) / n + between / within)
 
 
 def rank_rhat(draws):
-    """Rank-normalized split R-hat, the larger one of places and of spreads (Vehtari et al., 2021)."""
-    halves = _halves(draws)
-    folded = np.abs(halves - np.median(halves, (0, 1)))
-    return np.fmax(*(split_rhat(_normal_scores(part)) for part in (halves, folded)))
+    """Rank-normalized split R-hat, the larger one of location and of scale (Vehtari et al., 2021)."""
+    split = _split(draws)
+    folded = np.abs(split - np.median(split, (0, 1)))
+    return np.fmax(*(split_rhat(_normal_scores(part)) for part in (split, folded)))
 
 
 def sample_sizes(draws):
@@ -158,10 +158,10 @@ def sample_sizes(draws):
     bulk, tail : ndarrays of shape (...)
         NaN where nothing varies.
     """
-    halves = _halves(draws)
-    low, high = (halves <= np.quantile(halves, p, (0, 1)) for p in (0.05, 0.95))
+    split = _split(draws)
+    low, high = (split <= np.quantile(split, p, (0, 1)) for p in (0.05, 0.95))
     tails = (_independent(part.astype(float)) for part in (low, high))
-    return _independent(_halves(_normal_scores(halves))), np.fmin(*tails)
+    return _independent(_split(_normal_scores(split))), np.fmin(*tails)
 
 
 def _independent(x):
@@ -180,7 +180,7 @@ def _independent(x):
     return C * n / np.maximum(2.0 * pairs.sum(0) - 1.0, 1.0 / np.log10(C * n))
 
 
-def _halves(draws):
+def _split(draws):
     draws = np.asarray(draws, dtype=np.float64)
     n = draws.shape[1] // 2
     return np.concatenate([draws[:, :n], draws[:, -n:]])

@@ -180,9 +180,9 @@ class _Column:
 
     def _cells(self, others=()):
         """Cells that are present, as levels: strings, numbers, or of the types in `others`."""
-        cells = list(map(_level, self._present()))
+        cells, kinds = list(map(_level, self._present())), (str, bool, int, float, *others)
         for cell in cells:
-            if not isinstance(cell, (str, bool, int, float, *others)):
+            if not isinstance(cell, kinds):
                 raise ValueError(
                     f"{self.label} of X holds {type(cell).__name__} objects; convert them to numbers or "
                     "strings."

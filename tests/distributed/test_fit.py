@@ -9,7 +9,8 @@ import pytest
 import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.distributed import fit
+from skdgp.distributed import _checked, fit
+from skdgp.inference import DSVI
 
 
 def _data():
@@ -69,17 +70,18 @@ def _run(bounds, kind="regressor", weighted=False, params=None):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("bounds", "kind", "weighted"),
+    ("bounds", "kind", "weighted", "params"),
     [
-        ((0, 20, 61), "regressor", True),
-        ((0, 61, 61), "classifier", False),
+        ((0, 20, 61), "regressor", True, {}),
+        ((0, 61, 61), "classifier", False, {}),
+        ((0, 20, 61), "regressor", False, {"batch_size": 1}),  # fewer rows than ranks
     ],
 )
-def test_two_ranks_fit_what_one_process_fits(bounds, kind, weighted):
+def test_two_ranks_fit_what_one_process_fits(bounds, kind, weighted, params):
     X, y, w = _data()
     y = y if kind == "regressor" else (y > 0).astype(int)
-    alone = _estimator(kind).fit(X, y, w if weighted else None)
-    first, second = _run(bounds, kind, weighted)
+    alone = _estimator(kind, **params).fit(X, y, w if weighted else None)
+    first, second = _run(bounds, kind, weighted, [params, params])
     np.testing.assert_array_equal(first, second)
     np.testing.assert_allclose(first, _predict(alone, X, kind), atol=1e-8)
 
@@ -88,3 +90,29 @@ def test_error_of_one_rank_reaches_all():
     found = _run((0, 20, 61), params=[{}, {"random_state": None}])
     assert found[0] == found[1]
     assert "Rank 1" in found[0] and "random_state" in found[0]
+
+
+def test_settings_are_compared_by_their_values():
+    X, y, w = _data()
+    same = [_checked(_estimator("regressor", inference=DSVI()), X, y, w)[0] for _ in range(2)]
+    assert same[0] == same[1]
+    widths = [3] * 50, [3] * 40 + [2] + [3] * 9  # which scikit-learn shortens to the same text
+    deep = [_estimator("regressor", n_layers=51, width=width) for width in widths]
+    assert repr(deep[0]) == repr(deep[1])
+    assert _checked(deep[0], X, y, w)[0] != _checked(deep[1], X, y, w)[0]
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"inference": "structured"}, "only inference='dsvi'"),
+        ({"inference": "auto"}, "only inference='dsvi'"),
+        ({"random_state": None}, "random_state must be an integer"),
+        ({"max_time": 3.0}, "max_time is not supported"),
+        ({"checkpoint": "fit.npz"}, "checkpoint is not supported"),
+        ({"warm_start": True}, "warm_start=True is not supported"),
+    ],
+)
+def test_other_settings_are_refused(params, message):
+    with pytest.raises(ValueError, match=message):
+        _checked(_estimator("regressor", **params), *_data())
