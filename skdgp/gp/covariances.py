@@ -15,20 +15,21 @@ _FEW = 8  #: rows for which these do not pay
 _AT_ONCE = 65_536  #: elements of the matrix that are worked on together, to stay in the cache
 
 
-def _squared_distances(X, Z, of_X, of_Z, out=None):
-    """Squared distances of rows from their squared norms."""
+def squared_distances(X, Z, of_X, of_Z, out=None):
+    """Squared distances of rows, (n, P) or (J, n, P), from their squared norms."""
     if _differ_too_little(of_X, of_Z):
         exact = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
         return torch.square(exact, out=out)
-    norms = torch.add(of_X[:, None], of_Z, out=out)
-    return norms.addmm_(X, Z.T, alpha=-2.0).clamp_min_(0.0)
+    norms = torch.add(of_X[..., None], of_Z[..., None, :], out=out)
+    multiply = norms.addmm_ if norms.ndim == 2 else norms.baddbmm_
+    return multiply(X, Z.mT, alpha=-2.0).clamp_min_(0.0)
 
 
 def _differ_too_little(of_X, of_Z):
     """Whether lengthscales are so short that differences of norms would not be distances."""
     if of_X.dtype != torch.float64:
         return False
-    return max(float(norms.max()) for norms in {of_X, of_Z} if len(norms)) > _LARGEST_NORM
+    return max(float(norms.max()) for norms in {of_X, of_Z} if norms.numel()) > _LARGEST_NORM
 
 
 class _Scaled:
@@ -44,7 +45,7 @@ class _Scaled:
 
     def squared_distances(self, out=None):
         X, Z = self.X, self.Z
-        return _squared_distances(X, Z, X.square().sum(1), Z.square().sum(1), out)
+        return squared_distances(X, Z, X.square().sum(1), Z.square().sum(1), out)
 
     def backward(self, G, needed, slope=1.0):
         """Gradients of X, Z and lengthscale, from that of the squared distances over `slope`."""
@@ -148,11 +149,11 @@ class RadialCovariances:
         )
         of_Z, self.norms = self.Z.square().sum(1), self.H.square().sum(1)
         out = space.take((len(Z), len(Z)), Z)
-        self.r2_uu = _squared_distances(self.Z, self.Z, of_Z, of_Z, out)
+        self.r2_uu = squared_distances(self.Z, self.Z, of_Z, of_Z, out)
         self.K_uu = _profile(kernel, self.r2_uu, space).mul_(variance)
         out = space.take((len(Z), len(H)), H)
         self.Z_low, of_Z = self.Z.to(H.dtype), of_Z.to(H.dtype)  # in the precision of rows
-        self.r2_uf = _squared_distances(self.Z_low, self.H, of_Z, self.norms, out)
+        self.r2_uf = squared_distances(self.Z_low, self.H, of_Z, self.norms, out)
         self.K_uf = _profile(kernel, self.r2_uf, space).mul_(variance)
 
     def _near_center(self):

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import Trainable, hyperparameters
+from ..gp.kernels.base import Kernel, stacked
 from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
@@ -146,14 +148,30 @@ class _Hidden(nn.Module):
         """The function for the present hyperparameters."""
         if self.W is not None and not self.v.requires_grad and not self.v.any():  # as at first
             return lambda H: H @ self.W
-        kernel = self.kernel()
         weights = torch.linalg.solve_triangular(self.root().T, self.v, upper=True)
+        return _Function(self.kernel(), self.Z, weights, self.W)
 
-        def f(H):
-            F = kernel(H, self.Z) @ weights
-            return F if self.W is None else F + H @ self.W
 
-        return f
+class _Function(NamedTuple):
+    """A function of a hidden layer, or one for each of some states."""
+
+    kernel: Kernel
+    Z: torch.Tensor
+    weights: torch.Tensor  #: (M, n_outputs), or those of J states
+    W: torch.Tensor | None
+
+    @classmethod
+    def of_states(cls, layers):
+        """The functions of J states of a layer, which map (J, n, n_inputs) to (J, n, n_outputs)."""
+        functions = [layer.function() for layer in layers]
+        if not isinstance(functions[0], cls):
+            return functions[0]  # the same linear map
+        kernels, _, weights, _ = zip(*functions)
+        return functions[0]._replace(kernel=stacked(kernels), weights=torch.stack(weights))
+
+    def __call__(self, H):
+        F = self.kernel.between(H, self.Z) @ self.weights
+        return F if self.W is None else F + H @ self.W
 
 
 class CollapsedGP(MarginalLikelihoodGP):
@@ -214,13 +232,19 @@ class CollapsedGP(MarginalLikelihoodGP):
         for p in (self.mean, self.log_sd):
             p.requires_grad_(uncertain and bool(self._uncertain))
 
-    def inputs(self, layers):
-        functions = [layer.function() for layer in layers[:-1]]
+    def inputs(self, *states):
+        hidden = [state[:-1] for state in states]
+        if len(states) == 1:
+            functions = [layer.function() for layer in hidden[0]]
+        else:
+            functions = [_Function.of_states(layers) for layers in zip(*hidden)]
 
         def visit(i, layer, H):
             return functions[i](H) if i < len(functions) else H
 
-        return lambda X: layers.walk(X, visit)
+        return lambda X: states[0].walk(
+            X if len(states) == 1 else X.expand(len(states), *X.shape), visit
+        )
 
     def states(self):
         states = (self.mean + self.log_sd.exp() * self.eps).detach()

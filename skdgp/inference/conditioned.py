@@ -25,6 +25,8 @@ _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covarianc
 class ConditionedGP(NamedTuple):
     """A Gaussian process given all unique inputs, for some hyperparameters of its kernel.
 
+    Or J of them, for as many states of the hyperparameters, which lead all shapes then.
+
     Attributes
     ----------
     kernel : Kernel
@@ -47,11 +49,12 @@ class ConditionedGP(NamedTuple):
     def moments(self, X, joint=False):
         """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
         H = self.inputs(X)
-        K = self.kernel(self.H, H)  # P, n
-        A = torch.linalg.solve_triangular(self.root, K.expand(len(self.root), -1, -1), upper=False)
+        K = self.kernel.between(self.H, H)  # P, n
+        A = torch.linalg.solve_triangular(self.root, K[..., None, :, :], upper=False)
         if joint:
-            return self.a @ K, self.kernel(H, H) - A.mT @ A
-        return self.a @ K, (self.kernel.diag(H) - A.square_().sum(1)).clamp_min(_LEAST_VARIANCE)
+            return self.a @ K, self.kernel.between(H, H) - A.mT @ A
+        var = self.kernel.diag(H)[..., None, :] - A.square_().sum(-2)
+        return self.a @ K, var.clamp_min_(_LEAST_VARIANCE)
 
     def paths(self, n, generator, noise, n_features):
         """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
@@ -94,11 +97,6 @@ class ConditionedGP(NamedTuple):
         return mean, var
 
 
-def of_states(moments):
-    """One tensor for all states of the hyperparameters, which come first, of each moment."""
-    return tuple(map(torch.stack, zip(*moments)))
-
-
 class LeaveOneOut(NamedTuple):
     """Moments of each training row given all other rows, for J states of the hyperparameters.
 
@@ -133,7 +131,7 @@ class LeaveOneOut(NamedTuple):
         for i, record in enumerate(rows.records.tolist()):
             groups.setdefault(record, []).append(i)
         copies = [group for group in groups.values() if len(group) > 1]
-        mean, var = of_states(gp.loo_moments(y.mT, copies) for gp in gps)
+        mean, var = map(torch.stack, zip(*(gp.loo_moments(y.mT, copies) for gp in gps)))
         return cls(rows, y, weight, noise, mean, var, (y.mT - mean) / var.sqrt(), nearest)
 
     def parts(self, chosen):
@@ -196,6 +194,8 @@ class ConditionedPosterior(Posterior):
     Parameters
     ----------
     gps : list of ConditionedGP
+    together : ConditionedGP
+        All of them.
     noise : tensor of shape (k, P)
         Of the unique inputs.
     z : tensor of shape (J, k, P)
@@ -214,9 +214,21 @@ class ConditionedPosterior(Posterior):
 
     @torch.no_grad()
     def __init__(
-        self, gps, noise, z, nearest, local_scale, grid, loo, likelihood, kernels, inducing_inputs
+        self,
+        gps,
+        together,
+        noise,
+        z,
+        nearest,
+        local_scale,
+        grid,
+        loo,
+        likelihood,
+        kernels,
+        inducing_inputs,
     ):
-        self._gps, self._noise, self._z, self._nearest = gps, noise, z, nearest
+        self._gps, self._together, self._noise = gps, together, noise
+        self._z, self._nearest = z, nearest
         self._local_scale, self._loo = local_scale, loo
         log_weights = z.new_zeros(1)
         if local_scale is not None:
@@ -226,7 +238,7 @@ class ConditionedPosterior(Posterior):
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
-        size = max(1, at_once(_AT_ONCE, X.device) // len(self._noise.T))
+        size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
         return X.split(size) if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
     @torch.no_grad()
@@ -235,7 +247,8 @@ class ConditionedPosterior(Posterior):
         return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
 
     def _moments(self, X):
-        mean, var = (moment.mT for moment in of_states(gp.moments(X) for gp in self._gps))
+        mean, var = (moment.mT for moment in self._together.moments(X))  # J, n, k
+        mean, var = mean.view(-1, *mean.shape[-2:]), var.view(-1, *var.shape[-2:])
         if self._local_scale is None:
             return mean, var
         scale = self._mixing[:, None, None, None] * self._squared(X)  # n_draws, J, n, k

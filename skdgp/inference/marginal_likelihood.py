@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.component import Trainable
 from ..gp.kernels import Anova
-from ..gp.kernels.base import tensor_like
+from ..gp.kernels.base import stacked, tensor_like
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import around
 from ..gp.rows import RowsLayer
@@ -84,7 +84,7 @@ class MarginalLikelihoodGP(Model):
         )  # that near rows are near in
         self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
         self._deviation = _DEVIATION  # None leaves normal priors to all
-        self._training_rows = self._gps = self._loo = self.unsolved = None
+        self._training_rows = self._gps = self._together = self._loo = self.unsolved = None
 
     @property
     def rows(self):
@@ -98,8 +98,11 @@ class MarginalLikelihoodGP(Model):
     def _negative_log_prior(self):
         return around(self._with_priors(), self._centers, SPREAD, self._deviation)
 
-    def inputs(self, layers):
-        """A function that maps rows to the inputs of the last layer, if all layers are these."""
+    def inputs(self, *states):
+        """A function that maps rows to the inputs of the last layer, if all layers are these.
+
+        Those of J states are (J, n, n_inputs).
+        """
         return lambda X: X
 
     def states(self):
@@ -279,20 +282,32 @@ class MarginalLikelihoodGP(Model):
         if self.unsolved is None:
             return
         self.hold(self.unsolved)
-        self._gps = self._loo = None
-        gps = self._condition()
+        self._gps = self._together = self._loo = None
+        gps, together = self._condition()
         self.metric = torch.as_tensor(self._metric_now()).to(self.z)
         loo = self._leave_one_out(gps)
         self.z = loo.z
         if self.local_scale is not None:
             self._learn_scale(loo)
-        self._gps, self._loo = gps, loo
+        self._gps, self._together, self._loo = gps, together, loo
         self.unsolved = None  # only now: an interrupt leaves it for the next call
 
     @torch.no_grad()
     def _condition(self):
-        """The processes given all rows, for fixed hyperparameters."""
-        return [self._conditioned(layers) for layers in self.states()]
+        """The processes given all rows, for fixed hyperparameters: a list, and all of them together."""
+        states, gps = self.states(), []
+        for layers in states:
+            gps.append(self._conditioned(layers))
+            if len(states) > 1:  # each root is a part of one tensor
+                if len(gps) == 1:
+                    root = gps[0].root.new_empty(len(states), *gps[0].root.shape)
+                part = root[len(gps) - 1].copy_(gps[-1].root)
+                gps[-1] = gps[-1]._replace(root=part)
+        if len(states) == 1:
+            return gps, gps[0]
+        H, a = (torch.stack([getattr(gp, name) for gp in gps]) for name in ("H", "a"))
+        kernel = stacked([gp.kernel for gp in gps])
+        return gps, ConditionedGP(kernel, self.inputs(*states), H, root, a)
 
     def _conditioned(self, layers):
         rows, kernel, inputs = self.rows, layers[-1].kernel(), self.inputs(layers)
@@ -335,12 +350,13 @@ class MarginalLikelihoodGP(Model):
     @torch.no_grad()
     def posterior(self, draws, as_trained=False):
         self._solve()
-        gps, loo, rows = self._gps, self._loo, self.rows
+        gps, together, loo, rows = self._gps, self._together, self._loo, self.rows
         if gps is None:  # of a state that was loaded
-            gps = self._condition()
+            gps, together = self._condition()
             loo = None if self._training_rows is None else self._leave_one_out(gps)
         return ConditionedPosterior(
             gps,
+            together,
             self._noise(rows.weight),
             self.z,
             self._nearest() if loo is None else loo.nearest,
@@ -364,7 +380,7 @@ class MarginalLikelihoodGP(Model):
         ):
             self._training_rows = None  # of other data
         super().load_state(arrays)
-        self._gps = self._loo = self.unsolved = None
+        self._gps = self._together = self._loo = self.unsolved = None
         self._count_near()
 
 

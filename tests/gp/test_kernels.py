@@ -23,6 +23,7 @@ from skdgp.gp.kernels import (
     Sum,
     as_kernel,
 )
+from skdgp.gp.kernels.base import stacked
 from skdgp.gp.kernels.gram import arc_cosine
 from skdgp.linalg import workspace
 
@@ -388,6 +389,31 @@ def test_diag_is_the_diagonal(name):
     X = rows(7)
     kernel = bound(name)
     torch.testing.assert_close(kernel.diag(X), kernel(X, X).diagonal(), rtol=1e-13, atol=1e-13)
+
+
+@every_kernel
+@pytest.mark.parametrize("shared", [False, True])
+def test_states_of_a_kernel_are_evaluated_together(name, shared):
+    trainable, generator, states = Trainable(bound(name)), torch.Generator().manual_seed(0), []
+    for _ in range(3):
+        with torch.no_grad():
+            for parameter in trainable.parameters():
+                parameter += 0.5 * torch.randn(parameter.shape, generator=generator)
+        states.append(trainable.frozen())
+    together = stacked(states)
+    X, Z = (torch.stack([rows(n, seed=s) for s in range(3)]) for n in (5, 4))
+    Z = Z[0] if shared else Z
+    K, variances = together.between(X, Z), together.diag(X)
+    assert K.shape == (3, 5, 4)
+    for j, kernel in enumerate(states):
+        torch.testing.assert_close(K[j], kernel(X[j], Z if shared else Z[j]), rtol=1e-12, atol=0)
+        torch.testing.assert_close(variances[j], kernel.diag(X[j]), rtol=1e-14, atol=0)
+
+
+def test_states_with_short_lengthscales_leave_equal_rows_equal():
+    X = 1.0 + rows(4)[None]
+    K = stacked([Trainable(SquaredExponential(1e-8).bind(3)).frozen()]).between(X, X)
+    torch.testing.assert_close(K[0], torch.eye(4).double(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,17 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
             assert_allclose(var[s, :, j], np.diag(own - cross.T @ solution), atol=1e-6)
 
 
+def test_all_states_are_evaluated_together(monkeypatch):
+    X, y = rows(25, k=2)
+    frozen, calls = posterior(solved(X, y, widths=(2, 3), connected=True)), []
+    solve = torch.linalg.solve_triangular
+    monkeypatch.setattr(
+        torch.linalg, "solve_triangular", lambda *a, **k: calls.append(1) or solve(*a, **k)
+    )
+    frozen.latent(torch.as_tensor(X[:3]))
+    assert len(calls) == 1
+
+
 def moments(model, X):
     """Mean and variance of the function, of the mixture."""
     mean, var = latents(model, torch.as_tensor(X))

@@ -5,7 +5,7 @@ import torch
 from ...random import gamma, normal, uniform
 from ..covariances import FactorProduct
 from ..frequencies import importance_sampled
-from .base import Kernel, tensor_like
+from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
 
 
@@ -81,6 +81,14 @@ class Anova(Kernel):
     def __call__(self, X, Z):
         return FactorProduct.apply(X, Z, *self._hyperparameters(X), self)
 
+    def between(self, X, Z):
+        if X.ndim == Z.ndim == 2:
+            return self(X, Z)
+        states = zip(X, Z.expand(len(X), -1, -1), zip(*self._hyperparameters(X)))
+        return torch.stack(
+            [FactorProduct.apply(x, z, l[0], a[0], v[0, 0], self) for x, z, (l, a, v) in states]
+        )
+
     def within(self, X):
         *groups, P, n_features = X.shape
         i, j = torch.tril_indices(P, P, device=X.device)
@@ -110,7 +118,7 @@ class Anova(Kernel):
         return super().slopes * self.strength / (1.0 + self.strength)
 
     def diag(self, X):
-        return tensor_like(self.variance, X).expand(X.shape[:-1])
+        return over_rows(self.variance, X)
 
     def features(self, n, n_features, generator, like, importance=0.0):
         lengthscale, strength, variance = self._hyperparameters(like)

@@ -50,6 +50,13 @@ class Kernel(Component):
         }
         return self.with_values(**{name: value[columns] for name, value in each.items()})
 
+    def between(self, X, Z):
+        """Covariances (..., n, P) of rows (..., n, n_features) and (..., P, n_features), group by group.
+
+        The first dimension of rows and hyperparameters is that of states, see :func:`stacked`.
+        """
+        return self(X, Z)
+
     def within(self, X):
         """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
         return self(X, X)
@@ -192,6 +199,9 @@ class Sum(Pair):
         left, right = self._slopes_of_parts()
         return left + right
 
+    def between(self, X, Z):
+        return self.left.between(X, Z) + self.right.between(X, Z)
+
     def within(self, X):
         return self.left.within(X) + self.right.within(X)
 
@@ -225,6 +235,9 @@ class Product(Pair):
         X = torch.ones_like(left + right).reshape(1, -1)
         return left * self.right.diag(X) + right * self.left.diag(X)
 
+    def between(self, X, Z):
+        return self.left.between(X, Z) * self.right.between(X, Z)
+
     def within(self, X):
         return self.left.within(X) * self.right.within(X)
 
@@ -248,6 +261,24 @@ class Product(Pair):
 def tensor_like(value, tensor):
     """A number or an array in the dtype and on the device of a tensor."""
     return torch.as_tensor(value, dtype=tensor.dtype, device=tensor.device)
+
+
+def stacked(kernels):
+    """One kernel from J states of a kernel, for :meth:`Kernel.between` and :meth:`Kernel.diag`.
+
+    Hyperparameters have shape (J, 1, 1), or (J, 1, n_features) where they differ between inputs.
+    """
+    first, values = kernels[0], {}
+    for name in first._parts:
+        values[name] = stacked([getattr(kernel, name) for kernel in kernels])
+    for name in first._positive:
+        values[name] = torch.stack([getattr(kernel, name).view(1, -1) for kernel in kernels])
+    return first.with_values(**values)
+
+
+def over_rows(value, X):
+    """A number as one for each row of `X`, shape (..., n); each state of it may have its own."""
+    return tensor_like(value, X).expand_as(X[..., :1])[..., 0]
 
 
 def as_kernel(kernel):

@@ -1,7 +1,7 @@
 """Kernels of inner products."""
 
 from ...random import normal
-from .base import Kernel, tensor_like
+from .base import Kernel, over_rows, tensor_like
 from .gram import arc_cosine, diagonals, with_diagonal
 
 
@@ -50,7 +50,7 @@ class ArcCosine(Kernel):
     def _scaled(self, X):
         X = X / tensor_like(self.lengthscale, X)
         bias2 = tensor_like(self.bias, X).square()
-        return X, bias2, ((X * X).sum(-1) + bias2).clamp_min(1e-12)
+        return X, bias2, ((X * X).sum(-1) + over_rows(bias2, X)).clamp_min(1e-12)
 
     def __call__(self, X, Z):
         X, bias2, norm_x = self._scaled(X)
@@ -60,9 +60,9 @@ class ArcCosine(Kernel):
     def _of_inner_products(self, inner, left, right):
         return tensor_like(self.variance, inner) * arc_cosine(self.order, inner, left, right)
 
-    def _of_norms(self, norms):
-        factor = (1.0, 1.0, 3.0)[self.order]
-        return tensor_like(self.variance, norms) * factor * norms**self.order
+    def _of_norms(self, norms, variance=None):
+        variance = tensor_like(self.variance, norms) if variance is None else variance
+        return variance * (1.0, 1.0, 3.0)[self.order] * norms**self.order
 
     def from_gram(self, G, left=None, right=None):
         left, right, square = diagonals(G, left, right)
@@ -77,7 +77,7 @@ class ArcCosine(Kernel):
         return self._of_norms((d * scale + bias2).clamp_min(1e-12))
 
     def diag(self, X):
-        return self._of_norms(self._scaled(X)[2])
+        return self._of_norms(self._scaled(X)[2], over_rows(self.variance, X))
 
     def features(self, n, n_features, generator, like, importance=0.0):
         omega = normal((*n[:-1], n_features, n[-1]), generator, like)
@@ -133,7 +133,7 @@ class Linear(Kernel):
         return self.variance
 
     def diag(self, X):
-        bias2 = tensor_like(self.bias, X).square()
+        bias2 = over_rows(self.bias, X).square()
         return (X.square() * tensor_like(self.variance, X)).sum(-1) + bias2
 
     def features(self, n, n_features, generator, like, importance=0.0):

@@ -5,9 +5,9 @@ import math
 import torch
 
 from ...random import gamma, normal
-from ..covariances import Radial, SquaredDistance
+from ..covariances import Radial, SquaredDistance, squared_distances
 from ..frequencies import importance_sampled
-from .base import Kernel, tensor_like
+from .base import Kernel, over_rows, tensor_like
 from .gram import GramRadial, diagonals, with_diagonal
 
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
@@ -34,6 +34,14 @@ class Stationary(Kernel):
         return Radial.apply(
             X, Z, tensor_like(self.lengthscale, X), tensor_like(self.variance, X), self
         )
+
+    def between(self, X, Z):
+        if X.ndim == Z.ndim == 2:
+            return self(X, Z)
+        center, lengthscale = Z.mean(-2, keepdim=True), tensor_like(self.lengthscale, X)
+        X, Z = (X - center) / lengthscale, (Z - center) / lengthscale
+        r2 = squared_distances(X, Z, X.square().sum(-1), Z.square().sum(-1))
+        return tensor_like(self.variance, X) * self.profile(r2)
 
     def within(self, X):
         # around the mean of all but the last row, which alone may be far from the others
@@ -71,7 +79,7 @@ class Stationary(Kernel):
         raise NotImplementedError
 
     def diag(self, X):
-        return tensor_like(self.variance, X).expand(X.shape[:-1])
+        return over_rows(self.variance, X)
 
     def features(self, n, n_features, generator, like, importance=0.0):
         """Random sine and cosine features (Rahimi and Recht, 2008).
