@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import math
 
+import numpy as np
 import torch
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -108,6 +109,30 @@ def inverse_triangular(L):
     """Inverse of a lower triangular matrix."""
     eye = torch.eye(L.shape[-1], dtype=L.dtype, device=L.device)
     return torch.linalg.solve_triangular(L, eye.expand_as(L), upper=False)
+
+
+def packed(L):
+    """Lower triangular matrices (..., n, n) in half the room, (..., n + 1, m); see :func:`unpacked`."""
+    n = L.shape[-1]
+    m = n - n // 2
+    P = np.zeros((*L.shape[:-2], n + 1, m))
+    P[..., 1 : m + 1, :] = L[..., :m, :m]
+    P[..., : n - m, : n - m] += L[..., m:, m:].swapaxes(-1, -2)  # above the other triangle
+    P[..., m + 1 :, :] = L[..., m:, :m]
+    return P
+
+
+def unpacked(P):
+    """The lower triangular matrices of :func:`packed`; memory above the diagonal is not touched."""
+    n, m = P.shape[-2] - 1, P.shape[-1]
+    L = np.zeros((*P.shape[:-2], n, n))
+    for i in range(0, m, _FEWEST[0]):
+        j, last = min(i + _FEWEST[0], m), min(i + _FEWEST[0], n - m)
+        L[..., i:j, :j] = np.tril(P[..., i + 1 : j + 1, :j], i)
+        part = np.triu(P[..., :last, i:last], -i)
+        L[..., m + i : m + last, m : m + last] = part.swapaxes(-1, -2)
+    L[..., m:, :m] = P[..., m + 1 :, :]
+    return L
 
 
 def triangular_product(L, B, out, transposed=False):

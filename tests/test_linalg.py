@@ -11,9 +11,11 @@ from skdgp.linalg import (
     current_workspace,
     gram,
     inverse_triangular,
+    packed,
     root_of_inverse,
     symmetric_products,
     triangular_product,
+    unpacked,
     workspace,
 )
 
@@ -214,3 +216,11 @@ def test_triangular_product(M):
     torch.testing.assert_close(out, L @ B, rtol=1e-12, atol=1e-9)
     triangular_product(L, B, out, transposed=True)
     torch.testing.assert_close(out, L.T @ B, rtol=1e-12, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 6, 121, 240])
+def test_triangular_matrices_are_packed_in_half_the_room(n):
+    L = np.linalg.cholesky(random_spd(3, n, n).numpy())
+    P = packed(L)
+    assert P.size == 3 * (n + 1) * ((n + 1) // 2)
+    assert np.array_equal(unpacked(P), L)

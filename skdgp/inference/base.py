@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from sklearn.base import BaseEstimator
@@ -220,6 +220,8 @@ class Model(nn.Module):
         Whether further steps would change nothing.
     sees_all_rows : bool
         Whether each step looks at all rows.
+    solution : dict of ndarray
+        That of a posterior of the same state, see :meth:`~skdgp.inference.posterior.Posterior.solution`.
     unfinished : str or None
         A sentence for the user if the model is not yet what it is to be.
     cover : callable or None
@@ -230,6 +232,7 @@ class Model(nn.Module):
     """
 
     cover = divided_log_likelihood = None
+    solution: ClassVar = {}
     sees_all_rows = False
     unfinished = None
 

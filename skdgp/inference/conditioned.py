@@ -9,7 +9,7 @@ import torch
 
 from ..gp.draws import N_FEATURES, prior_functions
 from ..gp.kernels import Kernel
-from ..linalg import at_once, cholesky, inverse_triangular
+from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
 from .local_scale import log_density
 from .posterior import Functions, Latent, Posterior
@@ -19,6 +19,8 @@ _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _AT_ONCE = 1_500_000  #: elements of a matrix with rows that are worked on together
 _JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
+_DEAR_ROWS = 500  #: rows from which on their covariance and its factor take 50 ms and more
+_MOST_STORED = 10_000_000  #: elements of factors that go into files, 40 MB
 _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covariance given many rows
 
 
@@ -307,6 +309,15 @@ class ConditionedPosterior(Posterior):
             return tuple(torch.cat(part, 1) for part in zip(*parts))
 
         return Functions(evaluate, self._noise.new_ones(n))
+
+    def solution(self):
+        root, a = (part.numpy(force=True) for part in (self._together.root, self._together.a))
+        if root.shape[-1] < _DEAR_ROWS or root.size > _MOST_STORED:
+            return {}
+        return {
+            "root": packed(root.reshape(-1, *root.shape[-3:])),
+            "a": a.reshape(-1, *a.shape[-2:]),
+        }
 
     @torch.no_grad()
     def loo_log_density(self, rows, dispersions=None):

@@ -15,7 +15,7 @@ from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import around
 from ..gp.rows import RowsLayer
 from ..gp.stack import Stack
-from ..linalg import LOG_2PI, LogNormal, cholesky, rounding
+from ..linalg import LOG_2PI, LogNormal, cholesky, rounding, unpacked
 from ..optim.lbfgs import LBFGS
 from ..optim.quasi_newton import QuasiNewtonSteps, backward
 from .base import Model
@@ -295,27 +295,31 @@ class MarginalLikelihoodGP(Model):
     @torch.no_grad()
     def _condition(self):
         """The processes given all rows, for fixed hyperparameters: a list, and all of them together."""
-        states, gps = self.states(), []
-        for layers in states:
-            gps.append(self._conditioned(layers))
-            if len(states) > 1:  # each root is a part of one tensor
-                if len(gps) == 1:
-                    root = gps[0].root.new_empty(len(states), *gps[0].root.shape)
-                part = root[len(gps) - 1].copy_(gps[-1].root)
-                gps[-1] = gps[-1]._replace(root=part)
+        states, gps, root = self.states(), [], None
+        if self.solution:
+            root, a = unpacked(self.solution["root"]), np.array(self.solution["a"])
+            root, a = (torch.as_tensor(part).to(self.rows.Z) for part in (root, a))
+        for j, layers in enumerate(states):
+            gp = self._conditioned(layers, (root[j], a[j]) if self.solution else None)
+            if not self.solution and len(states) > 1:  # in one tensor
+                root = gp.root.new_empty(len(states), *gp.root.shape) if root is None else root
+                gp = gp._replace(root=root[j].copy_(gp.root))
+            gps.append(gp)
         if len(states) == 1:
             return gps, gps[0]
         H, a = (torch.stack([getattr(gp, name) for gp in gps]) for name in ("H", "a"))
         kernel = stacked([gp.kernel for gp in gps])
         return gps, ConditionedGP(kernel, self.inputs(*states), H, root, a)
 
-    def _conditioned(self, layers):
+    def _conditioned(self, layers, solution=None):
+        """The process for some layers; root and ``C^{-1} y`` are computed unless they are known."""
         rows, kernel, inputs = self.rows, layers[-1].kernel(), self.inputs(layers)
         H = inputs(rows.Z)
-        K = self._covariance(kernel, H, rows.weight)
-        root = cholesky(K, rounding(K))
-        a = torch.cholesky_solve(rows.y.mT[..., None], root)[..., 0]
-        return ConditionedGP(kernel, inputs, H, root, a)
+        if solution is None:
+            K = self._covariance(kernel, H, rows.weight)
+            root = cholesky(K, rounding(K))
+            solution = root, torch.cholesky_solve(rows.y.mT[..., None], root)[..., 0]
+        return ConditionedGP(kernel, inputs, H, *solution)
 
     def _leave_one_out(self, gps):
         rows, noise = self.rows, self._noise(self.rows.weight.new_ones(1))[:, 0]
@@ -380,6 +384,7 @@ class MarginalLikelihoodGP(Model):
         ):
             self._training_rows = None  # of other data
         super().load_state(arrays)
+        self.solution = {}
         self._gps = self._together = self._loo = self.unsolved = None
         self._count_near()
 

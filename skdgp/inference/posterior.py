@@ -112,6 +112,10 @@ class Posterior:
         """
         return None
 
+    def solution(self) -> dict:
+        """Arrays that take long to compute from the state of the model, for a copy in another process."""
+        return {}
+
     def loo_log_density(self, rows: np.ndarray, dispersions=None) -> np.ndarray | None:
         """Log densities of training rows given all others; None where that is not cheap and exact.
 

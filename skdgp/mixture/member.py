@@ -161,15 +161,18 @@ class Member:
         self.scheme, self.architecture, self.likelihood = scheme, architecture, likelihood
         self.mixture_weight = self.dispersion = 1.0
         self.arrays, self.draws, self.record = {}, np.zeros((1, 0)), Record()
-        self._posteriors, self._lock = {}, threading.Lock()
+        self._posteriors, self._solution, self._lock = {}, {}, threading.Lock()
 
     def __getstate__(self):
         state = dict(self.__dict__)
         del state["_posteriors"], state["_lock"]
+        posterior = next(iter(self._posteriors.values()), None)
+        if posterior is not None:
+            state["_solution"] = posterior.solution()
         return state
 
     def __setstate__(self, state):
-        self.__dict__.update(state)
+        self.__dict__.update({"_solution": {}, **state})
         self._posteriors, self._lock = {}, threading.Lock()
 
     def __repr__(self):
@@ -226,7 +229,9 @@ class Member:
             with self._lock, torch.inference_mode(False), torch.no_grad():
                 if device not in self._posteriors:
                     draws = torch.tensor(self.draws, device=device)
-                    self._posteriors[device] = self.model(device).posterior(draws)
+                    model = self.model(device)
+                    model.solution, self._solution = self._solution, {}
+                    self._posteriors[device] = model.posterior(draws)
                 posterior = self._posteriors[device]
         return posterior
 

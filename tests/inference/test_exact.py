@@ -1,8 +1,10 @@
 """Exact Gaussian processes with a local scale."""
 
+import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -18,7 +20,7 @@ from toys import draw_functions, everything, latents, posterior, rows, seeded
 from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import Anova, Linear, Matern
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import Exact, conditioned, exact, marginal_likelihood
+from skdgp.inference import CollapsedVI, Exact, conditioned, exact, marginal_likelihood
 from skdgp.inference.base import Architecture
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.unique_inputs import gather
@@ -610,6 +612,27 @@ def test_state_round_trip(likelihood):
     assert_array_equal(*(posterior(m).loo_log_density(np.arange(30)) for m in (model, other)))
     for name, array in model.state().items():
         assert_array_equal(other.state()[name], array)
+
+
+@pytest.mark.parametrize("inference", [Exact(), CollapsedVI(n_draws=2)])
+@pytest.mark.parametrize("most", [30 * 30 * 16, 10])
+def test_files_hold_the_factor_unless_it_is_too_large(inference, most, monkeypatch, tmp_path):
+    monkeypatch.setattr(conditioned, "_DEAR_ROWS", 30)
+    monkeypatch.setattr(conditioned, "_MOST_STORED", most)
+    (X, y), new, sizes = rows(30), rows(5)[0], []
+    model = DeepGPRegressor(2, inference=inference, max_iter=2, n_inducing=4, random_state=0)
+    if isinstance(inference, Exact):
+        model.set_params(n_layers=1, n_inducing=None)
+    expected = model.fit(X, y[:, 0]).predict(new, return_std=True)
+    joblib.dump(model, tmp_path / "model.joblib")
+    factorize = torch.linalg.cholesky_ex
+    monkeypatch.setattr(
+        torch.linalg, "cholesky_ex", lambda K: sizes.append(K.shape[-1]) or factorize(K)
+    )
+    loaded = joblib.load(tmp_path / "model.joblib", mmap_mode="r")
+    for one in (loaded, pickle.loads(pickle.dumps(loaded))):  # also before its first prediction
+        assert_allclose(one.predict(new, return_std=True), expected, rtol=1e-12)
+    assert (30 in sizes) == (most == 10)
 
 
 @pytest.mark.parametrize("n_first", [0, 3, 4, 6])
