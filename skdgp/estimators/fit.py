@@ -68,7 +68,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
         is_settled = fit.is_single and _is_settled(estimator, result.trained[0].trainer)
         warn_of_pathologies(estimator, fit.data, is_settled)
         kept_table(estimator)
-        compute_if_cheap(estimator, time.monotonic() - started)
+        compute_if_cheap(estimator, time.monotonic() - started, fit.budget.left())
         fit.progress.end(lambda: fit.attributes(estimator.members_))
     except KeyboardInterrupt:
         if not result.interrupted:
@@ -262,7 +262,7 @@ class MixtureFit:
     def _attempt(self, i, needed=False):
         """The trained member of a plan, the error that stopped it, or None if there is no time left."""
         left = self.budget.left(i)
-        if left is not None and left <= 0.0 and not (needed or self.is_single):
+        if left is not None and not (needed or self.is_single) and self._is_short(i, left):
             return None
         try:
             return self._train(i, left)
@@ -270,6 +270,13 @@ class MixtureFit:
             if not is_failure(error):
                 raise
             return error
+
+    def _is_short(self, i, left):
+        """Whether a member would hardly be trained in these seconds."""
+        plan, n = self.plans[i], len(self.data)
+        step, at_end = plan.scheme.cubes(n, self._n_inducing(plan, n))
+        fewest = _HARDLY_TRAINED * self._n_steps(plan)
+        return left <= 0.0 or (fewest * step + at_end) * self.unit > left
 
     def _train(self, i, left):
         """Train the member of a plan, and score the rows that it has not seen."""

@@ -11,7 +11,7 @@ _FEW_VALUES = 10  #: values of a column up to which each of them is sure to occu
 _OF_A_VALUE = 8  #: rows with a rare value
 _LOOKED_AT = 2_000_000  #: numbers in the rows from which those are drawn, for the sake of time
 _AT_ONCE = 200_000  #: numbers in changed rows, for the sake of memory
-_TRIED = 50  #: of these rows, whose seconds tell those of all
+_TRIED = 5, 50  #: of these rows, whose seconds tell those of all
 _SMALL = 0.1  #: share of the seconds of a fit that importances may add to it
 _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)  #: steps of this length cover an interval evenly
 
@@ -181,18 +181,24 @@ def importances_of_draws(estimator, pairs, n_draws, seed) -> np.ndarray:
     return shares(total_effects(draws, pairs))
 
 
-def compute_if_cheap(estimator, seconds):
+def compute_if_cheap(estimator, seconds, left=None):
     """Keep the importances of an estimator if this adds little to the seconds of its fit.
 
-    They are the same at the first access, which computes them otherwise.
+    They are the same at the first access, which computes them otherwise. `left` are the seconds that
+    remain, if time is limited.
     """
     if seconds < 1.0:
         return
-    started, pairs = time.monotonic(), estimator._pairs
-    some = pairs.rows[:_TRIED]
-    estimator._centers(some)
-    if (time.monotonic() - started) * len(pairs) <= _SMALL * seconds * len(some):
-        estimator._importances = importances(estimator)
+    allowed = _SMALL * seconds if left is None else min(_SMALL * seconds, left)
+    for n in _TRIED:
+        some, started = estimator._pairs.rows[:n], time.monotonic()
+        if allowed <= 0.0:
+            return
+        estimator._centers(some)
+        whole = _TRIED[-1] if n < _TRIED[-1] else len(estimator._pairs)
+        if (time.monotonic() - started) * whole > allowed * len(some):
+            return
+    estimator._importances = importances(estimator)
 
 
 class Pending:

@@ -12,7 +12,8 @@ from .data import Data
 
 _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
-_ROWS_IN_TIME = 200  #: of it that are evaluated together if time is limited
+_ROWS_IN_TIME = 10  #: of it that are evaluated first if time is limited, then twice as many
+_LOSSES = 10  #: last steps whose mean loss stands for the bound if there is no time for it
 #: fitted attributes of single models, from :func:`single_attributes` and :func:`lower_bound`
 _OF_SINGLE = (
     "delta_",
@@ -109,7 +110,7 @@ def single_attributes(members, data):
 def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     """The lower bound on the log marginal likelihood, in the target's units; None without one.
 
-    If time runs out it is an estimate from some of the rows.
+    If time runs out it is an estimate from some of the rows, or from the losses of the last steps.
     """
     known = model.known_bound()
     if known is not None:
@@ -117,25 +118,32 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     divergence = model.divergence()
     if divergence is None:
         return None
+    has_limit, total = seconds_left() is not None, float(data.weights.sum())
+    if has_limit and seconds_left() <= 0.0 and member.record.loss_curve:
+        return total * (data.mean_log_jacobian() - np.mean(member.record.loss_curve[-_LOSSES:]))
     rows = Data(data.X, data.y, data.weights).scale_as(data.x_scaler, data.y_scaler)
     most = len(data) if model.sees_all_rows else _BOUND_ROWS
     X, y, weights = rows.sample(most, rng)
     draws = member.draws
     n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))
     draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
-    has_limit = seconds_left() is not None
     if not has_limit or bool((member.posterior(device).inflation != 1.0).any()):
         member = member.holding(model.posterior(draws, as_trained=True), device)
-    size, order = rows_at_once([member], device), np.arange(len(X))
+    largest, order = rows_at_once([member], device), np.arange(len(X))
+    size = largest
     if has_limit:
         size, order = min(size, _ROWS_IN_TIME), rng.permutation(len(X))
-    expected = seen = 0.0
-    for rows in (order[i : i + size] for i in range(0, len(X), size)):
+    expected, seen, i = 0.0, 0.0, 0
+    while i < len(X):
+        rows, before = order[i : i + size], seconds_left()
         predictive = Predictive([member], X[rows], device)
         expected += float(weights[rows] @ predictive.expected_log_prob(y[rows]))
         seen += float(weights[rows].sum())
-        if has_limit and seconds_left() <= 0.0:
-            break
+        i += size
+        if has_limit:
+            size, left = min(2 * size, largest), seconds_left()
+            if 2.0 * (before - left) > left:
+                break
     per_row = expected / seen + data.mean_log_jacobian()
-    bound = float(data.weights.sum()) * per_row - float(divergence)
+    bound = total * per_row - float(divergence)
     return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow

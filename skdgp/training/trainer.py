@@ -12,6 +12,8 @@ from ..linalg import workspace
 from .interrupts import InterruptGuard, note_interrupt
 
 BLOCK = 50  #: steps between two looks at the progress
+_DRAWS = 8  #: steps that making the draws of a posterior takes, about
+_MOST_OF_DRAWS = 0.1  #: share of the time that is kept for it at most
 _MAX_FAILURES = 10
 
 
@@ -183,12 +185,18 @@ class Trainer:
     def _spent(self, elapsed):
         if self.n_iter >= self.max_iter:
             return True
-        late = self.max_time is not None and elapsed + self._of_step >= self.max_time - self.reserve
+        if self.max_time is None:
+            late = False
+        else:  # the posterior's draws take as long as some steps of minibatches
+            draws = 0.0 if self.model.sees_all_rows else _DRAWS * self._of_step
+            reserve = self.reserve + min(draws, _MOST_OF_DRAWS * self.max_time)
+            late = elapsed + self._of_step >= self.max_time - reserve
         if late and self.n_iter > 0:
             self.is_late = True
+            over = "had passed" if elapsed > self.max_time else "would have passed with another one"
             self._warn(
                 f"Training stopped after {self.n_iter} of {self.max_iter} steps because max_time="
-                f"{self.max_time} seconds would have passed with another one.",
+                f"{self.max_time} seconds {over}.",
             )
             return True
         if self.tol > 0.0 and self.n_iter > 0 and self.model.finished:
