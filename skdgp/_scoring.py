@@ -127,18 +127,18 @@ def _normal(estimator, X):
     return {"mean": mean, "std": std}
 
 
-def _predict_quantiles(estimator, X, alpha):
+def _predict_quantiles(estimator, X, alpha, given):
     estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "predict_quantiles"):
-        return estimator.predict_quantiles(X, alpha)
+        return estimator.predict_quantiles(X, alpha, **given)
     normal = _normal(estimator, X)
     return normal["mean"][..., None] + normal["std"][..., None] * ndtri(np.asarray(alpha))
 
 
-def _predict_interval(estimator, X, coverage):
+def _predict_interval(estimator, X, coverage, given):
     check_coverage(coverage)
     ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
-    return np.moveaxis(_predict_quantiles(estimator, X, ends), -1, 0)
+    return np.moveaxis(_predict_quantiles(estimator, X, ends, given), -1, 0)
 
 
 # Routing
@@ -150,13 +150,13 @@ class Requesting:
     Parameters
     ----------
     score : function
-        Of a fitted estimator, rows, targets and `sample_weight`.
+        Of a fitted estimator, rows, targets, `sample_weight`, and what predictions take, as `exposure`.
     **requests : bool, str or None
         As for ``set_score_request`` of scorers that ``make_scorer`` makes.
     """
 
     def __init__(self, score, **requests):
-        self.score, self.requests = score, {"sample_weight": None, **requests}
+        self.score, self.requests = score, {"sample_weight": None, "exposure": None, **requests}
 
     def __repr__(self):
         given = ", ".join(f"{name}={value!r}" for name, value in self.requests.items())

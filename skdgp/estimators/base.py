@@ -27,6 +27,7 @@ from .arrays import as_numpy, check_inputs
 from .chunks import learn_chunk
 from .data import Data, some_rows
 from .diagnostics import warn_if_light
+from .exposure import check_has_rate, log_exposure
 from .fit import fit_estimator
 from .fitting import DTYPES
 from .fork import mark_work
@@ -200,7 +201,18 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     # Fitting
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X, y, sample_weight=None, *, X_val=None, y_val=None, sample_weight_val=None):
+    def fit(
+        self,
+        X,
+        y,
+        sample_weight=None,
+        *,
+        exposure=None,
+        X_val=None,
+        y_val=None,
+        sample_weight_val=None,
+        exposure_val=None,
+    ):
         """Fit the model.
 
         Parameters
@@ -213,11 +225,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             How often each row counts: a weight of two is the row twice. Weights of which only the
             ratios mean something should have a mean of one. Of a row of weight zero, only the class
             is known.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: the time, area or number of people in which each row was counted. Rates are per
+            unit of it.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
         sample_weight_val : array-like, optional
             Weights of the held-out rows.
+        exposure_val : array-like of shape (n_samples,), optional
+            Their exposures.
 
         Returns
         -------
@@ -233,12 +250,13 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self):
             X, y, weights = self._validate(X, y, sample_weight, reset)
-            metadata = None if sample_weight is None else {"sample_weight": weights}
-            raw = {"X": X, "y": y, "metadata": metadata}
-            data = self._counting(X, y, weights, reset).merged()
+            given = {"sample_weight": sample_weight, "exposure": exposure}
+            metadata = {name: value for name, value in given.items() if value is not None}
+            raw = {"X": X, "y": y, "metadata": metadata or None}
+            data = self._counting(X, y, weights, reset, exposure=exposure).merged()
             if sample_weight is not None:
                 warn_if_light(weights)
-            held_out = self._validation_data(X_val, y_val, sample_weight_val)
+            held_out = self._validation_data(X_val, y_val, sample_weight_val, exposure_val)
             fit_estimator(self, data, held_out, raw, started)
         return self
 
@@ -250,25 +268,27 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return X, y, np.broadcast_to(1.0, len(X))  # takes no memory
         return X, y, check_sample_weight(as_numpy(sample_weight), X)
 
-    def _counting(self, X, y, weights, reset, classes=None):
+    def _counting(self, X, y, weights, reset, classes=None, exposure=None):
         """The rows of positive weight, with targets as likelihoods see them."""
         rows = slice(None) if weights.all() else np.flatnonzero(weights > 0)
         kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
         y = self._encode(y, reset, classes, rows)
-        return Data(some_rows(X, rows), y, weights[rows], kinds)
+        exposure = log_exposure(exposure, len(X))
+        exposure = None if exposure is None else exposure[rows]
+        return Data(some_rows(X, rows), y, weights[rows], kinds, exposure)
 
-    def _validation_data(self, X_val, y_val, sample_weight_val):
-        if X_val is None and y_val is None and sample_weight_val is None:
+    def _validation_data(self, X_val, y_val, sample_weight_val, exposure_val):
+        if all(part is None for part in (X_val, y_val, sample_weight_val, exposure_val)):
             return None
         if X_val is None or y_val is None:
             raise ValueError(
-                "X_val and y_val must be given together, and sample_weight_val only with both."
+                "X_val and y_val must be given together, and sample_weight_val and exposure_val only with both."
             )
         try:
             parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
-            return self._counting(*parts, reset=False)
+            return self._counting(*parts, reset=False, exposure=exposure_val)
         except ValueError as error:  # which speaks of X and y
-            message = re.sub(r"\b(X|y|sample_weight)\b", r"\1_val", str(error))
+            message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
             raise ValueError(message) from error
 
     def _scale(self, data, likelihood, source, rng, others=None):
@@ -313,11 +333,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """Whether the members' dispersion is a matter of the mixture."""
         return False
 
-    def _partial_fit(self, X, y, sample_weight, classes=None):
+    def _partial_fit(self, X, y, sample_weight, classes=None, exposure=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
         with self._threads(), all_or_nothing(self):
-            learn_chunk(self, X, y, sample_weight, classes)
+            learn_chunk(self, X, y, sample_weight, classes, exposure)
         return self
 
     def _plans(self, data):
@@ -340,6 +360,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
+        check_has_rate(likelihood, data.log_exposure)
         return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
 
     def summary(self) -> str:
@@ -437,11 +458,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
             return predictor.rows(X, method, *others, **settings)
 
-    def _draw(self, X, n, seed, what, k=None, mean=None):
+    def _draw(self, X, n, seed, what, k=None, mean=None, offset=None):
         n = int(check_scalar(n, "n_samples", Integral, min_val=1))
         with self._threads(), torch.no_grad():
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
-            return predictor.draw(X, n, seed, what, mean)[..., :k]
+            return predictor.draw(X, n, seed, what, mean, offset)[..., :k]
 
     def _device(self):
         """Return the device for training."""

@@ -15,6 +15,7 @@ from ..mixture.member import Member, Plan, Record
 from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
+from .exposure import check_has_rate
 from .fitting import MemberFit
 from .importances import Pairs
 from .outcome import forget_single, single_attributes
@@ -32,7 +33,7 @@ _BEYOND = 0.5  #: standard deviations of a column
 _NEVER_SEEN = "The model will never see them; start anew with a first chunk in which they vary."
 
 
-def learn_chunk(estimator, X, y, sample_weight, classes=None):
+def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     """Make one pass over a chunk of rows; scaling and start come from the first chunk.
 
     Parameters
@@ -41,11 +42,13 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
     X, y, sample_weight : array-likes
     classes : array-like, optional
         All that will ever come.
+    exposure : array-like, optional
+        Of counts.
     """
     check_chunk(estimator)
     first, is_new = not estimator._is_fitted(), False
     parts = estimator._validate(X, y, sample_weight, reset=first, extend=True)
-    rows = estimator._counting(*parts, first, classes)
+    rows = estimator._counting(*parts, first, classes, exposure)
     data = rows.merged()
     fit, device = MemberFit(estimator, estimator._device(), None), estimator._device()
     if first:
@@ -64,6 +67,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None):
         stream = _stream(seed, 0.0, Record())
     else:
         member = learner(estimator.members_)
+        check_has_rate(member.likelihood, data.log_exposure)
         x_scaler = data.learn_levels(estimator._x_scaler, member.likelihood)
         data.scale_as(x_scaler, estimator._y_scaler)
         plan = Plan(member.scheme)

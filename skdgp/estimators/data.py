@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.base import Batch
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.pieces import pieces
@@ -31,6 +32,8 @@ class Data:
         How often each row counts.
     kinds : list of str, optional
         Of the columns, see :class:`~skdgp.preprocessing.frames.FrameReader`; numbers by default.
+    log_exposure : ndarray of shape (n_rows, 1), optional
+        Logarithms of the exposures of counts.
 
     Attributes
     ----------
@@ -38,8 +41,9 @@ class Data:
         The rows as a complete table of numbers, before they are scaled.
     """
 
-    def __init__(self, X, y, weights, kinds=None):
+    def __init__(self, X, y, weights, kinds=None, log_exposure=None):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
+        self.log_exposure = log_exposure
         self.inputs = X
 
     def __len__(self):
@@ -51,13 +55,20 @@ class Data:
         weights = self.weights
         equal = weights.strides == (0,)  # broadcast, which takes no memory
         weights = np.broadcast_to(weights[:1], len(X)) if equal and len(X) else weights[rows]
-        part = Data(X, self.y[rows], weights, self.kinds)
+        part = Data(X, self.y[rows], weights, self.kinds, self._exposures(rows))
         part.x_scaler, part.y_scaler = self.x_scaler, self.y_scaler
         if self.inputs is not self.X:
             part.inputs = some_rows(self.inputs, rows)
         return part
 
     x_scaler = y_scaler = None
+
+    def _exposures(self, rows):
+        return None if self.log_exposure is None else self.log_exposure[rows]
+
+    def targets(self):
+        """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
+        return self.y if self.log_exposure is None else np.hstack([self.y, self.log_exposure])
 
     def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
         """Learn the scaling from these rows; `target_maps` is a function of them, or None.
@@ -66,7 +77,9 @@ class Data:
         """
         encoder = None
         if self.kinds is not None or self._has_gaps():
-            targets = np.clip(stand_in(likelihood, self.y, self.weights)[0], -_REACH, _REACH)
+            targets = np.clip(
+                stand_in(likelihood, self._at(None), self.weights)[0], -_REACH, _REACH
+            )
             kinds = self.kinds or ["number"] * self.X.shape[1]
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng)
             self._remember_targets(encoder, likelihood)
@@ -80,7 +93,7 @@ class Data:
     def warp(self, likelihood):
         """Warp scaled columns where this raises the marginal likelihood enough, see :class:`Warp`."""
         X, y, weights = self.sample(_WARP_ROWS, np.random.RandomState(0))
-        targets, _ = stand_in(likelihood, y, weights)
+        targets, _ = stand_in(likelihood, at_one_exposure(y, self.y.shape[1]), weights)
         self.x_scaler.warp = Warp.learn(X, targets, weights)
 
     def scale_as(self, x_scaler, y_scaler):
@@ -95,18 +108,23 @@ class Data:
     def _remember_targets(self, encoder, likelihood):
         """Keep what makes targets of later chunks comparable to these."""
         classes = np.unique(self.y) if likelihood.is_class else None
-        numbers = as_numbers(likelihood, self.y, classes)
+        exposure = None if self.log_exposure is None else self.log_exposure.mean()
+        numbers = as_numbers(likelihood, self._at(exposure), classes)
         mean, std = weighted_moments(numbers, self.weights)
-        encoder.of_targets = classes, mean, np.where(std > 0.0, std, 1.0)
+        encoder.of_targets = classes, exposure, mean, np.where(std > 0.0, std, 1.0)
 
     def learn_levels(self, x_scaler, likelihood):
         """A scaler that places the levels that are new in these rows."""
         if x_scaler.encoder is None:
             return x_scaler
-        classes, mean, std = x_scaler.encoder.of_targets
-        targets = (as_numbers(likelihood, self.y, classes) - mean) / std
+        classes, exposure, mean, std = x_scaler.encoder.of_targets
+        targets = (as_numbers(likelihood, self._at(exposure), classes) - mean) / std
         targets = np.clip(targets, -_REACH, _REACH)
         return x_scaler.with_encoder(x_scaler.encoder.with_levels(self.X, targets, self.weights))
+
+    def _at(self, log_exposure):
+        """Targets (n_rows, k), counts as if all rows had this exposure."""
+        return at_one_exposure(self.targets(), self.y.shape[1], log_exposure)
 
     def _has_gaps(self):
         return any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
@@ -117,12 +135,14 @@ class Data:
             self.inputs = self.inputs[:]
 
     def take(self, rows):
-        """Scaled inputs, scaled targets and weights of some rows, as float64 arrays."""
-        return (
-            self.x_scaler.scaled(self.inputs[rows]),
-            self.y_scaler.transform(self.y[rows]),
-            self.weights[rows],
-        )
+        """Scaled inputs, scaled targets and weights of some rows, as float64 arrays.
+
+        Targets have one more column if there are exposures, see :class:`~skdgp.gp.likelihoods.Poisson`.
+        """
+        y = self.y_scaler.transform(self.y[rows])
+        if self.log_exposure is not None:
+            y = np.hstack([y, self.log_exposure[rows]])
+        return self.x_scaler.scaled(self.inputs[rows]), y, self.weights[rows]
 
     def sample(self, n, rng):
         """Return at most `n` random rows, see :meth:`take`."""
@@ -143,13 +163,13 @@ class Data:
         if self.X.size + self.y.size > _MERGE:
             return self
         table = (
-            np.column_stack([self.X, self.y]).astype(np.float64) + 0.0
+            np.column_stack([self.X, self.targets()]).astype(np.float64) + 0.0
         )  # which turns -0.0 into 0.0
         table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
-        return Data(self.X[first], self.y[first], weights, self.kinds)
+        return Data(self.X[first], self.y[first], weights, self.kinds, self._exposures(first))
 
     def piles_up(self):
         """Whether many targets of an output are equal to the smallest or to the largest one.
@@ -188,7 +208,13 @@ class Data:
         held = np.bincount(chosen, minlength=len(self))
         parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
         return tuple(
-            Data(some_rows(self.X, rows), self.y[rows], weights[rows], self.kinds)
+            Data(
+                some_rows(self.X, rows),
+                self.y[rows],
+                weights[rows],
+                self.kinds,
+                self._exposures(rows),
+            )
             for rows, weights in parts
         )
 

@@ -122,9 +122,11 @@ def _reference(likelihood, X, y):
         reference = Reference(X, y)
         return reference, reference.log_density, reference.constant
     if not likelihood.is_class:  # counts
-        log = np.log1p(y)
+        counts = likelihood.at_one_exposure(y)
+        log, offset = np.log1p(counts), y[:, counts.shape[1] :]
+        log_slope = counts.shape[1] * (offset.mean(0) - offset).sum(1) - log.sum(1)
         reference = Reference(X, log)
-        return reference, reference.log_density - log.sum(1), reference.constant - log.sum(1)
+        return reference, reference.log_density + log_slope, reference.constant + log_slope
     own = (y == np.unique(y)).astype(float)
     reference = Reference(X, own)
     scores = np.clip(reference.mean, 0.02, None)

@@ -337,7 +337,7 @@ class MixtureFit:
         settings = {name: value for name, value in params.items() if name not in unimportant}
         settings["init"] = estimator.init if self.fit.init_source is None else "estimator"
         parts = (self.data, self.held_out)
-        rows = [[part.X, part.y, part.weights] for part in parts if part is not None]
+        rows = [[part.X, part.targets(), part.weights] for part in parts if part is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if estimator.random_state is None else seed
         states = [member.arrays for member in self.states]

@@ -41,14 +41,18 @@ class Predictor:
     def __init__(self, members, x_scaler, device):
         self.members, self.x_scaler, self.device = members, x_scaler, device
 
-    def rows(self, X, method, *others, **settings):
-        """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time."""
+    def rows(self, X, method, *others, offset=None, **settings):
+        """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time.
+
+        An `offset` (n_rows, 1) is added to latent functions.
+        """
         results, size = None, rows_at_once(self.members, self.device)
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
+            own = None if offset is None else offset[first : first + size]
             columns = ConstantColumns(x, self.x_scaler)
             inputs, versions = self.x_scaler.transform(x), self.x_scaler.versions(x)
-            predictive = Predictive(self.members, inputs, self.device, columns, versions)
+            predictive = Predictive(self.members, inputs, self.device, columns, versions, own)
             parts = getattr(predictive, method)(*rest, **settings)
             several = isinstance(parts, tuple)
             parts = parts if several else (parts,)
@@ -58,11 +62,11 @@ class Predictor:
                 result[first : first + len(x)] = part
         return tuple(results) if several else results[0]
 
-    def draw(self, X, n, seed, what, mean=None):
+    def draw(self, X, n, seed, what, mean=None, offset=None):
         """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
         columns = ConstantColumns(X, self.x_scaler)
         X, versions = self.x_scaler.transform(X), self.x_scaler.versions(X)
-        return draw(self.members, X, n, seed, what, self.device, columns, versions, mean)
+        return draw(self.members, X, n, seed, what, self.device, columns, versions, mean, offset)
 
     def covariance(self, X, k):
         """Covariances (n, n, k) of the first `k` latents of the mixture.
@@ -94,9 +98,9 @@ class Predictor:
         between = torch.einsum("sik,sjk->kij", weights[:, None, None] * off, off)
         return (within + between).permute(1, 2, 0).cpu().numpy()
 
-    def covariance_of_means(self, X):
+    def covariance_of_means(self, X, offset=None):
         """Covariances (n, n, k) of the target's means, from draws."""
-        draws = self.draw(X, _N_DRAWS, 0, "mean")
+        draws = self.draw(X, _N_DRAWS, 0, "mean", offset=offset)
         draws -= draws.mean(0)
         return np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
 
@@ -132,3 +136,26 @@ class Predictor:
         mean = draws.mean(0)
         off = draws - mean
         return mean, torch.einsum("sik,sjk->kij", off, off) / len(draws)
+
+
+def covariance_of_rows(model, X, var, latent, offset):
+    """Covariance of the rows, whose diagonal is the variance of the mixture."""
+    k = model._n_outputs
+    given = latent or all(member.likelihood.scales_target for member in model.members_)
+    with model._threads(), torch.no_grad():
+        predictor = Predictor(model.members_, model._x_scaler, model._prediction_device())
+        if model._y_scaler.maps is not None:
+            cov = predictor.mapped_covariance(X, np.sqrt(var), model._y_scaler, latent)
+            return cov[..., 0] if model._y_ndim == 1 else cov
+        if given:  # E[y | f] is f
+            cov = predictor.covariance(X, k)
+        else:
+            cov = predictor.covariance_of_means(X, offset)
+    cov *= model._y_scaler.scale**2
+    diagonal = np.einsum("iik->ik", cov)  # a view
+    # of the variance, by the function
+    explained = model._moments(X, latent=True)[1] ** 2 if given else diagonal.copy()
+    scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
+    cov *= scale[:, None] * scale[None]
+    diagonal[...] = var
+    return cov[..., 0] if model._y_ndim == 1 else cov

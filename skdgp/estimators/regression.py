@@ -6,15 +6,17 @@ import numpy as np
 import torch
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .._scoring import check_alpha, check_coverage
 from ..mixture.mapped import mean_before_map
-from ..preprocessing.target_maps import NAMES, learn
+from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy
-from .prediction import Predictor
-from .targets import as_numbers, warn_if_some_are_constant, warn_if_some_are_far
+from .exposure import check_has_rate, log_exposure
+from .prediction import Predictor, covariance_of_rows
+from .targets import as_numbers, target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
 TARGET_TRANSFORM = {"target_transform": [StrOptions({"auto", *NAMES}), None]}
@@ -34,37 +36,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
     def _target_maps(self, data, likelihood, source, others):
-        """The maps that ``target_transform`` stands for.
-
-        "auto" has none where a map could mean something else than the user, or where not all targets are
-        known: with numbers in the target's units, or with chunks that are still to come.
-        """
-        name = self.target_transform
-        if name is None or source is not None:
-            if source is not None and name != "auto" and {name} != set(source._y_scaler.names):
-                raise ValueError(
-                    "A fitted estimator as init hands its scaling on, and the map of its targets: leave "
-                    f"target_transform at 'auto'; got {name!r}."
-                )
-            return None
-        if name == "auto":
-            given = [getattr(likelihood, number) for number in likelihood._units]
-            free = all(number is None for number in given) and likelihood.scales_target
-            if not free or not self.standardize or others is None:
-                return None
-        elif not likelihood.scales_target:
-            raise ValueError(
-                f"target_transform={name!r} is for likelihoods of real numbers, and "
-                f"{type(likelihood).__name__} is not one; leave it at 'auto'."
-            )
-        positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
-        return learn(
-            name,
-            lambda rows: data.x_scaler.scaled(data.inputs[rows]),
-            data.y,
-            data.weights,
-            positive,
-        )
+        return target_maps(self, data, likelihood, source, others)
 
     @property
     def target_transform_(self):
@@ -97,7 +69,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _check_likelihood(self, likelihood, y):
         likelihood.check_target(y)
 
-    def score(self, X, y, sample_weight=None):
+    def _offset(self, X, exposure):
+        """What exposures (n,) add to latent functions, (n, 1); None without exposures."""
+        offset = log_exposure(exposure, len(X))
+        check_has_rate(self.members_[0].likelihood, offset)
+        return offset
+
+    def score(self, X, y, sample_weight=None, *, exposure=None):
         """Coefficient of determination of the predicted means.
 
         Parameters
@@ -107,12 +85,15 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             How much each row counts.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
         score : float
         """
-        return super().score(X, as_numpy(y), as_numpy(sample_weight))
+        predicted = self.predict(X, exposure=exposure)
+        return r2_score(as_numpy(y), predicted, sample_weight=as_numpy(sample_weight))
 
     def predict(
         self,
@@ -122,6 +103,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         latent=False,
         quantiles=None,
         decompose=False,
+        exposure=None,
     ):
         """Predict the mean, and how far off it may be.
 
@@ -144,6 +126,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             With `return_std`, return two standard deviations, by the function and by the noise. By the law of
             total variance their squares add up to that of the target: the variance of the mean of y
             given the function, and the expected variance of y given the function.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by
+            default. Latent functions are logarithms of rates and have none.
 
         Returns
         -------
@@ -161,33 +146,37 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if quantiles is not None:
             if return_std or return_cov or latent:
                 raise ValueError("quantiles are of the target, and come alone.")
-            return self._quantiles(X, quantiles, "quantiles")
+            return self._quantiles(X, quantiles, "quantiles", exposure)
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         X = self._check_X(X)
+        offset = self._offset(X, exposure)
         if decompose:
-            return self._decomposed(X)
-        mean, std = self._moments(X, latent)
+            return self._decomposed(X, offset)
+        mean, std = self._moments(X, latent, offset)
         if return_std:
             return self._shaped(mean), self._shaped(std)
         if return_cov:
-            return self._shaped(mean), self._covariance(X, std**2, latent)
+            return self._shaped(mean), covariance_of_rows(self, X, std**2, latent, offset)
         return self._shaped(mean)
 
-    def predict_var(self, X):
+    def predict_var(self, X, *, exposure=None):
         """Predict the variance of the target.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
         var : ndarray of shape (n_samples,) or (n_samples, n_outputs)
         """
-        return self._shaped(self._moments(self._check_X(X), latent=False)[1] ** 2)
+        X = self._check_X(X)
+        return self._shaped(self._moments(X, False, self._offset(X, exposure))[1] ** 2)
 
-    def predict_quantiles(self, X, alpha=(0.05, 0.95)):
+    def predict_quantiles(self, X, alpha=(0.05, 0.95), *, exposure=None):
         """Predict quantiles of the target.
 
         Parameters
@@ -195,18 +184,20 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X : array-like of shape (n_samples, n_features)
         alpha : float or array-like of floats in (0, 1)
             Orders of the quantiles.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
         quantiles : ndarray of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
         """
-        return self._quantiles(X, alpha, "alpha")
+        return self._quantiles(X, alpha, "alpha", exposure)
 
-    def _quantiles(self, X, orders, name):
+    def _quantiles(self, X, orders, name, exposure):
         """Quantiles whose orders the user gave by an argument of this name."""
         X = self._check_X(X)
-        orders = check_alpha(orders, name)
-        q = np.moveaxis(self._predict_rows(X, "quantiles", alpha=orders), -1, 0)
+        given = {"alpha": check_alpha(orders, name), "offset": self._offset(X, exposure)}
+        q = np.moveaxis(self._predict_rows(X, "quantiles", **given), -1, 0)
         q = np.moveaxis(self._y_scaler.inverse(q), 0, -1)
         return q[:, 0] if self._y_ndim == 1 else q
 
@@ -222,7 +213,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
             return predictor.unmapped(X, z, self._y_scaler, latent)
 
-    def predict_interval(self, X, coverage=0.9):
+    def predict_interval(self, X, coverage=0.9, *, exposure=None):
         """Predict central intervals of the target.
 
         Parameters
@@ -230,6 +221,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X : array-like of shape (n_samples, n_features)
         coverage : float in (0, 1)
             Probability that the target lies inside.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -237,9 +230,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Lower and upper ends.
         """
         check_coverage(coverage)
-        return self.predict_quantiles(X, [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)])
+        ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
+        return self.predict_quantiles(X, ends, exposure=exposure)
 
-    def predict_cdf(self, X, y, complement=False):
+    def predict_cdf(self, X, y, complement=False, *, exposure=None):
         """Probability that the target is at most `y`, or larger.
 
         Either is exact where it is small, or, with noise whose size is a function of X, down to about 1e-10.
@@ -251,6 +245,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Thresholds, one for all rows or one for each.
         complement : bool, default=False
             Return ``P(target > y)`` in the place of ``P(target <= y)``.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -278,25 +274,29 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(X, y)
         z = self._y_scaler.standardized_thresholds(self._encode(y, reset=False))
-        return self._shaped(self._predict_rows(X, "tail", z, above=bool(complement)))
+        given = {"above": bool(complement), "offset": self._offset(X, exposure)}
+        return self._shaped(self._predict_rows(X, "tail", z, **given))
 
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X, y, *, exposure=None):
         """Log-density of the target at each row, in the target's units; all outputs together.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
         """
         X, y = self._check_X_y(X, y)
-        log_density = self._predict_rows(X, "log_density", self._y_scaler.transform(y))
+        z, offset = self._y_scaler.transform(y), self._offset(X, exposure)
+        log_density = self._predict_rows(X, "log_density", z, offset=offset)
         return log_density + self._y_scaler.log_jacobian(y)
 
-    def sample_y(self, X, n_samples=1, random_state=0, latent=False):
+    def sample_y(self, X, n_samples=1, random_state=0, latent=False, *, exposure=None):
         """Draw from the predictive distribution.
 
         Each draw is one function, evaluated at all rows. Layers with inducing inputs, and Gaussian processes
@@ -315,6 +315,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             Return the latent functions: the same function for the same `random_state`, whatever the
             rows, and without the noise of hidden layers, which is tiny unless it was asked for. Otherwise fresh
             noise is added to every row.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -322,16 +324,19 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         X = self._check_X(X)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "function" if latent else "y", self._n_outputs)
+        offset = None if latent else self._offset(X, exposure)
+        what = "function" if latent else "y"
+        y = self._draw(X, n_samples, seed, what, self._n_outputs, offset=offset)
         y = np.moveaxis(self._unmapped(X, y, latent), 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
-    def _crps(self, X, y):
+    def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
         if self._y_scaler.maps is not None:
             return self._shaped(self._predict_rows(X, "mapped_crps", y, scaler=self._y_scaler))
-        scores = self._predict_rows(X, "crps", self._y_scaler.transform(y))
+        z, offset = self._y_scaler.transform(y), self._offset(X, exposure)
+        scores = self._predict_rows(X, "crps", z, offset=offset)
         return self._shaped(scores * self._y_scaler.scale)
 
     def _shaped(self, values):
@@ -353,7 +358,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         one = np.ones((1, self._n_outputs))
         return 0.5 * (self._y_scaler.inverse(one) - self._y_scaler.inverse(-one))[0]
 
-    def _moments(self, X, latent):
+    def _moments(self, X, latent, offset=None):
         """Mean and standard deviation in the target's units, (n, k)."""
         if self._y_scaler.maps is not None:
             given = {"scaler": self._y_scaler, "latent": latent}
@@ -361,39 +366,17 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if latent:
             mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
         else:
-            mean, var = self._predict_rows(X, "moments")
+            mean, var = self._predict_rows(X, "moments", offset=offset)
         scale = self._y_scaler.scale
         return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
 
-    def _decomposed(self, X):
+    def _decomposed(self, X, offset):
         """Mean, and standard deviations by the function and by the noise."""
         if self._y_scaler.maps is not None:
             given = "mapped_decomposed_moments"
             mean, *variances = self._predict_rows(X, given, scaler=self._y_scaler)
             return tuple(self._shaped(part) for part in (mean, *np.sqrt(variances)))
-        mean, *variances = self._predict_rows(X, "decomposed_moments")
+        mean, *variances = self._predict_rows(X, "decomposed_moments", offset=offset)
         parts = [np.sqrt(var) * self._y_scaler.scale for var in variances]
         mean = mean * self._y_scaler.scale + self._y_scaler.center
         return tuple(self._shaped(part) for part in (mean, *parts))
-
-    def _covariance(self, X, var, latent):
-        """Covariance of the rows, whose diagonal is the variance of the mixture."""
-        k = self._n_outputs
-        given = latent or all(member.likelihood.scales_target for member in self.members_)
-        with self._threads(), torch.no_grad():
-            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
-            if self._y_scaler.maps is not None:
-                cov = predictor.mapped_covariance(X, np.sqrt(var), self._y_scaler, latent)
-                return cov[..., 0] if self._y_ndim == 1 else cov
-            if given:  # E[y | f] is f
-                cov = predictor.covariance(X, k)
-            else:
-                cov = predictor.covariance_of_means(X)
-        cov *= self._y_scaler.scale**2
-        diagonal = np.einsum("iik->ik", cov)  # a view
-        # of the variance, by the function
-        explained = self._moments(X, latent=True)[1] ** 2 if given else diagonal.copy()
-        scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
-        cov *= scale[:, None] * scale[None]
-        diagonal[...] = var
-        return cov[..., 0] if self._y_ndim == 1 else cov

@@ -300,7 +300,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
 
     @available_if(takes_chunks)
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
         """Make one pass over a chunk of rows.
 
         Scaling and starting values come from the first call; the lower bound counts all rows seen so far. With
@@ -315,9 +315,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         X : array-like of shape (n_samples, n_features)
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
         sample_weight : array-like of shape (n_samples,), optional
+        exposure : array-like of shape (n_samples,), optional
+            Of counts, as in :meth:`fit`.
 
         Returns
         -------
         self : estimator
         """
-        return self._partial_fit(X, y, sample_weight)
+        return self._partial_fit(X, y, sample_weight, exposure=exposure)

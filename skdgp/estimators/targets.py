@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.utils import assert_all_finite, check_array
 
 from .._warnings import warn
+from ..preprocessing.target_maps import learn
 
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
@@ -61,3 +62,37 @@ def as_numbers(y):
         raise ValueError(_NO_NUMBERS) from error
     assert_all_finite(y, input_name="y")
     return y
+
+
+def target_maps(estimator, data, likelihood, source, others):
+    """The maps that ``target_transform`` stands for.
+
+    "auto" has none where a map could mean something else than the user, or where not all targets are
+    known: with numbers in the target's units, or with chunks that are still to come.
+    """
+    name = estimator.target_transform
+    if name is None or source is not None:
+        if source is not None and name != "auto" and {name} != set(source._y_scaler.names):
+            raise ValueError(
+                "A fitted estimator as init hands its scaling on, and the map of its targets: leave "
+                f"target_transform at 'auto'; got {name!r}."
+            )
+        return None
+    if name == "auto":
+        given = [getattr(likelihood, number) for number in likelihood._units]
+        free = all(number is None for number in given) and likelihood.scales_target
+        if not free or not estimator.standardize or others is None:
+            return None
+    elif not likelihood.scales_target:
+        raise ValueError(
+            f"target_transform={name!r} is for likelihoods of real numbers, and "
+            f"{type(likelihood).__name__} is not one; leave it at 'auto'."
+        )
+    positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
+    return learn(
+        name,
+        lambda rows: data.x_scaler.scaled(data.inputs[rows]),
+        data.y,
+        data.weights,
+        positive,
+    )

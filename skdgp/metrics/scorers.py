@@ -27,7 +27,7 @@ _DECILES = tuple(i / 10 for i in range(1, 10))
 
 @requesting
 def log_predictive_density_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
 ) -> float:
     """Mean log-density of the target, or mean log-probability of the label.
 
@@ -43,6 +43,8 @@ def log_predictive_density_scorer(
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     sample_weight : array-like of shape (n_samples,), optional
         Weights of the rows.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -69,7 +71,7 @@ def log_predictive_density_scorer(
     """
     estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "log_predictive_density"):
-        log_density = estimator.log_predictive_density(X, y)
+        log_density = estimator.log_predictive_density(X, y, **given)
     else:
         y, mean, std = _same_shape(y, **_normal(estimator, X))
         if not std.all():
@@ -83,7 +85,7 @@ def log_predictive_density_scorer(
 
 @requesting
 def crps_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
 ) -> float:
     """Negative continuous ranked probability score.
 
@@ -98,6 +100,8 @@ def crps_scorer(
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     sample_weight : array-like of shape (n_samples,), optional
         Weights of the rows.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -117,7 +121,7 @@ def crps_scorer(
     """
     estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "_crps"):
-        return -_average(estimator._crps(X, y), sample_weight)
+        return -_average(estimator._crps(X, y, **given), sample_weight)
     return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
 
 
@@ -129,6 +133,7 @@ def pinball_scorer(
     sample_weight: ArrayLike | None = None,
     *,
     alpha: ArrayLike = _DECILES,
+    **given,
 ) -> float:
     """Negative pinball loss of the nine deciles, or of other quantiles.
 
@@ -143,6 +148,8 @@ def pinball_scorer(
     alpha : tuple of floats in (0, 1)
         Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
         of others.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -160,7 +167,7 @@ def pinball_scorer(
     --------
     pinball_loss : The loss as a function of arrays.
     """
-    quantiles = _predict_quantiles(estimator, X, alpha)
+    quantiles = _predict_quantiles(estimator, X, alpha, given)
     return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
 
 
@@ -172,6 +179,7 @@ def interval_score_scorer(
     sample_weight: ArrayLike | None = None,
     *,
     coverage: float = 0.9,
+    **given,
 ) -> float:
     """Negative interval score of central intervals.
 
@@ -186,6 +194,8 @@ def interval_score_scorer(
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(interval_score_scorer,
         coverage=0.5)`` makes a scorer of other intervals.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -203,7 +213,7 @@ def interval_score_scorer(
     --------
     interval_score : The score as a function of arrays.
     """
-    lower, upper = _predict_interval(estimator, X, coverage)
+    lower, upper = _predict_interval(estimator, X, coverage, given)
     return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
 
 
@@ -215,6 +225,7 @@ def coverage_scorer(
     sample_weight: ArrayLike | None = None,
     *,
     coverage: float = 0.9,
+    **given,
 ) -> float:
     """Negative distance of the empirical coverage of central intervals from the nominal one.
 
@@ -229,6 +240,8 @@ def coverage_scorer(
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
         makes a scorer of other intervals.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -247,13 +260,13 @@ def coverage_scorer(
     coverage_score : The coverage itself.
     calibration_scorer : The same for many intervals.
     """
-    lower, upper = _predict_interval(estimator, X, coverage)
+    lower, upper = _predict_interval(estimator, X, coverage, given)
     return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
 
 
 @requesting
 def calibration_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
 ) -> float:
     """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
 
@@ -265,6 +278,8 @@ def calibration_scorer(
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     sample_weight : array-like of shape (n_samples,), optional
         Weights of the rows.
+    **given : dict
+        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -283,5 +298,5 @@ def calibration_scorer(
     calibration_error : The error as a function of arrays.
     """
     alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
-    quantiles = _predict_quantiles(estimator, X, alpha)
+    quantiles = _predict_quantiles(estimator, X, alpha, given)
     return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)

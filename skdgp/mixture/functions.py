@@ -11,7 +11,9 @@ _BLOCK = 16  #: functions with one generator: the first draws are the same, howe
 _AT_ONCE = 8_000_000  #: numbers of the features of some rows
 
 
-def draw(members, X, n, seed, what, device, constant_columns, versions=None, mean=None):
+def draw(
+    members, X, n, seed, what, device, constant_columns, versions=None, mean=None, offset=None
+):
     """Draws from the mixture of some members.
 
     The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
@@ -35,6 +37,8 @@ def draw(members, X, n, seed, what, device, constant_columns, versions=None, mea
         Mean of the target given a likelihood and its latent functions, if it is not that of the likelihood.
     versions : Versions, optional
         Of those rows that have unknown cells.
+    offset : ndarray of shape (n_rows, 1), optional
+        What is added to latent functions.
 
     Returns
     -------
@@ -53,7 +57,9 @@ def draw(members, X, n, seed, what, device, constant_columns, versions=None, mea
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
-            values = _block(members[i], X, own_seed, what, device, constant_columns, unknown, mean)
+            values = _block(
+                members[i], X, own_seed, what, device, constant_columns, unknown, mean, offset
+            )
             values = values[: len(places)].cpu().numpy()
             if result is None:
                 result = np.empty((n, *values.shape[1:]))
@@ -61,7 +67,7 @@ def draw(members, X, n, seed, what, device, constant_columns, versions=None, mea
     return result
 
 
-def _block(member, X, seed, what, device, constant_columns, unknown, conditional_mean):
+def _block(member, X, seed, what, device, constant_columns, unknown, conditional_mean, offset):
     """A block of draws from one member."""
     posterior = member.posterior(device)
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
@@ -84,6 +90,8 @@ def _block(member, X, seed, what, device, constant_columns, unknown, conditional
             values = torch.cat([values[..., :k] + factor * changes, values[..., k:]], -1)
         if unknown is not None:
             values = _with_unknown(values, start, x, unknown, seed, member.dispersion)
+        if offset is not None:
+            values = values + torch.as_tensor(offset[start : start + len(x)]).to(values)
         if what in ("mean", "mean_function"):
             if conditional_mean is None:
                 values = likelihood.conditional_mean(values)

@@ -31,9 +31,11 @@ class Predictive:
         What makes rows differ from all training rows, and members do not see.
     versions : Versions, optional
         Of rows with unknown cells.
+    offset : ndarray of shape (n_rows, 1), optional
+        Logarithms of the exposures of counts, which add to latent functions.
     """
 
-    def __init__(self, members, X, device, constant_columns=None, versions=None):
+    def __init__(self, members, X, device, constant_columns=None, versions=None, offset=None):
         self._parts = []
         X = torch.as_tensor(X, device=device)
         total = sum(member.mixture_weight for member in members)
@@ -41,6 +43,8 @@ class Predictive:
             posterior = member.posterior(device)
             log_weights, mean, var = latent(posterior, X, versions)
             log_weights = log_weights + math.log(member.mixture_weight / total)
+            if offset is not None:
+                mean = mean + torch.as_tensor(offset).to(mean)
             likelihood = posterior.likelihood_of().for_prediction(len(mean))
             if constant_columns:
                 latents = torch.arange(var.shape[-1], device=device)

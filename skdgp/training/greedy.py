@@ -52,7 +52,8 @@ def greedy(model, X, y, weights, train, rng):
     if len(X) > _ROWS:
         chosen = np.sort(rng.choice(len(X), _ROWS, replace=False))
         X, y, weights = X[chosen], y[chosen], weights[chosen]
-    targets, unit = stand_in(model.likelihood(), y, weights)
+    likelihood = model.likelihood()
+    targets, unit = stand_in(likelihood, likelihood.at_one_exposure(y), weights)
     X, targets, weights = (torch.tensor(np.array(part)) for part in (X, targets, weights))
     Z, copied_units, shallow = hidden[0].Z, None, None
 

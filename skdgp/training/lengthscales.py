@@ -35,7 +35,7 @@ def shorten_lengthscales(layer, likelihood, H, y, weights):
     weights : ndarray of shape (n_rows,)
     """
     rows = np.random.default_rng(0).permutation(len(H))[:_ROWS]
-    targets, _ = stand_in(likelihood, y[rows], weights[rows])
+    targets, _ = stand_in(likelihood, likelihood.at_one_exposure(y[rows]), weights[rows])
     H, (d, varies) = torch.as_tensor(H[rows]), (H.shape[1], np.ptp(targets, axis=0) > 0.0)
     if not varies.any() or d > _MOST_COLUMNS:
         return

@@ -71,11 +71,11 @@ class Likelihood(Component):
             If there is another number of values than outputs, or if one is not positive and finite, or too
             small beside the target while it is not trained.
         """
-        k, hyperparameters = y.shape[1], {}
+        k, hyperparameters = len(scale), {}
         for name in self._positive:
             value = getattr(self, name)
             if value is None:
-                value = self._default(name, y, weights)
+                value = self._default(name, y, weights, k)
             else:
                 value = np.asarray(value, dtype=np.float64)
                 if value.shape not in ((), (k,)):
@@ -110,8 +110,12 @@ class Likelihood(Component):
             **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
         )
 
-    def _default(self, name, y, weights):
+    def _default(self, name, y, weights, k):
         return self._defaults[name]
+
+    def at_one_exposure(self, y):
+        """Targets (n, k) as if all rows had the same exposure."""
+        return y
 
     def log_density(self, y, f):
         """``log p(y | f)`` element by element, where each output has one latent function."""
