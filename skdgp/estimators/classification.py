@@ -100,19 +100,27 @@ class ClassificationMixin(ClassifierMixin):
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(1)]
 
-    def predict_proba(self, X):
+    def predict_proba(self, X, return_std=False):
         """Predict the probabilities of the classes.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        return_std : bool, default=False
+            Whether to return the standard deviations of probabilities over the functions that the data leave
+            possible. They are large where rows are few, and small where classes overlap but rows are many.
 
         Returns
         -------
         proba : ndarray of shape (n_samples, n_classes)
             In the order of `classes_`.
+        std : ndarray of shape (n_samples, n_classes)
+            Only if `return_std` is True.
         """
-        return np.exp(self.predict_log_proba(X))
+        if not return_std:
+            return np.exp(self.predict_log_proba(X))
+        log_proba, std = self._predict_rows(self._check_X(X), "log_probabilities_with_std")
+        return np.exp(log_proba), std
 
     def predict_log_proba(self, X):
         """Predict the logarithms of the probabilities of the classes.

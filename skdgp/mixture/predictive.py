@@ -132,6 +132,14 @@ class Predictive:
         logp = torch.logsumexp(torch.stack(logs), 0)
         return (logp - torch.logsumexp(logp, -1, keepdim=True)).cpu().numpy()
 
+    def log_probabilities_with_std(self):
+        """As :meth:`log_probabilities`, and standard deviations of probabilities given the functions."""
+        moments = [
+            (likelihood.log_probabilities(m, v).exp(), likelihood.variance_of_mean(m, v))
+            for _, likelihood, m, v in self._parts
+        ]
+        return self.log_probabilities(), np.sqrt(self._mix_moments(moments)[1])
+
     def cdf(self, y):
         """Distribution function at `y` (n, k), output by output."""
         return self._mixed(y, "cdf")

@@ -14,6 +14,7 @@ _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both 
 _MOST_STEPS = 300  #: of it, on each side; enough for a standard deviation of 29
 _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _N_SEARCH = 256  #: of a lower bound that a search maximizes, if there is no grid
+_N_VARIANCE = 1024  #: nodes for variances of probabilities: deviations to .001
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
 
@@ -93,6 +94,9 @@ class Bernoulli(ClassLikelihood):
         z = torch.linspace(-_REACH, _REACH, 2 * half + 1, dtype=m.dtype, device=m.device)
         z = z.view((-1,) + (1,) * m.ndim)
         return m + v.sqrt() * z, torch.log_softmax(-0.5 * z.square(), 0)
+
+    def conditional_mean(self, f):
+        return torch.cat([self.log_density(c, f) for c in (0.0, 1.0)], -1).exp()
 
     def log_partition(self, y, m, v, alpha=1.0):
         if self.link == "probit" and alpha == 1.0:
@@ -208,6 +212,16 @@ class Softmax(ClassLikelihood):
     def conditional_mean(self, f):
         return torch.softmax(f, -1)
 
+    def variance_of_mean(self, m, v):
+        finer = self.with_values(n_nodes=max(self.n_nodes, _N_VARIANCE))
+
+        def integral(m, v):
+            f, log_weights = finer._nodes(m, v)
+            weights, p = log_weights[..., None].exp(), torch.softmax(f, -1)
+            return (weights * (p - (weights * p).sum(0)).square()).sum(0)
+
+        return in_pieces(integral, self._rows_at_once(m, finer.n_nodes), m, v, dim=-2)
+
     def log_prob(self, y, f):
         return _pick(torch.log_softmax(f, -1), y)
 
@@ -307,6 +321,11 @@ class RobustMax(ClassLikelihood):
         right, wrong = self._levels(m)
         win = self._win(y, m, v)
         return torch.log(win * math.exp(alpha * right) + (1.0 - win) * math.exp(alpha * wrong))
+
+    def variance_of_mean(self, m, v):
+        wrong, right = (math.exp(level) for level in sorted(self._levels(m)))
+        p = self.log_probabilities(m, v).exp()
+        return ((p - wrong) * (right - p)).clamp_min(0.0)
 
     def log_probabilities(self, m, v):
         right, wrong = self._levels(m)
