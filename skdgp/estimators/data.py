@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from ..distributed import own_part
 from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.base import Batch
 from ..preprocessing.encoding import ColumnEncoder
@@ -305,7 +306,8 @@ class Minibatches:
     """Minibatches of scaled rows, as tensors.
 
     The batch of a step depends on the seed and the number of the step alone, so that training can
-    be resumed anywhere. Each epoch visits the rows in a new random order.
+    be resumed anywhere. Each epoch visits the rows in a new random order. In a fit of several ranks, each
+    has its part of every batch.
 
     Parameters
     ----------
@@ -351,17 +353,20 @@ class Minibatches:
 
     def batch(self, step):
         """The rows of a step."""
+        own, share = own_part(self.batch_size)
+        numbers = self._scale, self.total, share, own.start, self.batch_size
         if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
-            return Batch(*self._tensors, self._scale, self.total)
+            parts = self._tensors if share == 1.0 else [t[own] for t in self._tensors]
+            return Batch(*parts, *numbers)
         epoch, position = divmod(step, self.n_batches)
         if epoch != self._epoch:
             rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
             self._order = np.random.default_rng([self._seed, epoch]).permutation(rows)
             self._epoch = epoch
-        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size]
+        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][own]
         if self._tensors is None:
             tensors = self._to_torch(np.sort(rows))
         else:
             index = torch.as_tensor(rows, device=self._device)
             tensors = (tensor[index] for tensor in self._tensors)
-        return Batch(*tensors, self._scale, self.total)
+        return Batch(*tensors, *numbers)

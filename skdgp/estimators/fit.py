@@ -1,5 +1,6 @@
 """From data to a fitted mixture: members train one after another or side by side, then get their weights."""
 
+import copy
 import math
 import time
 
@@ -11,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from .._threads import at_most
 from .._warnings import warn
+from ..distributed import divides, from_first, is_first, n_ranks, spread
 from ..training.budget import Budget, affordable, seconds_of_cube
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.interrupts import note_interrupt
@@ -131,7 +133,8 @@ class MixtureFit:
         self.states = old or (() if source is None else source.members_)
         self.sources = warm_start_sources(self.plans, old or ())
         self.fit = MemberFit(self.estimator, self.device, source, not self.is_single)
-        self.n_jobs = 1 if self.is_single else effective_n_jobs(estimator.n_jobs)
+        n_jobs = n_ranks() if divides() else effective_n_jobs(estimator.n_jobs)
+        self.n_jobs = 1 if self.is_single else n_jobs
         costs = [plan.seconds for plan in self.plans]
         self.budget = Budget(estimator.max_time, started, costs, self.n_jobs)
         self.data, self.held_out = self._affordable(data), held_out
@@ -143,7 +146,7 @@ class MixtureFit:
         n_tasks = len(self.plans)
         if self.n_jobs == 1:
             n_tasks = sum(math.ceil(self._n_steps(plan) / BLOCK) for plan in self.plans)
-        self.progress = FitProgress(estimator, n_tasks, raw)
+        self.progress = FitProgress(estimator if is_first() else None, n_tasks, raw)
 
     def _n_steps(self, plan):
         return self.estimator.max_iter or plan.max_iter or plan.scheme.max_iter(len(self.data))
@@ -204,7 +207,10 @@ class MixtureFit:
         trained, errors, late, interrupted = [], [], [], False
         numbers = range(len(self.plans))
         outcomes = map(self._attempt, numbers)
-        if self.n_jobs > 1:  # in processes of their own, which have no callbacks
+        if divides() and not self.is_single:
+            worker = copy.copy(self)  # without callbacks
+            outcomes = spread(worker._attempt, [plan.seconds for plan in self.plans])
+        elif self.n_jobs > 1:  # in processes of their own, which have no callbacks
             tasks = (delayed(_in_worker)(self, i) for i in numbers)
             outcomes = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
         try:
@@ -227,7 +233,7 @@ class MixtureFit:
                         i == len(self.plans) - 1,
                     )
                 interrupted = outcome in trained and outcome.interrupted
-                if interrupted or self.progress.stopped:
+                if interrupted or from_first(lambda: self.progress.stopped):
                     break
         except KeyboardInterrupt:
             if not trained:

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import torch
 
+from ..distributed import divides
 from ..inference.base import Architecture
 from ..mixture.member import Member, Record
 from ..mixture.predictive import Predictive, rows_at_once
@@ -106,6 +107,11 @@ class MemberFit:
         rate = scheme.learning_rate(n) if rate is None else rate
         if "batch_size" in scheme.uses and estimator.batch_size is not None:
             batch_size = estimator.batch_size
+        if divides() and ("batch_size" not in scheme.uses or model.sees_all_rows):
+            raise ValueError(
+                f"{scheme!r} does not learn from minibatches, and there is nothing for ranks to divide; choose a "
+                "scheme with batch_size, or inference='auto', whose members are trained by one rank each."
+            )
         dtype = DTYPES[estimator.dtype] if "dtype" in scheme.uses else torch.float64
         model.to(self.device).prepare(rate, dtype)
         return Trainer(

@@ -85,6 +85,10 @@ class GaussianBlock(nn.Module):
         of_mean = mean.square().sum().sub(mean.numel())
         return 0.5 * of_mean.add(of_root, alpha=self.n_sharing)
 
+    def collected(self):
+        """Tensors that are sums over the rows of a step, from which the gradients of this block follow."""
+        return [leaf.grad for leaf in self._leaves]
+
     def collected_gradients(self, scale=1.0):
         """Return the gradients of the leaves, times `scale`, in float64."""
         return tuple(scale * leaf.grad.double() for leaf in self._leaves)
@@ -216,6 +220,8 @@ class DiagonalBlock(nn.Module):
         if torch.is_grad_enabled() and not self.held:
             self._leaves = mean, var = mean.detach().requires_grad_(), var.requires_grad_()
         return mean, var
+
+    collected = GaussianBlock.collected
 
     @torch.no_grad()
     def kl(self):

@@ -84,13 +84,34 @@ class Architecture:
 
 
 class Batch(NamedTuple):
-    """Training rows for one step."""
+    """Training rows for one step, or the part of them that a rank of a process group computes."""
 
     X: torch.Tensor  #: (B, n_features)
     y: torch.Tensor  #: (B, k)
     weight: torch.Tensor  #: (B,), how often each row counts
     scale: float  #: the factor that makes weighted sums over the batch unbiased for all rows
     total: float  #: sum of the weights of all rows
+    share: float = 1.0  #: of terms without rows; below one if other ranks have the other rows
+    first: int = 0  #: position of the first row in the batch of all ranks
+    n_all: int = 0  #: rows of the batch of all ranks, where it is divided
+
+    def draw(self, make, shape, axis=-2):
+        """Draws for these rows: their part of the draws for the batch of all ranks.
+
+        Parameters
+        ----------
+        make : callable
+            ``make(shape)`` gives a tensor of draws.
+        shape : tuple of int
+            For these rows.
+        axis : int
+            The axis of the rows.
+        """
+        if self.share == 1.0:
+            return make(shape)
+        whole = list(shape)
+        whole[axis] = self.n_all
+        return make(tuple(whole)).narrow(axis, self.first, shape[axis]).contiguous()
 
 
 class Scheme(BaseEstimator):
@@ -227,11 +248,9 @@ class Model(nn.Module):
     cover : callable or None
         ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows, and
         carries the posterior process over. None if inducing inputs stay where they are.
-    divided_log_likelihood : callable or None
-        As :meth:`expected_log_likelihood`, of this rank's part of the batch; None if batches are not divided.
     """
 
-    cover = divided_log_likelihood = None
+    cover = None
     solution: ClassVar = {}
     sees_all_rows = False
     unfinished = None
@@ -300,7 +319,11 @@ class Model(nn.Module):
         return self.steps.step(self, batch, generator, rate)
 
     def expected_log_likelihood(self, batch, generator):
-        """Estimate, unbiased for all rows, of the expected log-likelihood."""
+        """Estimate, unbiased for all rows, of the expected log-likelihood.
+
+        A sum over the rows of the batch; terms without rows are multiplied by ``batch.share``, and draws for
+        rows come from ``batch.draw``. Estimates of ranks that have a part of the rows each then add up.
+        """
         raise NotImplementedError
 
     def blocks(self):

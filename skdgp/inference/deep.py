@@ -5,7 +5,6 @@ import math
 import numpy as np
 import torch
 
-from ..distributed import divided
 from ..gp.component import Trainable
 from ..gp.draws import N_FEATURES
 from ..optim.gradient_steps import GradientSteps
@@ -78,21 +77,13 @@ class DeepSparseGP(Model):
         """Dimensions of the draws that propagation needs, layer by layer."""
         return [layer.n_outputs for layer in self.layers][:-1]
 
-    def draw_eps(self, X, generator):
+    def draw_eps(self, batch, generator):
         """Standard normal draws of a step, layer by layer."""
-        shapes = [(self.n_draws, len(X), width) for width in self.draw_widths()]
-        return [normal(shape, generator, X) for shape in shapes]
+        shapes = [(self.n_draws, len(batch.X), width) for width in self.draw_widths()]
+        return [batch.draw(lambda s: normal(s, generator, batch.X), shape) for shape in shapes]
 
     def expected_log_likelihood(self, batch, generator):
-        return self._of_rows(batch, self.draw_eps(batch.X, generator))
-
-    def divided_log_likelihood(self, batch, generator):
-        """The part of :meth:`expected_log_likelihood` that is this rank's."""
-        return self._of_rows(*divided(batch, self.draw_eps(batch.X, generator)))
-
-    def _of_rows(self, batch, eps):
-        mean, var = self.propagate(batch.X, eps)
-        return self.of_moments(batch, mean, var)
+        return self.of_moments(batch, *self.propagate(batch.X, self.draw_eps(batch, generator)))
 
     def of_moments(self, batch, mean, var):
         """The estimate from moments (S, n, n_latents) of the last layer."""

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from ..distributed import add_up, divides
+from ..distributed import add_up
 from .adam import Adam
 
 #: Hyperparameters of kernels and likelihoods live on a log scale, are few, and have far to go: they take
@@ -58,17 +58,15 @@ class GradientSteps:
         optimizer = self._adam(model)
         for parameter in self._in_graph:
             parameter.grad = None
-        divided = model.divided_log_likelihood is not None and divides(batch)
-        estimate = model.divided_log_likelihood if divided else model.expected_log_likelihood
-        ell = estimate(batch, generator)
+        ell = model.expected_log_likelihood(batch, generator)
         if ell.requires_grad:  # not if all hyperparameters are given
             (ell * (-1.0 / batch.total)).backward()
-        if divided:
-            leaves = [leaf for block in model.moving() for leaf in block._leaves]
-            ell = ell.detach().clone()
-            grads = [p.grad for p in (*self._in_graph, *leaves) if p.grad is not None]
-            add_up([ell, *grads])
-        value = float(model.kl() - ell.detach()) / batch.total
+        ell = ell.detach()
+        if batch.share < 1.0:
+            sums = [p.grad for p in self._in_graph]
+            sums += [part for block in model.moving() for part in block.collected()]
+            add_up([ell := ell.clone(), *(part for part in sums if part is not None)])
+        value = float(model.kl() - ell) / batch.total
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps

@@ -8,6 +8,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..distributed import divides, ends_all, from_first
 from ..linalg import workspace
 from .interrupts import InterruptGuard, note_interrupt
 
@@ -135,7 +136,7 @@ class Trainer:
         try:
             if self.interrupted:
                 raise KeyboardInterrupt
-            with workspace(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
+            with workspace(), ends_all(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
                     now = time.monotonic() - start
@@ -150,6 +151,8 @@ class Trainer:
                     if ctrl_c.pressed:
                         raise KeyboardInterrupt
         except KeyboardInterrupt:
+            if divides():  # other ranks do not stop at the same step
+                raise
             self._note_interrupt()
         try:
             self._settle()
@@ -258,7 +261,7 @@ class Trainer:
                 self._best_state = self.model.state()
         if self.tol > 0.0 or self.validate is not None:
             stop = stop or self._stalled >= self.patience
-        if self.on_block is not None and self.on_block(stop):
+        if self.on_block is not None and from_first(lambda: self.on_block(stop)):
             stop = True
         return stop
 

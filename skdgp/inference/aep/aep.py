@@ -158,8 +158,6 @@ def _trace_excess(X, R, a):
 class DeepPowerEP(DeepSparseGP):
     """The model that :class:`AEP` builds."""
 
-    divided_log_likelihood = None  #: batches are not divided
-
     def __init__(self, architecture, likelihood, layers, scheme):
         super().__init__(architecture, likelihood, layers)
         self.alpha = float(scheme.alpha)
@@ -195,7 +193,8 @@ class DeepPowerEP(DeepSparseGP):
             log_z = likelihood.log_partition(batch.y, mean, var, self.alpha) / self.alpha
         else:
             log_z = likelihood.expected_log_prob(batch.y, mean, var)
-        return batch.scale * (batch.weight * log_z).sum() + sum(cavity[2] for cavity in cavities)
+        of_rows = batch.scale * (batch.weight * log_z).sum()
+        return of_rows + batch.share * sum(cavity[2] for cavity in cavities)
 
     def divergence(self):
         return None  # the energy is no lower bound

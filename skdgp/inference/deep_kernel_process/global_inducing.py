@@ -116,7 +116,7 @@ class GlobalModel(KernelModel):
     def sample_moments(self, X, base):
         path = self.path(base)
         like, W = path[0][0].L, self.mean_functions()
-        noise = [base.normal((len(X), width), like) for width in self.widths]
+        noise = [base.normal((len(X), width), like, rows=-2) for width in self.widths]
         mean, var, kl = self.last_moments(path[0][-1], *rows(path, self.inputs(X), W, noise))
         return mean, var, path[-1] + kl
 

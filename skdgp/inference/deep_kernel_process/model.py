@@ -92,9 +92,9 @@ class KernelModel(Model):
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the lower bound itself, because divergences depend on the draws, too."""
-        mean, var, kl = self.sample_moments(batch.X, Fresh(self.n_draws, generator))
+        mean, var, kl = self.sample_moments(batch.X, Fresh(self.n_draws, generator, batch))
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
-        return batch.scale / len(ell) * (batch.weight * ell).sum() - kl.mean()
+        return batch.scale / len(ell) * (batch.weight * ell).sum() - batch.share * kl.mean()
 
     def sample_moments(self, X, base):
         """Moments of the last layer (S, n, k) and divergences (S,) for one path."""
@@ -179,7 +179,8 @@ class GramModel(KernelModel):
 
         def noise(i, level, n):
             P = level.L.shape[-1]
-            return base.normal((P, n), level.L), base.chi2(level.delta + P + 2.0, (n,))
+            eps = base.normal((P, n), level.L, rows=-1)
+            return eps, base.chi2(level.delta + P + 2.0, (n,), rows=-1)
 
         K_it, K_tt = path.rows(self.inputs(X), noise)
         mean, var, kl = self.last_moments(path.levels[-1], K_it, K_tt)

@@ -52,7 +52,7 @@ class Sites(nn.Module):
     precision : tensor of shape (k, P, P)
     """
 
-    natural, held = True, False
+    natural, held, _sums = True, False, None
 
     def __init__(self, n_inducing, n_latents):
         super().__init__()
@@ -70,17 +70,23 @@ class Sites(nn.Module):
     def collect(self, w, mean, var):
         """Remember rows, whose moments collect gradients of the expected log-likelihood."""
         mean.retain_grad(), var.retain_grad()
-        self._rows = w, mean, var
+        self._rows, self._sums = (w, mean, var), None
 
     @torch.no_grad()
+    def collected(self):
+        """As :meth:`GaussianBlock.collected <skdgp.gp.gaussian.GaussianBlock.collected>`."""
+        if self._sums is None:
+            (w, mean, var), self._rows = self._rows, None  # S, P, n: weights of u in the rows' means
+            # where a likelihood is not log-concave, covariances are those of its concave part
+            beta = (2.0 * var.grad).clamp_min(0.0)
+            h = (w @ (beta * mean - mean.grad)).sum(0)  # P, k
+            w = w.transpose(0, 1).flatten(1)  # P, S n
+            self._sums = h, torch.stack([(w * b) @ w.T for b in beta.flatten(0, 1).T])
+        return self._sums
+
     def collected_gradients(self, scale):
-        """The natural parameters to which a step of size one leads."""
-        (w, mean, var), self._rows = self._rows, None  # S, P, n: weights of u in the rows' means
-        # where a likelihood is not log-concave, covariances are those of its concave part
-        beta = (-2.0 * scale * var.grad).clamp_min(0.0)
-        h = (w @ (scale * mean.grad + beta * mean)).sum(0)  # P, k
-        w = w.transpose(0, 1).flatten(1)  # P, S n
-        return h, torch.stack([(w * b) @ w.T for b in beta.flatten(0, 1).T])
+        """The natural parameters to which a step of size one leads; `scale` is negative."""
+        return tuple(-scale * part for part in self.collected())
 
     @torch.no_grad()
     def natural_step(self, targets, gamma):

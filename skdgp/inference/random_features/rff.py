@@ -135,8 +135,6 @@ class DeepRandomFeatures(DeepSparseGP):
 
     cover = None
 
-    divided_log_likelihood = None  #: batches are not divided
-
     def __init__(self, architecture, likelihood, scheme):
         R = scheme.n_features or architecture.n_inducing
         last, n_latents = len(architecture.widths), architecture.n_latents
@@ -201,7 +199,7 @@ class DeepRandomFeatures(DeepSparseGP):
         )
 
     def expected_log_likelihood(self, batch, generator):
-        eps = self.draw_eps(batch.X, generator)
+        eps = self.draw_eps(batch, generator)
         xi = [
             layer.draw_xi(self.n_draws, generator, batch.X) if layer.resampled else None
             for layer in self.layers

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...distributed import gathered, summed
 from ...gp.component import Trainable
 from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian
@@ -114,11 +115,11 @@ class SampledDeepGP(ChainModel):
         v = [x.repeat_interleave(S, 0) for x in v] if S > 1 else v
         passed, A, variance = self.propagate(batch.X, v, eps, whitenings)
         if self.integrates:
-            return prior + self.integrated(A, variance, batch)[0]
+            return batch.share * (prior + self.integrated(A, variance, batch)[0])
         ell = self._of_rows(batch.y, passed[-1][1], variance)
         if S > 1:
             ell = torch.logsumexp(ell.unflatten(0, (-1, S)), 1) - math.log(S)
-        return prior + batch.scale * (batch.weight * ell).sum(-1).double()
+        return batch.share * prior + batch.scale * (batch.weight * ell).sum(-1).double()
 
     @property
     def _marginal(self):
@@ -161,14 +162,16 @@ class SampledDeepGP(ChainModel):
         root = (weight / D).to(A.dtype).sqrt()
         part = A[:, None] * root[:, :, None]
         b = (part @ (root * y.to(A.dtype))[..., None]).double()
-        L = cholesky(add_diagonal(Gram.apply(part).double(), 1.0), 1e-10)
-        a = torch.linalg.solve_triangular(L, b, upper=False)
         rows = (weight * (LOG_2PI + D.log() + y.square() / D)).sum((1, 2))
-        log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
-        value = -0.5 * rows - log_det + 0.5 * a.square().sum((1, 2, 3))
         if not marginal:
-            value = value - 0.5 * (weight * variance[:, None] / noise).sum((1, 2))
-        return value, L, b
+            rows = rows + (weight * variance[:, None] / noise).sum((1, 2))
+        G = Gram.apply(part).double()
+        if batch.share < 1.0:
+            G, b, rows = summed(G, b, rows)
+        L = cholesky(add_diagonal(G, 1.0), 1e-10)
+        a = torch.linalg.solve_triangular(L, b, upper=False)
+        log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
+        return -0.5 * rows - log_det + 0.5 * a.square().sum((1, 2, 3)), L, b
 
     def _draw_last(self, A, variance, batch, generator):
         """Exact draws (C, M, k) of the last layer's inducing outputs."""
@@ -180,7 +183,7 @@ class SampledDeepGP(ChainModel):
     def _draw_eps(self, batch, generator):
         n = self.n_chains * self.scheme.n_hidden_draws
         shapes = [(n, len(batch.X), layer.n_outputs) for layer in self.layers[:-1]]
-        return [normal(shape, generator, batch.X) for shape in shapes]
+        return [batch.draw(lambda s: normal(s, generator, batch.X), shape) for shape in shapes]
 
     # Steps
 
@@ -192,7 +195,7 @@ class SampledDeepGP(ChainModel):
         self._let_learn(learning)
         adapting = n < max(warm - scheme.n_burn_in // 2, 1)
         if adapting and not self._as_published and n % _INFORM_EVERY == 0:
-            self._inform(batch, generator)
+            self._inform(gathered(batch), generator)
         value = self._move(batch, generator, learning, adapting)
         if learning:
             self._learn(batch, generator, rate)
@@ -208,7 +211,8 @@ class SampledDeepGP(ChainModel):
     def _begin(self, batch, generator):
         """Draws of the prior, or the published start at zero; or where an earlier fit has ended."""
         self.kept = {}
-        all_rows = float(batch.scale * batch.weight.sum()) <= batch.total * (1.0 + 1e-9)
+        (weight,) = summed(batch.weight.sum()) if batch.share < 1.0 else (batch.weight.sum(),)
+        all_rows = float(batch.scale * weight) <= batch.total * (1.0 + 1e-9)
         self.integrates = (
             self.scheme.last_layer == "exact"
             and self.scheme.n_hidden_draws == 1
@@ -251,16 +255,20 @@ class SampledDeepGP(ChainModel):
 
     def _parts(self, batch):
         """The batch; two halves of it if it is a part of the rows, which tell the gradient's noise."""
-        if batch.scale == 1.0 or len(batch.X) < 2:
+        n, first = batch.n_all or len(batch.X), batch.first
+        if batch.scale == 1.0 or n < 2:
             return [batch]
-        halves = slice(0, None, 2), slice(1, None, 2)
-        total = batch.weight.sum()
+        halves = [slice(first % 2, None, 2), slice(1 - first % 2, None, 2)]
+        weights = torch.stack([batch.weight.sum(), *(batch.weight[h].sum() for h in halves)])
+        if batch.share < 1.0:
+            (weights,) = summed(weights)
+        total, *of_halves = weights.tolist()
         return [
             batch._replace(
-                X=batch.X[h], y=batch.y[h], weight=batch.weight[h],
-                scale=batch.scale * float(total / batch.weight[h].sum()),
+                X=batch.X[h], y=batch.y[h], weight=batch.weight[h], scale=batch.scale * (total / weight),
+                first=(first + 1 - i) // 2, n_all=(n + 1 - i) // 2,
             )
-            for h in halves
+            for i, (h, weight) in enumerate(zip(halves, of_halves))
         ]  # fmt: skip
 
     def _move(self, batch, generator, learning, adapting):
@@ -276,7 +284,10 @@ class SampledDeepGP(ChainModel):
                 self._whitenings = [layer.whitening() for layer in self.layers]
             loss = -self.log_target(part, v, self._draw_eps(part, generator), self._whitenings)
             found = torch.autograd.grad(loss.sum() / len(parts), v + own, allow_unused=True)
-            value += float(loss.detach().mean()) / len(parts) / batch.total
+            loss = loss.detach().mean()
+            if batch.share < 1.0:
+                loss, *found = summed(loss, *found)
+            value += float(loss) / len(parts) / batch.total
             gradients.append(found[: len(v)])
             for p, g in zip(own, found[len(v) :]):
                 if g is not None:
@@ -319,6 +330,8 @@ class SampledDeepGP(ChainModel):
             whitenings = [layer.whitening() for layer in self.layers]
             loss = -self.log_target(batch, v, eps, whitenings).mean() / batch.total
             found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            if batch.share < 1.0:
+                found = summed(*found)
             for p, g in zip(parameters, found):
                 p.grad = None if g is None else g.contiguous()
         progress = self.n_steps / scheme.n_learn

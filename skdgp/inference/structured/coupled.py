@@ -174,6 +174,10 @@ class CoupledGaussian(nn.Module):
 
     # Steps
 
+    def collected(self):
+        """As :meth:`GaussianBlock.collected <skdgp.gp.gaussian.GaussianBlock.collected>`."""
+        return [leaf.grad for leaf in self._leaves.leaves()]
+
     @torch.no_grad()
     def collected_gradients(self, scale=1.0):
         """Gradients with respect to mean and root of what the leaves have collected.

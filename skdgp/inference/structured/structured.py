@@ -140,8 +140,6 @@ class StructuredVI(Scheme):
 class StructuredGP(DeepSparseGP):
     """The model that :class:`StructuredVI` builds."""
 
-    divided_log_likelihood = None  #: batches are not divided
-
     def __init__(self, architecture, likelihood, layers, q, scheme):
         settings = scheme.n_draws, scheme.natural_step, scheme.n_warmup
         super().__init__(architecture, likelihood, layers, *settings)
