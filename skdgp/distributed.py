@@ -63,7 +63,9 @@ def fit(estimator, X, y, sample_weight=None):
     token = _divides.set(True)
     try:
         estimator.fit(columns[0], columns[1], columns[2])
-        estimator.members_ = from_first(lambda: estimator.members_)  # the last digits of machines differ
+        estimator.members_ = from_first(
+            lambda: estimator.members_
+        )  # the last digits of machines differ
         return estimator
     finally:
         _divides.reset(token)

@@ -109,7 +109,7 @@ class MemberFit:
             batch_size = estimator.batch_size
         if divides() and ("batch_size" not in scheme.uses or model.sees_all_rows):
             raise ValueError(
-                f"{scheme!r} does not learn from minibatches, and there is nothing for ranks to divide; choose a "
+                f"{scheme!r} does not learn from minibatches, and ranks have nothing to divide; choose a "
                 "scheme with batch_size, or inference='auto', whose members are trained by one rank each."
             )
         dtype = DTYPES[estimator.dtype] if "dtype" in scheme.uses else torch.float64

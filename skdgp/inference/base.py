@@ -83,6 +83,11 @@ class Architecture:
         )
 
 
+def whole(make, shape, axis=-2):
+    """As :meth:`Batch.draw` of a batch that is not divided."""
+    return make(shape)
+
+
 class Batch(NamedTuple):
     """Training rows for one step, or the part of them that a rank of a process group computes."""
 

@@ -1,54 +1,5 @@
-import multiprocessing
-import socket
-from datetime import timedelta
-
 import pytest
-import torch.distributed as dist
-
-SECONDS = 60  #: until a rank that does not answer is an error
-
-
-def _serve(rank, size, port, tasks, results):
-    address, timeout = f"tcp://127.0.0.1:{port}", timedelta(seconds=SECONDS)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=size, timeout=timeout)
-    for function, args in iter(tasks.get, None):
-        try:
-            results.put((rank, function(rank, *args)))
-        except Exception as error:
-            results.put((rank, error))
-    if dist.is_initialized():
-        dist.destroy_process_group()
-
-
-class Ranks:
-    """Processes of a gloo group; a call of a function of rank and arguments gives the results of all."""
-
-    def __init__(self, size=2):
-        context = multiprocessing.get_context("spawn")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        self.tasks, self._results = [context.Queue() for _ in range(size)], context.Queue()
-        common = size, port
-        self.processes = [
-            context.Process(target=_serve, args=(rank, *common, tasks, self._results), daemon=True)
-            for rank, tasks in enumerate(self.tasks)
-        ]
-        for process in self.processes:
-            process.start()
-
-    def __call__(self, function, *args, of=None):
-        for tasks in self.tasks:
-            tasks.put((function, args))
-        found = dict(self._results.get(timeout=3 * SECONDS) for _ in of or self.tasks)
-        return [found.get(rank) for rank in range(len(self.tasks))]
-
-    def end(self):
-        for tasks in self.tasks:
-            tasks.put(None)
-        for process in self.processes:
-            process.join(5)
-            process.kill()
+from process_group import Ranks
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from torch import nn
 
 from ...gp.means import linear_map
 from ...random import normal
-from ..base import OF_LAYERS
+from ..base import OF_LAYERS, whole
 from ..posterior import Latent
 from .diwp import KernelScheme
 from .model import KernelModel
@@ -113,10 +113,11 @@ class GlobalModel(KernelModel):
         """Copies of the linear mean functions of the hidden layers."""
         return [getattr(self, f"W{i}").clone() for i in range(len(self.widths))]
 
-    def sample_moments(self, X, base):
+    def sample_moments(self, X, base, draw=whole):
         path = self.path(base)
         like, W = path[0][0].L, self.mean_functions()
-        noise = [base.normal((len(X), width), like, rows=-2) for width in self.widths]
+        shapes = [(len(X), width) for width in self.widths]
+        noise = [draw(lambda s: base.normal(s, like), shape) for shape in shapes]
         mean, var, kl = self.last_moments(path[0][-1], *rows(path, self.inputs(X), W, noise))
         return mean, var, path[-1] + kl
 

@@ -10,7 +10,7 @@ from ...gp.centers import centers
 from ...gp.component import Trainable
 from ...optim.gradient_steps import GradientSteps
 from ...random import latin_normal
-from ..base import Model
+from ..base import Model, whole
 from .posterior import GramPosterior
 from .process import JITTER, Level, Path, among, diagonal, draw_metric
 from .sites import Sites, Whitened
@@ -92,12 +92,15 @@ class KernelModel(Model):
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the lower bound itself, because divergences depend on the draws, too."""
-        mean, var, kl = self.sample_moments(batch.X, Fresh(self.n_draws, generator, batch))
+        mean, var, kl = self.sample_moments(batch.X, Fresh(self.n_draws, generator), batch.draw)
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale / len(ell) * (batch.weight * ell).sum() - batch.share * kl.mean()
 
-    def sample_moments(self, X, base):
-        """Moments of the last layer (S, n, k) and divergences (S,) for one path."""
+    def sample_moments(self, X, base, draw=whole):
+        """Moments of the last layer (S, n, k) and divergences (S,) for one path.
+
+        `draw`, as :meth:`Batch.draw <skdgp.inference.base.Batch.draw>`, makes what belongs to rows.
+        """
         raise NotImplementedError
 
     def fixed_dim(self):
@@ -174,13 +177,13 @@ class GramModel(KernelModel):
                 path.kl = path.kl + kl
         return path
 
-    def sample_moments(self, X, base):
+    def sample_moments(self, X, base, draw=whole):
         path = self.path(base)
 
         def noise(i, level, n):
             P = level.L.shape[-1]
-            eps = base.normal((P, n), level.L, rows=-1)
-            return eps, base.chi2(level.delta + P + 2.0, (n,), rows=-1)
+            eps = draw(lambda shape: base.normal(shape, level.L), (P, n), -1)
+            return eps, draw(lambda shape: base.chi2(level.delta + P + 2.0, shape), (n,), -1)
 
         K_it, K_tt = path.rows(self.inputs(X), noise)
         mean, var, kl = self.last_moments(path.levels[-1], K_it, K_tt)

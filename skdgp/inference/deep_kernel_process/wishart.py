@@ -60,31 +60,24 @@ class Fresh:
     ----------
     n_draws : int
     generator : torch.Generator
-    batch : Batch, optional
-        Whose rows some of the draws are for.
     """
 
-    def __init__(self, n_draws, generator, batch=None):
-        self.n_draws, self.generator, self._batch = n_draws, generator, batch
+    def __init__(self, n_draws, generator):
+        self.n_draws, self.generator = n_draws, generator
 
-    def _draw(self, make, shape, rows):
-        shape = self.n_draws, *shape
-        alone = rows is None or self._batch is None
-        return make(shape) if alone else self._batch.draw(make, shape, rows)
-
-    def normal(self, shape, like, rows=None):
-        """Standard normal variables (n_draws, ...); `rows` is the axis of the rows of a batch, if any."""
+    def normal(self, shape, like):
+        """Standard normal variables (n_draws, ...)."""
         like = like.detach()
         single = like.new_empty(0, dtype=torch.float32)  # drawn in half the time
-        return self._draw(lambda s: normal(s, self.generator, single), shape, rows).to(like)
+        return normal((self.n_draws, *shape), self.generator, single).to(like)
 
     def lower(self, p, like):
         """Normal variables for :func:`inverse_wishart_root`."""
         return self.normal((p, p), like)
 
-    def chi2(self, dof, shape, rows=None):
+    def chi2(self, dof, shape):
         """Chi-square variables (n_draws, ...), for degrees of freedom that broadcast to the shape."""
-        return 2.0 * self._draw(lambda s: gamma(0.5 * dof, s, self.generator, dof), shape, rows)
+        return 2.0 * gamma(0.5 * dof, (self.n_draws, *shape), self.generator, dof)
 
 
 class Fixed:
@@ -104,7 +97,7 @@ class Fixed:
         self._used += size
         return part.reshape(self.n_draws, *shape)
 
-    def normal(self, shape, like, rows=None):
+    def normal(self, shape, like):
         return torch.as_tensor(self._take(shape)).to(like)
 
     def lower(self, p, like):
@@ -112,6 +105,6 @@ class Fixed:
         n[(slice(None), *np.tril_indices(p, -1))] = self._take((p * (p - 1) // 2,))
         return torch.as_tensor(n).to(like)
 
-    def chi2(self, dof, shape, rows=None):
+    def chi2(self, dof, shape):
         u = ndtr(self._take(shape)).clip(1e-12, 1.0 - 1e-12)
         return torch.as_tensor(2.0 * gammaincinv(0.5 * dof.numpy(force=True), u)).to(dof)
