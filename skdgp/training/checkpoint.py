@@ -1,5 +1,6 @@
 """Training states on disk: plain numpy archives, written atomically."""
 
+import errno
 import hashlib
 import json
 import os
@@ -9,8 +10,11 @@ from numbers import Integral, Real
 
 import numpy as np
 
+from ..distributed import from_first, is_first
+
 _FORMAT = 1
 _HEADER = "__header__"
+_FULL = errno.ENOSPC, errno.EDQUOT  #: numbers of errors of a full disk
 _AT_ONCE = 1 << 24  #: bytes of an array that are read together
 
 
@@ -45,13 +49,17 @@ class Checkpoint:
     def open(self, fingerprint, member=0):
         """The file of a member of the fit with this fingerprint.
 
-        Members after the first one have files of their own beside it, ``fit.1.npz`` and so on.
+        Members after the first one have files of their own beside it, ``fit.1.npz`` and so on. In a fit of
+        several ranks, rank 0 reads and writes.
 
         Raises
         ------
         ValueError
             If a setting makes no sense, or no file can be written there.
         """
+        return from_first(lambda: self._open(fingerprint, member))
+
+    def _open(self, fingerprint, member):
         for name, kind in (("n_steps", Integral), ("n_seconds", Real)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, kind) and value > 0):
@@ -66,6 +74,10 @@ class Checkpoint:
             with tempfile.NamedTemporaryFile(prefix=name, dir=place or os.curdir):
                 pass
         except (OSError, ValueError) as error:
+            if getattr(error, "errno", None) in _FULL:
+                raise ValueError(
+                    f"The checkpoint {path!r} cannot be written, because the disk is full; make room."
+                ) from error
             raise ValueError(
                 f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
                 "read-only; create the directory, or choose another path."
@@ -100,10 +112,15 @@ class CheckpointFile:
 
     def exists(self):
         """Whether there is a state from which to go on."""
-        return os.path.exists(self.path)
+        return from_first(lambda: os.path.exists(self.path))
 
     def due(self, step, stop):
         """Whether to save now."""
+        if self.n_seconds is None:
+            return self._due(step, stop)
+        return from_first(lambda: self._due(step, stop))  # by whose clock
+
+    def _due(self, step, stop):
         if self.n_steps is not None and step - self._last_step >= self.n_steps:
             return True
         if self.n_seconds is not None and time.monotonic() - self._last_time >= self.n_seconds:
@@ -121,6 +138,8 @@ class CheckpointFile:
         header = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
         part = f"{self.path}.{os.getpid()}.part"
         try:
+            if not is_first():
+                return
             with open(part, "wb") as file:
                 np.savez(file, **{_HEADER: header}, **arrays)
                 file.flush()
@@ -140,7 +159,7 @@ class CheckpointFile:
         ValueError
             If the file belongs to another fit, or is no checkpoint.
         """
-        found = self._read(everything=True)
+        found = from_first(lambda: self._read(everything=True))
         if found is None:
             return None
         arrays, header = found
@@ -149,20 +168,24 @@ class CheckpointFile:
 
     def check(self):
         """Raise ValueError, as :meth:`load`, if there is a file that is not of this fit."""
-        self._read(everything=False)
+        from_first(lambda: self._read(everything=False))
 
     def _read(self, everything):
         """Arrays, or none of them, and the header; None without a file."""
         if not os.path.exists(self.path):
             return None
+        is_damaged = False
         try:
             with np.load(self.path, allow_pickle=False) as archive:
-                arrays = {name: archive[name] for name in archive if everything or name == _HEADER}
-            header = json.loads(arrays.pop(_HEADER).tobytes())
+                header = json.loads(archive[_HEADER].tobytes())
+                is_damaged = True  # unless all of it can be read
+                names = [name for name in archive if everything and name != _HEADER]
+                arrays = {name: archive[name] for name in names}
         except Exception as error:
-            raise ValueError(
-                f"{self.path} is not a checkpoint of skdgp; move it away, or choose another path."
-            ) from error
+            why = "is not a checkpoint of skdgp; move it away, or choose another path."
+            if is_damaged:
+                why = f"is damaged ({error}); delete it, and the fit starts anew."
+            raise ValueError(f"{self.path} {why}") from error
         if header["format"] != _FORMAT or header["fingerprint"] != self.fingerprint:
             raise ValueError(
                 f"{self.path} holds the state of a fit with other parameters or other data; move it away, "

@@ -6,14 +6,19 @@ from datetime import timedelta
 
 import torch.distributed as dist
 
-SECONDS = 60  #: until a rank that does not answer is an error
+_SECONDS = 60  #: until a rank that does not answer is an error
 
 
-def _serve(rank, size, port, tasks, results):
-    address, timeout = f"tcp://127.0.0.1:{port}", timedelta(seconds=SECONDS)
+def _begin(rank, size, port, seconds):
+    address, timeout = f"tcp://127.0.0.1:{port}", timedelta(seconds=seconds)
+    if dist.is_initialized():
+        dist.destroy_process_group()
     dist.init_process_group(
         "gloo", init_method=address, rank=rank, world_size=size, timeout=timeout
     )
+
+
+def _serve(rank, tasks, results):
     for function, args in iter(tasks.get, None):
         try:
             results.put((rank, function(rank, *args)))
@@ -28,22 +33,27 @@ class Ranks:
 
     def __init__(self, size=2):
         context = multiprocessing.get_context("spawn")
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
         self.tasks, self._results = [context.Queue() for _ in range(size)], context.Queue()
-        common = size, port
         self.processes = [
-            context.Process(target=_serve, args=(rank, *common, tasks, self._results), daemon=True)
+            context.Process(target=_serve, args=(rank, tasks, self._results), daemon=True)
             for rank, tasks in enumerate(self.tasks)
         ]
         for process in self.processes:
             process.start()
+        self.begin()
 
-    def __call__(self, function, *args, of=None):
+    def begin(self, seconds=_SECONDS):
+        """Make a new group."""
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self(_begin, len(self.tasks), port, seconds)
+
+    def __call__(self, function, *args, n_results=None):
         for tasks in self.tasks:
             tasks.put((function, args))
-        found = dict(self._results.get(timeout=3 * SECONDS) for _ in of or self.tasks)
+        n_results = len(self.tasks) if n_results is None else n_results
+        found = dict(self._results.get(timeout=3 * _SECONDS) for _ in range(n_results))
         return [found.get(rank) for rank in range(len(self.tasks))]
 
     def end(self):

@@ -1,5 +1,6 @@
 """Training that is killed, and goes on as if it had never stopped."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -303,6 +304,23 @@ def test_half_a_checkpoint_is_none(data, tmp_path):
         path.write_bytes(content[:part])
         with pytest.raises(ValueError, match="is not a checkpoint"):
             make(max_iter=3, checkpoint=path).fit(*data)
+
+
+def test_damaged_checkpoints_and_full_disks_are_told_apart(tmp_path, monkeypatch):
+    path = tmp_path / "fit"
+    Checkpoint(path).open("f").save({"a": np.arange(100.0)}, {"n_iter": 1}, False)
+    content = path.read_bytes()
+    at = content.index(np.arange(100.0).tobytes())
+    path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
+    with pytest.raises(ValueError, match=r"fit is damaged \(.*CRC.*\); delete it"):
+        Checkpoint(path).open("f").load()
+
+    def full(**kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(module.tempfile, "NamedTemporaryFile", full)
+    with pytest.raises(ValueError, match="because the disk is full; make room"):
+        Checkpoint(path).open("f")
 
 
 def test_checkpoints_run_no_code(tmp_path):
