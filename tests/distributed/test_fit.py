@@ -119,3 +119,12 @@ def test_settings_are_compared_by_their_values():
 def test_other_settings_are_refused(params, message):
     with pytest.raises(ValueError, match=message):
         _checked(_estimator(**params), *_data())
+
+
+def test_members_of_the_default_are_spread(ranks):
+    X, y, w = _data()
+    params = {"inference": "auto", "batch_size": None, "max_iter": 10}
+    alone = _estimator(**params).fit(X, y, w)
+    assert len(alone.members_) > 1
+    for found in ranks(fitted, (0, 20, 61), "regressor", True, [params] * 2):
+        np.testing.assert_allclose(found, _numbers(alone, X, "regressor"), atol=1e-8)
