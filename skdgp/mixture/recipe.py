@@ -17,8 +17,6 @@ _EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in t
 _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
 #: Collapsed models: on the suite 8 draws and 60 steps are as good as 32 and 150, in a third of the time
 _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
-#: Columns of ANOVA kernels, which have a factor for each: beyond it, steps take ten times those of others
-_ANOVA_COLUMNS = 30
 #: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
 _NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
 #: With many columns, neighbors have fewer steps, in this share of the budget: they are 2 nats ahead on gas
@@ -62,7 +60,7 @@ def affordable(plans: list, seconds: float, spare=()) -> list:
 
 
 def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
-    """Members for real targets, the most useful first.
+    """Members for real targets, in the order of their training.
 
     Parameters
     ----------
@@ -89,29 +87,33 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     steps = np.clip(_NEIGHBOR_STEPS * seconds, *_STEPS_OF_NEIGHBORS)
     steps = int(np.clip(_SHARE * seconds / _vecchia_step(n_columns), _FEWEST, steps))
     cost = _vecchia(n_rows, n_columns, steps)
-    exact = n_rows <= _EXACT_ROWS and n_outputs == 1
-    plans = [Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)]
-    if exact and given is None and n_columns <= _ANOVA_COLUMNS:
+    near = Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)
+    exact, between = n_rows <= _EXACT_ROWS and n_outputs == 1, []
+    if exact and given is None:
         cost = _anova(n_rows, n_columns)
-        plans.append(
+        between.append(
             Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS, seconds=cost)
         )
     gradient, *spare = _gradient_plans(plan, n_rows, n_columns, seconds)
-    plans.append(gradient)
+    between.append(gradient)
     if n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
         kernels = [*hidden, RationalQuadratic() if given is None else given]
         scheme = CollapsedVI(_COLLAPSED_DRAWS)
-        plans.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
-        plans[-1].max_iter, plans[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
+        between.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
+        between[-1].max_iter, between[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
     # one more with this kernel's highest marginal likelihood, by way of all rows or of those near
     smooth = Plan(Vecchia(None, start="subset"), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
     smooth.seconds = n_outputs * _subset(n_rows, n_columns)
     if exact and _exact(n_rows, n_columns) <= smooth.seconds:
         smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS)
         smooth.seconds = _exact(n_rows, n_columns)
-    plans.append(smooth)
-    return affordable(plans, seconds, spare)
+    # of few rows it needs a fraction of the time that neighbors need, and is as good without them
+    few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
+    first, last = (smooth, near) if few else (near, smooth)
+    useful = [first, gradient, *(plan for plan in between if plan is not gradient), last]
+    chosen, order = affordable(useful, seconds, spare), [near, *between, smooth, *spare]
+    return sorted(chosen, key=order.index)
 
 
 def _gradient_plans(plan, n_rows, n_columns, seconds):
@@ -179,8 +181,14 @@ def _exact(n_rows, n_columns):
 
 
 def _anova(n_rows, n_columns):
-    factors = min(min(n_rows, 1000) ** 2 * n_columns, 6e6)  # of which the marginal likelihood is
-    return 0.2 + 2.5 * (factors / 6e6) ** 0.7 + 2.5 * (n_rows / 2500) ** 2
+    """The choice of a start on 150 rows, 30 steps on more of them, and what conditions on all."""
+    rows = min(n_rows, np.clip((6e6 / n_columns) ** 0.5, 400, 1000))
+    start, step = _anova_step(min(n_rows, 150), n_columns), _anova_step(rows, n_columns)
+    return 0.2 + 90 * start + 55 * step + (n_rows / 2500) ** 2
+
+
+def _anova_step(n_rows, n_columns):
+    return 3e-3 + n_columns * (2e-4 + 7e-9 * n_rows**2)
 
 
 def _subset(n_rows, n_columns):

@@ -50,6 +50,31 @@ def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
     assert schemes(1_000_000) == {DSVI}
 
 
+@pytest.mark.parametrize(("n_rows", "n_columns"), [(60, 60), (150, 40), (2000, 20), (2000, 200)])
+def test_anova_takes_part_by_its_cost_alone(n_rows, n_columns):
+    plans = recipe.regression(
+        plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, recipe.budget(n_rows, None)
+    )
+    has_anova = any("Anova" in repr(plan.kernel) for plan in plans)
+    assert has_anova == (n_columns < 100)
+
+
+@pytest.mark.parametrize("n_rows", [60, 400, 2400])
+def test_cost_of_anova_counts_the_factors(n_rows):
+    # a factor for each column, of the steps and of the choice of a start
+    few, more, many = (recipe._anova(n_rows, n_columns) for n_columns in (10, 40, 160))
+    assert 1.2 < more / few < 4.0 and 1.5 < many / more < 4.0
+
+
+def test_few_rows_have_an_exact_process_rather_than_neighbors():
+    def kinds(n_rows):
+        plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 36, 1, True, 5.0)
+        return [(type(plan.scheme), "Anova" in repr(plan.kernel)) for plan in plans]
+
+    assert kinds(150) == [(Exact, True), (DSVI, False), (Exact, False)]
+    assert (Vecchia, False) in kinds(2000)
+
+
 def test_a_list_of_kernels_is_for_gradient_members():
     for n_layers in (1, 2):
         given = Plan(DSVI(), HeteroscedasticStudentT(), n_layers, kernel=["matern32"] * n_layers)
