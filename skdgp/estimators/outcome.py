@@ -121,7 +121,7 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     has_limit, total = seconds_left() is not None, float(data.weights.sum())
     if has_limit and seconds_left() <= 0.0 and member.record.loss_curve:
         return total * (data.mean_log_jacobian() - np.mean(member.record.loss_curve[-_LOSSES:]))
-    rows = Data(data.X, data.y, data.weights, log_exposure=data.log_exposure)
+    rows = Data(data.X, data.y, data.weights, None, data.log_exposure)
     rows = rows.scale_as(data.x_scaler, data.y_scaler)
     most = len(data) if model.sees_all_rows else _BOUND_ROWS
     X, y, weights = rows.sample(most, rng)
