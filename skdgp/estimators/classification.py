@@ -44,7 +44,7 @@ class ClassificationMixin(ClassifierMixin):
                     others += f"; if others come in later chunks, {_CURE}"
                 raise ValueError(
                     f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data "
-                    f"contains only one class: {present[0]!r}{others}."
+                    f"contains only one class: {present.tolist()[0]!r}{others}."
                 )
         y = y[rows]
         unknown = np.setdiff1d(y, self.classes_)

@@ -25,6 +25,7 @@ from .importances import Pairs, compute_if_cheap
 from .outcome import Result, Trained, forget_single, is_failure, lower_bound, single_attributes
 from .scored import ScoredRows
 from .summary import kept_table
+from .targets import of_size
 from .warm_start import check_lasting, init_source, lasting, warm_start_sources, warn_if_far
 
 _AT_END = 0.05  #: share of the time that is kept for it, and for the diagnosis
@@ -118,6 +119,8 @@ class MixtureFit:
             plan.scheme = plan.scheme.for_data(
                 len(data), estimator._n_classes(), estimator.max_iter, plan.likelihood
             )
+            if len(data) == 1 and data.weights[0] <= 1.0:
+                plan.likelihood = of_size(plan.likelihood, max(1.0, float(np.abs(data.y).max())))
         likelihood = self.plans[0].likelihood
         if held_out is not None:
             estimator._check_likelihood(likelihood, held_out.y)

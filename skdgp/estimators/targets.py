@@ -96,3 +96,11 @@ def target_maps(estimator, data, likelihood, source, others):
         data.weights,
         positive,
     )
+
+
+def of_size(likelihood, size):
+    """A likelihood with noise of the size of the only target, about which it says nothing."""
+    units = likelihood._units
+    if not units or any(getattr(likelihood, name) is not None for name in units):
+        return likelihood
+    return likelihood.with_values(trainable=False, **{k: size**power for k, power in units.items()})

@@ -101,6 +101,8 @@ class LocalScale(nn.Module):
         total : float
             Number of rows.
         """
+        if total <= 1.0:  # one target, which is its own center
+            return
         learned = list(self.parameters())
         prior = parameters_to_vector(learned).detach().zero_()
         prior[0] = math.log(_START_COUNT)

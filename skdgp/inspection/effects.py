@@ -175,7 +175,7 @@ class EffectsDisplay:
         X : array-like of shape (n_samples, n_features), default=None
             Rows over which effects are averaged, 50 of them if they are more. None for training rows, with
             their weights.
-        features : list of int or str, default=None
+        features : list of int or str, int or str, default=None
             Positions or names of columns; None for the six with the largest ``feature_importances_``.
         output : int, default=None
             The output to show, if there are several; of a classifier, the position of a class in
@@ -216,7 +216,8 @@ class EffectsDisplay:
         if features is None:
             n_shown = _N_SHOWN if ax is None else min(n_features, np.size(ax))
             features = np.argsort(-model.feature_importances_, kind="stable")[:n_shown].tolist()
-        columns = [position(feature, names, n_features) for feature in features]
+        listed = [features] if isinstance(features, (str, Integral)) else features
+        columns = [position(feature, names, n_features) for feature in listed]
         if ax is not None:
             check_axes(ax, len(columns))
         if is_classifier(model):

@@ -240,7 +240,8 @@ class PredictiveDisplay:
         coverage = np.atleast_1d(np.asarray(coverage, dtype=np.float64))
         x_data, y_data = _dots(line.values, y, output, subsample, rng)
         y_name, functions = target_name(model, output, y), None
-        with said_if_slow(cls, f"{n_functions} functions at {len(line.grid)} points"):
+        what = f"{n_functions} functions" if n_functions else "moments and quantiles"
+        with said_if_slow(cls, f"{what} at {len(line.grid)} points"):
             mean = model.predict(rows, latent=True) if latent else model.predict(rows)
             intervals = central_intervals(model, rows, coverage, output, latent)
             if n_functions:

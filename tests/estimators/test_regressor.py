@@ -916,6 +916,21 @@ def test_one_row_gives_no_warning():
     assert_allclose(model.predict([[0.0]]), [5.0], atol=0.1)
 
 
+@pytest.mark.parametrize("y", [0.0, 5.0, -300.0])
+@pytest.mark.parametrize(
+    "inference", ["auto", "dsvi", "exact", "vecchia", "collapsed", "structured"]
+)
+def test_one_row_leaves_the_size_of_the_noise_open(inference, y):
+    """Error bars are as large as the target itself, or its unit: nothing else is known."""
+    layers = 1 if inference in ("exact", "vecchia") else 2
+    model = DeepGPRegressor(layers, inference=inference, max_iter=20, random_state=0)
+    mean, std = model.fit([[1.0], [2.0]], [y, 7.0], sample_weight=[1, 0]).predict([[1.0]], True)
+    size = max(1.0, abs(y))
+    assert abs(mean[0] - y) < size and 0.7 * size < std[0] < 3.0 * size
+    several = model.fit(np.ones((9, 1)), np.full(9, y)).predict([[1.0]], return_std=True)[1]
+    assert several[0] < 0.7 * size
+
+
 def test_parameters_of_several_kernels(data):
     model = make(kernel=["matern32", "matern52"])
     with pytest.raises(ValueError, match=r"kernel cannot be set while it is .*; name it first"):

@@ -132,7 +132,7 @@ def test_classifiers(plt, labeled):
     display = ImportanceDisplay.from_estimator(labeled, max_features=2)
     assert np.argmax(display.importances_mean) == 1 and len(display.bars_) == 2
     assert (display.importances_std > 0.0).all()
-    effects = EffectsDisplay.from_estimator(labeled, features=[1], n_points=5)
+    effects = EffectsDisplay.from_estimator(labeled, features=1, n_points=5)
     assert effects.target_name == "P(yes)"
     assert effects.effects[0][0] < -0.3 and effects.effects[0][-1] > 0.3
     other = EffectsDisplay.from_estimator(labeled, features=[1], n_points=5, output=0)
