@@ -127,9 +127,14 @@ def _normal(estimator, X):
     return {"mean": mean, "std": std}
 
 
+def has_quantiles(estimator):
+    """Whether the estimator predicts quantiles of its own."""
+    return hasattr(estimator, "predict_quantiles")
+
+
 def _predict_quantiles(estimator, X, alpha, given):
     estimator, X = take_apart(estimator, X)
-    if hasattr(estimator, "predict_quantiles"):
+    if has_quantiles(estimator):
         return estimator.predict_quantiles(X, alpha, **given)
     normal = _normal(estimator, X)
     return normal["mean"][..., None] + normal["std"][..., None] * ndtri(np.asarray(alpha))

@@ -81,5 +81,5 @@ def _after_fork():
     _limits = _Limits()  # threads that are no longer there may have had some
 
 
-if hasattr(os, "register_at_fork"):
+if os.name == "posix":
     os.register_at_fork(after_in_child=_after_fork)

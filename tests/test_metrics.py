@@ -90,7 +90,7 @@ def test_crps_of_mixture_is_the_integral():
     got = metrics.crps_gaussian_mixture(y[:, None], means, variances, weights)
     assert got == pytest.approx(np.mean(expected), rel=1e-8)
     # element by element too
-    got = metrics.scores.mixture_crps(y[:, None], weights, means, variances)
+    got = metrics.crps.mixture_crps(y[:, None], weights, means, variances)
     np.testing.assert_allclose(got[:, 0], expected, rtol=1e-8)
 
 
@@ -130,7 +130,7 @@ def test_crps_of_mixture_in_pieces(monkeypatch):
     weights, means, variances = mixture(rng, 6, 25, 2)
     y = rng.normal(size=(25, 2))
     whole = metrics.crps_gaussian_mixture(y, means, variances, weights)
-    monkeypatch.setattr(metrics.scores, "_PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr(metrics.crps, "_PAIRS_AT_ONCE", 50)
     assert metrics.crps_gaussian_mixture(y, means, variances, weights) == pytest.approx(whole)
 
 
@@ -394,7 +394,7 @@ def test_quadrature_of_many_components(name, latents):
     y[1] = m[3, 1, :k]  # inside a mode
     components = p.components()
     assert len(components[1]) > 128
-    np.testing.assert_allclose(p.crps(y), metrics.scores.mixture_crps(y, *components), rtol=1e-4)
+    np.testing.assert_allclose(p.crps(y), metrics.crps.mixture_crps(y, *components), rtol=1e-4)
 
 
 def test_few_components_are_exact():

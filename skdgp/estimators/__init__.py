@@ -2,6 +2,7 @@
 
 from .classifier import DeepGPClassifier
 from .regressor import DeepGPRegressor
-from .sparse import SparseGPClassifier, SparseGPRegressor
+from .sparse import SparseGPRegressor
+from .sparse_classifier import SparseGPClassifier
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor", "SparseGPClassifier", "SparseGPRegressor"]

@@ -47,9 +47,6 @@ _MAY_MEAN_NOTHING = {
     "batch_size": None,
     "dtype": "auto",
 }
-#: compute capabilities of GPUs with half of the speed in double precision; others have a 32nd or less
-_FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
-_MOST_WARPED = 300  #: columns that are warped by default: of more, 400 rows cannot say which
 #: numpy's own settings, whatever the caller's are: numbers that vanish are zero
 _ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 
@@ -89,67 +86,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
-
-    def __init__(
-        self,
-        n_layers=2,
-        *,
-        width=None,
-        n_inducing=None,
-        kernel="auto",
-        mean="linear",
-        input_connected=False,
-        likelihood="auto",
-        inference="auto",
-        init="kmeans",
-        max_iter=None,
-        max_time=None,
-        batch_size=None,
-        learning_rate=None,
-        n_predict_draws=64,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=0.0,
-        warm_start=False,
-        standardize="auto",
-        categorical_features="from_dtype",
-        checkpoint=None,
-        device="auto",
-        dtype="auto",
-        n_jobs=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_layers = n_layers
-        self.width = width
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.mean = mean
-        self.input_connected = input_connected
-        self.likelihood = likelihood
-        self.inference = inference
-        self.init = init
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_predict_draws = n_predict_draws
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.categorical_features = categorical_features
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
 
     def set_params(self, **params):
         """Set the parameters of this estimator.
@@ -290,37 +226,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         except ValueError as error:  # which speaks of X and y
             message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
             raise ValueError(message) from error
-
-    def _scale(self, data, likelihood, source, rng, others=None):
-        """Learn the scaling of inputs and targets, or take that of another fit.
-
-        `others` are rows whose targets need the map, too, or None if these are not known yet.
-        """
-        known = data.y_scaler  # of the whole of which these rows are a part
-
-        def target_maps(data):
-            return known.maps if known else self._target_maps(data, likelihood, source, others)
-
-        given = self.standardize if isinstance(self.standardize, Scaling) else None
-        if source is not None:
-            given = Scaling(source._x_scaler, source._y_scaler)
-        standardize = self.standardize if given is None else given.x_scaler.standardize
-        data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood)
-        if given is not None:
-            given.check(data.X.shape[1])
-            data.scale_as(given.x_scaler, self._target_scaler(given.y_scaler, data.y_scaler))
-        elif self.standardize == "warp" or (
-            self.standardize == "auto"
-            and self._warps()
-            and len(data.x_scaler.columns) <= _MOST_WARPED
-        ):
-            data.warp(likelihood)
-
-    def _target_scaler(self, given, own):
-        """The scaler of another fit, or the own one where targets are treated in another way."""
-        alike = given.standardize == own.standardize and len(given.scale) == len(own.scale)
-        named = self.target_transform == "auto" or {self.target_transform} == set(given.names)
-        return given if alike and named else own
 
     def _target_maps(self, data, likelihood, source, others):
         """Monotone maps of the targets, one for each output, or None."""
@@ -463,26 +368,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         with self._threads(), torch.no_grad():
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
             return predictor.draw(X, n, seed, what, mean, offset)[..., :k]
-
-    def _device(self):
-        """Return the device for training."""
-        if self.device == "auto":
-            fits = torch.cuda.is_available() and (
-                self.dtype == "float32"
-                or torch.version.hip is not None
-                or torch.cuda.get_device_capability() in _FAST_IN_DOUBLE
-            )
-            return "cuda" if fits else "cpu"
-        try:
-            if self.device.partition(":")[0] not in ("cpu", "cuda"):
-                raise RuntimeError("unknown to skdgp")
-            torch.empty(0, device=self.device, dtype=torch.float64)
-        except (RuntimeError, TypeError, AssertionError) as error:
-            why = str(error).partition("\n")[0].partition(". ")[0]
-            raise ValueError(
-                f"device={self.device!r} cannot be used here ({why}); use 'cpu', 'cuda' or 'auto'."
-            ) from error
-        return self.device
 
     def _prediction_device(self):
         """Return the device for prediction: that of the fit, or the CPU if this machine has no such GPU."""

@@ -14,12 +14,14 @@ from ..inference import DSVI, as_scheme
 from ..mixture.member import Member, Plan, Record
 from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
+from .device import training_device
 from .diagnostics import Diagnostics, limit
 from .exposure import check_has_rate
 from .fitting import MemberFit
 from .importances import Pairs
 from .outcome import forget_single, single_attributes
 from .prediction import warn_of_changed
+from .scaling import scale
 from .warm_start import check_chunk, init_source, lasting
 
 _MOST_STEPS = 100  #: over the first rows, as hyperparameters need; not more than there are rows
@@ -50,7 +52,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     parts = estimator._validate(X, y, sample_weight, reset=first, extend=True)
     rows = estimator._counting(*parts, first, classes, exposure)
     data = rows.merged()
-    fit, device = MemberFit(estimator, estimator._device(), None), estimator._device()
+    device = training_device(estimator.device, estimator.dtype)
+    fit = MemberFit(estimator, device, None)
     if first:
         rng = check_random_state(estimator.random_state)
         if len(rows) < 2:
@@ -61,7 +64,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         plan = _chunk_plan(estimator, data)
         plan.scheme = plan.scheme.for_data(math.inf, likelihood=plan.likelihood)
         fit.init_source = init_source(estimator)
-        estimator._scale(data, plan.likelihood, fit.init_source, rng)
+        scale(estimator, data, plan.likelihood, fit.init_source, rng)
         member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
         seed = int(rng.randint(2**31 - 1))
         stream = _stream(seed, 0.0, Record())

@@ -8,7 +8,8 @@ from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.base import Batch
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.pieces import pieces
-from ..preprocessing.scaling import InputScaler, TargetScaler, weighted_moments
+from ..preprocessing.robust import weighted_moments
+from ..preprocessing.scaling import InputScaler, TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
 

@@ -19,10 +19,12 @@ from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
 from ._sklearn import FitProgress, without_callbacks
+from .device import training_device
 from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit
 from .importances import Pairs, compute_if_cheap
 from .outcome import Result, Trained, forget_single, is_failure, lower_bound, single_attributes
+from .scaling import scale
 from .scored import ScoredRows
 from .summary import kept_table
 from .targets import of_size
@@ -100,7 +102,7 @@ class MixtureFit:
 
     def __init__(self, estimator, data, held_out, raw, started):
         self.estimator, self.started = without_callbacks(estimator), started
-        self.device = estimator._device()
+        self.device = training_device(estimator.device, estimator.dtype)
         self.rng = check_random_state(estimator.random_state)
         self.seed = int(self.rng.randint(2**31 - 1))
         if held_out is None and estimator.early_stopping:
@@ -127,7 +129,7 @@ class MixtureFit:
         source = init_source(estimator) if old is None else None
         if old is None:
             others = [] if held_out is None else [held_out]
-            estimator._scale(data, likelihood, source, self.rng, others)
+            scale(estimator, data, likelihood, source, self.rng, others)
         else:
             data.scale_as(estimator._x_scaler, estimator._y_scaler)
             warn_if_far(data)

@@ -25,5 +25,5 @@ def _after_fork():
     _broken = _worked
 
 
-if hasattr(os, "register_at_fork"):
+if os.name == "posix":
     os.register_at_fork(after_in_child=_after_fork)

@@ -10,6 +10,7 @@ from ..inference.structured.inflation import LOG_FACTORS, deviation_factor, lear
 from ..mixture.member import Plan
 from ..model_selection import ProjectionSplit
 from ..training import init as initialization
+from .scaling import scale
 
 _ROWS = 20_000  #: that are split
 _SCORED = 1000  #: rows of a split that are predicted
@@ -69,7 +70,7 @@ def learn_inflation(fit, model, plan, data, rng, pretraining):
 
 def _score_split(fit, plan, near, far, rng, pretraining):
     """Mean log density of the far rows given the near ones, factor by factor; None if it takes too long."""
-    fit.estimator._scale(near, plan.likelihood, None, rng)
+    scale(fit.estimator, near, plan.likelihood, None, rng)
     far.scale_as(near.x_scaler, near.y_scaler)
     model = fit.member(plan, near, rng).build()
     X, _, weights = near.take(slice(None))

@@ -243,36 +243,34 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         random_state=None,
         verbose=0,
     ):
-        super().__init__(
-            n_layers,
-            width=width,
-            n_inducing=n_inducing,
-            kernel=kernel,
-            mean=mean,
-            input_connected=input_connected,
-            likelihood=likelihood,
-            inference=inference,
-            init=init,
-            max_iter=max_iter,
-            max_time=max_time,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            n_predict_draws=n_predict_draws,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            tol=tol,
-            warm_start=warm_start,
-            standardize=standardize,
-            categorical_features=categorical_features,
-            checkpoint=checkpoint,
-            device=device,
-            dtype=dtype,
-            n_jobs=n_jobs,
-            n_threads=n_threads,
-            random_state=random_state,
-            verbose=verbose,
-        )
+        self.n_layers = n_layers
+        self.width = width
+        self.n_inducing = n_inducing
+        self.kernel = kernel
+        self.mean = mean
+        self.input_connected = input_connected
+        self.likelihood = likelihood
+        self.inference = inference
+        self.init = init
+        self.max_iter = max_iter
+        self.max_time = max_time
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.n_predict_draws = n_predict_draws
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.warm_start = warm_start
+        self.standardize = standardize
+        self.categorical_features = categorical_features
+        self.checkpoint = checkpoint
+        self.device = device
+        self.dtype = dtype
+        self.n_jobs = n_jobs
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.verbose = verbose
         self.target_transform = target_transform
 
     def __sklearn_tags__(self):

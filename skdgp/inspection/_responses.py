@@ -8,7 +8,7 @@ from scipy.stats import norm
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._scoring import column_names, take_apart
+from .._scoring import column_names, has_quantiles, take_apart
 from ..estimators.importances import N_ROWS, Pairs
 from ..estimators.summary import feature_names, names_of_targets
 
@@ -91,11 +91,6 @@ def unwrap_regressor(estimator, X, caller):
             f"{type(model).__name__}."
         )
     return model, X
-
-
-def has_quantiles(model):
-    """Whether the model tells its own quantiles."""
-    return hasattr(model, "predict_quantiles")
 
 
 def central_intervals(model, X, coverage, output, latent=False):

@@ -5,6 +5,7 @@ from numbers import Integral
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
+from .._scoring import has_quantiles
 from ._plotting import (
     axes_or_new,
     check_can_plot,
@@ -15,7 +16,6 @@ from ._plotting import (
 )
 from ._responses import (
     central_intervals,
-    has_quantiles,
     select_output,
     target_name,
     unwrap_regressor,

@@ -8,6 +8,8 @@ Where scikit-learn routes metadata, a scorer must say whether it weights the row
 makes of one cannot say so, and does not weight them then.
 """
 
+from .crps import crps_gaussian, crps_gaussian_mixture
+from .crps import mixture_crps as mixture_crps  # row by row, for the benchmarks
 from .scorers import (
     calibration_scorer,
     coverage_scorer,
@@ -19,13 +21,10 @@ from .scorers import (
 from .scores import (
     calibration_error,
     coverage_score,
-    crps_gaussian,
-    crps_gaussian_mixture,
     interval_score,
     negative_log_predictive_density,
     pinball_loss,
 )
-from .scores import mixture_crps as mixture_crps  # row by row, for the benchmarks
 
 __all__ = [
     "calibration_error",

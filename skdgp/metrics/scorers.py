@@ -13,10 +13,10 @@ from .._scoring import (
     requesting,
     take_apart,
 )
+from .crps import crps_gaussian
 from .scores import (
     calibration_error,
     coverage_score,
-    crps_gaussian,
     interval_score,
     negative_log_predictive_density,
     pinball_loss,

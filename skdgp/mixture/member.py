@@ -105,7 +105,7 @@ class Plan:
         ]
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
-                if isinstance(given, str) and hasattr(kernel, "variance"):
+                if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
                     kernel.variance = self.scheme.inner_variance
         return [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
 

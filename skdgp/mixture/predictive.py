@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from ..linalg import at_once
-from ..metrics.scores import mixture_crps
+from ..metrics.crps import mixture_crps
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
 from .dispersion import dispersed, dispersion_of
 from .mapped import END_OF_ROW, ends, heaviest, mapped_moments, variance_by_function

@@ -1,27 +1,19 @@
 """Standardization of inputs and targets."""
 
 import copy
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from .encoding import ColumnEncoder
 from .frames import FrameReader
-from .pieces import pieces
+from .robust import LEFT_OVER, left_over, ordinary_range, weighted_moments
 
 POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
-_FAR = 5.0  #: times the range of ordinary values that a code is away from them
-_SHARED = 0.002  #: of the rows hold a code, at least; two of few rows
-_ORDINARY = [0.05, 0.95]  #: quantiles that codes and gross outliers do not reach
-_ROUNDING = 1e-9  #: relative to their size, where ordinary values hardly vary
-_LEFT_OVER = np.array(
-    [1.0 / 64, 16.0]
-)  #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 _REACH = (
     1000.0  #: standard deviations that a distribution has at least where targets are not mapped
@@ -103,7 +95,7 @@ class InputScaler:
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, std)[self.columns]
         size = np.abs(mean).max() if self.blank else np.median(self.scale)
-        self.rounding = _LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
+        self.rounding = LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
         return self
 
     @property
@@ -353,95 +345,3 @@ class Scaling(NamedTuple):
             raise ValueError(
                 f"standardize has the scaling of {self.x_scaler.n_features} features, X has {n_features}."
             )
-
-
-def left_over(std, centered, eps):
-    """Columns whose deviations are of the size of the rounding errors of the next larger ones.
-
-    A unit may be tiny, as that of a capacitance in farads beside lengths in meters. But such columns and
-    the rest rarely have a gap between them of just the digits of a number, and rarely lie around zero,
-    as most of those do that sums leave.
-    """
-    some = np.zeros(len(std), dtype=bool)
-    order = np.argsort(std)
-    for small, large in pairwise(order):
-        if 0.0 < std[small] <= _LEFT_OVER[1] * eps * std[large]:
-            group = (std <= std[small]) & (std >= _LEFT_OVER[0] * eps * std[large])
-            if 2 * centered[group].sum() >= group.sum():
-                some |= group
-    return some
-
-
-def ordinary_range(X, weights):
-    """Ends between which the values of each column set its center and scale, two of shape (D,)."""
-    total = weights.sum()
-    outside = np.clip(1.5 / total, 0.01, 0.25)  # of few rows, one of them
-    low, high = _quantiles(X, [outside, 1.0 - outside], weights)
-    margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
-    ends = np.stack([low - margin, high + margin])
-    fewest = np.clip(1.5 / total, _SHARED, 0.25) * total
-    for j, column in enumerate(X.T):
-        coded = codes(column, weights, fewest)
-        if len(coded):
-            plain = ~np.isin(column, coded)
-            low, high = _quantiles(column[plain], _ORDINARY, weights[plain])
-            low, high = low - (high - low), high + (high - low)
-            inside = column[plain & (column >= low) & (column <= high)]
-            ends[0, j] = inside.min() if coded[0] < low else low
-            ends[1, j] = inside.max() if coded[-1] > high else high
-    return ends
-
-
-def codes(column, weights, fewest):
-    """Values that weigh at least `fewest` and are far from the ordinary ones, in their order.
-
-    Ordinary is what lies between quantiles of the values that few rows share. Where hardly any rows have
-    such a value, as in a column of grades, it is the narrowest half of the shared ones, and all that can
-    be reached from there. Codes on both sides are thus not judged by each other.
-    """
-    values, inverse = np.unique(column, return_inverse=True)
-    total = np.bincount(inverse, weights=weights)
-    shared = total >= fewest
-    rare, pool = values[~shared], values[shared]
-    if 2 * len(rare) >= len(values) and total[~shared].sum() >= _ORDINARY[0] * total.sum():
-        low, high = np.quantile(rare, _ORDINARY, method="inverted_cdf")
-        near = _within(pool, low, high)
-    elif len(pool) > 2:
-        more = (len(pool) - 1) // 2
-        first = np.argmin(pool[more:] - pool[: len(pool) - more])
-        low, high, near, before = pool[first], pool[first + more], pool[:0], None
-        while len(near) != before:
-            before, near = len(near), _within(pool, low, high)
-            low, high = near[0], near[-1]
-    else:
-        return pool[:0]
-    far = np.setdiff1d(pool, near)
-    if not len(far) or high - low <= _ROUNDING * max(abs(low), abs(high)):
-        return pool[:0]
-    plain = ~np.isin(column, far)
-    return np.union1d(far, codes(column[plain], weights[plain], fewest))
-
-
-def _within(values, low, high):
-    """Return the values that are not far from a range."""
-    reach = _FAR * (high - low)
-    return values[(values >= low - reach) & (values <= high + reach)]
-
-
-def _quantiles(X, orders, weights):
-    return np.quantile(X, orders, axis=0, weights=weights, method="inverted_cdf")
-
-
-def weighted_moments(X, weights, low=-np.inf, high=np.inf):
-    """Mean and standard deviation of the columns of `X`, clipped to a range; three passes, in pieces."""
-
-    def clipped(rows):
-        return np.clip(np.asarray(X[rows], dtype=np.float64), low, high)
-
-    parts = pieces(len(X))
-    size = np.max([np.abs(clipped(rows)).max(0) for rows in parts], axis=0)
-    unit = np.exp2(np.floor(np.log2(np.where(size > 0.0, size, 1.0))))  # squares do not overflow
-    mean = sum(weights[rows] @ (clipped(rows) / unit) for rows in parts) / weights.sum()
-    squares = (weights[rows] @ np.square(clipped(rows) / unit - mean) for rows in parts)
-    var = sum(squares) / weights.sum()
-    return mean * unit, np.sqrt(var) * unit

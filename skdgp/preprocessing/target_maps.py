@@ -13,7 +13,8 @@ from ..linalg import LOG_2PI, cholesky, rounding
 from ..mixture.mapped import mapped_moments
 from ..optim.lbfgs import LBFGS
 from .maps import ExponentialNormal, Log, YeoJohnson
-from .scaling import POSITIVE, TargetScaler, weighted_moments
+from .robust import weighted_moments
+from .scaling import POSITIVE, TargetScaler
 
 NAMES = ("log", "exponential-normal", "yeo-johnson")
 _ROWS = 250  #: that the marginal likelihood knows: tenths of a second for all maps

@@ -9,6 +9,7 @@ import time
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from ..distributed import from_first, is_first
 
@@ -208,7 +209,7 @@ def fingerprint(*parts):
             size = max(1, _AT_ONCE // max(1, rows[:1].nbytes))
             for i in range(0, len(rows), size):
                 digest.update(rows[i : i + size].tobytes())
-        elif hasattr(part, "get_params"):
+        elif isinstance(part, BaseEstimator):
             add((type(part).__name__, part.get_params(deep=False)))
         elif isinstance(part, dict):
             add(sorted(part.items()))

@@ -50,7 +50,7 @@ def start(model, X, weights, method, rng, y=None, train=None):
 
 def _check(model, method):
     """Raise ValueError if the model cannot start so."""
-    if not all(hasattr(layer, "Z") for layer in getattr(model, "layers", [None])):
+    if any(getattr(layer, "Z", None) is None for layer in getattr(model, "layers", [None])):
         raise ValueError(
             f"init={method!r} places inducing inputs, and {type(model).__name__} has none; leave init "
             f"at {METHODS[0]!r}, which such a model answers by a method `start`."

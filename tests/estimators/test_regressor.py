@@ -14,6 +14,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators import fitting
+from skdgp.estimators.device import training_device
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
@@ -1045,5 +1046,5 @@ def test_means_of_targets_that_are_mostly_zero(inference):
 def test_auto_takes_gpus_that_are_fast_enough(monkeypatch, capability, dtype, device):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
-    assert DeepGPRegressor(dtype=dtype)._device() == device
-    assert DeepGPRegressor(dtype=dtype, device="cpu")._device() == "cpu"
+    assert training_device("auto", dtype) == device
+    assert training_device("cpu", dtype) == "cpu"

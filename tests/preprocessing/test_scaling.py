@@ -13,7 +13,8 @@ from skdgp import DeepGPRegressor
 from skdgp.preprocessing import pieces as pieces_module
 from skdgp.preprocessing import scaling
 from skdgp.preprocessing.pieces import pieces
-from skdgp.preprocessing.scaling import InputScaler, TargetScaler, codes, weighted_moments
+from skdgp.preprocessing.robust import codes, weighted_moments
+from skdgp.preprocessing.scaling import InputScaler, TargetScaler
 
 
 @pytest.fixture

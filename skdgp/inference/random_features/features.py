@@ -5,176 +5,18 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import gammaincinv
 from torch import nn
-from torch.autograd.function import once_differentiable
 
 from ...gp.component import Trainable
 from ...gp.gaussian import DiagonalBlock, GaussianBlock
 from ...gp.kernels import ArcCosine, Matern, SquaredExponential
 from ...gp.kernels.base import tensor_like
 from ...gp.kernels.inner import rectified
-from ...linalg import current_workspace, gram
-from ...random import normal, sobol_normal
+from ...random import normal
+from .frequencies import draw_frequencies, stratified_chi2
+from .products import CosSin, CosSinMoments, LocalMoments, QuadraticForms
 
 _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
-SAMPLINGS = ("auto", "sobol", "orthogonal", "independent")
-
-
-def draw_frequencies(n_inputs, n, rng, sampling="auto"):
-    """Directions of random features; every single one is standard normal.
-
-    Parameters
-    ----------
-    n_inputs, n : int
-    rng : numpy.random.RandomState
-    sampling : {"auto", "sobol", "orthogonal", "independent"}
-        Scrambled Sobol points; or orthogonal blocks (Yu et al., 2016) with stratified lengths; or
-        independent draws. ``"auto"`` takes Sobol points for at most 4 inputs, for at most 8 from
-        128 frequencies on, and else orthogonal ones: they halve the error of the kernel, or better.
-
-    Returns
-    -------
-    z : ndarray of shape (n_inputs, n)
-    """
-    if sampling == "auto":
-        few = n_inputs <= 4 or (n_inputs <= 8 and n >= 128)
-        sampling = "sobol" if few else "orthogonal"
-    if sampling == "independent":
-        return rng.standard_normal((n_inputs, n))
-    if sampling == "sobol":
-        return sobol_normal(n, n_inputs, rng.randint(2**31 - 1)).T
-    blocks = []
-    for _ in range(-(-n // n_inputs)):
-        Q, R = np.linalg.qr(rng.standard_normal((n_inputs, n_inputs)))
-        blocks.append(Q * np.sign(np.diag(R)))  # without the signs not uniform over rotations
-    return np.hstack(blocks)[:, :n] * np.sqrt(_stratified_chi2(n_inputs, n, rng))
-
-
-def _stratified_chi2(df, n, rng):
-    """`n` draws of a chi-square variable, one from each of `n` equally likely intervals."""
-    u = (rng.permutation(n) + rng.uniform(size=n)) / n
-    return 2.0 * gammaincinv(0.5 * df, u.clip(1e-12, 1.0 - 1e-12))
-
-
-class _CosSin(torch.autograd.Function):
-    """``[cos A, sin A]``; the gradient needs no further cosines."""
-
-    @staticmethod
-    def forward(ctx, A):
-        R = A.shape[-1]
-        out = A.new_empty((*A.shape[:-1], 2 * R))
-        torch.cos(A, out=out[..., :R])
-        torch.sin(A, out=out[..., R:])
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        R = g.shape[-1] // 2
-        cos, sin = ctx.saved_tensors[0].split(R, -1)
-        return (g[..., R:] * cos).addcmul_(g[..., :R], sin, value=-1.0)
-
-
-class _LocalMoments(torch.autograd.Function):
-    """Means and variances of ``Phi w`` for independent weights: ``Phi m`` and ``Phi^2 v``."""
-
-    @staticmethod
-    def forward(ctx, Phi, mean, var):
-        squares = torch.mul(Phi, Phi, out=current_workspace().take(tuple(Phi.shape), Phi))
-        ctx.save_for_backward(Phi, mean, var)
-        ctx.squares, ctx.space = squares, current_workspace()
-        return Phi @ mean, squares @ var
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g_mean, g_var):
-        (Phi, mean, var), squares = ctx.saved_tensors, ctx.squares
-        d_var = squares.mT @ g_var
-        dPhi = g_mean @ mean.mT
-        d_squares = ctx.space.take(tuple(Phi.shape), Phi)
-        dPhi.addcmul_(torch.matmul(g_var, var.mT, out=d_squares), Phi, value=2.0)
-        d_mean = Phi.mT @ g_mean
-        ctx.space.give(d_squares)
-        ctx.squares = ctx.space.give(squares)
-        return dPhi, _summed(d_mean), _summed(d_var)
-
-
-class _CosSinMoments(torch.autograd.Function):
-    """:class:`_LocalMoments` of ``[cos A, sin A]``, for ``sin^2 = 1 - cos^2`` with half the squares.
-
-    The products have a long and a short side; with the short side first they are up to five times
-    as fast.
-    """
-
-    @staticmethod
-    def forward(ctx, A, mean, var):
-        space, R = current_workspace(), A.shape[-1]
-        flat = A.reshape(-1, R)
-        Phi = space.take((len(flat), 2 * R), A)
-        cos, sin = Phi.split(R, -1)
-        torch.cos(flat, out=cos)
-        torch.sin(flat, out=sin)
-        squares = torch.mul(cos, cos, out=space.take((len(flat), R), A))
-        ctx.save_for_backward(mean, var)
-        ctx.large, ctx.space = (Phi, squares), space
-        shape = *A.shape[:-1], mean.shape[-1]
-        moments = (mean.T @ Phi.T).T, ((var[:R] - var[R:]).T @ squares.T).T + var[R:].sum(0)
-        if not any(ctx.needs_input_grad):
-            ctx.large = space.give(Phi), space.give(squares)
-        return tuple(m.reshape(shape) for m in moments)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g_mean, g_var):
-        (mean, var), (Phi, squares), space = ctx.saved_tensors, ctx.large, ctx.space
-        shape, R = g_mean.shape, squares.shape[-1]
-        g_mean, g_var = g_mean.reshape(-1, shape[-1]), g_var.reshape(-1, shape[-1])
-        d_mean = (g_mean.T @ Phi).T
-        d_cos = (g_var.T @ squares).T
-        d_var = torch.cat([d_cos, g_var.sum(0) - d_cos])
-        cos, sin = Phi.split(R, -1)
-        dPhi = torch.mm(g_mean, mean.T, out=space.take(tuple(Phi.shape), Phi))
-        d_squares = space.take(tuple(squares.shape), Phi)
-        torch.mm(g_var, (var[:R] - var[R:]).T, out=d_squares)
-        dPhi[:, :R].addcmul_(d_squares, cos, value=2.0)
-        dA = (dPhi[:, R:] * cos).addcmul_(dPhi[:, :R], sin, value=-1.0)
-        space.give(dPhi), space.give(d_squares)
-        ctx.large = space.give(Phi), space.give(squares)
-        return dA.reshape(*shape[:-1], R), d_mean, d_var
-
-
-def _summed(G):
-    """Gradients of one matrix from those of several draws."""
-    return G.sum(0) if G.ndim == 3 else G
-
-
-class _QuadraticForms(torch.autograd.Function):
-    """``phi_p^T Q_d phi_p`` for all rows of Phi (P, M) and symmetric matrices Q (D, M, M): (P, D).
-
-    The gradient of `Q` becomes a precision, and is summed in float64 whatever the dtype of Phi.
-    """
-
-    @staticmethod
-    def forward(ctx, Phi, Q):
-        space = current_workspace()
-        PhiQ = torch.matmul(Phi, Q.to(Phi.dtype), out=space.take((len(Q), *Phi.shape), Phi))
-        ctx.save_for_backward(Phi)
-        ctx.PhiQ, ctx.space = PhiQ, space
-        return torch.linalg.vecdot(PhiQ, Phi).T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        (Phi,), PhiQ, space = ctx.saved_tensors, ctx.PhiQ, ctx.space
-        g = g.T[..., None]  # D, P, 1
-        dQ = gram(Phi.double().T, g[..., 0].double())
-        weighted = torch.mul(PhiQ, 2.0 * g, out=space.take(tuple(PhiQ.shape), PhiQ))
-        dPhi = weighted.sum(0)
-        space.give(weighted)
-        ctx.PhiQ = space.give(PhiQ)
-        return dPhi, dQ
 
 
 class FeatureLayer(nn.Module):
@@ -276,7 +118,7 @@ class FeatureLayer(nn.Module):
         self.z.copy_(torch.as_tensor(draw_frequencies(*self.z.shape, rng, self.sampling)))
         if self.mix is not None:
             df = 2.0 * self.kernel.component.nu
-            chi2 = _stratified_chi2(df, len(self.mix), rng)
+            chi2 = stratified_chi2(df, len(self.mix), rng)
             self.mix.copy_(torch.as_tensor(np.sqrt(df / chi2)))
         if self.resampled:  # the prior's second moments, and less noise
             self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
@@ -306,7 +148,7 @@ class FeatureLayer(nn.Module):
         """
         project, c2 = self._projection(xi, like)
         if self.trigonometric:
-            return lambda H: (_CosSin.apply(project(H)), c2)
+            return lambda H: (CosSin.apply(project(H)), c2)
         order = self.kernel.component.order
         return lambda H: (rectified(project(H), order), c2)
 
@@ -349,18 +191,18 @@ class FeatureLayer(nn.Module):
         independent = isinstance(self.q, DiagonalBlock)
         if weights is None and independent and self.trigonometric:
             project, c2 = self._projection(xi, H)
-            mean, var = _CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
+            mean, var = CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
             return c2.sqrt() * mean + self.mean_function(H), c2 * var
         Phi, c2 = self.basis(xi, H)(H)
         if weights is not None:
             mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
         if independent:
-            mean, var = _LocalMoments.apply(Phi, *self.q.moments(H.dtype))
+            mean, var = LocalMoments.apply(Phi, *self.q.moments(H.dtype))
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])
-            forms = _QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
+            forms = QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
             prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var

@@ -9,7 +9,8 @@ from ...optim.gradient_steps import SLOW
 from ...random import sobol_normal
 from ..base import COUNT, FRACTION, OF_LAYERS, Scheme
 from ..deep import DeepSparseGP
-from .features import SAMPLINGS, FeatureLayer
+from .features import FeatureLayer
+from .frequencies import SAMPLINGS
 from .posterior import FeaturePosterior
 
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves

@@ -17,12 +17,12 @@ from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, S
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
 from skdgp.inference.random_features import rff
-from skdgp.inference.random_features.features import (
-    _CosSin,
-    _CosSinMoments,
-    _LocalMoments,
-    _QuadraticForms,
-    draw_frequencies,
+from skdgp.inference.random_features.frequencies import draw_frequencies
+from skdgp.inference.random_features.products import (
+    CosSin,
+    CosSinMoments,
+    LocalMoments,
+    QuadraticForms,
 )
 from skdgp.linalg import workspace
 from skdgp.random import normal
@@ -277,20 +277,18 @@ def test_gradients_of_the_parts():
             for _ in range(3):
                 torch.testing.assert_close(results(ours), expected)
 
-    same(_CosSin.apply, lambda A: torch.cat([A.cos(), A.sin()], -1), random(3, 4))
+    same(CosSin.apply, lambda A: torch.cat([A.cos(), A.sin()], -1), random(3, 4))
     for shape in ((5, 4), (3, 5, 4)):
         parts = random(*shape), random(4, 2, seed=1), random(4, 2, seed=2)
-        same(_LocalMoments.apply, lambda Phi, m, v: (Phi @ m, Phi.square() @ v), *parts)
+        same(LocalMoments.apply, lambda Phi, m, v: (Phi @ m, Phi.square() @ v), *parts)
 
         def plain(A, m, v):
             Phi = torch.cat([A.cos(), A.sin()], -1)
             return Phi @ m, Phi.square() @ v
 
-        same(
-            _CosSinMoments.apply, plain, random(*shape), random(8, 2, seed=1), random(8, 2, seed=2)
-        )
+        same(CosSinMoments.apply, plain, random(*shape), random(8, 2, seed=1), random(8, 2, seed=2))
     same(
-        lambda Phi, Q: _QuadraticForms.apply(Phi, Q + Q.mT),
+        lambda Phi, Q: QuadraticForms.apply(Phi, Q + Q.mT),
         lambda Phi, Q: torch.einsum("pi,dij,pj->pd", Phi, Q + Q.mT, Phi),
         random(5, 4),
         random(2, 4, 4, seed=1),

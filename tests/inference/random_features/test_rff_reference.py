@@ -14,7 +14,8 @@ from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Softmax
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture, Batch
-from skdgp.inference.random_features.features import FeatureLayer, draw_frequencies
+from skdgp.inference.random_features.features import FeatureLayer
+from skdgp.inference.random_features.frequencies import draw_frequencies
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
