@@ -41,7 +41,7 @@ models = {
         random_state=0,
     ),
     "two layers, dsvi": DeepGPRegressor(
-        inference=DSVI(inner_scale=1e-5, inner_variance=1.0, n_warmup=0),
+        inference=DSVI(inner_scale=1e-5, inner_variance=1.0),
         likelihood="gaussian",
         random_state=0,
     ),

@@ -43,7 +43,7 @@ def learn_inflation(fit, model, plan, data, rng, pretraining):
     rng = np.random.RandomState(seed)
     data, scores = data.part(_sample(len(data), _ROWS, rng)), []
     kernel = plan.kernel[0] if isinstance(plan.kernel, (list, tuple)) else plan.kernel
-    scheme = DSVI().for_data(np.inf)
+    scheme = DSVI()
     shallow = Plan(scheme, plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
     try:
         splits = list(

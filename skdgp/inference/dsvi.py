@@ -1,8 +1,6 @@
 """Doubly stochastic variational inference with a mean-field posterior."""
 
-import math
-
-from sklearn.base import clone
+import torch
 from sklearn.utils._param_validation import StrOptions
 
 from ..gp.layer import SparseLayer
@@ -10,13 +8,9 @@ from .base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSIT
 from .deep import DeepSparseGP
 
 _FEW_ROWS = 4000  #: rows up to which little is to be learned by larger models
-#: Rows up to which fewer steps do: with more of them, models overfit.
-_SOON_ROWS = 1000
-#: Rows up to which it takes another start to prevent that, and more steps.
-_CAREFUL_ROWS = 400
-_CAREFUL_STEPS = 1000
-_ENOUGH_STEPS = 300  #: fewer do not come far from there, and do not overfit
-_WARMUP = 0.25  #: share of these steps in which noise has one size
+_DEVIATION = 0.1  #: of hidden outputs at the start, in units of the standardized inputs
+#: Steps by rows: few rows take more of them, and between 400 and 1,000 more steps overfit.
+_STEPS = (400, 1000), (1000, 350), (_FEW_ROWS, 500)
 
 
 class DSVI(Scheme):
@@ -39,16 +33,17 @@ class DSVI(Scheme):
         In units of the standardized inputs.
     inner_scale : float or None, default=None
         Start of the posterior standard deviations of hidden layers, relative to the prior's. None for
-        0.1 with at most 400 rows and at least 300 steps, and 1e-5 else. From the latter, few noisy
-        targets are overfitted, and error bars are too narrow.
-    inner_variance : float or None, default=None
+        deviations of 0.1 in units of the standardized inputs, and at most those of the prior. With those of
+        the prior there is no divergence from it: training starts at the lower bound of a shallow model
+        less what little noise in its inputs costs. The published scheme has 1e-5, whose
+        divergence of 11 nats for each inducing variable takes many thousands of steps to go.
+    inner_variance : float, default=0.01
         Start of the variances of the kernels of hidden layers with a linear mean, where kernels are
         given by name; objects come with their own. Small ones start near a shallow model, whose fit the
-        layers improve. None for 0.001 in regression where `inner_scale` is 0.1 by default, and 1 else.
-    n_warmup : int or None, default=None
+        layers improve. The published scheme has 1.
+    n_warmup : int, default=0
         First steps in which noise has the same size everywhere, lest noise that may vary explains what
-        kernels have not found yet. None for a quarter of the steps in regression where `inner_scale` is
-        0.1 by default, and 0 else.
+        kernels have not found yet.
     natural_gradient : {"last", "all", "none"}, default="last"
         The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
         Adam's.
@@ -79,8 +74,8 @@ class DSVI(Scheme):
         "shared_covariance": ["boolean"],
         "inner_noise": [NOT_NEGATIVE],
         "inner_scale": [POSITIVE, None],
-        "inner_variance": [POSITIVE, None],
-        "n_warmup": [COUNT_OR_ZERO, None],
+        "inner_variance": [POSITIVE],
+        "n_warmup": [COUNT_OR_ZERO],
         "natural_gradient": [StrOptions({"last", "all", "none"})],
         "natural_step": [FRACTION],
     }
@@ -91,8 +86,8 @@ class DSVI(Scheme):
         shared_covariance=True,
         inner_noise=1e-5,
         inner_scale=None,
-        inner_variance=None,
-        n_warmup=None,
+        inner_variance=0.01,
+        n_warmup=0,
         natural_gradient="last",
         natural_step=0.1,
     ):
@@ -111,39 +106,33 @@ class DSVI(Scheme):
             return "heteroscedastic_student_t"
         return super().auto_likelihood(n_classes, n_layers)
 
-    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
-        n_steps = max_iter or _CAREFUL_STEPS
-        careful = n_rows <= _CAREFUL_ROWS and n_steps >= _ENOUGH_STEPS
-        real = careful and n_classes is None
-        usual = {
-            "inner_scale": 0.1 if careful else 1e-5,
-            "inner_variance": 0.001 if real else 1.0,
-            "n_warmup": int(_WARMUP * n_steps) if real else 0,
-        }
-        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
-        return clone(self).set_params(**missing)
-
     def max_iter(self, n_rows):
-        if self.n_warmup and n_rows <= _FEW_ROWS:
-            return _CAREFUL_STEPS
-        if _CAREFUL_ROWS < n_rows <= _SOON_ROWS:
-            return 350
-        return 500 if n_rows <= _FEW_ROWS else 1500
+        return next((steps for rows, steps in _STEPS if n_rows <= rows), 1500)
 
     def n_inducing(self, n_rows, n_classes=None):
         return 100 if n_rows <= _FEW_ROWS else 200
 
     def build(self, architecture, likelihood):
-        scheme, everything = self.for_data(math.inf), self.natural_gradient == "all"
+        everything, n_hidden = self.natural_gradient == "all", len(architecture.widths)
         inner = {
-            "noise": scheme.inner_noise,
-            "scale": scheme.inner_scale,
+            "noise": self.inner_noise,
             "natural": everything,
-            "shared": scheme.shared_covariance and not everything,
+            "shared": self.shared_covariance and not everything,
         }
-        last = {"natural": scheme.natural_gradient != "none"}
-        n_hidden = len(architecture.widths)
-        layers = architecture.stack(SparseLayer, lambda i: inner if i < n_hidden else last)
+
+        def settings(i):
+            if i == n_hidden:
+                return {"natural": self.natural_gradient != "none"}
+            shape = architecture.kernels[i], architecture.layer_inputs()[i]
+            return inner | {"scale": self.inner_scale or start_scale(*shape)}
+
+        layers = architecture.stack(SparseLayer, settings)
         return DeepSparseGP(
-            architecture, likelihood, layers, scheme.n_draws, scheme.natural_step, scheme.n_warmup
+            architecture, likelihood, layers, self.n_draws, self.natural_step, self.n_warmup
         )
+
+
+def start_scale(kernel, n_inputs):
+    """Deviation of 0.1 for inputs of unit size, relative to that of the prior, and at most the latter."""
+    variance = float(kernel.diag(torch.ones(1, n_inputs, dtype=torch.float64)))
+    return _DEVIATION / max(variance, _DEVIATION**2) ** 0.5

@@ -1,7 +1,5 @@
 """Which members the default has: those whose predicted cost fits the time budget."""
 
-import math
-
 import numpy as np
 
 from ..gp.kernels import Anova, Kernel, Linear, RationalQuadratic, SquaredExponential
@@ -122,7 +120,7 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
     n_inducing = plan.n_inducing or (50 if short else 100)
     steps = int(np.clip(_GRADIENT_STEPS * seconds, *_STEPS_OF_GRADIENTS))
     step = _gradient_step(n_rows, n_columns, n_inducing)  # of at most 1,000 rows
-    scheme, plans = DSVI().for_data(math.inf), []
+    scheme, plans = DSVI(inner_scale=1e-5, inner_variance=1.0), []
     if plan.n_layers > 1:
         width = _WIDTH if plan.width is None and short and n_columns > _WIDTH else plan.width
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
@@ -139,7 +137,7 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
 def classification(plan, n_rows, n_columns, n_classes, seconds):
     """Members for classes, the most useful first; parameters as of :func:`regression`."""
     # few rows: a start near the prior, or noisy labels are overfitted
-    scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else None).for_data(math.inf)
+    scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else 1e-5, inner_variance=1.0)
     deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
     deep.n_inducing, deep.max_iter = plan.n_inducing or 100, 300 if n_rows <= 10_000 else 1000
     n_latents = 1 if isinstance(plan.likelihood, Bernoulli) else n_classes

@@ -6,6 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 from toys import draw_functions, latents, posterior, seeded, toy
 
+from skdgp.gp.kernels import Linear, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import DSVI, StructuredVI, as_scheme
 from skdgp.inference.base import Architecture
@@ -39,32 +40,53 @@ def same(a, b):
 
 def test_steps_by_rows():
     rows = [1, 400, 401, 1000, 1001, 4000, 4001]
-    assert [DSVI().max_iter(n) for n in rows] == [500, 500, 350, 350, 500, 500, 1500]
-    assert [DSVI(n_warmup=1).max_iter(n) for n in rows] == [1000] * 6 + [1500]
+    assert [DSVI().max_iter(n) for n in rows] == [1000, 1000, 350, 350, 500, 500, 1500]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "expected"),
+    ("kernel", "scale"),
     [
-        ((1,), (0.1, 0.001, 250)),
-        ((400,), (0.1, 0.001, 250)),
-        ((400, None, 300), (0.1, 0.001, 75)),
-        ((400, None, 299), (1e-5, 1.0, 0)),
-        ((400, 2, 300), (0.1, 1.0, 0)),
-        ((400, 2, 299), (1e-5, 1.0, 0)),
-        ((401,), (1e-5, 1.0, 0)),
-        ((400, 2), (0.1, 1.0, 0)),
-        ((401, 2), (1e-5, 1.0, 0)),
-        ((np.inf,), (1e-5, 1.0, 0)),
+        (SquaredExponential(variance=1e-4), 1.0),
+        (SquaredExponential(variance=0.01), 1.0),
+        (Matern(variance=4.0), 0.05),
+        (SquaredExponential(variance=0.75) + Matern(variance=0.25), 0.1),
+        (Linear(variance=0.5, bias=0.0), 0.1),  # of two inputs of one
     ],
 )
-def test_what_none_stands_for(arguments, expected):
-    scheme = DSVI()
-    found = scheme.for_data(*arguments)
-    assert (found.inner_scale, found.inner_variance, found.n_warmup) == expected
-    assert scheme.inner_scale is None
-    given = DSVI(inner_scale=0.3, inner_variance=0.5, n_warmup=7)
-    assert repr(given.for_data(*arguments)) == repr(given)
+def test_hidden_outputs_deviate_by_a_tenth_and_no_more_than_the_prior(make_model, kernel, scale):
+    hidden, last = make_model(2, (3,), kernel=kernel, random_q=False).layers
+    torch.testing.assert_close(hidden.q.root[0], scale * torch.eye(5).double())
+    assert torch.equal(last.q.root[0], torch.eye(5).double())
+
+
+@pytest.mark.parametrize("widths", [(2,), (2, 2)])
+@pytest.mark.parametrize("likelihood", [None, Bernoulli()])
+def test_a_deep_model_starts_at_the_bound_of_a_shallow_one(
+    make_model, make_batch, widths, likelihood
+):
+    """Without variance of its hidden kernels, and at any variance there is no divergence."""
+    X, y = data()
+    batch = make_batch(X, y if likelihood is None else (y > 0).double())
+    shallow = make_model(2, (), likelihood=likelihood)
+
+    def bound(variance):
+        kernel = SquaredExponential(variance=variance)
+        settings = {"likelihood": likelihood, "random_q": False, "inner_noise": 0.0}
+        deep = make_model(2, widths, kernel=kernel, **settings)
+        with torch.no_grad():
+            for layer in deep.layers[:-1]:
+                layer.W.copy_(torch.eye(2))
+            deep.layers[-1].load_state_dict(shallow.layers[0].state_dict())
+            eps = [normal((1, len(X), 2), seeded(i), X) for i in range(len(widths))]
+            eps = [torch.cat([e, -e]) for e in eps]  # what is odd in them cancels
+            return float(deep.of_moments(batch, *deep.propagate(X, eps)) - deep.kl())
+
+    with torch.no_grad():
+        moments = shallow.propagate(X, [])
+        expected = float(shallow.of_moments(batch, *moments) - shallow.kl())
+    assert bound(1e-14) == pytest.approx(expected, rel=1e-6)
+    lost = [expected - bound(variance) for variance in (1e-4, 1e-5)]
+    assert lost[0] / lost[1] == pytest.approx(10.0, rel=0.2)  # in proportion to the variance
 
 
 def test_names_that_are_none():
@@ -199,7 +221,7 @@ def test_every_setting_changes_the_predictions(make_model, make_batch):
     for settings in [
         {"n_draws": 3},
         {"inner_noise": 0.2},
-        {"inner_scale": 0.1},
+        {"inner_scale": 0.5},
         {"shared_covariance": True},
         {"natural_gradient": "all"},
         {"natural_gradient": "none"},
