@@ -47,17 +47,19 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
         ``"exact"``, Gaussian noise for the others.
-    target_transform : {"auto", "log", "exponential-normal", "yeo-johnson"} or None, default="auto"
+    target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
         exponential amounts; ``"yeo-johnson"`` straightens skewed targets. Both have a number that the marginal
-        likelihood of an exact Gaussian process of 250 rows finds. ``"auto"`` chooses between all and None by
+        likelihood of an exact Gaussian process of 250 rows finds. ``"logit"`` is for targets between 0 and 1,
+        neither included, whose predictions are, too. ``"auto"`` chooses between the first three and None by
         the same marginal likelihoods with their Jacobians (warped Gaussian processes; Snelson et al., 2004),
         and by the sum of leave-one-out means; a map must win by 5 nats. It is None for counts, for targets
         that pile up at a value, with numbers in a likelihood, without `standardize` and with ``partial_fit``.
         Predictions are in the target's units all the same. Means, variances, draws and CRPS are of
         distributions that end with the range of the training targets, or two standard deviations from their
-        own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end.
+        own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end, and
+        nothing ends under the logit.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
         ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,

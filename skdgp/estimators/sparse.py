@@ -95,7 +95,7 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     likelihood : "gaussian" or Gaussian, default="gaussian"
         The noise; ``Gaussian(variance=0.1, trainable=False)`` keeps it fixed. Its variance stays above
         a millionth of the target's, where ``"fitc"`` would drive it to zero.
-    target_transform : {"auto", "log", "exponential-normal", "yeo-johnson"} or None, default=None
+    target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default=None
         Monotone map of the target, before it is standardized, as of :class:`DeepGPRegressor`.
     init : {"kmeans", "random"}, default="kmeans"
         Where inducing inputs are: at centers of the training rows, or at random rows.

@@ -88,6 +88,14 @@ def target_maps(estimator, data, likelihood, source, others):
             f"target_transform={name!r} is for likelihoods of real numbers, and "
             f"{type(likelihood).__name__} is not one; leave it at 'auto'."
         )
+    if name == "logit":
+        parts = [part.y[(part.y <= 0.0) | (part.y >= 1.0)] for part in (data, *(others or ()))]
+        outside = np.concatenate(parts)
+        if len(outside):
+            raise ValueError(
+                "target_transform='logit' needs targets above 0 and below 1, but y has the value "
+                f"{outside[0]:g}; move 0 and 1 inside, as by (y * (n - 1) + 0.5) / n, or set another transform."
+            )
     positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
     return learn(
         name,

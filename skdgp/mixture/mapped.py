@@ -112,7 +112,7 @@ def _of_logarithms(weights, means, sd, low, high, middle, start, unit, scaler):
 
 
 def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
-    """Return the moments by Gauss-Legendre quadrature between the ends and the kink of the map."""
+    """Return the moments by Gauss-Legendre quadrature between the ends and the cuts of the map."""
     nodes, shares = (part.numpy() for part in gauss_legendre(_N_NODES, torch.zeros(0).double()))
     first, square = np.zeros_like(middle), np.zeros_like(middle)
 
@@ -123,7 +123,7 @@ def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
         square = square + (weights * share * off * off).sum(0)
 
     add(low, ndtr((low - means) / sd)), add(high, ndtr((means - high) / sd))
-    cuts = [low, *(np.clip(scaler.kink, low, high) for _ in range(scaler.kink is not None)), high]
+    cuts = [low, *(np.clip(cut, low, high) for cut in scaler.cuts), high]
     cuts = [np.clip((cut - means) / sd, -_FAR, _FAR) for cut in cuts]
     for left, right in pairwise(cuts):
         half, center = 0.5 * (right - left), 0.5 * (right + left)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import torch
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import expit, log_ndtr, ndtri_exp
 
 from ..linalg import LOG_2PI
 
@@ -13,6 +13,7 @@ _SCORED = 1e-300, 1e150
 _TINY = 5e-324
 _LOG_MOST = 709.0  #: exponentials of more overflow
 _LOG_FAR = 345.0  #: likewise of values whose squares are needed
+_MOST_SHARE = 1.0 - 2.0**-53  #: largest number below one
 _STRAIGHT = 1e-6  #: powers nearer to 0 are as good as a logarithm
 
 
@@ -30,6 +31,27 @@ class Log:
     def log_slope(self, y):
         """Logarithm of the derivative; densities are zero where there is no logarithm."""
         return np.where(y > 0.0, -self.forward(y), -np.inf)
+
+
+class Logit:
+    """The log odds of targets between 0 and 1."""
+
+    name = "logit"
+    cuts = (-9.0, -3.0, 3.0, 9.0)  #: between which quadrature sees no bend of the inverse
+    ends = 20.0  #: size of log odds beyond which targets are 0 or 1 to a part in a billion
+
+    def forward(self, y):
+        y = np.clip(y, _TINY, _MOST_SHARE)
+        return np.log(y) - np.log1p(-y)
+
+    def inverse(self, x):
+        return np.clip(expit(x), _TINY, _MOST_SHARE)
+
+    def log_slope(self, y):
+        """Logarithm of the derivative; densities are zero at 0 and 1, and outside."""
+        inside = (y > 0.0) & (y < 1.0)
+        y = np.clip(y, _TINY, _MOST_SHARE)
+        return np.where(inside, -np.log(y) - np.log1p(-y), -np.inf)
 
 
 class ExponentialNormal:

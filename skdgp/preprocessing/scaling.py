@@ -7,9 +7,14 @@ import numpy as np
 
 from .encoding import ColumnEncoder
 from .frames import FrameReader
+from .maps import Logit
 from .robust import LEFT_OVER, left_over, ordinary_range, weighted_moments
 
 POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
+SUPPORTS = {
+    **dict.fromkeys(POSITIVE, (0.0, np.inf)),
+    "logit": (0.0, 1.0),
+}  #: between which targets lie
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
 _SAMPLE = 100_000
@@ -244,6 +249,9 @@ class TargetScaler:
             z = (y - self.center) / self.scale
             margin = np.where([g is None for g in self.maps], _REACH, 0.0)
             self.low, self.high = z.min(0) - margin, z.max(0) + margin
+            for j in np.flatnonzero([name == "logit" for name in self.names]):  # which need no ends
+                ends = (np.array([-1.0, 1.0]) * self.maps[j].ends - self.center[j]) / self.scale[j]
+                self.low[j], self.high[j] = min(self.low[j], ends[0]), max(self.high[j], ends[1])
         return self
 
     @property
@@ -252,9 +260,10 @@ class TargetScaler:
         return self.names == ["log"]
 
     @property
-    def kink(self):
-        """Kink of the inverse map of the only target, standardized; None if there is none."""
-        return -self.center[0] / self.scale[0] if self.names == ["yeo-johnson"] else None
+    def cuts(self):
+        """Standardized targets between which the inverse map of the only target is smooth."""
+        cuts = {"yeo-johnson": (0.0,), "logit": Logit.cuts}.get(self.names[0], ())
+        return [(cut - self.center[0]) / self.scale[0] for cut in cuts]
 
     @property
     def names(self):
@@ -262,11 +271,13 @@ class TargetScaler:
         return [None if g is None else g.name for g in self.maps or [None] * len(self.scale)]
 
     def check(self, y):
-        """Raise ValueError if some targets have no logarithm, and need one."""
+        """Raise ValueError if some targets have no logarithm or other map, and need one."""
         for name, column in zip(self.names, y.T):
-            if name in POSITIVE and not (column > 0.0).all():
+            low, high = SUPPORTS.get(name, (-np.inf, np.inf))
+            if not ((column > low) & (column < high)).all():
+                which = "zero or negative" if high == np.inf else "not between 0 and 1"
                 raise ValueError(
-                    f"Some targets are zero or negative, and have no logarithm or {name!r} map, which "
+                    f"Some targets are {which}, and have no logarithm or {name!r} map, which "
                     "the first ones had; set target_transform to 'yeo-johnson' or None and start anew."
                 )
 
@@ -284,11 +295,12 @@ class TargetScaler:
         return (np.asarray(self._mapped(y), dtype=np.float64) - self.center) / self.scale
 
     def standardized_thresholds(self, y):
-        """As :meth:`transform`, and minus infinity where no target is that small."""
+        """As :meth:`transform`, and infinite where no target is that small or large."""
         z = self.transform(y)
         for name, column, found in zip(self.names, y.T, z.T):
-            if name in POSITIVE:
-                found[column <= 0.0] = -np.inf
+            low, high = SUPPORTS.get(name, (-np.inf, np.inf))
+            found[column <= low] = -np.inf
+            found[column >= high] = np.inf
         return z
 
     def inverse(self, z):

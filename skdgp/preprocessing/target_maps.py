@@ -12,11 +12,12 @@ from ..gp.kernels import Linear, SquaredExponential
 from ..linalg import LOG_2PI, cholesky, rounding
 from ..mixture.mapped import mapped_moments
 from ..optim.lbfgs import LBFGS
-from .maps import ExponentialNormal, Log, YeoJohnson
+from .maps import ExponentialNormal, Log, Logit, YeoJohnson
 from .robust import weighted_moments
 from .scaling import POSITIVE, TargetScaler
 
-NAMES = ("log", "exponential-normal", "yeo-johnson")
+_CHOICES = ("log", "exponential-normal", "yeo-johnson")  #: of "auto"
+NAMES = (*_CHOICES, "logit")
 _ROWS = 250  #: that the marginal likelihood knows: tenths of a second for all maps
 _FEWEST = 20  #: rows, and distinct targets, below which no map is chosen
 _ATOM = 0.1  #: share of the rows with one target from which on a map would be chosen for its slope there
@@ -186,7 +187,7 @@ def choose(X, y, weights, positive):
             return one.value - 0.5 * (weights @ ((one.mean - y) / unit) / error) ** 2
 
     best, most = None, -math.inf
-    for name in NAMES if positive else NAMES[-1:]:
+    for name in _CHOICES if positive else _CHOICES[-1:]:
         one = _Candidate(name, X, y, weights)
         if one.log_density is None or not score(one) > score(plain) + _MARGIN:
             continue
@@ -202,7 +203,7 @@ def learn(name, X, y, weights, positive):
 
     Parameters
     ----------
-    name : {"auto", "log", "exponential-normal", "yeo-johnson"}
+    name : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"}
     X : callable
         Standardized rows (n, D) of some indices, in an order that depends on their values alone.
     y : ndarray of shape (n_rows, k)
@@ -212,7 +213,7 @@ def learn(name, X, y, weights, positive):
 
     Returns
     -------
-    maps : list of Log, ExponentialNormal, YeoJohnson or None; or None if there is no map at all
+    maps : list of Log, Logit, ExponentialNormal, YeoJohnson or None; or None if there is no map at all
 
     Raises
     ------
@@ -225,8 +226,8 @@ def learn(name, X, y, weights, positive):
             f"target_transform={name!r} needs positive targets, but some are zero or negative; use "
             "'yeo-johnson' or None."
         )
-    if name == "log":
-        return [Log()] * k
+    if name in ("log", "logit"):
+        return [Log() if name == "log" else Logit()] * k
     most = max(100, _ROWS // k)
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
     X, weights, maps = X(rows), np.array(weights[rows], dtype=np.float64), []
