@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy.special import ndtri
+from scipy.stats import norm
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -115,7 +116,20 @@ def _innermost(estimator):
             return estimator, transforms
 
 
-def _normal(estimator, X):
+def _log_density(estimator, X, y, given):
+    """Log density of each row, all outputs together."""
+    if hasattr(estimator, "log_predictive_density"):
+        return estimator.log_predictive_density(X, y, **given)
+    y, mean, std = _same_shape(y, **_normal(estimator, X, given))
+    if not std.all():
+        raise ValueError(
+            f"{type(estimator).__name__} predicts a standard deviation of zero for some rows, "
+            "so there is no density; give it a noise term."
+        )
+    return norm.logpdf(y, mean, std).sum(1)
+
+
+def _normal(estimator, X, given):
     """Mean and standard deviation that a regressor predicts."""
     predict = getattr(estimator, "predict", None)
     if predict is None or "return_std" not in signature(predict).parameters:
@@ -123,7 +137,7 @@ def _normal(estimator, X):
             f"{type(estimator).__name__} predicts no distribution of the target; the scorer needs a "
             "regressor of skdgp, or one with predict(X, return_std=True)."
         )
-    mean, std = predict(X, return_std=True)
+    mean, std = predict(X, return_std=True, **given)
     return {"mean": mean, "std": std}
 
 
@@ -136,7 +150,7 @@ def _predict_quantiles(estimator, X, alpha, given):
     estimator, X = take_apart(estimator, X)
     if has_quantiles(estimator):
         return estimator.predict_quantiles(X, alpha, **given)
-    normal = _normal(estimator, X)
+    normal = _normal(estimator, X, given)
     return normal["mean"][..., None] + normal["std"][..., None] * ndtri(np.asarray(alpha))
 
 

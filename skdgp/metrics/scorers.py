@@ -2,14 +2,13 @@
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import norm
 
 from .._scoring import (
     _average,
+    _log_density,
     _normal,
     _predict_interval,
     _predict_quantiles,
-    _same_shape,
     requesting,
     take_apart,
 )
@@ -70,16 +69,7 @@ def log_predictive_density_scorer(
     -5.4
     """
     estimator, X = take_apart(estimator, X)
-    if hasattr(estimator, "log_predictive_density"):
-        log_density = estimator.log_predictive_density(X, y, **given)
-    else:
-        y, mean, std = _same_shape(y, **_normal(estimator, X))
-        if not std.all():
-            raise ValueError(
-                f"{type(estimator).__name__} predicts a standard deviation of zero for some rows, "
-                "so there is no density; give it a noise term."
-            )
-        log_density = norm.logpdf(y, mean, std).sum(1)
+    log_density = _log_density(estimator, X, y, given)
     return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
 
 
@@ -122,7 +112,7 @@ def crps_scorer(
     estimator, X = take_apart(estimator, X)
     if hasattr(estimator, "_crps"):
         return -_average(estimator._crps(X, y, **given), sample_weight)
-    return -crps_gaussian(y, **_normal(estimator, X), sample_weight=sample_weight)
+    return -crps_gaussian(y, **_normal(estimator, X, given), sample_weight=sample_weight)
 
 
 @requesting

@@ -1,5 +1,6 @@
-"""Splitters with test rows outside the region of the training rows, and comparisons of posteriors."""
+"""Distributions of rows left out, splitters with test rows away from the others, comparisons of posteriors."""
 
+from .out_of_fold import cross_val_distribution
 from .posteriors import (
     PosteriorComparison,
     compare_posteriors,
@@ -12,6 +13,7 @@ __all__ = [
     "PosteriorComparison",
     "ProjectionSplit",
     "compare_posteriors",
+    "cross_val_distribution",
     "freeze_hyperparameters",
     "log_marginal_likelihood",
 ]
