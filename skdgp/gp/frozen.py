@@ -12,7 +12,7 @@ from .gaussian import sample
 
 
 class _Form(NamedTuple):
-    """The quadratic form ``diag(K^T (P^T P - N^T N) K)`` of the columns of `K`: one large product."""
+    """The quadratic form ``diag(K^T (P^T P - N^T N) K)`` of the columns of `K`."""
 
     rows: torch.Tensor  #: N above P
     n_negative: int
@@ -24,10 +24,6 @@ class _Form(NamedTuple):
             return cls(torch.full_like(Q, torch.nan), 0)
         values, vectors = torch.linalg.eigh(Q)  # ascending
         return cls((vectors * values.abs().sqrt()).T @ L_inv, int((values < 0.0).sum()))
-
-    def __call__(self, K):
-        squares = (self.rows @ K).square_()
-        return squares[self.n_negative :].sum(0) - squares[: self.n_negative].sum(0)
 
 
 class FrozenLayer:
@@ -145,8 +141,14 @@ class FormLayer(FrozenLayer):
         L_inv = inverse_triangular(self.L)
         self._weights = L_inv.T @ self.q_mean
         self.forms = [_Form.of(Q, L_inv) for Q in self.excess()]
+        self._rows = torch.cat([form.rows for form in self.forms])
+        signs = self._rows.new_ones(len(self.forms), 1, len(self.Z))
+        for sign, form in zip(signs, self.forms):
+            sign[:, : form.n_negative] = -1.0
+        self._signs = signs
 
     def process_moments(self, H):
         K_uf, k_ff = self.kernel(self.Z, H), self.kernel.diag(H)
-        var = torch.stack([form(K_uf) for form in self.forms], 1)
-        return (self._weights.T @ K_uf).T, var.add_(k_ff[:, None])
+        squares = (self._rows @ K_uf).square_().view(len(self.forms), len(K_uf), -1)
+        var = torch.bmm(self._signs, squares)[:, 0].T
+        return (self._weights.T @ K_uf).T, var + k_ff[:, None]

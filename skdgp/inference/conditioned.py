@@ -11,7 +11,7 @@ from ..gp.draws import N_FEATURES, prior_functions
 from ..gp.kernels import Kernel
 from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
-from .local_scale import log_density
+from .local_scale import FrozenScale, log_density
 from .posterior import Functions, Latent, Posterior
 from .unique_inputs import TrainingRows
 
@@ -232,10 +232,8 @@ class ConditionedPosterior(Posterior):
         self._gps, self._together, self._noise = gps, together, noise
         self._z, self._nearest = z, nearest
         self._local_scale, self._loo = local_scale, loo
-        log_weights = z.new_zeros(1)
-        if local_scale is not None:
-            self._mixing, log_weights = local_scale.mixing(grid)
-            self._of_errors = local_scale.frozen()
+        self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
+        log_weights = z.new_zeros(1) if local_scale is None else self._scale.log_weights
         self._log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
         super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
 
@@ -245,30 +243,25 @@ class ConditionedPosterior(Posterior):
 
     @torch.no_grad()
     def latent(self, X):
-        means, variances = zip(*map(self._moments, self._pieces(X)))
-        return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
+        return Latent.of_pieces(self._log_weights, map(self._moments, self._pieces(X)))
 
     def _moments(self, X):
         mean, var = (moment.mT for moment in self._together.moments(X))  # J, n, k
         mean, var = mean.view(-1, *mean.shape[-2:]), var.view(-1, *var.shape[-2:])
-        if self._local_scale is None:
+        if self._scale is None:
             return mean, var
-        scale = self._mixing[:, None, None, None] * self._squared(X)  # n_draws, J, n, k
-        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
-        var = torch.cat([var * scale, torch.zeros_like(scale)], -1)
-        return mean.flatten(0, 1), var.flatten(0, 1)
+        return self._scale.components(mean, var, self._squared(X))
 
     def _squared(self, X):
         """Estimates of the squared scales of rows, (J, n, k)."""
-        return self._of_errors(near_errors(self._z, self._nearest(X)))
+        return self._scale.squared(near_errors(self._z, self._nearest(X)))
 
     @torch.no_grad()
     def covariance(self, X):
         roots, total = [1.0] * len(self._gps), 0.0
-        if self._local_scale is not None:
-            dof = self._local_scale.dof()
+        if self._scale is not None:
             scales = torch.cat([self._squared(piece) for piece in self._pieces(X)], 1)
-            roots = (scales.mT * dof / (dof - 2.0)).sqrt()[..., None]  # J, k, n, 1
+            roots = self._scale.roots(scales).mT[..., None]  # J, k, n, 1
         for gp, root in zip(self._gps, roots):
             _, cov = gp.moments(X, joint=True)
             total = total + (root * cov).mT * root
@@ -290,9 +283,7 @@ class ConditionedPosterior(Posterior):
                 draws.append((mine, gp.paths(len(mine), generator, self._noise, self.n_features)))
             else:
                 draws.append((mine, gp.joint(len(mine), generator, given)))
-        mixing = None
-        if self._local_scale is not None:
-            mixing = self._local_scale.draws(n, generator, self._z)
+        mixing = None if self._scale is None else self._scale.draws(n, generator, self._z)
 
         def evaluate(Y, noise=None):
             parts = []
@@ -302,9 +293,8 @@ class ConditionedPosterior(Posterior):
                 for mine, draw in draws:
                     mean[mine], deviation[mine] = draw(where)
                 if mixing is not None:
-                    scale = self._squared(rows)[states] * mixing
-                    mean = torch.cat([mean, scale.log()], -1)
-                    deviation = torch.cat([scale.sqrt() * deviation, torch.zeros_like(scale)], -1)
+                    squared = self._squared(rows)[states] * mixing
+                    mean, deviation = self._scale.scaled(mean, deviation, squared)
                 parts.append((mean, deviation))
             return tuple(torch.cat(part, 1) for part in zip(*parts))
 

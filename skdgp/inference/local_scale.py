@@ -65,32 +65,6 @@ class LocalScale(nn.Module):
         scale = (prior + each * z.square().sum(-1)) / self.dof(z.shape[-1])
         return scale if self.log_factor is None else self.log_factor.exp() * scale
 
-    def frozen(self):
-        """:meth:`squared` for the present hyperparameters, of as many neighbors as predictions have."""
-        with torch.no_grad():
-            factor = 1.0 if self.log_factor is None else self.log_factor.exp()
-            prior, each = (factor * count / self.dof() for count in self.counts())
-        return lambda z: torch.addcmul(prior, each, z.square().sum(-1))
-
-    def mixing(self, grid):
-        """The squared scale over its estimate at points of a grid (n,), and its logarithmic weights.
-
-        For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges
-        exponentially. The points are dense where the distribution is, and go on to where far
-        outliers are explained.
-        """
-        half = 0.5 * self.dof()
-        spread = half.rsqrt()  # of log(l)
-        u = torch.asinh(_REACH / spread) * grid
-        log_l = half.log() + spread * torch.sinh(u)
-        log_weights = half * log_l - log_l.exp() + torch.cosh(u).log()
-        return half / log_l.exp(), torch.log_softmax(log_weights, 0)
-
-    def draws(self, n, generator, like):
-        """Draw the squared scale over its estimate, `n` times, each for all rows and outputs: (n, 1, 1)."""
-        half = 0.5 * self.dof()
-        return half / gamma(half, (n, 1, 1), generator, like)
-
     def learn(self, log_density, total):
         """Maximize a log density, with weak priors of the hyperparameters.
 
@@ -124,6 +98,75 @@ class LocalScale(nn.Module):
             vector_to_parameters(search.x, learned)
         finally:
             self.requires_grad_(False)
+
+
+class FrozenScale:
+    """A local scale at rest, as a mixture over a grid.
+
+    Parameters
+    ----------
+    local_scale : LocalScale
+    grid : tensor of shape (n_draws,)
+        From :func:`scale_grid`.
+
+    Attributes
+    ----------
+    log_weights : tensor of shape (n_draws,)
+    """
+
+    @torch.no_grad()
+    def __init__(self, local_scale, grid):
+        self._dof = dof = local_scale.dof()
+        factor = 1.0 if local_scale.log_factor is None else local_scale.log_factor.exp()
+        self._prior, self._each = (factor * count / dof for count in local_scale.counts())
+        # For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges exponentially.
+        # The points are dense where the distribution is, and go on to where far outliers are explained.
+        half = 0.5 * dof
+        spread = half.rsqrt()  # of log(l)
+        u = torch.asinh(_REACH / spread) * grid
+        log_l = half.log() + spread * torch.sinh(u)
+        self.log_weights = torch.log_softmax(half * log_l - log_l.exp() + torch.cosh(u).log(), 0)
+        self._log_mixing = (half.log() - log_l).view(
+            -1, 1, 1, 1
+        )  # of the squared scale over its estimate
+        self._mixing = self._log_mixing.exp()
+
+    def squared(self, z):
+        """Estimates of squared scales from the whitened errors (..., k) of near rows."""
+        return torch.addcmul(self._prior, self._each, z.square().sum(-1))
+
+    def components(self, mean, var, squared):
+        """Means and variances (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales.
+
+        Parameters
+        ----------
+        mean, var : tensors of shape (J, n, k)
+            Of functions for unit scale.
+        squared : tensor of shape (J, n, k)
+        """
+        k, shape = mean.shape[-1], (len(self._mixing), *mean.shape[:-1], 2 * mean.shape[-1])
+        means, variances = mean.new_empty(shape), mean.new_zeros(shape)
+        means[..., :k] = mean
+        torch.add(squared.log(), self._log_mixing, out=means[..., k:])
+        torch.mul(var * squared, self._mixing, out=variances[..., :k])
+        return means.flatten(0, 1), variances.flatten(0, 1)
+
+    def roots(self, squared):
+        """Standard deviations over those for unit scale."""
+        return (squared * (self._dof / (self._dof - 2.0))).sqrt()
+
+    def draws(self, n, generator, like):
+        """Draw the squared scale over its estimate, `n` times, each for all rows and outputs: (n, 1, 1)."""
+        half = 0.5 * self._dof
+        return half / gamma(half, (n, 1, 1), generator, like)
+
+    @staticmethod
+    def scaled(mean, deviation, squared):
+        """Means and deviations (n, n_rows, 2 k) of draws with squared scales (n, n_rows, k)."""
+        return (
+            torch.cat([mean, squared.log()], -1),
+            torch.cat([squared.sqrt() * deviation, torch.zeros_like(squared)], -1),
+        )
 
 
 def log_density(local_scale, y, mean, sd, z):

@@ -14,6 +14,14 @@ class Latent(NamedTuple):
     mean: torch.Tensor  #: (C, n, k)
     var: torch.Tensor  #: (C, n, k)
 
+    @classmethod
+    def of_pieces(cls, log_weights, moments):
+        """That of all rows, from pairs of mean and variance for pieces of them."""
+        moments = list(moments)
+        if len(moments) == 1:
+            return cls(log_weights, *moments[0])
+        return cls(log_weights, *(torch.cat(part, 1) for part in zip(*moments)))
+
 
 class Functions(NamedTuple):
     """Draws of the latent functions, each the same function over all rows ever asked for.

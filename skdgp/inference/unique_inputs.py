@@ -216,7 +216,7 @@ class NeighborSearch:
         points = self._points(X)
         n_found = min(k + fewer + 1, n_unique)
         distances, found = self._find(points, n_found)
-        tied = ~_farther(distances)[:, k - 1 :].all(1)
+        tied = ~_farther(distances[:, k - 1 :]).all(1)
         if tied.any():  # of those at the same distance the first ones, independent of rounding
             distances, more = self._find(points[tied], min(n_found + _SPARE, n_unique))
             rank = np.pad(np.cumsum(_farther(distances), 1), ((0, 0), (1, 0)))

@@ -391,6 +391,15 @@ def test_diag_is_the_diagonal(name):
     torch.testing.assert_close(kernel.diag(X), kernel(X, X).diagonal(), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("kernel", [SquaredExponential(0.1), RationalQuadratic(1.5, 0.1)])
+def test_within_groups_differences_of_close_rows_are_exact(kernel):
+    # by norms and products, squared distances of 1e-8 amid others of 1e8 lose all digits
+    X = torch.cat([rows(3), 1e3 + 1e-5 * rows(3)])
+    K = kernel.bind(3).within(X[None])[0]
+    pair = kernel.bind(3)(X[3:], X[3:])
+    torch.testing.assert_close(1.0 - K[3:, 3:], 1.0 - pair, rtol=1e-4, atol=1e-14)
+
+
 @every_kernel
 @pytest.mark.parametrize("shared", [False, True])
 def test_states_of_a_kernel_are_evaluated_together(name, shared):

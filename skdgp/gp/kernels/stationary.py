@@ -44,15 +44,13 @@ class Stationary(Kernel):
         return tensor_like(self.variance, X) * self.profile(r2)
 
     def within(self, X):
-        # around the mean of all but the last row, which alone may be far from the others
-        center = X[..., :-1, :].mean(-2, keepdim=True) if X.shape[-2] > 1 else X
-        X = (X - center) / tensor_like(self.lengthscale, X)
-        norms = X.square().sum(-1)
-        r2 = norms[..., :, None] + norms[..., None, :] - 2.0 * X @ X.mT
-        itself = torch.eye(X.shape[-2], dtype=torch.bool, device=X.device)
-        r2 = r2.masked_fill(itself, 0.0)  # exactly, however far the last row is
+        X = X / tensor_like(self.lengthscale, X)
+        r2 = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square()
         # at zero the slope of a root is infinite, and that of no profile matters
-        return tensor_like(self.variance, X) * self.profile(r2.clamp_min(_LEAST_DISTANCE))
+        r2, variance = r2.clamp_min(_LEAST_DISTANCE), tensor_like(self.variance, X)
+        if r2.requires_grad or variance.requires_grad:
+            return variance * self.profile(r2)
+        return self.write_profile(r2, r2).mul_(variance)
 
     def from_gram(self, G, left=None, right=None):
         left, right, square = diagonals(G, left, right)
@@ -227,6 +225,10 @@ class RationalQuadratic(Stationary):
 
     def profile(self, r2):
         return _RationalQuadratic.apply(r2, tensor_like(self.alpha, r2))
+
+    def write_profile(self, r2, out):
+        alpha = tensor_like(self.alpha, r2)
+        return torch.div(r2, 2.0 * alpha, out=out).log1p_().mul_(-alpha).exp_()
 
     def _frequency_scale(self, n, generator, like, importance):
         alpha = tensor_like(self.alpha, like)

@@ -1,11 +1,14 @@
 """The posteriors of models that predict rows from their nearest unique inputs."""
 
+from itertools import starmap
+
 import numpy as np
 import torch
 
 from ...gp.draws import N_FEATURES, prior_functions
 from ...linalg import at_once
 from ...random import normal
+from ..local_scale import FrozenScale
 from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions, Latent, Posterior
 
@@ -40,10 +43,8 @@ class NeighborPosterior(Posterior):
         self._near, self._search, self._local_scale = near, search, local_scale
         self._frozen = FrozenRows(near)
         self._rows, self._log_density = rows, log_density
-        self._log_weights = near.Z.new_zeros(1)
-        if local_scale is not None:
-            self._mixing, self._log_weights = local_scale.mixing(grid)
-            self._squared = local_scale.frozen()
+        self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
+        self._log_weights = near.Z.new_zeros(1) if local_scale is None else self._scale.log_weights
         super().__init__(likelihood, kernels, inducing, torch.ones_like(self._log_weights))
 
     def _pieces(self, X):
@@ -54,17 +55,14 @@ class NeighborPosterior(Posterior):
 
     @torch.no_grad()
     def latent(self, X):
-        means, variances = zip(*(self._moments(*piece) for piece in self._pieces(X)))
-        return Latent(self._log_weights, torch.cat(means, 1), torch.cat(variances, 1))
+        return Latent.of_pieces(self._log_weights, starmap(self._moments, self._pieces(X)))
 
     def _moments(self, X, nearest):
         mean, sd, z = self._frozen.moments(X, nearest)
         mean, var = self._near.observed.latents(mean, sd.square())
-        if self._local_scale is None:
+        if self._scale is None:
             return mean[None], var[None]
-        scale = self._mixing[:, None, None] * self._squared(z)  # n_draws, n, n_outputs
-        mean = torch.cat([mean.expand_as(scale), scale.log()], -1)
-        return mean, torch.cat([var * scale, torch.zeros_like(scale)], -1)
+        return self._scale.components(mean[None], var[None], self._scale.squared(z)[None])
 
     @torch.no_grad()
     def covariance(self, X):
@@ -81,8 +79,8 @@ class NeighborPosterior(Posterior):
             _, _, L, z = near.say(X[i : i + size], nearest[i : i + size])
             own = L[..., -1, :-1, None]
             parts.append(torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True))
-            if self._local_scale is not None:
-                scales.append(self._local_scale.squared(z))
+            if self._scale is not None:
+                scales.append(self._scale.squared(z))
         places = torch.as_tensor(inverse.reshape(nearest.shape), device=X.device)
         weights = torch.cat(parts)[..., 0].transpose(0, 1)  # n_outputs, n, k
         W = weights.new_zeros(*weights.shape[:2], len(used))
@@ -93,20 +91,18 @@ class NeighborPosterior(Posterior):
         cov = near.kernel(X, X) - cross - cross.mT + W @ seen @ W.mT
         if not scales:
             return cov
-        dof = self._local_scale.dof()
-        root = (torch.cat(scales).T * dof / (dof - 2.0)).sqrt()[..., None]
+        root = self._scale.roots(torch.cat(scales)).T[..., None]
         return root * cov * root.mT
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
         """By pathwise conditioning on the neighbors of each row (Wilson et al., 2020)."""
-        near, mixing = self._near, None
+        near, scale = self._near, self._scale
         n_outputs = near.y.shape[1]
         prior = prior_functions(near.kernel, n, n_outputs, generator, near.Z, self.n_features)
         noise = near.observed.targets(near.y[None], near.weight[None])[1][0].T
         errors = normal((n, *near.y.shape), generator, near.Z) * noise.sqrt()
-        if self._local_scale is not None:
-            mixing = self._local_scale.draws(n, generator, near.Z)
+        mixing = None if scale is None else scale.draws(n, generator, near.Z)
 
         def evaluate(X, noise=None):
             return tuple(
@@ -121,13 +117,9 @@ class NeighborPosterior(Posterior):
             guess = L[..., -1, :-1] * whitened(L.expand(n, *L.shape), seen)
             deviation = prior(X) - guess.sum(-1)
             mean, deviation = near.observed.values(mean.expand_as(deviation), deviation)
-            if mixing is None:
+            if scale is None:
                 return mean, deviation
-            scale = self._local_scale.squared(z) * mixing
-            return (
-                torch.cat([mean, scale.log()], -1),
-                torch.cat([scale.sqrt() * deviation, torch.zeros_like(scale)], -1),
-            )
+            return scale.scaled(mean, deviation, scale.squared(z) * mixing)
 
         return Functions(evaluate, near.Z.new_ones(n))
 
