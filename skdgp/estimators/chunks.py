@@ -78,8 +78,12 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         model = member.model(device)
         stream = getattr(estimator, "_stream", None)
         if stream is None:  # the first chunk after fit
-            usual = _usual(data.x_scaler.transform(estimator._pairs.rows), member)
-            stream = {**_stream(0, estimator._n_rows, member.record), "usual": usual}
+            before = data.x_scaler.transform(estimator._pairs.rows)
+            stream = {
+                **_stream(0, estimator._n_rows, member.record),
+                "usual": _usual(before, member),
+                "ends": _ends(before),
+            }
         changed = changed_constant_columns(data.X, data.x_scaler)
         if not set(changed) <= set(stream["told"]):  # once
             warn_of_changed(
@@ -87,7 +91,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
             )
         stream = {**stream, "told": sorted({*stream["told"], *changed})}
         X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
-        is_new = _is_new(X, member, stream["usual"])
+        is_new = _is_new(X, member, stream["usual"], stream["ends"])
         if model.cover is not None and is_new:
             _widen(model, data)
             X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
@@ -119,8 +123,10 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     )
     member = member.fitted(model, draws, record)
     if first:
-        stream["usual"] = _usual(data.sample(_ROWS, np.random.RandomState(0))[0], member)
+        X, _, _ = data.sample(_ROWS, np.random.RandomState(0))
+        stream.update(usual=_usual(X, member), ends=_ends(X))
     elif is_new:
+        stream["ends"] = _ends(np.concatenate([stream["ends"], X]))
         _warn_if_not_learned(member, X, y, device)
     forget_single(estimator)
     pairs = Pairs(data.X, data.weights)
@@ -171,24 +177,31 @@ def _n_inducing(estimator, member, n_before, n_new):
     return min(wanted, n + n_new) if n_before < wanted else n
 
 
-def _distances(X, member):
-    """Return distances of rows to the nearest inducing input and, by column, to the range of all."""
+def _ends(X):
+    """Smallest and largest value of each column, (2, n_features)."""
+    return np.stack([X.min(0), X.max(0)])
+
+
+def _distances(X, member, ends):
+    """Return distances of rows to the nearest inducing input and, by column, to the range of all.
+
+    Without inducing inputs only to the `ends` of the rows before.
+    """
     Z = np.reshape(member.inducing_inputs_[0], (-1, X.shape[1]))
-    if not len(Z):
-        return np.zeros((len(X), 1))
-    beyond = np.maximum(Z.min(0) - X, X - Z.max(0))
-    return np.column_stack([cdist(X, Z).min(1), np.maximum(beyond, 0.0)])
+    nearest = cdist(X, Z).min(1) if len(Z) else np.zeros(len(X))
+    low, high = _ends(Z) if len(Z) else ends
+    return np.column_stack([nearest, np.maximum(np.maximum(low - X, X - high), 0.0)])
 
 
 def _usual(X, member):
     """Distances beyond which a row is far, from rows that are not."""
-    nearest, *beyond = np.quantile(_distances(X, member), _USUAL, axis=0)
+    nearest, *beyond = np.quantile(_distances(X, member, _ends(X)), _USUAL, axis=0)
     return np.array([_FAR * nearest, *(np.array(beyond) + _BEYOND)])
 
 
-def _is_new(X, member, usual):
+def _is_new(X, member, usual, ends):
     """Whether some of the rows lie where none were before."""
-    return np.mean((_distances(X, member) > usual).any(1)) >= _NEW
+    return np.mean((_distances(X, member, ends) > usual).any(1)) >= _NEW
 
 
 @torch.no_grad()

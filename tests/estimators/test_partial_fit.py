@@ -395,6 +395,17 @@ def test_classes_in_order_are_learned_or_there_is_a_word(inference):
     assert model.score(X[900:], y[900:] > 0.0) > 0.85 or told
 
 
+def test_models_without_inducing_inputs_learn_rows_in_order_too():
+    """Rows where none were before get more steps than the share of their chunk."""
+    X, y = stream(3000)
+    model = DeepGPRegressor(1, inference="rff", random_state=0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(0, 3000, 1000):
+            model.partial_fit(X[i : i + 1000], y[i : i + 1000])
+            assert model.score(X[i : i + 1000], y[i : i + 1000]) > 0.8 or told
+
+
 def test_rows_far_away_that_are_not_learned_are_told_of(data):
     X, y = stream(600)
     stuck = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
