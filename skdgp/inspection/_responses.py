@@ -122,6 +122,36 @@ def central_intervals(model, X, coverage, output, latent=False):
     return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
 
 
+def pit(model, X, y, output):
+    """Probabilities of less than the targets, and of no more; equal unless targets count.
+
+    Gaussian ones where the model tells no distribution function.
+
+    Parameters
+    ----------
+    model : regressor
+    X : array-like of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows,)
+    output : int or None
+
+    Returns
+    -------
+    below, up_to : ndarrays of shape (n_rows,)
+    """
+    if not has_quantiles(model):
+        mean, std = (select_output(values, output) for values in model.predict(X, return_std=True))
+        up_to = norm.cdf(y, mean, std)
+        return up_to, up_to
+
+    def cdf(y):
+        table = y if output is None else np.repeat(y[:, None], model._n_outputs, 1)
+        return select_output(model.predict_cdf(X, table), output)
+
+    up_to = cdf(y)
+    is_count = model.members_[0].likelihood.discrete
+    return cdf(y - 1.0) if is_count else up_to, up_to
+
+
 def select_output(values, output, ndim=1):
     """Values of one output.
 

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
 from ._plotting import axes_or_new, check_can_plot, legend_below, line_style, said_if_slow
-from ._responses import central_intervals, select_output, unwrap_regressor
+from ._responses import central_intervals, pit, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
 
@@ -31,6 +31,9 @@ class CoverageDisplay:
         Number of targets.
     name : str, optional
         Name of the model, for the legend.
+    kind : {"interval", "pit"}, default="interval"
+        ``"pit"`` shows the distribution of the probability integral transform: the shares of targets at which
+        the predicted distribution function is at most each level.
 
     Attributes
     ----------
@@ -52,12 +55,18 @@ class CoverageDisplay:
     Notes
     -----
     A central interval of a target that counts holds at least its nominal probability, so the curve
-    of a calibrated model lies above the diagonal where the counts are small.
+    of a calibrated model lies above the diagonal where the counts are small. The transform of a count is
+    taken to be uniform between the probabilities of less and of no more (Czado et al., 2009).
+
+    Central intervals may be right while both tails are wrong, one too heavy and one too light. The transform
+    shows it: its curve is above the diagonal where targets are lower than predicted.
 
     References
     ----------
     V. Kuleshov, N. Fenner and S. Ermon (2018). Accurate uncertainties for deep learning using
     calibrated regression. ICML 35.
+
+    C. Czado, T. Gneiting and L. Held (2009). Predictive model assessment for count data. Biometrics 65.
 
     Examples
     --------
@@ -71,11 +80,12 @@ class CoverageDisplay:
     0.03...
     """
 
-    def __init__(self, nominal, empirical, n_samples, *, name=None):
+    def __init__(self, nominal, empirical, n_samples, *, name=None, kind="interval"):
         self.nominal = nominal
         self.empirical = empirical
         self.n_samples = n_samples
         self.name = name
+        self.kind = kind
 
     @property
     def calibration_error(self):
@@ -122,8 +132,8 @@ class CoverageDisplay:
         )
         (self.line_,) = ax.plot(self.nominal, self.empirical, **style)
         ax.set(
-            xlabel="Nominal coverage",
-            ylabel="Empirical coverage",
+            xlabel="Probability integral transform" if self.kind == "pit" else "Nominal coverage",
+            ylabel="Share of the targets" if self.kind == "pit" else "Empirical coverage",
             xlim=(-0.02, 1.02),
             ylim=(-0.02, 1.02),
             aspect="equal",
@@ -134,9 +144,19 @@ class CoverageDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator, X, y, *, n_levels=19, output=None, name=None, ax=None, **kwargs
+        cls,
+        estimator,
+        X,
+        y,
+        *,
+        kind="interval",
+        n_levels=19,
+        output=None,
+        name=None,
+        ax=None,
+        **kwargs,
     ):
-        """Plot the coverage of a fitted regressor.
+        """Plot the coverage of a fitted regressor, or its probability integral transform.
 
         Parameters
         ----------
@@ -147,6 +167,8 @@ class CoverageDisplay:
             Held-out rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
+        kind : {"interval", "pit"}, default="interval"
+            Central intervals, or the distribution of the probability integral transform.
         n_levels : int, default=19
             Number of levels, spread evenly over (0, 1); 19 are 0.05, 0.1, ..., 0.95.
         output : int, default=None
@@ -172,10 +194,20 @@ class CoverageDisplay:
         """
         check_can_plot(cls, kwargs)
         check_scalar(n_levels, "n_levels", Integral, min_val=1)
+        if kind not in ("interval", "pit"):
+            raise ValueError(f"kind must be 'interval' or 'pit'; got {kind!r}.")
         model, rows = unwrap_regressor(estimator, X, cls.__name__)
         coverage = np.arange(1, n_levels + 1) / (n_levels + 1)
         y = select_output(check_array(y, ensure_2d=False, input_name="y"), output)
         check_consistent_length(rows, y)
+        name = type(model).__name__ if name is None else name
+        if kind == "pit":
+            with said_if_slow(cls, f"distribution functions of {len(y):,} rows"):
+                below, up_to = pit(model, rows, y, output)
+            display = cls(
+                coverage, uniform_share(below, up_to, coverage), len(y), name=name, kind=kind
+            )
+            return display.plot(ax, **kwargs)
         with said_if_slow(cls, f"quantiles of {len(y):,} rows"):
             lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
         return cls.from_predictions(
@@ -183,7 +215,7 @@ class CoverageDisplay:
             lower.T,
             upper.T,
             coverage,
-            name=type(model).__name__ if name is None else name,
+            name=name,
             ax=ax,
             **kwargs,
         )
@@ -242,3 +274,11 @@ class CoverageDisplay:
         order = np.argsort(coverage)
         display = cls(coverage[order], inside.mean(0)[order], len(y_true), name=name)
         return display.plot(ax, **kwargs)
+
+
+def uniform_share(below, up_to, levels):
+    """Shares of variables at or below `levels` that are uniform between two numbers each, or equal to both."""
+    gap = (up_to - below)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.clip((levels - below[:, None]) / gap, 0.0, 1.0)
+    return np.where(gap > 0.0, inside, up_to[:, None] <= levels).mean(0)

@@ -157,3 +157,45 @@ def test_without_matplotlib(data, regressor, no_matplotlib):
         CoverageDisplay.from_predictions([0.0], [[0.0]], [[1.0]], [0.5])
     with pytest.raises(ImportError, match=r"CoverageDisplay.plot requires matplotlib"):
         CoverageDisplay(LEVELS, LEVELS, 10).plot()
+
+
+def test_transforms_of_calibrated_models_are_uniform(plt, data, regressor):
+    X, _ = data
+    rows = np.repeat(X, 10, axis=0)
+    y = regressor.sample_y(X, 10).ravel()
+    display = CoverageDisplay.from_estimator(regressor, rows, y, kind="pit")
+    assert_allclose(display.nominal, LEVELS)
+    expected = [(regressor.predict_cdf(rows, y) <= level).mean() for level in LEVELS]
+    assert_array_equal(display.line_.get_ydata(), expected)
+    errors = np.sqrt(LEVELS * (1.0 - LEVELS) / len(y))  # draws of a row share no noise
+    assert display.ax_.get_xlabel() == "Probability integral transform"
+    higher = CoverageDisplay.from_estimator(regressor, rows, y + 10.0 * np.ptp(y), kind="pit")
+    assert_array_equal(higher.empirical, 0.0)
+    gaussian = BayesianRidge().fit(X, data[1])
+    mean, std = gaussian.predict(rows, return_std=True)
+    y = mean + std * np.random.default_rng(0).standard_normal(len(rows))
+    display = CoverageDisplay.from_estimator(gaussian, rows, y, kind="pit")
+    assert (np.abs(display.empirical - LEVELS) < 4.0 * errors).all()
+
+
+def test_transforms_of_counts_are_uniform(plt):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (40, 1))
+    model = DeepGPRegressor(
+        1, inference="dsvi", likelihood="poisson", max_iter=20, n_inducing=10, random_state=0
+    ).fit(X, rng.poisson(np.exp(X[:, 0])))
+    (row,), n = X[:1], 800
+    y, rows = model.sample_y([row], n)[0], np.repeat([row], n, axis=0)
+    display = CoverageDisplay.from_estimator(model, rows, y, kind="pit")
+    errors = np.sqrt(LEVELS * (1.0 - LEVELS) / n)
+    assert (np.abs(display.empirical - LEVELS) < 4.0 * errors).all()
+    with pytest.raises(ValueError, match="kind must be 'interval' or 'pit'"):
+        CoverageDisplay.from_estimator(model, rows, y, kind="histogram")
+
+
+def test_one_of_several_outputs_is_transformed(plt, joint_regressor, data):
+    X, _ = data
+    y = joint_regressor.predict(X)
+    display = CoverageDisplay.from_estimator(joint_regressor, X, y, kind="pit", output=1)
+    right = joint_regressor.predict_cdf(X, y)[:, 1]
+    assert_allclose(display.empirical, [(right <= level).mean() for level in LEVELS])
