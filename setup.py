@@ -28,6 +28,9 @@ setup(
     extras_require={
         "plot": ["matplotlib>=3.8"],
         "mcmc": ["arviz>=0.20,<1"],
+        "dask": ["distributed>=2024.8"],
+        "parquet": ["pyarrow>=16"],
+        "ray": ["ray[train]>=2.40"],
         "test": [
             "arviz>=0.20,<1",
             "hypothesis>=6.100",

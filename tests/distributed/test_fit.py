@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.distributed import _checked, fit
@@ -54,6 +55,7 @@ def fitted(rank, bounds, kind, weighted, params):
 _SCHEMES = [
     ("regressor", {"inference": DSVI(n_draws=2), "n_layers": 3, "width": 2}),
     ("regressor", {"inference": DSVI(), "batch_size": 1}),  # fewer rows than ranks
+    ("regressor", {"inference": SGHMC(n_samples=8), "batch_size": 3}),  # or than halves of ranks
     ("regressor", {"inference": StructuredVI(n_warmup=5)}),
     ("classifier", {"inference": StructuredVI("full", natural_gradient=False), "n_layers": 3}),
     ("regressor", {"inference": AEP(), "input_connected": True}),
@@ -128,3 +130,30 @@ def test_members_of_the_default_are_spread(ranks):
     assert len(alone.members_) > 1
     for found in ranks(fitted, (0, 20, 61), "regressor", True, [params] * 2):
         np.testing.assert_allclose(found, _numbers(alone, X, "regressor"), atol=1e-8)
+
+
+def counted(rank, params):
+    """Bytes of each reduction in a fit."""
+    sizes, reduce = [], dist.all_reduce
+
+    def count(tensor):
+        sizes.append(tensor.numel() * tensor.element_size())
+        return reduce(tensor)
+
+    dist.all_reduce = count
+    try:
+        fitted(rank, (0, 20, 61), "regressor", False, [params] * 2)
+    finally:
+        dist.all_reduce = reduce
+    return sizes
+
+
+def test_bytes_of_a_step_are_those_of_the_guide(ranks):
+    params = {"inference": "dsvi", "width": 3, "max_iter": 4, "likelihood": "gaussian"}
+    params["target_transform"] = None
+    M, layers = 8, [(2, 3, 1), (3, 1, 1)]  # inputs, outputs, covariances
+    numbers = sum(M * d + M * D + C * M**2 for d, D, C in layers)
+    kernels = (
+        sum(d + 1 for d, _, _ in layers) + 1 + 1
+    )  # lengthscales, variances, two kinds of noise
+    assert ranks(counted, params) == [[8 * (1 + numbers + kernels)] * 4] * 2

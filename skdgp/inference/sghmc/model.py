@@ -261,7 +261,9 @@ class SampledDeepGP(ChainModel):
         halves = [slice(first % 2, None, 2), slice(1 - first % 2, None, 2)]
         weights = torch.stack([batch.weight.sum(), *(batch.weight[h].sum() for h in halves)])
         if batch.share < 1.0:
-            (weights,) = summed(weights)
+            weights, few = summed(weights, torch.tensor(float(len(batch.X) < 2)))
+            if few > 0.0:
+                return [batch]
         total, *of_halves = weights.tolist()
         return [
             batch._replace(
