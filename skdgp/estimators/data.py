@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..distributed import gather, own_part, own_rank
+from ..distributed import own_part
 from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.base import Batch
 from ..preprocessing.encoding import ColumnEncoder
@@ -352,11 +352,6 @@ class Minibatches:
             torch.tensor(weights, device=self._device),
         )
 
-    def of_shards(self, own):
-        """As :class:`ShardBatches` with the rows of this rank, or None; like these in all else."""
-        settings = self.batch_size, self._seed, self._dtype, self._device, self.total
-        return ShardBatches(own, self._data, *settings)
-
     def _place(self):
         """The rows of a batch that are this rank's, and what :class:`Batch` has beside rows."""
         own, share = own_part(self.batch_size)
@@ -384,41 +379,3 @@ class Minibatches:
             index = torch.as_tensor(rows, device=self._device)
             tensors = (tensor[index] for tensor in self._tensors)
         return Batch(*tensors, *numbers)
-
-
-class ShardBatches(Minibatches):
-    """Minibatches to which each rank adds rows that it alone has.
-
-    Their number is in proportion to those that the rank has, but at least one; weights make up for the rest.
-
-    Parameters
-    ----------
-    own : Data or None
-        Rows of this rank, if it has some.
-    spare : Data
-        Rows of which a rank without any takes the first one, with a weight of zero.
-    batch_size : int
-        Rows of all ranks together.
-    seed, dtype, device, total
-        As of :class:`Minibatches`.
-    """
-
-    def __init__(self, own, spare, batch_size, seed, dtype, device, total):
-        n, rank = np.array(gather(0 if own is None else len(own)), dtype=float), own_rank()
-        sizes = np.clip(np.round(min(1.0, batch_size / n.sum()) * n), 1, np.maximum(n, 1)).astype(
-            int
-        )
-        own = spare.part(np.arange(1)) if own is None else own
-        super().__init__(own, int(sizes[rank]), seed + rank, dtype, device, total)
-        scale = n.sum() / sizes.sum()
-        self._factor = float(n[rank] / sizes[rank] / scale)
-        first = int(sizes[:rank].sum())
-        self._numbers = float(scale), self.total, 1.0 / len(n), first, int(sizes.sum())
-
-    def _place(self):
-        return slice(0, self.batch_size), self._numbers
-
-    def batch(self, step):
-        """This rank's rows of a step."""
-        batch = super().batch(step)
-        return batch._replace(weight=self._factor * batch.weight)

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import torch
 
-from ..distributed import agreed, divides, own_rows
+from ..distributed import divides
 from ..inference.base import Architecture
 from ..mixture.member import Member, Record
 from ..mixture.predictive import Predictive, rows_at_once
@@ -14,6 +14,7 @@ from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
 from .data import Minibatches
 from .inflation import learn_inflation
+from .shards import of_shards
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
@@ -124,15 +125,6 @@ class MemberFit:
             verbose=max(0, estimator.verbose - self.is_mixture),
         )
 
-    def _own_data(self, shard, data):
-        """The rows that only this rank has, scaled as the sample of all; None if it has none."""
-        X, y, weights, exposure = shard
-        if not len(X):
-            return None
-        parts = self.estimator._validate(X, y, weights, reset=False)
-        own = self.estimator._counting(*parts, reset=False, exposure=exposure)
-        return own.scale_as(data.x_scaler, data.y_scaler)
-
     def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
         """Train a member.
 
@@ -163,10 +155,7 @@ class MemberFit:
         draws = model.draws(self.estimator.n_predict_draws, seed)
         trainer = self.trainer(model, plan, data, seed)
         trainer.interrupted = pretraining.interrupted
-        shard = own_rows()
-        if shard is not None:
-            own = agreed(lambda: self._own_data(shard, data))
-            trainer.rows = trainer.rows.of_shards(own)
+        trainer.rows = of_shards(trainer.rows, self.estimator, data)
 
         def present():
             seconds = time.process_time() - began
