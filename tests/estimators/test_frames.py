@@ -244,3 +244,20 @@ def test_one_row_as_a_series_and_lists_with_text_meet_a_sentence(frame, target):
         model.predict(frame.iloc[0])
     with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'a'"):
         clone(EXACT).fit([[1.0, "a"], [2.0, "b"]] * 5, range(10))
+
+
+def test_width_at_an_unseen_level_is_that_of_a_mixed_model():
+    mixedlm = pytest.importorskip("statsmodels.formula.api").mixedlm
+    rng = np.random.default_rng(2)
+    sites = np.repeat(np.arange(12), 12)
+    offsets = 2.0 * rng.standard_normal(12)
+    frame = pd.DataFrame({"x": rng.uniform(-1.0, 1.0, 144), "site": [f"s{i:02}" for i in sites]})
+    y = frame["x"].to_numpy() + offsets[sites] + 0.5 * rng.standard_normal(144)
+    model = DeepGPRegressor(1, inference="exact", random_state=0).fit(frame, y)
+    new = frame[:20].assign(site="new")
+    width = np.ptp(model.predict_interval(new, 0.9), axis=1).mean()
+    fit = mixedlm("y ~ x", frame.assign(y=y), groups="site").fit()
+    variance = fit.cov_re.to_numpy()[0, 0] * (1.0 + 1.0 / 12.0) + fit.scale
+    right = 2.0 * 1.645 * np.sqrt(variance)
+    assert 0.85 * right < width < 1.5 * right
+    assert right == pytest.approx(2.0 * 1.645 * np.hypot(2.0, 0.5), rel=0.4)  # four standard errors
