@@ -262,17 +262,21 @@ def rounding(P):
 
 
 class LogNormal(torch.autograd.Function):
-    """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n)."""
+    """Sum of ``log N(y_k; 0, K_k)`` over `k`, for y (k, n) and K (k, n, n), or one K (1, n, n) for all."""
 
     @staticmethod
     def forward(ctx, y, K):
         L = cholesky(K, rounding(K))
         a = torch.cholesky_solve(y[..., None], L)  # k, n, 1
         ctx.save_for_backward(L, a)
-        log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum()
+        log_det = 2.0 * torch.diagonal(L, dim1=-2, dim2=-1).log().sum() * (len(y) / len(L))
         return -0.5 * ((y * a[..., 0]).sum() + log_det + y.numel() * LOG_2PI)
 
     @staticmethod
     def backward(ctx, g):
         L, a = ctx.saved_tensors
-        return None, 0.5 * g * (a @ a.mT - torch.cholesky_inverse(L))
+        dy = -g * a[..., 0] if ctx.needs_input_grad[0] else None
+        inverse = torch.cholesky_inverse(L)
+        if len(a) > len(L):
+            inverse, a = inverse * len(a), a[..., 0].T[None]
+        return dy, 0.5 * g * (a @ a.mT - inverse)

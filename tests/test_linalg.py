@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from skdgp.linalg import (
+    LogNormal,
     add_diagonal,
     cholesky,
     current_workspace,
@@ -224,3 +225,14 @@ def test_triangular_matrices_are_packed_in_half_the_room(n):
     P = packed(L)
     assert P.size == 3 * (n + 1) * ((n + 1) // 2)
     assert np.array_equal(unpacked(P), L)
+
+
+@pytest.mark.parametrize("n_matrices", [1, 3])
+def test_log_normal_and_its_gradients(n_matrices):
+    y = torch.randn(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y, K = y.requires_grad_(), random_spd(n_matrices, 5, 5).requires_grad_()
+    normal = torch.distributions.MultivariateNormal(torch.zeros(5).double(), 0.5 * (K + K.mT))
+    expected, found = normal.log_prob(y).sum(), LogNormal.apply(y, K)
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+    for a, b in zip(torch.autograd.grad(found, (y, K)), torch.autograd.grad(expected, (y, K))):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)

@@ -9,6 +9,7 @@ import torch
 
 from ..gp.draws import N_FEATURES, prior_functions
 from ..gp.kernels import Kernel
+from ..gp.rows import leave_one_out
 from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
 from .local_scale import FrozenScale, log_density
@@ -87,11 +88,10 @@ class ConditionedGP(NamedTuple):
     def loo_moments(self, y, records):
         """Mean and variance of each of the targets `y` (k, P) given all other records, noise included.
 
-        Rasmussen and Williams (2006), equations 5.10 to 5.12, and their like for copies of one record.
+        Copies of one record are left out together.
         """
         roots = inverse_triangular(self.root)
-        precision = roots.square().sum(-2)
-        mean, var = y - self.a / precision, 1.0 / precision
+        mean, var = leave_one_out(y, self.a, roots.square().sum(-2))
         for copies in records:
             block = torch.linalg.inv(roots[..., copies].mT @ roots[..., copies])
             mean[:, copies] = y[:, copies] - (block @ self.a[:, copies, None])[..., 0]

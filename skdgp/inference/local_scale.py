@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ..linalg import LOG_2PI
-from ..optim.lbfgs import LBFGS
+from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
 from .base import COUNT, Scheme
 
@@ -81,21 +81,14 @@ class LocalScale(nn.Module):
         prior = parameters_to_vector(learned).detach().zero_()
         prior[0] = math.log(_START_COUNT)
 
-        def evaluate(x):
-            vector_to_parameters(x, learned)
-            with torch.enable_grad():
-                deviations = (parameters_to_vector(learned) - prior) / _SPREAD
-                loss = (0.5 * deviations.square().sum() - log_density()) / total
-                gradients = torch.autograd.grad(loss, learned)
-            return float(loss), torch.cat([g.flatten() for g in gradients])
+        def loss():
+            deviations = (parameters_to_vector(learned) - prior) / _SPREAD
+            return (0.5 * deviations.square().sum() - log_density()) / total
 
-        search = LBFGS(tol=_TOL)
         self.requires_grad_(True)
         try:
-            search.start(prior, evaluate)
-            for _ in range(_STEPS):
-                search.step(evaluate)
-            vector_to_parameters(search.x, learned)
+            vector_to_parameters(prior.clone(), learned)
+            minimize(of_parameters(loss, learned), learned, _STEPS, _TOL)
         finally:
             self.requires_grad_(False)
 

@@ -13,9 +13,9 @@ from ..gp.kernels import Anova
 from ..gp.kernels.base import stacked, tensor_like
 from ..gp.likelihoods import HeteroscedasticGaussian
 from ..gp.priors import around
-from ..gp.rows import RowsLayer
+from ..gp.rows import RowsLayer, log_marginal_likelihood
 from ..gp.stack import Stack
-from ..linalg import LOG_2PI, LogNormal, cholesky, rounding, unpacked
+from ..linalg import cholesky, rounding, unpacked
 from ..optim.lbfgs import LBFGS
 from ..optim.quasi_newton import QuasiNewtonSteps, backward
 from .base import Model
@@ -266,13 +266,15 @@ class MarginalLikelihoodGP(Model):
         """
         rows, chosen = self.rows, self._marginal_subset
         X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
-        H = self.inputs(self.layers)(X)
-        value = LogNormal.apply(y.mT, self._covariance(rows.kernel(), H, weight))
-        # of the rows of a unique input, all but their mean
-        noise = self._noise(weight.new_ones(1))[:, 0]
-        within = self._scatter[chosen] / noise + weight.log()[:, None]
-        within = within + (weight - 1.0)[:, None] * (LOG_2PI + noise.log())
-        return (value - 0.5 * within.sum()) * (len(rows.Z) / len(chosen))
+        H, kernel, noise = (
+            self.inputs(self.layers)(X),
+            rows.kernel(),
+            self._noise(weight.new_ones(1)),
+        )
+        white = _NUGGET * kernel.diag(H)
+        value = log_marginal_likelihood(y.mT, kernel(H, H), noise, weight, white)
+        within = (self._scatter[chosen] / noise[:, 0]).sum()
+        return (value - 0.5 * within) * (len(rows.Z) / len(chosen))
 
     # What follows from hyperparameters
 
@@ -284,7 +286,7 @@ class MarginalLikelihoodGP(Model):
         self.hold(self.unsolved)
         self._gps = self._together = self._loo = None
         gps, together = self._condition()
-        self.metric = torch.as_tensor(self._metric_now()).to(self.z)
+        self.metric = torch.as_tensor(self._metric()).to(self.z)
         loo = self._leave_one_out(gps)
         self.z = loo.z
         if self.local_scale is not None:
@@ -331,11 +333,8 @@ class MarginalLikelihoodGP(Model):
             self.rows.Z, self.metric.numpy(force=True), self.n_neighbors, self.inputs(layers)
         )
 
-    def _metric_now(self):
-        """Lengthscales of the kernel, as far as it has any."""
-        metric = torch.as_tensor(self.rows.kernel().metric).cpu().numpy()
-        n_inputs = self.inputs(self.layers)(self.rows.Z[:1]).shape[1:]
-        return np.broadcast_to(metric, n_inputs).copy()
+    def _metric(self):
+        return self.rows.metric(self.inputs(self.layers)(self.rows.Z[:1]).shape[1:])
 
     def _learn_scale(self, loo):
         """Maximize the leave-one-out density."""
@@ -377,12 +376,9 @@ class MarginalLikelihoodGP(Model):
         return super().state()
 
     def load_state(self, arrays):
-        last = f"layers.{len(self.layers) - 1}."
-        rows = {name: torch.tensor(arrays[last + name]) for name in ("Z", "y", "weight")}
-        if self._training_rows is not None and any(
-            not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()
-        ):
-            self._training_rows = None  # of other data
+        prefix = f"layers.{len(self.layers) - 1}."
+        if self._training_rows is not None and self.rows.differ(arrays, prefix):
+            self._training_rows = None
         super().load_state(arrays)
         self.solution = {}
         self._gps = self._together = self._loo = self.unsolved = None

@@ -1,6 +1,7 @@
 """Limited-memory BFGS, one iteration at a time."""
 
 import torch
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 _ARMIJO = 1e-4
 _HALVINGS = 12
@@ -98,3 +99,43 @@ class LBFGS:
         # rows of a matrix may be aligned otherwise, and then sums round otherwise
         pairs = zip(arrays["s"], arrays["y"]) if "s" in arrays else ()
         self.pairs = [(s.clone(), y.clone()) for s, y in pairs]
+
+
+def of_parameters(loss, parameters):
+    """Value and gradient of ``loss()``, a tensor of shape (), as a function of a vector of its parameters."""
+
+    def evaluate(x):
+        vector_to_parameters(x, parameters)
+        with torch.enable_grad():
+            value = loss()
+            gradients = torch.autograd.grad(value, parameters)
+        return float(value.detach()), torch.cat([g.flatten() for g in gradients])
+
+    return evaluate
+
+
+def minimize(evaluate, parameters, n_steps, tol):
+    """Search from the present values of some parameters for those with the least value.
+
+    Parameters
+    ----------
+    evaluate : callable
+        As :func:`of_parameters` makes it.
+    parameters : list of Parameter
+        They end where the search ends, also by an error.
+    n_steps : int
+    tol : float
+        As of :class:`LBFGS`.
+
+    Returns
+    -------
+    search : LBFGS
+    """
+    search = LBFGS(tol=tol)
+    try:
+        search.start(parameters_to_vector(parameters).detach().clone(), evaluate)
+        for _ in range(n_steps):
+            search.step(evaluate)
+    finally:
+        vector_to_parameters(search.x, parameters)
+    return search

@@ -5,13 +5,15 @@ import math
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from ..gp.component import Trainable
 from ..gp.kernels import Linear, SquaredExponential
+from ..gp.likelihoods.base import log_normal
+from ..gp.rows import leave_one_out, log_marginal_likelihood
 from ..linalg import LOG_2PI, cholesky, rounding
 from ..mixture.mapped import mapped_moments
-from ..optim.lbfgs import LBFGS
+from ..optim.lbfgs import minimize, of_parameters
 from .maps import ExponentialNormal, Log, Logit, YeoJohnson
 from .robust import weighted_moments
 from .scaling import POSITIVE, TargetScaler
@@ -49,6 +51,8 @@ class _MarginalLikelihood(nn.Module):
         self.log_noise = nn.Parameter(X.new_tensor(math.log(_NOISE)))
         self.bent, self.bend = bent, None if bent is None else nn.Parameter(X.new_zeros(()))
         self._start = parameters_to_vector(self.parameters()).detach().clone()
+        #: negative log marginal likelihood with priors, and its gradient
+        self.evaluate = of_parameters(self._loss, list(self.parameters()))
 
     def _targets(self):
         """Standardized targets, and the logarithm of the slope of all that was done to them."""
@@ -61,27 +65,15 @@ class _MarginalLikelihood(nn.Module):
         scale = (share @ (y - center).square()).sqrt().clamp_min(1e-300)
         return (y - center) / scale, log_slope - scale.log()
 
-    def _covariance(self):
-        return self.kernel()(self.X, self.X) + torch.diag(self.log_noise.exp() / self.weights)
-
-    def evaluate(self, x):
-        """Negative log marginal likelihood with priors, and its gradient."""
-        parameters = list(self.parameters())
-        vector_to_parameters(x, parameters)
-        with torch.enable_grad():
-            K, (z, log_slope) = self._covariance(), self._targets()
-            prior = (
-                0.5 * ((parameters_to_vector(parameters) - self._start) / _SPREAD).square().sum()
-            )
-            copies = 0.5 * (self.weights - 1.0).sum() * (LOG_2PI + self.log_noise)
-            rest = prior + copies - self.weights @ log_slope
-        L = cholesky(K.detach(), rounding(K))
-        a = torch.cholesky_solve(z.detach()[:, None], L)
-        value = 0.5 * (z.detach() @ a[:, 0]) + torch.diagonal(L).log().sum() + rest.detach()
-        slope = 0.5 * (torch.cholesky_inverse(L) - a @ a.T)
-        with torch.enable_grad():
-            gradients = torch.autograd.grad((slope * K).sum() + z @ a[:, 0] + rest, parameters)
-        return float(value), torch.cat([g.flatten() for g in gradients])
+    def _loss(self):
+        (z, log_slope), K = self._targets(), self.kernel()(self.X, self.X)
+        deviations = (parameters_to_vector(self.parameters()) - self._start) / _SPREAD
+        noise, constant = (
+            self.log_noise.exp()[None, None],
+            self.weights.log().sum() + len(z) * LOG_2PI,
+        )
+        value = log_marginal_likelihood(z[None], K, noise, self.weights) + 0.5 * constant
+        return 0.5 * deviations.square().sum() - self.weights @ log_slope - value
 
     def maximize(self):
         """Maximize the log marginal likelihood.
@@ -93,26 +85,22 @@ class _MarginalLikelihood(nn.Module):
         log_density, mean, variance : ndarrays of shape (n,)
             Leave-one-out log densities of targets, and moments of the standardized ones.
         """
-        search = LBFGS(tol=1e-5)
         try:
-            search.start(parameters_to_vector(self.parameters()).detach(), self.evaluate)
-            for _ in range(_STEPS):
-                search.step(self.evaluate)
-            vector_to_parameters(search.x, self.parameters())
+            search = minimize(self.evaluate, list(self.parameters()), _STEPS, 1e-5)
             with torch.no_grad():
-                K, (z, log_slope) = self._covariance(), self._targets()
+                z, log_slope = self._targets()
+                K = self.kernel()(self.X, self.X) + torch.diag(self.log_noise.exp() / self.weights)
                 precision = torch.cholesky_inverse(cholesky(K, rounding(K)))
         except torch.linalg.LinAlgError:
             return -math.inf, None, None, None
-        # Rasmussen and Williams (2006), equations 5.10 to 5.12
-        diagonal, a = torch.diagonal(precision), precision @ z
-        loo = 0.5 * (diagonal.log() - a.square() / diagonal - LOG_2PI) + log_slope
+        mean, of_means = leave_one_out(z, precision @ z, torch.diagonal(precision))
+        loo = log_normal(z, mean, of_means) + log_slope
         noise = self.log_noise.detach().exp()  # of one target, where a row stands for several
-        variance = 1.0 / diagonal + noise * (1.0 - 1.0 / self.weights)
+        variance = of_means + noise * (1.0 - 1.0 / self.weights)
         value = -search.f - 0.5 * len(z) * LOG_2PI
         if not np.isfinite(value):
             return -math.inf, None, None, None
-        return value, *(part.numpy() for part in (loo, z - a / diagonal, variance))
+        return value, *(part.numpy() for part in (loo, mean, variance))
 
 
 class _Candidate:

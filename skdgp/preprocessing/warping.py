@@ -1,16 +1,17 @@
 """Warping of columns of the inputs, chosen by the marginal likelihood."""
 
+import contextlib
 import math
 
 import numpy as np
 import torch
 from torch import nn
-from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.nn.utils import parameters_to_vector
 
 from ..gp.component import Trainable
 from ..gp.kernels import RationalQuadratic
-from ..linalg import cholesky, rounding
-from ..optim.lbfgs import LBFGS
+from ..linalg import LOG_2PI, LogNormal
+from ..optim.lbfgs import minimize, of_parameters
 
 _ROWS = 400  #: that the marginal likelihood knows
 _FEWEST = 20  #: rows below which nothing is warped
@@ -67,34 +68,22 @@ class _MarginalLikelihood(nn.Module):
         self.kernel = Trainable(RationalQuadratic().bind(u.shape[1]))
         self.log_noise = nn.Parameter(u.new_tensor(math.log(_NOISE)))
         self._start = self._hyperparameters().detach().clone()
+        #: value and gradient of what is minimized
+        self.evaluate = of_parameters(self._loss, list(self.parameters()))
 
     def _hyperparameters(self):
         return torch.cat([self.log_noise[None], parameters_to_vector(self.kernel.parameters())])
 
-    def evaluate(self, x):
-        """Value and gradient of what is minimized."""
-        parameters, k = list(self.parameters()), self.y.shape[1]
-        vector_to_parameters(x, parameters)
-        with torch.enable_grad():
-            X = self.u.clone()
-            X[:, self.columns] = warped(self.u[:, self.columns], self.curve)
-            X = X * self.size
-            K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
-            negative_log_prior = (
-                0.5 * ((self._hyperparameters() - self._start) / _SPREAD).square().sum()
-            )
-            cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
-        L = cholesky(K.detach(), rounding(K))
-        a = torch.cholesky_solve(self.y, L)
-        value = (
-            0.5 * (self.y * a).sum() / k + torch.diagonal(L).log().sum() + negative_log_prior + cost
-        )
-        slope = 0.5 * (torch.cholesky_inverse(L) - a @ a.T / k)
-        with torch.enable_grad():
-            gradients = torch.autograd.grad(
-                (slope * K).sum() + negative_log_prior + cost, parameters
-            )
-        return float(value.detach()), torch.cat([g.flatten() for g in gradients])
+    def _loss(self):
+        X = self.u.clone()
+        X[:, self.columns] = warped(self.u[:, self.columns], self.curve)
+        X = X * self.size
+        K = self.kernel()(X, X) + torch.diag(self.log_noise.exp() / self.weights)
+        deviations = (self._hyperparameters() - self._start) / _SPREAD
+        cost = _COST * (self.curve.square() + _ROUND**2).sqrt().sum()
+        log_density = LogNormal.apply(self.y.T, K[None]) / self.y.shape[1]
+        log_density = log_density + 0.5 * len(X) * LOG_2PI
+        return 0.5 * deviations.square().sum() + cost - log_density
 
 
 class Warp:
@@ -186,15 +175,12 @@ def curvature(X, y, weights):
         torch.tensor(part, dtype=torch.float64)
         for part in (u[chosen], size, y[chosen], weights[chosen])
     )
-    marginal, search = _MarginalLikelihood(u, size, y, weights, skewed), LBFGS(tol=1e-5)
-    try:
-        search.start(parameters_to_vector(marginal.parameters()).detach(), marginal.evaluate)
-        for _ in range(_STEPS):
-            search.step(marginal.evaluate)
-    except torch.linalg.LinAlgError:  # as far as it went
-        pass
-    if search.x is not None and torch.isfinite(search.x).all():
-        found = search.x[: len(skewed)].numpy()
+    marginal = _MarginalLikelihood(u, size, y, weights, skewed)
+    parameters = list(marginal.parameters())
+    with contextlib.suppress(torch.linalg.LinAlgError):  # as far as it went
+        minimize(marginal.evaluate, parameters, _STEPS, 1e-5)
+    if torch.isfinite(parameters_to_vector(parameters)).all():
+        found = marginal.curve.detach().numpy()
         most = most[skewed]
         curve[skewed] = np.clip(found, np.minimum(most, 0.0), np.maximum(most, 0.0))
     return curve

@@ -1,9 +1,11 @@
+import contextlib
+
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import rosen, rosen_der
 
-from skdgp.optim.lbfgs import LBFGS
+from skdgp.optim.lbfgs import LBFGS, minimize, of_parameters
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -97,3 +99,24 @@ def test_going_back_to_before_the_start():
     before = search.f
     search.step(rosenbrock)
     assert search.f < before
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_parameters_end_where_the_search_ends(fails):
+    a, b = (torch.nn.Parameter(torch.ones(n, dtype=torch.float64)) for n in (2, 1))
+    center, values = torch.tensor([3.0, -1.0, 0.5], dtype=torch.float64), []
+
+    def loss():
+        if fails and len(values) == 4:
+            raise torch.linalg.LinAlgError
+        value = (torch.cat([a, b]) - center).pow(4).sum()
+        values.append(float(value.detach()))
+        return value
+
+    with pytest.raises(torch.linalg.LinAlgError) if fails else contextlib.nullcontext():
+        minimize(of_parameters(loss, [a, b]), [a, b], 60, 0.0)
+    with torch.no_grad():
+        fails = False
+        assert float(loss()) == min(values)
+    if len(values) > 6:
+        np.testing.assert_allclose(torch.cat([a, b]).detach(), center, atol=0.02)

@@ -8,7 +8,8 @@ from sklearn.base import clone
 from torch import nn
 
 from ...gp.likelihoods import Gaussian
-from ...linalg import LOG_2PI, LogNormal, cholesky, rounding
+from ...gp.rows import leave_one_out, log_marginal_likelihood
+from ...linalg import LOG_2PI, cholesky, rounding
 from ...optim.quasi_newton import QuasiNewtonSteps, backward
 from ..base import FRACTION, NOT_NEGATIVE, Model
 from .diwp import KernelScheme
@@ -138,17 +139,24 @@ class ExactNNGP(Model):
 
     def _noise(self):
         """Variances (k, n) of the means of as many targets as rows count for."""
-        return self.likelihood().variance.expand(self.y.shape[1])[:, None] / self.weight
+        return self._noise_of_one() / self.weight
 
-    def covariances(self):
-        """Covariances of the rows (k, n, n), noise included."""
+    def _noise_of_one(self):
+        return self.likelihood().variance.expand(self.y.shape[1])[:, None]
+
+    def _prior(self):
+        """Covariance of the functions at the rows (n, n), and the variance of white noise beside it."""
         X = self.process.inputs(self.X)
         G = X @ X.mT / X.shape[1]
         same = equal_rows(X, X, G, diagonal(G), diagonal(G))
         for kernel in self.process.kernels:
             G = kernel().from_gram(G)
             G = among(same, G, diagonal(G))
-        white = self.process.jitter * diagonal(G).mean()
+        return G, self.process.jitter * diagonal(G).mean()
+
+    def covariances(self):
+        """Covariances of the rows (k, n, n), noise included."""
+        G, white = self._prior()
         return G + torch.diag_embed(self._noise() + white)
 
     def accept(self):
@@ -164,11 +172,8 @@ class ExactNNGP(Model):
     objective = lower_bound
 
     def _log_marginal_likelihood(self):
-        w, noise = self.weight, self._noise()
-        value = LogNormal.apply(self.y.mT, self.covariances())
-        repeated = (w * (noise * w).log() - noise.log()).sum()
-        repeated = repeated + len(noise) * LOG_2PI * (w - 1.0).sum()
-        return value - 0.5 * repeated
+        (G, white), noise = self._prior(), self._noise_of_one()
+        return log_marginal_likelihood(self.y.mT, G, noise, self.weight, white)
 
     @torch.no_grad()
     def divergence(self):
@@ -215,8 +220,9 @@ class ExactPosterior(GramPosterior):
         L, y = self.path.levels[-1].L, self._y
         K = L @ L.mT + torch.diag_embed(self._variances)
         K_inv = torch.cholesky_inverse(cholesky(K, rounding(K)))
-        var = 1.0 / diagonal(K_inv)  # of means of targets; k, n
-        mean = y - (K_inv @ y[..., None])[..., 0] * var
+        mean, var = leave_one_out(
+            y, (K_inv @ y[..., None])[..., 0], diagonal(K_inv)
+        )  # of means of targets
         var = var + self._variances * (self._weight - 1.0)  # of single targets
         factors = torch.as_tensor(1.0 if dispersions is None else dispersions).to(y)
         var = factors.square()[..., None, None] * var

@@ -3,7 +3,8 @@
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
-from ...linalg import LOG_2PI, LogNormal, cholesky, gradient_of_gram, gram, inverse_triangular
+from ...gp.rows import log_marginal_likelihood
+from ...linalg import LOG_2PI, cholesky, gradient_of_gram, gram, inverse_triangular
 from ...optim.quasi_newton import backward
 from ..base import FRACTION, NOT_NEGATIVE, POSITIVE, Scheme
 from .concave import ConcaveGP
@@ -290,12 +291,8 @@ class CollapsedGP(FullBatchGP):
     def exact(self, X, y, weight):
         """The log marginal likelihood of all rows, for inducing inputs that are these rows."""
         layer, k = self.layers[0], y.shape[1]
-        kernel, noise = layer.kernel(), self.likelihood().variance
-        noise = noise.expand(k)[:, None] / weight  # k, n
-        K = kernel(X, X) + torch.diag_embed(noise + layer.jitter)
-        repeated = (weight * (noise * weight).log() - noise.log()).sum()
-        repeated = repeated + k * (weight.sum() - len(X)) * LOG_2PI
-        return LogNormal.apply(y.mT, K) - 0.5 * repeated
+        noise = self.likelihood().variance.expand(k)[:, None]
+        return log_marginal_likelihood(y.mT, layer.kernel()(X, X), noise, weight, layer.jitter)
 
     def _is_exact(self, X):
         """Whether all rows are inducing inputs, and stay so."""

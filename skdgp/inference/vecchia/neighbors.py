@@ -96,12 +96,6 @@ class NeighborGP(Model):
         if self._training_rows is not None:
             self._of_rows = Remembered(self._search, len(self._training_rows.X))
 
-    def _metric_now(self):
-        """Lengthscales of the kernel, as far as it has any."""
-        with torch.no_grad():
-            metric = torch.as_tensor(self.rows.kernel().metric).cpu().numpy()
-        return np.broadcast_to(metric, self.rows.Z.shape[1:]).copy()
-
     def _count_near(self):
         if self.local_scale is not None:
             self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
@@ -126,7 +120,7 @@ class NeighborGP(Model):
         if not len(self.metric):
             self._begin(batch)
         if self.steps.n_made in _SEARCHES and self._subset is None:
-            self._look_in(self._metric_now())
+            self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         n, rows, near = len(batch.X), self._training_rows, self.near()
         size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
@@ -148,7 +142,7 @@ class NeighborGP(Model):
         """Before the first step: kernel and noise of the subset, and the number of neighbors."""
         if self._subset is not None:
             self._subset(self, batch)
-        self._look_in(self._metric_now())
+        self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         if self._chooses_neighbors:
             self._choose_neighbors()
 
@@ -193,11 +187,8 @@ class NeighborGP(Model):
         )
 
     def load_state(self, arrays):
-        rows = {name: torch.tensor(arrays[f"layers.0.{name}"]) for name in ("Z", "y", "weight")}
-        if self._training_rows is not None and any(
-            not torch.equal(getattr(self.rows, name).cpu(), value) for name, value in rows.items()
-        ):
-            self._training_rows = None  # of other data
+        if self._training_rows is not None and self.rows.differ(arrays, "layers.0."):
+            self._training_rows = None
         super().load_state(arrays)
         self._count_near()
         self._search = None
