@@ -160,8 +160,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     lower_bound_ : float
         Of a single model: lower bound on the log marginal likelihood of the training rows, in units of the
         target; beyond 10,000 rows an estimate from so many of them, unless ``inference`` is that of a
-        sparse Gaussian process. For ``"nngp"`` up to 2,000 rows, the log marginal likelihood itself. Not set
-        for ``"aep"``, ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
+        sparse Gaussian process. Where `max_time` leaves none, it is one from fewer rows, or from the last
+        losses. For ``"nngp"`` up to 2,000 rows, the log marginal likelihood itself. Not set for ``"aep"``,
+        ``"collapsed"``, ``"vecchia"`` and ``"exact"``.
     delta_ : ndarray of shape (`n_layers`,)
         With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is; the first belongs to
         the metric of the inputs.
