@@ -155,7 +155,7 @@ def test_weights_are_repeated_rows(case):
     assert_allclose(weighted.feature_importances_, repeated.feature_importances_, rtol=1e-6)
 
 
-@few
+@settings(few, max_examples=(N_EXAMPLES + 1) // 2)
 @given(cases(SHALLOW, counts=False), st.floats(1.0, 4.0))
 def test_totals_of_positive_targets(case, shape):
     """Predicted means add up to what fresh targets do, whatever map the fit chooses."""
@@ -197,8 +197,8 @@ def test_a_fit_ends_in_its_time(scheme, monkeypatch):
     y = np.sin(X[:, 0]) + 0.3 * rng.standard_normal(250)
     settings = {"target_transform": None, "standardize": True, "random_state": 0, "max_time": 60.0}
     trained, run = [], Trainer.run
-    speed = 6e6 * {"auto": 2, "diwp": 20, "global": 10, "rff": 10, "structured": 10}.get(scheme, 1)
-    with SlowMachine(speed) as machine, warnings.catch_warnings(record=True) as caught:
+    faster = {"auto": 2, "diwp": 20, "global": 10, "rff": 10, "structured": 10}.get(scheme, 1)
+    with SlowMachine(6e6 * faster) as machine, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         monkeypatch.setitem(budget._CALIBRATION, "cpu", 20)
         monkeypatch.setattr(
