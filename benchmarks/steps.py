@@ -60,7 +60,7 @@ def model_of(scheme, shape, X, dtype, device="cpu"):
 
 def step_of(scheme, shape, dtype, device="cpu"):
     """A step of the model of a scheme, as the trainer makes it."""
-    from skdgp.inference.base import Batch
+    from skdgp.inference.batch import Batch
 
     X, y = rows_of(shape)
     model = model_of(scheme, shape, X, dtype, device)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 
 LOG_2PI = math.log(2.0 * math.pi)
 _ESCALATION = (10.0, 100.0, 1000.0)
@@ -83,6 +84,20 @@ def gram(A, weights):
     G : tensor of shape (k, M, M)
     """
     return torch.stack([symmetric_products((A * w)[None], A)[0] for w in weights])
+
+
+class Gram(torch.autograd.Function):
+    """``P P^T``, whose way back is one product."""
+
+    @staticmethod
+    def forward(ctx, P):
+        ctx.save_for_backward(P)
+        return P @ P.mT
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        return (G + G.mT) @ ctx.saved_tensors[0]
 
 
 def symmetric_products(B, A):

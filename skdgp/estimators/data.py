@@ -5,7 +5,7 @@ import torch
 
 from ..distributed import own_part
 from ..gp.likelihoods.counting import at_one_exposure
-from ..inference.base import Batch
+from ..inference.batch import Batch
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.pieces import pieces
 from ..preprocessing.robust import weighted_moments

@@ -23,7 +23,15 @@ from .device import training_device
 from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit
 from .importances import Pairs, compute_if_cheap
-from .outcome import Result, Trained, forget_single, is_failure, lower_bound, single_attributes
+from .outcome import (
+    Result,
+    Trained,
+    forget_single,
+    is_failure,
+    lower_bound,
+    single_attributes,
+    warn_of_shortage,
+)
 from .scaling import scale
 from .scored import ScoredRows
 from .summary import kept_table
@@ -63,7 +71,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
 
     try:
         set_fitted()
-        fit.warn_of_shortage(result)
+        warn_of_shortage(result, len(fit.plans), fit.budget.max_time)
         if fit.is_single:
             (one,), left = result.trained, fit.budget.left
             bound = lower_bound(one.trainer.model, one.member, fit.data, fit.device, fit.rng, left)
@@ -370,25 +378,6 @@ class MixtureFit:
             "_log_jacobian": data.mean_log_jacobian(),
         }
         return {**attributes, **single_attributes(members, data)}
-
-    def warn_of_shortage(self, result):
-        """Warn of members that are not trained, or not to the end."""
-        seconds = f"max_time={self.budget.max_time} seconds were not enough"
-        names = [type(one.member.scheme).__name__ for one in result.trained if one.progress < 1.0]
-        if names and not self.is_single:
-            warn(f"{seconds} for all steps of {', '.join(names)}.", ConvergenceWarning)
-        if result.no_time:
-            warn(
-                f"{seconds} to train {', '.join(result.no_time)}, without which the mixture predicts.",
-                ConvergenceWarning,
-            )
-        if result.interrupted and not self.is_single:
-            warn(
-                f"Training was interrupted; {len(result.trained)} of {len(self.plans)} members predict.",
-                ConvergenceWarning,
-            )
-        for reason in filter(None, (one.unfinished for one in result.trained)):
-            warn(reason, ConvergenceWarning)
 
 
 def _is_settled(estimator, trainer):

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
+from .._warnings import warn
 from ..mixture.member import Member
 from ..mixture.predictive import Predictive, rows_at_once
 from ..training.trainer import Trainer
@@ -148,3 +150,23 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     per_row = expected / seen + data.mean_log_jacobian()
     bound = total * per_row - float(divergence)
     return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow
+
+
+def warn_of_shortage(result, n_plans, max_time):
+    """Warn of members that are not trained, or not to the end."""
+    seconds = f"max_time={max_time} seconds were not enough"
+    names = [type(one.member.scheme).__name__ for one in result.trained if one.progress < 1.0]
+    if names and n_plans > 1:
+        warn(f"{seconds} for all steps of {', '.join(names)}.", ConvergenceWarning)
+    if result.no_time:
+        warn(
+            f"{seconds} to train {', '.join(result.no_time)}, without which the mixture predicts.",
+            ConvergenceWarning,
+        )
+    if result.interrupted and n_plans > 1:
+        warn(
+            f"Training was interrupted; {len(result.trained)} of {n_plans} members predict.",
+            ConvergenceWarning,
+        )
+    for reason in filter(None, (one.unfinished for one in result.trained)):
+        warn(reason, ConvergenceWarning)

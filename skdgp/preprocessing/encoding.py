@@ -5,24 +5,14 @@ import copy
 import numpy as np
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
+from .columns import N_FOLDS, Date, Levels, Number, Time
 from .frames import UNSEEN
 from .pieces import pieces
 
-N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
-_DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
-_FEW_LEVELS = 2  #: levels up to which each has a column of its own
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _NEIGHBORS = 8  #: of these for each cell: the error of the mean is a third of their deviation
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
-_GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
-_GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and without a gap
-_WEEK, _YEAR = 7.0, 365.2425  #: days
-_REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
 _FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
-_CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
-_PRIOR_DOF = (
-    3.0  #: degrees of freedom of the prior of the variance between levels, the fewest with a mean
-)
 
 
 class ColumnEncoder:
@@ -73,7 +63,7 @@ class ColumnEncoder:
             present = values[~np.isnan(values)]
             constants[j] = present[0] if len(present) else np.nan
             self._constant[j] = not (present != constants[j]).any()
-            make = {"category": _Levels, "date": _Date, "time": _Time}.get(kind, _Number)
+            make = {"category": Levels, "date": Date, "time": Time}.get(kind, Number)
             column = make().fit(values, targets, weights, self.folds)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
@@ -211,208 +201,3 @@ class ColumnEncoder:
         near = np.argsort(distances[:, donors], axis=1, kind="stable")[:, :n]
         near = donors[near[:, np.arange(_VERSIONS) % n]]
         versions[np.ix_(rows, order, own)] = self._donors[near][..., own]
-
-
-class _Column:
-    """Encoding of one column of a table.
-
-    Attributes
-    ----------
-    n_encoded : int
-        Columns of its encoding.
-    has_indicator : bool
-        Whether one of them tells gaps from values.
-    """
-
-    has_indicator = learned_gaps = False
-
-    def fit(self, values, targets, weights, folds):
-        return self
-
-    def with_levels(self, values, targets, weights):
-        return self
-
-    def fit_gaps(self, missing, targets, weights):
-        """Decide whether gaps have an indicator: where they go with other targets."""
-        own, others = weights[missing].sum(), weights[~missing].sum()
-        self.learned_gaps = own >= _GAPS * (own + others)
-        if not self.learned_gaps or others == 0.0 or missing.sum() < 2:
-            return
-        means = [
-            np.average(targets[part], axis=0, weights=weights[part]) for part in (missing, ~missing)
-        ]
-        error = np.sqrt(1.0 / own + 1.0 / others)  # of standardized targets
-        self.has_indicator = bool(np.abs(means[0] - means[1]).max() > _GAP_ERRORS * error)
-
-    @property
-    def n_encoded(self):
-        return len(self.suffixes())
-
-    def suffixes(self):
-        return [*self._suffixes(), *([" (missing)"] if self.has_indicator else [])]
-
-    def encode(self, values, folds):
-        """Encoded values (n_rows, n_encoded), NaN where they are missing."""
-        encoded = self._encode(values, folds)
-        if self.has_indicator:
-            encoded = np.column_stack([encoded, np.isnan(values)])
-        return encoded
-
-    def unknown(self, values):
-        """Which values are new gaps."""
-        return np.isnan(values) & (not self.learned_gaps)
-
-
-class _Number(_Column):
-    def _suffixes(self):
-        return [""]
-
-    def _encode(self, values, folds):
-        return values[:, None]
-
-
-class _Cyclic(_Column):
-    """A trend, and the circles of the periods that the values cover."""
-
-    periods = ()
-
-    def fit(self, values, targets, weights, folds):
-        self._kept = [one for one in self.periods if self._covers(values[~np.isnan(values)], one)]
-        return self
-
-    def _covers(self, values, period):
-        _, length = period
-        long_enough = len(values) and np.ptp(values) >= _CYCLES * length
-        return bool(long_enough) and len(np.unique(np.round(values / length % 1.0, 6))) > 2
-
-    def _suffixes(self):
-        return [
-            "",
-            *(f" ({part} of {name})" for name, _ in self._kept for part in ("sine", "cosine")),
-        ]
-
-    def _encode(self, values, folds):
-        angles = [2.0 * np.pi * values / length for _, length in self._kept]
-        return np.column_stack([values, *(f(angle) for angle in angles for f in (np.sin, np.cos))])
-
-
-class _Date(_Cyclic):
-    periods = ("day", 1.0), ("week", _WEEK), ("year", _YEAR)
-
-
-class _Time(_Cyclic):
-    periods = (("day", 1.0),)
-
-    def _covers(self, values, period):
-        return len(np.unique(values)) > 2
-
-
-class _Levels(_Column):
-    """Positions of the levels of a category; gaps in training are a level of their own."""
-
-    def fit(self, values, targets, weights, folds):
-        present = values[values >= 0.0]
-        self._n_levels = int(present.max(initial=-1.0)) + 1
-        codes = np.where(np.isnan(values), self._n_levels, values).astype(np.int64)
-        self.has_gaps = bool(np.isnan(values).any())
-        n = self._n_levels + 1
-        means, self._ratio = shrunk_means(codes, targets, weights, n)
-        if self._n_levels + self.has_gaps <= _FEW_LEVELS:
-            step = np.diff(means[:2], axis=0)[:1] if n > 1 else means[:1]
-            self._axes = step.T / max(np.square(step).sum(), 1e-12)
-            self._origin = means[:1]
-            self._positions = np.tile(np.arange(float(n))[:, None], (N_FOLDS + 1, 1, 1))
-            return self
-        _, _, V = np.linalg.svd(means, full_matrices=False)
-        axes = V[:_DIMENSIONS].T
-        self._axes, self._origin = axes * np.where(axes.sum(0) < 0.0, -1.0, 1.0), 0.0
-        parts = [folds != fold for fold in range(N_FOLDS)]
-        others = [shrunk_means(codes[i], targets[i], weights[i], n)[0] for i in parts]
-        self._positions = np.stack([*others, means]) @ self._axes
-        return self
-
-    def with_levels(self, values, targets, weights):
-        last = int(np.nanmax(values, initial=-1.0))
-        if last < self._n_levels:
-            return self
-        new, extra = copy.copy(self), last + 1 - self._n_levels
-        added = np.zeros((extra, targets.shape[1]))
-        for i in range(extra):
-            rows = values == self._n_levels + i
-            if rows.any():
-                added[i] = weights[rows] @ targets[rows] / (weights[rows].sum() + self._ratio)
-        added = np.tile((added - self._origin) @ self._axes, (N_FOLDS + 1, 1, 1))
-        known, gap = self._positions[:, : self._n_levels], self._positions[:, self._n_levels :]
-        new._positions = np.concatenate([known, np.clip(added, -_REACH, _REACH), gap], axis=1)
-        new._n_levels = last + 1
-        return new
-
-    def fit_gaps(self, missing, targets, weights):
-        self.learned_gaps = self.has_gaps
-
-    def _suffixes(self):
-        n = self._positions.shape[2]
-        return [""] if n == 1 else [f" ({i + 1})" for i in range(n)]
-
-    def _encode(self, values, folds):
-        gaps = self._n_levels if self.has_gaps else np.nan
-        codes = np.where(np.isnan(values), gaps, values)
-        codes = np.where(codes > self._n_levels, UNSEEN, codes)
-        known = codes >= 0.0
-        index = np.where(known, codes, 0.0).astype(np.int64)
-        fold = N_FOLDS if folds is None else folds
-        encoded = self._positions[fold, index]
-        middle = self._positions[-1, : max(self._n_levels, 1)].mean(0)
-        encoded = np.where((codes == UNSEEN)[:, None], middle, encoded)
-        return np.where(np.isnan(codes)[:, None], np.nan, encoded)
-
-    def unknown(self, values):
-        return (values == UNSEEN) | super().unknown(values)
-
-    def alternatives(self, n):
-        """Positions (n, n_encoded) of known levels for an unseen one, and the factor of the variance."""
-        L = max(self._n_levels, 1)
-        positions = self._positions[-1, :L]
-        order = np.argsort(positions[:, 0], kind="stable")
-        chosen = order[((np.arange(n) + 0.5) * L / n).astype(np.int64)]
-        # the predictive variance of a new level from L levels, with a scaled inverse chi-square prior
-        unbiased, new = L / max(L - 1.0, 1.0), 1.0 + 1.0 / L
-        dof = L - 1.0 + _PRIOR_DOF
-        return positions[chosen], unbiased * new * dof / (dof - 2.0)
-
-
-def shrunk_means(codes, targets, weights, n_levels):
-    """Mean targets of the levels as best linear unbiased predictions of a one-way mixed model.
-
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_rows,)
-    targets : ndarray of shape (n_rows, k)
-    weights : ndarray of shape (n_rows,)
-    n_levels : int
-
-    Returns
-    -------
-    means : ndarray of shape (n_levels, k)
-        Deviations from the mean of all rows; 0 for levels without rows.
-    ratio : ndarray of shape (k,)
-        Variance within levels over that between them: how many rows the mean of all is worth.
-    """
-    size = np.bincount(codes, weights=weights, minlength=n_levels)
-    total = max(size.sum(), 1e-300)
-    means, ratio = np.zeros((n_levels, targets.shape[1])), np.full(targets.shape[1], np.inf)
-    for k, y in enumerate(targets.T):
-        mean = weights @ y / total
-        sums = np.bincount(codes, weights=weights * (y - mean), minlength=n_levels)
-        own = sums / np.maximum(size, 1e-300)
-        within_squares = weights @ np.square(y - mean - own[codes])
-        between_squares = size @ np.square(own)
-        n_used = np.count_nonzero(size)
-        # moments of a one-way mixed model with unequal sizes (Searle, Casella and McCulloch, 1992, section 3.6)
-        noise = within_squares / max(total - n_used, 1.0)
-        effective = total - size @ size / total
-        variance = max(between_squares - (n_used - 1.0) * noise, 0.0) / max(effective, 1e-300)
-        if variance > 0.0 and total > n_used:  # of one row each, noise and levels are the same
-            ratio[k] = noise / variance
-            np.divide(own * size, size + ratio[k], where=size > 0.0, out=means[:, k])
-    return means, ratio

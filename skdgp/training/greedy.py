@@ -8,7 +8,8 @@ import torch
 
 from ..gp.centers import centers
 from ..gp.likelihoods import Gaussian
-from ..inference.base import Architecture, Batch
+from ..inference.base import Architecture
+from ..inference.batch import Batch
 from ..inference.sparse.vfe import VFE
 from .trainer import Trainer
 

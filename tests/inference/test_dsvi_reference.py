@@ -20,7 +20,8 @@ from skdgp.gp.likelihoods import (
 )
 from skdgp.gp.means import linear_map
 from skdgp.inference import DSVI
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 

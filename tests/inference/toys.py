@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from skdgp.inference.base import Batch
+from skdgp.inference.batch import Batch
 
 
 def toy(n, n_features=2, k=1, seed=0):

@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdgp.preprocessing.encoding import N_FOLDS, ColumnEncoder, shrunk_means
+from skdgp.preprocessing.columns import N_FOLDS, shrunk_means
+from skdgp.preprocessing.encoding import ColumnEncoder
 from skdgp.preprocessing.frames import UNSEEN
 
 

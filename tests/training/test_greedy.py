@@ -18,7 +18,8 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, VFE
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.sparse import full_batch
 from skdgp.training import Checkpoint

@@ -7,7 +7,8 @@ from torch import nn
 
 from ...gp.means import linear_map
 from ...random import normal
-from ..base import OF_LAYERS, whole
+from ..base import OF_LAYERS
+from ..batch import whole
 from ..posterior import Latent
 from .diwp import KernelScheme
 from .model import KernelModel

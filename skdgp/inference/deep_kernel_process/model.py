@@ -10,7 +10,8 @@ from ...gp.centers import centers
 from ...gp.component import Trainable
 from ...optim.gradient_steps import GradientSteps
 from ...random import latin_normal
-from ..base import Model, whole
+from ..base import Model
+from ..batch import whole
 from .posterior import GramPosterior
 from .process import JITTER, Level, Path, among, diagonal, draw_metric
 from .sites import Sites, Whitened
@@ -99,7 +100,7 @@ class KernelModel(Model):
     def sample_moments(self, X, base, draw=whole):
         """Moments of the last layer (S, n, k) and divergences (S,) for one path.
 
-        `draw`, as :meth:`Batch.draw <skdgp.inference.base.Batch.draw>`, makes what belongs to rows.
+        `draw`, as :meth:`Batch.draw <skdgp.inference.batch.Batch.draw>`, makes what belongs to rows.
         """
         raise NotImplementedError
 

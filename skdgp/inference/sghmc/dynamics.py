@@ -81,3 +81,19 @@ def fresh(theta):
     """The state of :func:`adaptive_step` before the first step."""
     state = {name: torch.ones_like(theta) for name in ("xi", "g", "g2")}
     return {"p": torch.zeros_like(theta), **state}
+
+
+def fisher_information(A, score, weight):
+    """Fisher information of the units of a layer, ``A diag(w_d) A^T``, shape (D, M, M).
+
+    Parameters
+    ----------
+    A : tensor of shape (C, M, B), or (1, M, B) if all chains share it
+        Projections of rows.
+    score : tensor of shape (C, B, D)
+        Scores of the units' values at rows, whose expected squares, times the weight, are `w_d`.
+    weight : tensor of shape (B,)
+    """
+    w = (weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
+    w = w.mean(0, keepdim=True) if len(A) == 1 else w
+    return sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)

@@ -5,17 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch.autograd.function import once_differentiable
 
 from ...distributed import gathered, summed
 from ...gp.component import Trainable
 from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian
-from ...linalg import LOG_2PI, add_diagonal, cholesky, root_of_inverse
+from ...linalg import LOG_2PI, Gram, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
-from .dynamics import adaptive_step, fresh, preconditioned_step, to_z
+from .dynamics import adaptive_step, fisher_information, fresh, preconditioned_step, to_z
 from .posterior import SampledPosterior
 
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
@@ -23,20 +22,6 @@ _INFORM_EVERY = 20  #: steps between looks at the Fisher information
 _HYPERPARAMETER_RATE = 6.0
 _MEMORY = 10  #: of these looks that its average reaches back over
 _WINDOW = 100  #: past states that the published procedure learns from, one at a time
-
-
-class Gram(torch.autograd.Function):
-    """``P P^T``, whose way back is one product."""
-
-    @staticmethod
-    def forward(ctx, P):
-        ctx.save_for_backward(P)
-        return P @ P.mT
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, G):
-        return (G + G.mT) @ ctx.saved_tensors[0]
 
 
 class _NoPosterior(NamedTuple):
@@ -358,20 +343,13 @@ class SampledDeepGP(ChainModel):
         if self.integrates:
             eps = self._draw_eps(batch, generator)
             _, A, variance = self.propagate(batch.X, self._sampled(), eps, self._whitenings)
-            last = self._draw_last(A, variance, batch, generator)
-            self.chains[f"v{len(self.layers) - 1}"] = last
+            self.chains[f"v{len(self.layers) - 1}"] = self._draw_last(A, variance, batch, generator)
 
     def _inform(self, batch, generator):
-        """Update the coordinates in which steps are made.
-
-        The Fisher information of unit `d` of a layer is ``A diag(w_d) A^T``, where `w_d` are the expected
-        squared scores of its values at rows. Targets that are drawn given the present states have
-        scores with these squares.
-        """
+        """Update the coordinates of steps by targets that are drawn given the present states."""
         self._complete(batch, generator)
         v = [self.chains[f"v{i}"].detach() for i in range(len(self.layers))]
-        n = self.n_chains
-        shapes = [(n, len(batch.X), layer.n_outputs) for layer in self.layers]
+        shapes = [(self.n_chains, len(batch.X), layer.n_outputs) for layer in self.layers]
         *eps, last = [normal(shape, generator, batch.X) for shape in shapes]
         whitenings = [w.detach() for w in self._whitenings]
         passed, _, variance = self.propagate(
@@ -380,18 +358,13 @@ class SampledDeepGP(ChainModel):
         mean = passed[-1][1]
         with torch.no_grad():
             f = mean + variance.sqrt()[..., None] * last
-            y = self.likelihood().sample(f.flatten(0, 1), generator)
-            y = y.view(*f.shape[:2], -1).to(batch.y.dtype)
-        loss = self._of_rows(y, mean, variance).sum()
+            y = self.likelihood().sample(f.flatten(0, 1), generator).view(*f.shape[:2], -1)
+        loss = self._of_rows(y.to(batch.y.dtype), mean, variance).sum()
         scores = torch.autograd.grad(loss, [values for _, values in passed])
         self._n_looks += 1
         share = 1.0 / min(self._n_looks, _MEMORY)
-        for i, ((A, _), score) in enumerate(zip(passed, scores)):
-            if i == len(self._sampled()):
-                break
-            w = (batch.scale * batch.weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
-            A, w = A.detach(), w.mean(0, keepdim=True) if len(A) == 1 else w
-            F = sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)
+        for i, (A, _), score in zip(range(len(self._sampled())), passed, scores):
+            F = fisher_information(A.detach(), score, batch.scale * batch.weight)
             F = torch.lerp(self._memory[f"{i}.fisher"], F, share)
             self._remember(i, {"fisher": F, "root": root_of_inverse(add_diagonal(F, 1.0))})
 
@@ -406,8 +379,8 @@ class SampledDeepGP(ChainModel):
         arrays = {name: x.cpu().numpy().copy() for name, x in self._memory.items()}
         for i, slot in enumerate(self._adam().slots):
             arrays.update({f"adam.{i}.{k}": x.cpu().numpy().copy() for k, x in slot.items()})
-        numbers = {"n_looks": np.array(self._n_looks), "integrates": np.array(self.integrates)}
-        return {**super().training_state(), **arrays, **numbers}
+        arrays |= {"n_looks": np.array(self._n_looks), "integrates": np.array(self.integrates)}
+        return {**super().training_state(), **arrays}
 
     def load_training_state(self, arrays):
         super().load_training_state(arrays)

@@ -14,7 +14,8 @@ from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax
 from skdgp.inference import AEP
 from skdgp.inference.aep.aep import _Cavity
 from skdgp.inference.aep.matching import psi_of
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 

@@ -17,7 +17,8 @@ from skdgp.gp.likelihoods import (
     StudentT,
 )
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 SCHEMES = {

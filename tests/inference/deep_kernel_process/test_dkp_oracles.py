@@ -15,7 +15,8 @@ from skdgp.datasets import make_deep_kernel_process
 from skdgp.gp.kernels import ArcCosine, Matern, as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import (
     Level,

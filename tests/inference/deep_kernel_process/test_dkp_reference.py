@@ -13,7 +13,8 @@ from torch.distributions import MultivariateNormal
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import Level, factorize
 from skdgp.inference.deep_kernel_process.sites import Whitened

@@ -8,7 +8,8 @@ import torch
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.model_selection.posteriors import free_energy
 from skdgp.random import normal

@@ -10,7 +10,8 @@ from vectors import check
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.inference.elliptical_slice.factors import ConditioningSets
 from skdgp.inference.elliptical_slice.moves import elliptical_slice

@@ -13,7 +13,8 @@ from skdgp.gp.gaussian import DiagonalBlock
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Softmax
 from skdgp.inference import RandomFeatures
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.random_features.features import FeatureLayer
 from skdgp.inference.random_features.frequencies import draw_frequencies
 

@@ -6,7 +6,8 @@ import torch
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.inference.sghmc import SGHMC
 from skdgp.inference.sghmc.dynamics import adaptive_step, fresh

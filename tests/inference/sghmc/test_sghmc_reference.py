@@ -10,7 +10,8 @@ from vectors import check
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.chains import split_rhat
 from skdgp.inference.sghmc import SGHMC
 from skdgp.inference.sghmc.dynamics import (

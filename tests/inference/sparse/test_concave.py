@@ -13,7 +13,8 @@ from skdgp import DeepGPClassifier, SparseGPClassifier
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
 from skdgp.inference import VFE
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.sparse import concave, full_batch
 from skdgp.inference.sparse.concave import ConcaveGP
 

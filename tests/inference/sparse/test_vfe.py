@@ -17,7 +17,8 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential, as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI, VFE, PowerEP
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.sparse import full_batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")

@@ -13,7 +13,8 @@ from skdgp import DeepGPClassifier
 from skdgp.gp import kernels
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from skdgp.inference import Vecchia
-from skdgp.inference.base import Architecture, Batch
+from skdgp.inference.base import Architecture
+from skdgp.inference.batch import Batch
 from skdgp.inference.near_rows import FrozenRows, NearRows
 from skdgp.inference.vecchia import posterior as module
 from skdgp.training import Checkpoint

@@ -1,0 +1,41 @@
+"""Training rows of a step."""
+
+from typing import NamedTuple
+
+import torch
+
+
+def whole(make, shape, axis=-2):
+    """As :meth:`Batch.draw` of a batch that is not divided."""
+    return make(shape)
+
+
+class Batch(NamedTuple):
+    """Training rows for one step, or the part of them that a rank of a process group computes."""
+
+    X: torch.Tensor  #: (B, n_features)
+    y: torch.Tensor  #: (B, k)
+    weight: torch.Tensor  #: (B,), how often each row counts
+    scale: float  #: the factor that makes weighted sums over the batch unbiased for all rows
+    total: float  #: sum of the weights of all rows
+    share: float = 1.0  #: of terms without rows; below one if other ranks have the other rows
+    first: int = 0  #: position of the first row in the batch of all ranks
+    n_all: int = 0  #: rows of the batch of all ranks, where it is divided
+
+    def draw(self, make, shape, axis=-2):
+        """Draws for these rows: their part of the draws for the batch of all ranks.
+
+        Parameters
+        ----------
+        make : callable
+            ``make(shape)`` gives a tensor of draws.
+        shape : tuple of int
+            For these rows.
+        axis : int
+            The axis of the rows.
+        """
+        if self.share == 1.0:
+            return make(shape)
+        whole = list(shape)
+        whole[axis] = self.n_all
+        return make(tuple(whole)).narrow(axis, self.first, shape[axis]).contiguous()
