@@ -328,7 +328,7 @@ class MixtureFit:
             result.progress = trainer.n_iter / trainer.max_iter
         if self.is_single:
             result.trainer = trainer
-            if model.sees_all_rows:  # what it is conditioned on takes long to find again
+            if model.is_full_batch:  # what it is conditioned on takes long to find again
                 draws = torch.tensor(member.draws, device=self.device)
                 result.member = member.holding(model.posterior(draws), self.device)
             return result

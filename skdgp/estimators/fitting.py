@@ -108,7 +108,7 @@ class MemberFit:
         rate = scheme.learning_rate(n) if rate is None else rate
         if "batch_size" in scheme.uses and estimator.batch_size is not None:
             batch_size = estimator.batch_size
-        if divides() and ("batch_size" not in scheme.uses or model.sees_all_rows):
+        if divides() and ("batch_size" not in scheme.uses or model.is_full_batch):
             raise ValueError(
                 f"{scheme!r} does not learn from minibatches, and ranks have nothing to divide; choose a "
                 "scheme with batch_size, or inference='auto', whose members are trained by one rank each."

@@ -125,7 +125,7 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
         return total * (data.mean_log_jacobian() - np.mean(member.record.loss_curve[-_LOSSES:]))
     rows = Data(data.X, data.y, data.weights, None, data.log_exposure)
     rows = rows.scale_as(data.x_scaler, data.y_scaler)
-    most = len(data) if model.sees_all_rows else _BOUND_ROWS
+    most = len(data) if model.is_full_batch else _BOUND_ROWS
     X, y, weights = rows.sample(most, rng)
     draws = member.draws
     n_draws = max(1, min(len(draws), _BOUND_DRAWS // len(X)))

@@ -208,7 +208,7 @@ class Model(nn.Module):
     ----------
     finished : bool
         Whether further steps would change nothing.
-    sees_all_rows : bool
+    is_full_batch : bool
         Whether each step looks at all rows.
     solution : dict of ndarray
         That of a posterior of the same state, see :meth:`~skdgp.inference.posterior.Posterior.solution`.
@@ -221,7 +221,7 @@ class Model(nn.Module):
 
     cover = None
     solution: ClassVar = {}
-    sees_all_rows = False
+    is_full_batch = False
     unfinished = None
 
     def __init__(self, steps=None):

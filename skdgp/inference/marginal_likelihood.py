@@ -64,7 +64,7 @@ class MarginalLikelihoodGP(Model):
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
-    sees_all_rows = True
+    is_full_batch = True
 
     def __init__(self, architecture, likelihood, scheme, hidden=()):
         super().__init__(QuasiNewtonSteps(TOL))

@@ -48,8 +48,8 @@ def check_can_plot(display, style, method="plot", caller="from_estimator"):
 
 
 @contextlib.contextmanager
-def said_if_slow(display, what):
-    """Say on stderr what is computed if it takes longer than two seconds."""
+def message_if_slow(display, what):
+    """Print on stderr what is computed if it takes longer than two seconds."""
     line = f"{display.__name__}: {what}"
     timer = threading.Timer(_SOON, print, [line], {"file": sys.stderr, "flush": True})
     timer.daemon = True

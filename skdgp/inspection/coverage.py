@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from ._plotting import axes_or_new, check_can_plot, legend_below, line_style, said_if_slow
+from ._plotting import axes_or_new, check_can_plot, legend_below, line_style, message_if_slow
 from ._responses import central_intervals, pit, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
@@ -202,13 +202,13 @@ class CoverageDisplay:
         check_consistent_length(rows, y)
         name = type(model).__name__ if name is None else name
         if kind == "pit":
-            with said_if_slow(cls, f"distribution functions of {len(y):,} rows"):
+            with message_if_slow(cls, f"distribution functions of {len(y):,} rows"):
                 below, up_to = pit(model, rows, y, output)
             display = cls(
                 coverage, uniform_share(below, up_to, coverage), len(y), name=name, kind=kind
             )
             return display.plot(ax, **kwargs)
-        with said_if_slow(cls, f"quantiles of {len(y):,} rows"):
+        with message_if_slow(cls, f"quantiles of {len(y):,} rows"):
             lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
         return cls.from_predictions(
             y,

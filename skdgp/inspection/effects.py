@@ -12,8 +12,8 @@ from ._plotting import (
     check_can_plot,
     in_lines,
     line_style,
+    message_if_slow,
     plot_response,
-    said_if_slow,
     several_axes,
 )
 from ._responses import levels_of, model_and_pairs, select_output, target_name
@@ -233,7 +233,7 @@ class EffectsDisplay:
         ]
         grids = [_grid(pairs.rows[:, j], n_points, few) for j, few in zip(columns, discrete)]
         n_changes = sum(map(len, grids))
-        with said_if_slow(
+        with message_if_slow(
             cls,
             f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster",
         ):

@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
 from ..estimators.importances import importances, importances_of_draws
-from ._plotting import axes_or_new, check_can_plot, in_lines, said_if_slow
+from ._plotting import axes_or_new, check_can_plot, in_lines, message_if_slow
 from ._responses import model_and_pairs
 
 _BAR, _LINE = 0.28, 0.17  #: inches of height for a bar, at least, and for a line of its name
@@ -143,7 +143,7 @@ class ImportanceDisplay:
         check_scalar(max_features, "max_features", Integral, min_val=1)
         seed = int(check_random_state(random_state).randint(2**31 - 2))
         model, pairs, names = model_and_pairs(estimator, X, cls.__name__)
-        with said_if_slow(
+        with message_if_slow(
             cls, f"{n_draws} functions at {len(pairs):,} rows; fewer n_draws are faster"
         ):
             mean = model.feature_importances_ if X is None else importances(model, pairs)

@@ -11,8 +11,8 @@ from ._plotting import (
     check_can_plot,
     in_lines,
     line_style,
+    message_if_slow,
     plot_response,
-    said_if_slow,
 )
 from ._responses import (
     central_intervals,
@@ -241,7 +241,7 @@ class PredictiveDisplay:
         x_data, y_data = _dots(line.values, y, output, subsample, rng)
         y_name, functions = target_name(model, output, y), None
         what = f"{n_functions} functions" if n_functions else "moments and quantiles"
-        with said_if_slow(cls, f"{what} at {len(line.grid)} points"):
+        with message_if_slow(cls, f"{what} at {len(line.grid)} points"):
             mean = model.predict(rows, latent=True) if latent else model.predict(rows)
             intervals = central_intervals(model, rows, coverage, output, latent)
             if n_functions:

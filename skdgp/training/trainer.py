@@ -191,7 +191,7 @@ class Trainer:
         if self.max_time is None:
             late = False
         else:  # the posterior's draws take as long as some steps of minibatches
-            draws = 0.0 if self.model.sees_all_rows else _DRAWS * self._of_step
+            draws = 0.0 if self.model.is_full_batch else _DRAWS * self._of_step
             reserve = self.reserve + min(draws, _MOST_OF_DRAWS * self.max_time)
             late = elapsed + self._of_step >= self.max_time - reserve
         if late and self.n_iter > 0:

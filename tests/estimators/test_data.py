@@ -62,7 +62,7 @@ def test_merged_keeps_the_order_of_values():
     assert_array_equal(first.y, second.y)
 
 
-def test_merged_knows_one_zero():
+def test_merged_has_one_zero():
     merged = Data(np.array([[0.0], [-0.0]]), np.zeros((2, 1)), np.ones(2)).merged()
     assert len(merged) == 1 and merged.weights.tolist() == [2.0]
 

@@ -53,7 +53,7 @@ def test_depth_raises_the_lower_bound(n_layers):
     assert published.lower_bound_ < shallow.lower_bound_ - 12.0
 
 
-def test_intervals_cover_what_they_say():
+def test_intervals_have_their_nominal_coverage():
     """Intervals of 90 % after 100 rows; those from narrow posteriors cover three quarters."""
     X, y = noisy(100, seed=1)
     X_test, y_test = noisy(2000, seed=2)

@@ -52,7 +52,7 @@ def test_the_model_is_the_same_and_only_its_error_bars_are_wider(rows):
     assert density[inside].sum() * 0.15 == pytest.approx(0.95, abs=0.01)
 
 
-def test_function_draws_scatter_as_predictions_say(rows):
+def test_function_draws_scatter_as_predicted(rows):
     model = regressor(n_layers=1).fit(*rows)
     f = model.sample_y(FAR, 4000, latent=True)
     np.testing.assert_allclose(f.std(1), std(model, latent=True), rtol=0.15)
@@ -80,7 +80,7 @@ def test_a_weight_of_two_is_the_row_twice(rows):
     np.testing.assert_allclose(std(model), std(twice), rtol=1e-6)
 
 
-def test_an_interrupted_fit_goes_on_without_new_halves(rows, tmp_path, monkeypatch, kill):
+def test_an_interrupted_fit_goes_on_without_new_splits(rows, tmp_path, monkeypatch, kill):
     expected = regressor(batch_size=20).fit(*rows)
     model = regressor(batch_size=20, checkpoint=Checkpoint(tmp_path / "x.npz", n_steps=1))
     step = StructuredGP.step
@@ -126,7 +126,7 @@ def test_chunks(rows):
 
 
 @pytest.mark.parametrize("n_rows", [2, 39])
-def test_few_rows_tell_nothing(rows, n_rows):
+def test_few_rows_are_not_split(rows, n_rows):
     X, y = (part[:n_rows] for part in rows)
     plain, wide = regressor(0).fit(X, y), regressor().fit(X, y)
     assert not moments(wide).any()

@@ -171,7 +171,7 @@ def test_parameters_that_later_chunks_can_change(data):
     assert model.n_iter_ == 3
 
 
-def test_chunks_know_no_early_stopping(data):
+def test_chunks_have_no_early_stopping(data):
     model = make(early_stopping=True)
     with pytest.raises(ValueError, match="partial_fit does not support early_stopping=True"):
         model.partial_fit(*data)
@@ -406,7 +406,7 @@ def test_models_without_inducing_inputs_learn_rows_in_order_too():
             assert model.score(X[i : i + 1000], y[i : i + 1000]) > 0.8 or told
 
 
-def test_rows_far_away_that_are_not_learned_are_told_of(data):
+def test_rows_far_away_that_are_not_learned_are_warned_of(data):
     X, y = stream(600)
     stuck = {"learning_rate": 1e-15, "inference": DSVI(natural_step=1e-15)}
     model = make(n_layers=1, **stuck).partial_fit(X[:300], y[:300])
@@ -445,7 +445,7 @@ def test_small_chunks_are_learned(data):
     assert model.score(X, y) > 0.9
 
 
-def test_columns_that_are_never_learned_are_told_of_once(data):
+def test_columns_that_are_never_learned_are_warned_of_once(data):
     X, y = np.column_stack([data[0], np.zeros(120)]), data[1]
     model = make().partial_fit(X, y)
     X[:, 2] = np.arange(120.0)

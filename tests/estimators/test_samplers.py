@@ -136,7 +136,7 @@ def test_classes(data):
         assert set(model.sample_y(X, 2).ravel()) <= set(names)
 
 
-def test_chains_that_disagree_are_told_of(data):
+def test_chains_that_disagree_are_warned_of(data):
     X, y = data
     scheme = EllipticalSlice(1, "fixed", n_chains=2, n_samples=40, n_burn_in=0, spacing=1)
     model = DeepGPRegressor(inference=scheme, likelihood="gaussian", max_iter=20, random_state=0)
@@ -144,7 +144,7 @@ def test_chains_that_disagree_are_told_of(data):
         model.fit(X, y)
 
 
-def test_chains_that_are_too_short_beyond_the_rows_are_told_of():
+def test_chains_that_are_too_short_beyond_the_rows_are_warned_of():
     X = np.linspace(0.0, 1.0, 12)[:, None]
     scheme = EllipticalSlice(1, "sample", n_chains=2, n_samples=80, n_burn_in=20, spacing=1)
     model = DeepGPRegressor(1, inference=scheme, max_iter=60, random_state=0)

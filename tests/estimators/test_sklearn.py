@@ -151,7 +151,7 @@ def test_types_and_tags():
 
 
 @pytest.mark.parametrize("likelihood", ["probit", "logit", Bernoulli()])
-def test_two_class_likelihoods_say_so(likelihood):
+def test_two_class_likelihoods_refuse_more_classes(likelihood):
     tags = DeepGPClassifier(likelihood=likelihood).__sklearn_tags__()
     assert not tags.classifier_tags.multi_class
     for other in ("auto", "softmax", "robustmax"):
@@ -404,7 +404,7 @@ def test_metadata_routing_of_weights(wave):
     )
 
 
-def test_routing_knows_the_validation_arguments():
+def test_routing_has_the_validation_arguments():
     with sklearn.config_context(enable_metadata_routing=True):
         model = DeepGPRegressor().set_fit_request(
             X_val=True, y_val=True, sample_weight_val=True, sample_weight=True

@@ -227,7 +227,7 @@ def test_small_strengths_of_anova_leave_a_sum(nu):
     np.testing.assert_allclose(error[0] / error[1], 10.0, rtol=0.02)
 
 
-def test_rows_that_agree_in_one_input_speak_for_each_other_by_anova():
+def test_rows_equal_in_one_input_are_correlated_by_anova():
     """However far they are in the others: (1 + a) / (1 + a) for that input, 1 / (1 + a) for others."""
     X = tensor([[0.0, 0.0, 0.0], [1e3, 0.0, 1e3], [1e3, 1e3, 1e3]])
     K = Anova(1.5, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)(X, X)

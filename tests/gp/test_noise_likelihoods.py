@@ -218,7 +218,7 @@ def test_heteroscedastic_student_t_of_certain_scale_is_student_t():
 @pytest.mark.parametrize(
     "make", [HeteroscedasticGaussian, lambda scale: HeteroscedasticStudentT(4.0, scale)]
 )
-def test_heteroscedastic_latents_come_in_halves(make):
+def test_heteroscedastic_latents_are_means_then_scales(make):
     # two outputs, latents f1 f2 g1 g2, are twice one output
     likelihood = make(np.array([0.2, 0.5]))
     y, (m, v) = tensor([[0.3, -0.2]]), moments_of(4, n=1)

@@ -411,7 +411,7 @@ def loo_moments(model, X, y):
     return means, variances
 
 
-def test_what_is_said_of_rows_that_are_left_out():
+def test_leave_one_out_predictions():
     """Each draw predicts a row from all others; together they are a mixture."""
     X, y = rows(12)
     model = solved(X, y)

@@ -1064,7 +1064,7 @@ def test_many_columns_do_not_overfit_few_rows(kernel):
     assert model.log_predictive_density(X[80:], y[80:]).mean() > truth - 0.05
 
 
-def test_interactions_are_seen():
+def test_interactions_are_found():
     """A ridge has no parts that add up; from small strengths, it is taken for noise."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (100, 5))

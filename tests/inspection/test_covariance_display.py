@@ -60,7 +60,7 @@ def test_covariance_of_the_inducing_outputs(model):
 
 
 @pytest.mark.parametrize("coupling", ["mean-field", "stripes-and-arrow", "full"])
-def test_blocks_tell_the_coupling(rows, coupling):
+def test_blocks_show_the_coupling(rows, coupling):
     strength = CovarianceDisplay.from_estimator(fitted(rows, coupling)).strength
     coupled = strength > 1e-12
     expected = {

@@ -54,7 +54,7 @@ def test_extreme_targets_give_numbers(g):
         assert_array_equal(g.log_slope(np.array([0.0, -1.0])), -np.inf)
 
 
-def test_yeo_johnson_knows_no_units():
+def test_yeo_johnson_does_not_depend_on_units():
     y, weights = np.exp(targets(60)[1]), np.ones(60)
     x = YeoJohnson.of(y, weights, 0.3).forward(y)
     assert_allclose(YeoJohnson.of(1e8 * y - 3e8, weights, 0.3).forward(1e8 * y - 3e8), x, rtol=1e-6)

@@ -122,7 +122,7 @@ def test_the_other_direction_bends_the_other_way(logarithmic):
 
 
 @pytest.mark.parametrize("target", ["plane", "wave", "noise"])
-def test_what_speaks_for_no_bend_gets_none(target):
+def test_columns_without_gain_are_not_warped(target):
     rng = np.random.default_rng(2)
     X = rng.uniform(size=(200, 3))
     y = 0.1 * rng.standard_normal(200)
@@ -208,7 +208,7 @@ def test_predictions_are_better_where_a_column_matters_by_its_logarithm(logarith
     assert densities["warp"] > densities[True] + 0.1
 
 
-def test_the_default_bends_and_says_so(logarithmic):
+def test_the_default_warps_and_reports_it(logarithmic):
     X, y = logarithmic
     model = DeepGPRegressor(max_iter=5, random_state=0).fit(X, y)
     assert model.warp_[0] > 3.0

@@ -306,7 +306,7 @@ def test_half_a_checkpoint_is_none(data, tmp_path):
             make(max_iter=3, checkpoint=path).fit(*data)
 
 
-def test_damaged_checkpoints_and_full_disks_are_told_apart(tmp_path, monkeypatch):
+def test_damaged_checkpoints_and_full_disks_have_errors_of_their_own(tmp_path, monkeypatch):
     path = tmp_path / "fit"
     Checkpoint(path).open("f").save({"a": np.arange(100.0)}, {"n_iter": 1}, False)
     content = path.read_bytes()

@@ -75,7 +75,7 @@ def test_state_of_other_hyperparameters_stays():
         assert torch.equal(value, before[name]) == ("log_lengthscale" not in name)
 
 
-def test_flat_lines_are_told_of():
+def test_flat_lines_are_warned_of():
     """Inducing points are too few for the function: the search ends after some steps, with a word."""
     X, y = sine(300, 20)
     with pytest.warns(PathologyWarning, match="too few inducing points"):

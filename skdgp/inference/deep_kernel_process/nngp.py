@@ -101,7 +101,7 @@ class ExactNNGP(Model):
     """
 
     roles = {"X": "rows", "y": "rows", "weight": "rows"}
-    sees_all_rows = True
+    is_full_batch = True
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(QuasiNewtonSteps(scheme.tol))

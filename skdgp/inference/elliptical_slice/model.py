@@ -43,7 +43,7 @@ class SlicedDeepGP(ChainModel):
         self.logarithms = Hyperparameters(self.kernels, self.likelihood, sampled, len(self.widths))
         self._look_at_rows()
 
-    sees_all_rows = True
+    is_full_batch = True
 
     def _apply(self, fn, recurse=True):
         super()._apply(fn, recurse)

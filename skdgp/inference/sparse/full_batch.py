@@ -32,7 +32,7 @@ class FullBatchGP(Model):
     A subclass gives :meth:`natural_parameters`, too.
     """
 
-    sees_all_rows = True
+    is_full_batch = True
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(QuasiNewtonSteps(scheme.tol))

@@ -57,19 +57,19 @@ def propagate(layers, whitened, pattern, moments, X, eps):
             for c in tied
         }
         if i == last:
-            K, told = layer.n_outputs, [past[c].tell(crosses[c]) for c in tied]
-            mean = mean + sum(shift for shift, _ in told)
+            K, conditioned = layer.n_outputs, [past[c].condition(crosses[c]) for c in tied]
+            mean = mean + sum(shift for shift, _ in conditioned)
             var = squares[:K] + own
             if pattern.shares:
                 E = squares[K:][pattern.shared_forms()]
-                E = E - sum((Y[:, :, None] * Y[:, None]).sum(0) for _, Y in told)
+                E = E - sum((Y[:, :, None] * Y[:, None]).sum(0) for _, Y in conditioned)
                 if len(eps) > i:
                     R = small_cholesky(E, _rounding(E))  # K, K, S, n
                     mean = mean + (R * eps[i].permute(2, 0, 1)).sum(1)
                 else:
                     var = var + torch.diagonal(E).permute(2, 0, 1)
             else:
-                var = var - sum(Y.square().sum(0) for _, Y in told)
+                var = var - sum(Y.square().sum(0) for _, Y in conditioned)
             mean, var = torch.broadcast_tensors(mean, var.clamp_min(_FLOOR))
             return mean.permute(1, 2, 0), var.permute(1, 2, 0), k_ff
         e, floor = eps[i].permute(2, 0, 1), _floor(layer.noise(), X)
@@ -96,7 +96,7 @@ class _Past:
 
     factor = eps = None
 
-    def tell(self, crosses):
+    def condition(self, crosses):
         """Condition outputs on the past, from their covariances (p, K, w, S, n) with it.
 
         Returns

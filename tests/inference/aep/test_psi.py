@@ -129,7 +129,7 @@ def test_other_kernels_by_quadrature():
     torch.testing.assert_close(var, expected[1], rtol=0.0, atol=1e-4)
 
 
-def test_kernels_without_a_closed_form_say_so():
+def test_kernels_without_a_closed_form_are_refused():
     for width in (1, 2, 7):
         check_matching(SquaredExponential().bind(width), width)
     check_matching(Matern().bind(2), 2)

@@ -140,7 +140,7 @@ def test_functions_have_the_distribution_of_each_row(scheme, kernel):
         assert stats.kstest((mean + deviation)[:, i, 0].numpy(), cdf).pvalue > 1e-3
 
 
-def test_functions_covary_as_the_covariance_says():
+def test_functions_have_the_covariance():
     model, X, *_ = trained(SCHEMES["nngp"])
     posterior = model.posterior(model.draws(1, 0))
     posterior.n_features = 64

@@ -248,7 +248,7 @@ def test_chosen_frequencies_are_better_than_independent_ones(n_inputs, n):
     assert errors["auto"] < 0.7 * errors["independent"]
 
 
-def test_kernels_without_features_say_so():
+def test_kernels_without_features_are_refused():
     with pytest.raises(ValueError, match="does not know Linear kernels; those that it knows are"):
         make(kernel=Linear())
 

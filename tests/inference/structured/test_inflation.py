@@ -78,7 +78,7 @@ def splits(log_factors, k=1.0, noise=0.05, n=4000, seed=0):
     return np.array(scores)
 
 
-def test_what_is_learned_is_what_halves_need(monkeypatch):
+def test_the_learned_inflation_fits_both_sides_of_a_split(monkeypatch):
     assert learned(splits([0.0] * 4))[0] < 0.3
     # with many rows and splits, mean and spread are those of the directions
     monkeypatch.setattr(inflation, "_ROWS", 200.0)
@@ -148,7 +148,7 @@ def test_predictions_are_a_mixture_of_the_widened(make_structured, coupling, wid
 
 
 @pytest.mark.parametrize(("widths", "n_latents"), [((), 2), ((2,), 1), ((2, 2), 2)])
-def test_functions_scatter_as_predictions_say(make_structured, widths, n_latents):
+def test_functions_scatter_as_predicted(make_structured, widths, n_latents):
     model = inflated(make_structured, widths=widths, n_latents=n_latents, inner_noise=1e-6)
     mean, var = latents(model, X, 1024)
     center = mean.mean(0)
@@ -190,7 +190,7 @@ def test_latents_of_the_noise_stay(make_structured):
         assert not torch.allclose(part[..., 0], own[..., 0].repeat(len(NODES), 1))
 
 
-def test_training_does_not_know_of_it(make_structured, make_batch):
+def test_training_is_without_inflation(make_structured, make_batch):
     y = torch.sin(X[:, :1])
     losses = []
     for model in (inflated(make_structured), make_structured()):
