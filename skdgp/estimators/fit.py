@@ -20,7 +20,7 @@ from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
 from ._sklearn import FitProgress, without_callbacks
 from .device import training_device
-from .diagnostics import warn_of_chains, warn_of_pathologies
+from .diagnostics import is_settled, warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit
 from .importances import Pairs, compute_if_cheap
 from .outcome import (
@@ -48,10 +48,8 @@ def fit_estimator(estimator, data, held_out, raw, started):
     Parameters
     ----------
     estimator : BaseDeepGP
-    data : Data
-        Training rows.
-    held_out : Data or None
-        Rows that stop the training.
+    data, held_out : Data
+        Training rows, and those that stop the training or None.
     raw : dict
         `X`, `y` and `metadata` for callbacks.
     started : float
@@ -78,8 +76,8 @@ def fit_estimator(estimator, data, held_out, raw, started):
             if bound is not None:
                 found["lower_bound_"] = estimator.lower_bound_ = bound
             warn_of_chains(estimator, fit.data)
-        is_settled = fit.is_single and _is_settled(estimator, result.trained[0].trainer)
-        warn_of_pathologies(estimator, fit.data, is_settled)
+        settled = fit.is_single and is_settled(estimator, result.trained[0].trainer)
+        warn_of_pathologies(estimator, fit.data, settled)
         kept_table(estimator)
         compute_if_cheap(estimator, time.monotonic() - started, fit.budget.left())
         fit.progress.end(lambda: fit.attributes(estimator.members_))
@@ -378,12 +376,6 @@ class MixtureFit:
             "_log_jacobian": data.mean_log_jacobian(),
         }
         return {**attributes, **single_attributes(members, data)}
-
-
-def _is_settled(estimator, trainer):
-    """Whether training of a single model converged, or made all steps of a default."""
-    all_made = estimator.max_iter is None and trainer.n_iter >= trainer.max_iter
-    return trainer.model.finished or all_made
 
 
 def _labels(estimator, data):
