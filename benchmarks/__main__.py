@@ -11,7 +11,7 @@ COMMANDS = {
     "uci": "regression sets of the literature and simulated functions: the table of the README",
     "classes": "sixteen sets with classes",
     "papers": "the published protocols: what papers report, and what ours reaches",
-    "speed": "training: steps, their growth, races, rows",
+    "speed": "training: steps, their growth, rows",
     "predict": "times of predictions, and their error by the number of draws",
     "diagnostics": "whether the warnings of fit are right, on healthy and spoilt fits",
     "posterior": "small problems: how far approximations are from the sampled posterior",

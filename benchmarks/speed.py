@@ -3,7 +3,6 @@
 --part step      a training step: ours, GPyTorch's, and the bare products that cannot be spared; random
                  features beside a plain torch network
        schemes   a step of every scheme: how it grows with inducing points, batch, layers and width
-       race      how soon ours is as good as GPyTorch's deep Gaussian process at its end
        rows      memory and time for each row with random features, up to ten million rows
 
 Contenders take turns, so that other work on the machine hits all alike. Two checkouts are compared by two
@@ -12,7 +11,7 @@ runs with --checkout.
 
 import torch
 
-from . import arguments, data, models, race, rows, rst, steps
+from . import arguments, models, rows, rst, steps
 from .steps import DTYPES, Shape
 
 SHAPES = {
@@ -34,17 +33,12 @@ N_FREQUENCIES = 100
 
 
 def add_arguments(parser):
-    """The part, shapes, steps, peers; and for the race sets and output."""
-    parts = {"step": step, "schemes": schemes, "race": race.run, "rows": rows.run}
+    """The part, shapes, steps, peers."""
+    parts = {"step": step, "schemes": schemes, "rows": rows.run}
     parser.add_argument("--part", choices=parts, default="step", help="default: %(default)s")
     parser.add_argument("--shapes", type=arguments.numbers, help="numbers of shapes, from 0")
     parser.add_argument("--steps", type=int, default=30, help="timed ones; default: %(default)s")
     parser.add_argument("--rows", type=arguments.numbers, default="100000,10000000")
-    arguments.add_cells(parser, data.UCI[:7], "race.json", splits="0")
-    parser.add_argument(
-        "--models", type=arguments.names, default=["dsvi", "auto"], help="of the race"
-    )
-    parser.set_defaults(sets=["power"])
     parser.set_defaults(parts=parts)
 
 

@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, posterior, race, structured, table
+from benchmarks import cells, data, models, posterior, structured, table
 from benchmarks.distributions import LEVELS, Mixture, Quantiles, scores
 
 ROOT = Path(__file__).parents[1]
@@ -140,11 +140,6 @@ def test_calibration_by_distance():
     # the logarithms differ by log 4: a standard error of log(4) / 2, and t = 12.7 at one degree
     spread = np.log(ratios[0, 2] / ratios[0, 0])
     np.testing.assert_allclose(spread, 12.7062 * math.log(2.0), rtol=1e-5)
-
-
-def test_when_a_curve_stays_above():
-    curve = [(1.0, 0.5), (2.0, 2.0), (3.0, 0.9), (4.0, 1.0), (5.0, 3.0)]
-    assert [race.stays_above(curve, goal) for goal in (1.0, 0.0, 4.0)] == [4.0, 1.0, None]
 
 
 # Cells and data
