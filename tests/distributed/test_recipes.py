@@ -32,12 +32,12 @@ def test_ray():
 
 
 def test_dask():
-    pytest.importorskip("distributed")
+    pytest.importorskip("dask.distributed")
     _run("dask_train.py")
 
 
 def test_searches_on_dask():
-    distributed = pytest.importorskip("distributed")
+    distributed = pytest.importorskip("dask.distributed")
     X = np.random.RandomState(0).randn(30, 1)
     model = DeepGPRegressor(inference="dsvi", max_iter=5, n_inducing=5, random_state=0)
     search = GridSearchCV(model, {"n_layers": [1, 2]}, cv=2, n_jobs=2, refit=False)
