@@ -344,11 +344,11 @@ def test_interrupt_while_it_conditions(monkeypatch):
     model.load_state(state)
     conditioned, calls = model._conditioned, []
 
-    def stop(layers):
+    def stop(*args):
         calls.append(None)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return conditioned(layers)
+        return conditioned(*args)
 
     monkeypatch.setattr(model, "_conditioned", stop)
     with pytest.raises(KeyboardInterrupt):
