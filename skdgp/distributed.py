@@ -24,11 +24,11 @@ _MESSAGE = "skdgp/error"  #: key of the group's store
 def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto"):
     """Fit an estimator to the rows of all ranks; call it on every rank of an initialized group.
 
-    Every rank ends with the same fitted estimator. Steps of
-    schemes that learn from minibatches are divided: each rank computes the gradients of its part of the
-    minibatch, and they are summed. Every rank computes the whole of a minibatch of less than two rows for each.
-    Members of a mixture, as ``inference="auto"`` has them, are trained by one rank each. If a rank dies, the
-    others end with an error. Rank 0 writes the `checkpoint`, and runs the callbacks.
+    Every rank ends with the same fitted estimator. Schemes that learn from minibatches divide their steps:
+    each rank computes the gradients of its part of the minibatch, and they are summed. All ranks compute the
+    whole of minibatches with less than two rows for each rank. Members of a mixture, as ``inference="auto"``
+    has them, are trained by one rank each. If a rank dies, the others end with an error. Rank 0 writes the
+    `checkpoint`, and runs the callbacks.
 
     Parameters
     ----------
@@ -78,9 +78,8 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto"):
     try:
         given = {} if exposure is None else {"exposure": some[3]}
         estimator.fit(*some[:3], **given)
-        estimator.members_ = from_first(
-            lambda: estimator.members_
-        )  # the last digits of machines differ
+        # machines differ in the last digits
+        estimator.members_ = from_first(lambda: estimator.members_)
         return estimator
     finally:
         _divides.reset(tokens[0])
@@ -103,11 +102,7 @@ def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto"):
         raise ValueError("warm_start=True is not supported on several ranks; set it to False.")
     if shard not in ("auto", "given"):
         raise ValueError(f"shard must be 'auto' or 'given'; got {shard!r}.")
-    if (
-        shard == "given"
-        and isinstance(params.get("inference"), str)
-        and params["inference"] == "auto"
-    ):
+    if shard == "given" and params.get("inference") == "auto":
         raise ValueError("shard='given' trains one model: set inference, for instance to 'dsvi'.")
     if shard == "given" and params.get("early_stopping"):
         raise ValueError(
@@ -335,7 +330,7 @@ def _call(collective, *args):
 
 
 def _message():
-    """What the rank that failed has left."""
+    """Error message of the rank that failed; None if it left none."""
     try:
         store = dist.distributed_c10d._get_default_store()
         return store.get(_MESSAGE).decode() if store.check([_MESSAGE]) else None

@@ -70,7 +70,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         likelihood.check_target(y)
 
     def _offset(self, X, exposure):
-        """What exposures (n,) add to latent functions, (n, 1); None without exposures."""
+        """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
         offset = log_exposure(exposure, len(X))
         check_has_rate(self.members_[0].likelihood, offset)
         return offset
@@ -333,10 +333,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
+        offset = self._offset(X, exposure)
         if self._y_scaler.maps is not None:
             return self._shaped(self._predict_rows(X, "mapped_crps", y, scaler=self._y_scaler))
-        z, offset = self._y_scaler.transform(y), self._offset(X, exposure)
-        scores = self._predict_rows(X, "crps", z, offset=offset)
+        scores = self._predict_rows(X, "crps", self._y_scaler.transform(y), offset=offset)
         return self._shaped(scores * self._y_scaler.scale)
 
     def _shaped(self, values):

@@ -107,7 +107,7 @@ def target_maps(estimator, data, likelihood, source, others):
 
 
 def of_size(likelihood, size):
-    """A likelihood with noise of the size of the only target, about which it says nothing."""
+    """A likelihood with noise as large as the target: one row does not determine it."""
     units = likelihood._units
     if not units or any(getattr(likelihood, name) is not None for name in units):
         return likelihood

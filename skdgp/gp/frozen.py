@@ -1,7 +1,6 @@
 """Layers of sparse Gaussian processes at rest: everything that new rows do not change is computed once."""
 
 import math
-from typing import NamedTuple
 
 import torch
 
@@ -11,19 +10,12 @@ from .draws import IMPORTANCE_FRACTION
 from .gaussian import sample
 
 
-class _Form(NamedTuple):
-    """The quadratic form ``diag(K^T (P^T P - N^T N) K)`` of the columns of `K`."""
-
-    rows: torch.Tensor  #: N above P
-    n_negative: int
-
-    @classmethod
-    def of(cls, Q, L_inv):
-        """That of ``L_inv^T Q L_inv``."""
-        if not torch.isfinite(Q).all():  # of which there are no eigenvalues; who predicts sees NaN
-            return cls(torch.full_like(Q, torch.nan), 0)
-        values, vectors = torch.linalg.eigh(Q)  # ascending
-        return cls((vectors * values.abs().sqrt()).T @ L_inv, int((values < 0.0).sum()))
+def _factors(Q, L_inv):
+    """Rows P and signs s of ``L_inv^T Q L_inv = P^T diag(s) P``."""
+    if not torch.isfinite(Q).all():  # there are no eigenvalues, and predictions are NaN
+        return torch.full_like(Q, torch.nan), torch.ones_like(Q[0])
+    values, vectors = torch.linalg.eigh(Q)
+    return (vectors * values.abs().sqrt()).T @ L_inv, torch.where(values < 0.0, -1.0, 1.0).to(Q)
 
 
 class FrozenLayer:
@@ -134,21 +126,17 @@ class FrozenLayer:
 
 
 class FormLayer(FrozenLayer):
-    """A layer whose variances are quadratic forms of the kernel, of one large product each."""
+    """A layer whose variances are quadratic forms of the kernel, by one large product."""
 
     def __init__(self, *args):
         super().__init__(*args)
         L_inv = inverse_triangular(self.L)
         self._weights = L_inv.T @ self.q_mean
-        self.forms = [_Form.of(Q, L_inv) for Q in self.excess()]
-        self._rows = torch.cat([form.rows for form in self.forms])
-        signs = self._rows.new_ones(len(self.forms), 1, len(self.Z))
-        for sign, form in zip(signs, self.forms):
-            sign[:, : form.n_negative] = -1.0
-        self._signs = signs
+        rows, signs = zip(*(_factors(Q, L_inv) for Q in self.excess()))
+        self._rows, self._signs = torch.cat(rows), torch.stack(signs)[:, None]
 
     def process_moments(self, H):
         K_uf, k_ff = self.kernel(self.Z, H), self.kernel.diag(H)
-        squares = (self._rows @ K_uf).square_().view(len(self.forms), len(K_uf), -1)
+        squares = (self._rows @ K_uf).square_().view(len(self._signs), len(K_uf), -1)
         var = torch.bmm(self._signs, squares)[:, 0].T
         return (self._weights.T @ K_uf).T, var + k_ff[:, None]

@@ -24,7 +24,7 @@ from .local_scale import LocalScale, scale_grid
 from .unique_inputs import NeighborSearch, gather
 
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
-_MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
+MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
 _LEAST_MARGINAL_ROWS = 400  #: all the same
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
@@ -136,7 +136,7 @@ class MarginalLikelihoodGP(Model):
         self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
         most = self._marginal_rows
         if any(isinstance(part.component, Anova) for part in self.rows.kernel.modules()):
-            fewer = math.isqrt(_MARGINAL_FACTORS // X.shape[1])
+            fewer = math.isqrt(MARGINAL_FACTORS // X.shape[1])
             most = min(most, max(_LEAST_MARGINAL_ROWS, fewer))
         chosen = np.random.default_rng(0).permutation(n)[:most]
         self._marginal_subset = torch.as_tensor(np.sort(chosen), device=X.device)

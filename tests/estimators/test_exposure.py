@@ -112,6 +112,22 @@ def test_every_scheme_learns_rates(inference):
     assert unexposed > 2.0  # rates are per unit of exposure, of which rows have several
 
 
+@pytest.mark.parametrize("inference", ["dsvi", "aep", "rff", "nngp", "sghmc", "auto"])
+def test_the_unit_of_exposure_does_not_matter(inference):
+    model = quick(inference=inference, max_iter=40, n_predict_draws=8)
+    years = model.fit(X, Y, exposure=E).predict(X, exposure=E)
+    hours = model.fit(X, Y, exposure=8760.0 * E).predict(X, exposure=8760.0 * E)
+    assert_allclose(hours, years, rtol=1e-5)
+
+
+def test_exposure_without_a_rate_is_refused_under_a_map():
+    model = quick(inference="exact", likelihood="gaussian", target_transform="yeo-johnson").fit(
+        X, Y
+    )
+    with pytest.raises(ValueError, match="no rate"):
+        crps_scorer(model, X, Y, exposure=E)
+
+
 def test_predictions_are_integrals(fitted):
     new, e = X[:5], np.array([0.1, 1.0, 3.0, 50.0, 7.0])
     m, s = fitted.predict(new, return_std=True, latent=True)

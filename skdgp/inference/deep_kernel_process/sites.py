@@ -76,10 +76,8 @@ class Sites(nn.Module):
     def collected(self):
         """As :meth:`GaussianBlock.collected <skdgp.gp.gaussian.GaussianBlock.collected>`."""
         if self._sums is None:
-            (w, mean, var), self._rows = (
-                self._rows,
-                None,
-            )  # S, P, n: weights of u in the rows' means
+            w, mean, var = self._rows  # w (S, P, n): weights of u in the rows' means
+            self._rows = None
             # where a likelihood is not log-concave, covariances are those of its concave part
             beta = (2.0 * var.grad).clamp_min(0.0)
             h = (w @ (beta * mean - mean.grad)).sum(0)  # P, k

@@ -358,8 +358,13 @@ class SampledDeepGP(ChainModel):
         mean = passed[-1][1]
         with torch.no_grad():
             f = mean + variance.sqrt()[..., None] * last
+            offset = batch.y[:, f.shape[-1] :].expand(
+                len(f), -1, -1
+            )  # logarithms of exposures, if any
+            f = f + offset if offset.shape[-1] else f
             y = self.likelihood().sample(f.flatten(0, 1), generator).view(*f.shape[:2], -1)
-        loss = self._of_rows(y.to(batch.y.dtype), mean, variance).sum()
+            y = torch.cat([y.to(offset), offset], -1)
+        loss = self._of_rows(y, mean, variance).sum()
         scores = torch.autograd.grad(loss, [values for _, values in passed])
         self._n_looks += 1
         share = 1.0 / min(self._n_looks, _MEMORY)
