@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import torch
 
+from ..distributed import summed
+
 
 def whole(make, shape, axis=-2):
     """As :meth:`Batch.draw` of a batch that is not divided."""
@@ -39,3 +41,30 @@ class Batch(NamedTuple):
         whole = list(shape)
         whole[axis] = self.n_all
         return make(tuple(whole)).narrow(axis, self.first, shape[axis]).contiguous()
+
+    def halves(self):
+        """Two halves, whose gradients differ by their noise.
+
+        The batch alone if it has all rows, or if a rank has less than two.
+        """
+        n = self.n_all or len(self.X)
+        if self.scale == 1.0 or n < 2:
+            return [self]
+        halves = [slice(self.first % 2, None, 2), slice(1 - self.first % 2, None, 2)]
+        weights = torch.stack([self.weight.sum(), *(self.weight[half].sum() for half in halves)])
+        if self.share < 1.0:
+            weights, few = summed(weights, torch.tensor(float(len(self.X) < 2)))
+            if few > 0.0:
+                return [self]
+        total, *of_halves = weights.tolist()
+        return [
+            self._replace(
+                X=self.X[half],
+                y=self.y[half],
+                weight=self.weight[half],
+                scale=self.scale * (total / weight),
+                first=(self.first + 1 - i) // 2,
+                n_all=(n + 1 - i) // 2,
+            )
+            for i, (half, weight) in enumerate(zip(halves, of_halves))
+        ]

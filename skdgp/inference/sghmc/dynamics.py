@@ -97,3 +97,11 @@ def fisher_information(A, score, weight):
     w = (weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
     w = w.mean(0, keepdim=True) if len(A) == 1 else w
     return sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)
+
+
+def draw_targets(likelihood, f, y, generator):
+    """Draws of targets given functions (C, B, n_latents), with the logarithms of exposures that follow `y`."""
+    offset = y[:, f.shape[-1] :].expand(len(f), -1, -1)
+    f = f + offset if offset.shape[-1] else f
+    drawn = likelihood.sample(f.flatten(0, 1), generator).view(*f.shape[:2], -1)
+    return torch.cat([drawn.to(y), offset], -1)

@@ -14,7 +14,14 @@ from ...linalg import LOG_2PI, Gram, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
 from ...random import normal
 from ..chains import ChainModel
-from .dynamics import adaptive_step, fisher_information, fresh, preconditioned_step, to_z
+from .dynamics import (
+    adaptive_step,
+    draw_targets,
+    fisher_information,
+    fresh,
+    preconditioned_step,
+    to_z,
+)
 from .posterior import SampledPosterior
 
 _INFORM_EVERY = 20  #: steps between looks at the Fisher information
@@ -238,26 +245,6 @@ class SampledDeepGP(ChainModel):
                 p.requires_grad_(learning)
             self._whitenings = [layer.whitening() for layer in self.layers]
 
-    def _parts(self, batch):
-        """The batch; two halves of it if it is a part of the rows, which tell the gradient's noise."""
-        n, first = batch.n_all or len(batch.X), batch.first
-        if batch.scale == 1.0 or n < 2:
-            return [batch]
-        halves = [slice(first % 2, None, 2), slice(1 - first % 2, None, 2)]
-        weights = torch.stack([batch.weight.sum(), *(batch.weight[h].sum() for h in halves)])
-        if batch.share < 1.0:
-            weights, few = summed(weights, torch.tensor(float(len(batch.X) < 2)))
-            if few > 0.0:
-                return [batch]
-        total, *of_halves = weights.tolist()
-        return [
-            batch._replace(
-                X=batch.X[h], y=batch.y[h], weight=batch.weight[h], scale=batch.scale * (total / weight),
-                first=(first + 1 - i) // 2, n_all=(n + 1 - i) // 2,
-            )
-            for i, (h, weight) in enumerate(zip(halves, of_halves))
-        ]  # fmt: skip
-
     def _move(self, batch, generator, learning, adapting):
         """One step of all chains, whose gradients of hyperparameters are kept, but as published."""
         scheme = self.scheme
@@ -265,7 +252,7 @@ class SampledDeepGP(ChainModel):
         own = list(self.parameters()) if learning and not self._as_published else []
         for p in own:
             p.grad = None
-        parts, gradients, value = self._parts(batch), [], 0.0
+        parts, gradients, value = batch.halves(), [], 0.0
         for part in parts if v or own else []:
             if learning and gradients:  # the graph of the first half is gone
                 self._whitenings = [layer.whitening() for layer in self.layers]
@@ -358,12 +345,7 @@ class SampledDeepGP(ChainModel):
         mean = passed[-1][1]
         with torch.no_grad():
             f = mean + variance.sqrt()[..., None] * last
-            offset = batch.y[:, f.shape[-1] :].expand(
-                len(f), -1, -1
-            )  # logarithms of exposures, if any
-            f = f + offset if offset.shape[-1] else f
-            y = self.likelihood().sample(f.flatten(0, 1), generator).view(*f.shape[:2], -1)
-            y = torch.cat([y.to(offset), offset], -1)
+            y = draw_targets(self.likelihood(), f, batch.y, generator)
         loss = self._of_rows(y, mean, variance).sum()
         scores = torch.autograd.grad(loss, [values for _, values in passed])
         self._n_looks += 1
