@@ -32,12 +32,17 @@ def left_over(std, centered, eps):
     return some
 
 
-def ordinary_range(X, weights):
-    """Ends between which the values of each column set its center and scale, two of shape (D,)."""
+def ordinary_range(X, weights, rounding=0.0):
+    """Ends between which the values of each column set its center and scale, two of shape (D,).
+
+    Values are equal if their standard deviation may be no larger than `rounding` times their size.
+    """
     total = weights.sum()
     outside = np.clip(1.5 / total, 0.01, 0.25)  # of few rows, one of them
     low, high = _quantiles(X, [outside, 1.0 - outside], weights)
-    margin = np.where(high > low, high - low, np.inf)  # a column of rare values has no outliers
+    least_std = np.sqrt(outside / 2.0) * (high - low)  # if all but the tails lie in the middle
+    varies = least_std > rounding * np.maximum(np.abs(low), np.abs(high))
+    margin = np.where(varies, high - low, np.inf)  # a column of rare values has no outliers
     ends = np.stack([low - margin, high + margin])
     fewest = np.clip(1.5 / total, _SHARED, 0.25) * total
     for j, column in enumerate(X.T):

@@ -87,11 +87,12 @@ class InputScaler:
             raise ValueError(
                 f"X has values above {_LARGEST:.0e}, whose differences overflow; choose a larger unit for them."
             )
-        low, high = ordinary_range(sample, weights[rows])
-        mean, std = weighted_moments(X, weights, low, high)
         # as StandardScaler: a deviation that rounding explains, of values or of sums, is none
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
-        constant = std <= (10.0 * eps + n * np.finfo(np.float64).eps) * np.abs(mean)
+        rounding = 10.0 * eps + n * np.finfo(np.float64).eps
+        low, high = ordinary_range(sample, weights[rows], rounding)
+        mean, std = weighted_moments(X, weights, low, high)
+        constant = std <= rounding * np.abs(mean)
         # around zero; of few rows, any column may be
         centered = (sample.min(0) < 0.0) & (sample.max(0) > 0.0) & (n >= _FEWEST)
         constant |= left_over(np.where(constant, 0.0, std), centered, eps)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -211,6 +211,7 @@ def test_without_standardization(rng):
 
 
 @settings(max_examples=60, deadline=None)
+@example(X=np.array([[1.0], [1.0], [0.0], [1.0 + 14 * 2.0**-52]]))  # rounding, but for one value
 @given(
     X=arrays(
         np.float64,
