@@ -23,6 +23,7 @@ def add_models(parser, default):
         "--models", nargs="+", default=list(default), metavar="MODEL",
         help=f"{models.HELP}; default: {' '.join(default)}",
     )  # fmt: skip
+    parser.set_defaults(default_models=list(default))
 
 
 def add_cells(parser, sets, out, *, splits="0,1,2,3,4", what="--sets"):

@@ -8,6 +8,7 @@ import re
 from functools import partial
 from importlib.util import find_spec
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -182,6 +183,27 @@ def _gpytorch(name, X, y, seed, max_iter, **settings):
     return getattr(gpytorch_peers, name)(X, y, seed, max_iter, **settings)
 
 
+_MEMBERS = {
+    "deep": lambda plan: plan.n_layers > 1 and "DSVI" in repr(plan.scheme),
+    "anova": lambda plan: "Anova" in repr(plan.kernel),
+}
+
+
+def _without(member, X, y, seed, max_iter):
+    """The default without one of its members, whose time others may take."""
+    import skdgp
+    from skdgp.mixture import recipe
+
+    whole = recipe.affordable
+
+    def affordable(plans, *others):
+        return whole([plan for plan in plans if not _MEMBERS[member](plan)], *others)
+
+    with mock.patch.object(recipe, "affordable", affordable):
+        model = skdgp.DeepGPRegressor(random_state=seed, max_iter=max_iter).fit(X, y)
+    return partial(Ours, model)
+
+
 # Classification. Targets are 0, 1, ...; predictions are arrays of probabilities.
 
 
@@ -236,6 +258,7 @@ PEERS = {
     "gpytorch": Peer(partial(_gpytorch, "fit_deep"), None, "gpytorch"),
     "svgp-100": Peer(partial(_gpytorch, "fit_sparse", n_inducing=100), None, "gpytorch"),
     "svgp-500": Peer(partial(_gpytorch, "fit_sparse", n_inducing=500), None, "gpytorch"),
+    **{f"without-{member}": Peer(partial(_without, member)) for member in _MEMBERS},
 }
 HELP = (
     f"of {', '.join(PEERS)}, auto (our default), our schemes (exact, dsvi, ...), or expressions such as "

@@ -144,6 +144,7 @@ def run(options):
     """Compute all cells that are not there yet, and print them beside the published numbers."""
     sets, known = PAPERS[options.paper]
     named = {models.short(model): model for model in known}
+    options.default_models = list(named.values())
     options.models = [named.get(model, model) for model in options.models or named]
     options.sets = options.sets or list(sets)
     arguments.check_known(options.sets, sets, "sets")

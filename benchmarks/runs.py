@@ -49,6 +49,9 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
     reference = options.reference or (
         f"{reference}@{options.label}" if options.label else reference
     )
+    if options.models != options.default_models:  # those, and what they are compared with
+        shown = {models.short(model) for model in [*options.models, reference.partition("@")[0]]}
+        found = [c for c in found if c["model"].partition("@")[0] in shown]
     print(table.report(found, reference, options.column))
     if extra is not None:
         print(extra(found))

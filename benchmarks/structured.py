@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.stats import t as student
 
-from . import data, rst, runs
+from . import data, rst, runs, table
 
 MOST_ROWS = 10_000  #: of a set; more are left out at random
 MOST_SCORED = 1000  #: test rows of a split
@@ -119,7 +119,8 @@ def tables(all_cells):
             bins = [f"{r:.2f} ({low:.2f}, {high:.2f})" for r, low, high in ratios]
             share = f"{np.mean(ahead):.3f}" if ahead and model != BASE else rst.NOTHING
             if len(ahead) > 1 and model != BASE:
-                share += f" ± {np.std(ahead, ddof=1) / math.sqrt(len(ahead)):.3f}"
+                sizes = (np.mean([c[n] for c in splits.values()]) for n in ("n_train", "n_test"))
+                share += f" ± {table.nadeau_bengio(ahead, *sizes):.3f}"
             rows.append([model, len(splits), share, *bins])
         bins = [f"bin {i + 1}" for i in range(N_BINS)]
         parts += [
