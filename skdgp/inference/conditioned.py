@@ -12,8 +12,8 @@ from ..gp.kernels import Kernel
 from ..gp.rows import leave_one_out
 from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
-from .local_scale import FrozenScale, log_density
-from .posterior import Functions, Latent, Posterior
+from .local_scale import FrozenScale, ScaledPosterior, log_density
+from .posterior import Functions
 from .unique_inputs import TrainingRows
 
 _LEAST_VARIANCE = 1e-12
@@ -190,7 +190,7 @@ def positions(rows, given):
     return same.int().argmax(1)
 
 
-class ConditionedPosterior(Posterior):
+class ConditionedPosterior(ScaledPosterior):
     """A mixture, with equal weights, of J processes given all rows, with a local scale of each.
 
     Parameters
@@ -241,16 +241,12 @@ class ConditionedPosterior(Posterior):
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
         return X.split(size) if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
-    @torch.no_grad()
-    def latent(self, X):
-        return Latent.of_pieces(self._log_weights, map(self._moments, self._pieces(X)))
-
-    def _moments(self, X):
-        mean, var = (moment.mT for moment in self._together.moments(X))  # J, n, k
-        mean, var = mean.view(-1, *mean.shape[-2:]), var.view(-1, *var.shape[-2:])
-        if self._scale is None:
-            return mean, var
-        return self._scale.components(mean, var, self._squared(X))
+    def _of_states(self, X):
+        """Means, variances and squared scales (J, n, k) of pieces of rows."""
+        for rows in self._pieces(X):
+            mean, var = (moment.mT for moment in self._together.moments(rows))
+            mean, var = mean.view(-1, *mean.shape[-2:]), var.view(-1, *var.shape[-2:])
+            yield (mean, var) if self._scale is None else (mean, var, self._squared(rows))
 
     def _squared(self, X):
         """Estimates of the squared scales of rows, (J, n, k)."""

@@ -1,17 +1,21 @@
 """A local scale of variances, estimated from near rows, and schemes whose models have one."""
 
 import math
+from itertools import starmap
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from ..gp.kernels.base import tensor_like
 from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ..gp.likelihoods.base import GaussianMixture, split
 from ..linalg import LOG_2PI
 from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
 from .base import COUNT, Scheme
+from .posterior import Latent, Posterior
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -105,6 +109,8 @@ class FrozenScale:
     Attributes
     ----------
     log_weights : tensor of shape (n_draws,)
+    mean_mixing : tensor of shape ()
+        Mean of the squared scale over its estimate.
     """
 
     @torch.no_grad()
@@ -123,6 +129,12 @@ class FrozenScale:
             -1, 1, 1, 1
         )  # of the squared scale over its estimate
         self._mixing = self._log_mixing.exp()
+        self.mean_mixing = self.log_weights.exp() @ self._mixing.flatten()
+
+    def mixing(self, ndim):
+        """Logarithms of weights, and squared scales over their estimates, with more dimensions."""
+        shape = (-1,) + (1,) * ndim
+        return self.log_weights.view(shape), self._mixing.view(shape)
 
     def squared(self, z):
         """Estimates of squared scales from the whitened errors (..., k) of near rows."""
@@ -144,6 +156,11 @@ class FrozenScale:
         torch.mul(var * squared, self._mixing, out=variances[..., :k])
         return means.flatten(0, 1), variances.flatten(0, 1)
 
+    def mixed(self, mean, var, squared):
+        """The mixture of :meth:`components` as one component (J, n, 2 k) of a :class:`ScaleMixture`."""
+        var = var * squared * self.mean_mixing
+        return torch.cat([mean, squared], -1), torch.cat([var, torch.zeros_like(var)], -1)
+
     def roots(self, squared):
         """Standard deviations over those for unit scale."""
         return (squared * (self._dof / (self._dof - 2.0))).sqrt()
@@ -160,6 +177,47 @@ class FrozenScale:
             torch.cat([mean, squared.log()], -1),
             torch.cat([squared.sqrt() * deviation, torch.zeros_like(squared)], -1),
         )
+
+
+class ScaleMixture(GaussianMixture):
+    """Gaussian noise and Gaussian functions with one unknown scale, whose mixture is taken here.
+
+    Latents are functions, whose variances are means over the mixture, and squared scales of all variances.
+
+    Parameters
+    ----------
+    variance : array of shape (k,)
+        Of the noise for unit scale.
+    scale : FrozenScale
+    """
+
+    def __init__(self, variance, scale):
+        self.variance, self.scale = variance, scale
+
+    def n_latents(self, n_outputs):
+        return 2 * n_outputs
+
+    def _variances(self, m, v):
+        """Means, and variances of the target for unit mixing."""
+        (f, squared), (var, _) = split(m), split(v)
+        return f, var / self.scale.mean_mixing + tensor_like(self.variance, m) * squared
+
+    def components(self, m, v):
+        f, total = self._variances(m, v)
+        log_weights, mixing = self.scale.mixing(f.ndim)
+        total = mixing * total
+        return log_weights, f.expand_as(total), total
+
+    def moments(self, m, v):
+        f, total = self._variances(m, v)
+        return f, self.scale.mean_mixing * total
+
+    def log_partition(self, y, m, v, alpha=1.0):
+        f, total = self._variances(m, v)
+        log_weights, mixing = self.scale.mixing(f.ndim - 1)
+        ratio = ((y - f).square() / total).sum(-1)
+        log_z = log_weights - 0.5 * (f.shape[-1] * mixing.log() + ratio / mixing)
+        return torch.logsumexp(log_z, 0) - 0.5 * (total.log() + LOG_2PI).sum(-1)
 
 
 def log_density(local_scale, y, mean, sd, z):
@@ -190,6 +248,30 @@ def scale_grid(local_scale, n):
     if local_scale is None:
         return np.zeros((1, 0))
     return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
+
+
+class ScaledPosterior(Posterior):
+    """Base class of mixtures of J Gaussian processes, with a local scale or without.
+
+    A subclass gives ``_of_states(X)``: means and variances (J, n, k) of pieces of rows and, with a local scale,
+    estimates of its square. It has `_log_weights` of components, and `_scale`, a :class:`FrozenScale` or None.
+    """
+
+    @torch.no_grad()
+    def latent(self, X):
+        parts = self._of_states(X)
+        if self._scale is not None:
+            parts = starmap(self._scale.components, parts)
+        return Latent.of_pieces(self._log_weights, parts)
+
+    @torch.no_grad()
+    def compact(self, X):
+        if self._scale is None:
+            return super().compact(X)
+        parts = list(starmap(self._scale.mixed, self._of_states(X)))
+        log_weights = self._log_weights.new_zeros(len(parts[0][0])).log_softmax(0)
+        likelihood = ScaleMixture(self.likelihood.variance, self._scale)
+        return Latent.of_pieces(log_weights, parts), likelihood
 
 
 class LocalScaleScheme(Scheme):

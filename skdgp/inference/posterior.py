@@ -100,6 +100,10 @@ class Posterior:
         """The latent functions at rows (n, n_features); each is independent of the other rows of the call."""
         raise NotImplementedError
 
+    def compact(self, X: torch.Tensor):
+        """:meth:`latent` and a likelihood, with fewer components where these differ in their scale alone."""
+        return self.latent(X), self.likelihood_of()
+
     def functions(self, n: int, generator: torch.Generator, X=None) -> Functions:
         """`n` draws of the latent functions.
 

@@ -1,6 +1,7 @@
 """The mixture over members and draws, for a few rows at a time."""
 
 import math
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -36,23 +37,45 @@ class Predictive:
     """
 
     def __init__(self, members, X, device, constant_columns=None, versions=None, offset=None):
-        self._parts = []
-        X = torch.as_tensor(X, device=device)
-        total = sum(member.mixture_weight for member in members)
-        for member in members:
-            posterior = member.posterior(device)
-            log_weights, mean, var = latent(posterior, X, versions)
-            log_weights = log_weights + math.log(member.mixture_weight / total)
-            if offset is not None:
-                mean = mean + torch.as_tensor(offset).to(mean)
-            likelihood = posterior.likelihood_of().for_prediction(len(mean))
-            if constant_columns:
-                latents = torch.arange(var.shape[-1], device=device)
-                of_means = (latents < likelihood.n_means(len(latents))).to(var)
-                more = torch.as_tensor(constant_columns.variances()).to(var)[:, None] * of_means
-                var = var + posterior.inflation.to(var)[:, None, None] * more
-            likelihood = dispersed(likelihood, member.dispersion)
-            self._parts.append((log_weights.exp()[:, None, None], likelihood, mean, var))
+        self._members, self._device = members, device
+        self._X = torch.as_tensor(X, device=device)
+        self._columns, self._versions, self._offset = constant_columns, versions, offset
+
+    @cached_property
+    def _parts(self):
+        """Weights, likelihood and latent moments of the components, member by member."""
+        if self._columns or self._versions is not None:
+            return self._all_parts
+        return [
+            self._part(member, *member.posterior(self._device).compact(self._X))
+            for member in self._members
+        ]
+
+    @cached_property
+    def _all_parts(self):
+        """:attr:`_parts`, where functions are Gaussian."""
+        parts = []
+        for member in self._members:
+            posterior = member.posterior(self._device)
+            found = latent(posterior, self._X, self._versions)
+            parts.append(self._part(member, found, posterior.likelihood_of()))
+        return parts
+
+    def _part(self, member, found, likelihood):
+        log_weights, mean, var = found
+        total = sum(one.mixture_weight for one in self._members)
+        log_weights = log_weights + math.log(member.mixture_weight / total)
+        if self._offset is not None:
+            mean = mean + torch.as_tensor(self._offset).to(mean)
+        likelihood = likelihood.for_prediction(len(mean))
+        if self._columns:
+            latents = torch.arange(var.shape[-1], device=var.device)
+            of_means = (latents < likelihood.n_means(len(latents))).to(var)
+            more = torch.as_tensor(self._columns.variances()).to(var)[:, None] * of_means
+            inflation = member.posterior(self._device).inflation
+            var = var + inflation.to(var)[:, None, None] * more
+        likelihood = dispersed(likelihood, member.dispersion)
+        return log_weights.exp()[:, None, None], likelihood, mean, var
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -103,7 +126,7 @@ class Predictive:
         components = self.components()
         mean, std = mapped_moments(*components, scaler)
         limits = ends(*components, scaler, END_OF_ROW)
-        own = np.minimum(variance_by_function(self._parts, mean, scaler, limits), std**2)
+        own = np.minimum(variance_by_function(self._all_parts, mean, scaler, limits), std**2)
         return mean, own, std**2 - own
 
     def log_density(self, y):
@@ -118,7 +141,7 @@ class Predictive:
     def expected_log_prob(self, y):
         """Expected log-likelihood of each row of `y`, averaged over draws and members."""
         total = 0.0
-        for weights, likelihood, m, v in self._parts:
+        for weights, likelihood, m, v in self._all_parts:
             y_ = torch.as_tensor(y, device=m.device)
             total = total + (weights[..., 0] * likelihood.expected_log_prob(y_, m, v)).sum(0)
         return total.cpu().numpy()
@@ -182,7 +205,7 @@ class Predictive:
         """The mixture of Gaussians that the first `k` latent functions follow, as :meth:`components`."""
         parts = [
             (weights.expand_as(m[..., :1]), m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
-            for weights, likelihood, m, v in self._parts
+            for weights, likelihood, m, v in self._all_parts
         ]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts))
 

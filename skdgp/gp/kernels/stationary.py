@@ -10,6 +10,7 @@ from ..frequencies import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .gram import GramRadial, diagonals, with_diagonal
 
+_SMALL_ALPHA = 1000.0  #: of powers that an ordinary logarithm gives to 1e-13
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
 
@@ -41,16 +42,22 @@ class Stationary(Kernel):
         center, lengthscale = Z.mean(-2, keepdim=True), tensor_like(self.lengthscale, X)
         X, Z = (X - center) / lengthscale, (Z - center) / lengthscale
         r2 = squared_distances(X, Z, X.square().sum(-1), Z.square().sum(-1))
-        return tensor_like(self.variance, X) * self.profile(r2)
+        return self._covariances(r2)
+
+    def _covariances(self, r2):
+        """The kernel at squared distances, in their place if there is no gradient."""
+        variance = tensor_like(self.variance, r2)
+        if torch.is_grad_enabled():
+            return variance * self.profile(r2)
+        return self.write_profile(r2, r2).mul_(variance)
 
     def within(self, X):
         X = X / tensor_like(self.lengthscale, X)
-        r2 = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist").square()
+        r = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
         # at zero the slope of a root is infinite, and that of no profile matters
-        r2, variance = r2.clamp_min(_LEAST_DISTANCE), tensor_like(self.variance, X)
-        if r2.requires_grad or variance.requires_grad:
-            return variance * self.profile(r2)
-        return self.write_profile(r2, r2).mul_(variance)
+        if torch.is_grad_enabled():
+            return self._covariances(r.square().clamp_min(_LEAST_DISTANCE))
+        return self._covariances(r.square_().clamp_min_(_LEAST_DISTANCE))
 
     def from_gram(self, G, left=None, right=None):
         left, right, square = diagonals(G, left, right)
@@ -217,7 +224,7 @@ class RationalQuadratic(Stationary):
 
     def __call__(self, X, Z):
         r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
-        return tensor_like(self.variance, X) * self.profile(r2)
+        return self._covariances(r2)
 
     def _from_gram(self, G, left, right, lengthscale, variance):
         r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
@@ -228,7 +235,9 @@ class RationalQuadratic(Stationary):
 
     def write_profile(self, r2, out):
         alpha = tensor_like(self.alpha, r2)
-        return torch.div(r2, 2.0 * alpha, out=out).log1p_().mul_(-alpha).exp_()
+        u = torch.div(r2, 2.0 * alpha, out=out)
+        log = u.add_(1.0).log_() if alpha.max() <= _SMALL_ALPHA else u.log1p_()
+        return log.mul_(-alpha).exp_()
 
     def _frequency_scale(self, n, generator, like, importance):
         alpha = tensor_like(self.alpha, like)

@@ -1,23 +1,21 @@
 """The posteriors of models that predict rows from their nearest unique inputs."""
 
-from itertools import starmap
-
 import numpy as np
 import torch
 
 from ...gp.draws import N_FEATURES, prior_functions
 from ...linalg import at_once
 from ...random import normal
-from ..local_scale import FrozenScale
+from ..local_scale import FrozenScale, ScaledPosterior
 from ..near_rows import FrozenRows, size_of_row, whitened
-from ..posterior import Functions, Latent, Posterior
+from ..posterior import Functions
 
 _AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
 _MOST_NEIGHBORS = 3000  #: unique inputs among which covariances are in closed form
 _TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 
 
-class NeighborPosterior(Posterior):
+class NeighborPosterior(ScaledPosterior):
     """The posterior of models that predict rows from their nearest unique inputs.
 
     Parameters
@@ -53,16 +51,12 @@ class NeighborPosterior(Posterior):
         for piece in X.split(size):
             yield piece, self._search(piece)
 
-    @torch.no_grad()
-    def latent(self, X):
-        return Latent.of_pieces(self._log_weights, starmap(self._moments, self._pieces(X)))
-
-    def _moments(self, X, nearest):
-        mean, sd, z = self._frozen.moments(X, nearest)
-        mean, var = self._near.observed.latents(mean, sd.square())
-        if self._scale is None:
-            return mean[None], var[None]
-        return self._scale.components(mean[None], var[None], self._scale.squared(z)[None])
+    def _of_states(self, X):
+        for rows, nearest in self._pieces(X):
+            mean, sd, z = self._frozen.moments(rows, nearest)
+            found = self._near.observed.latents(mean, sd.square())
+            found = found if self._scale is None else (*found, self._scale.squared(z))
+            yield tuple(part[None] for part in found)
 
     @torch.no_grad()
     def covariance(self, X):

@@ -1,0 +1,55 @@
+"""Members with a local scale have it mixed in one component: the same distribution as on the grid."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from skdgp import DeepGPRegressor
+from skdgp.inference import CollapsedVI
+from skdgp.mixture.predictive import Predictive
+
+SCHEMES = {"exact": "exact", "vecchia": "vecchia", "collapsed": CollapsedVI(n_draws=4)}
+
+
+@pytest.fixture(scope="module", params=SCHEMES)
+def fitted(request):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    y = np.sin(2.0 * X) + 0.3 * rng.standard_t(3, size=(40, 2)) * np.exp(X[:, :1])
+    y = (
+        y if request.param == "vecchia" else y[:, 0]
+    )  # several outputs share the factor of the scale
+    deep = request.param == "collapsed"
+    model = DeepGPRegressor(
+        1 + deep,
+        inference=SCHEMES[request.param],
+        likelihood="heteroscedastic",
+        max_iter=5,
+        target_transform=None,
+        random_state=0,
+    ).fit(X, y)
+    return model.members_, rng.normal(size=(7, 2)), 3.0 * rng.normal(size=(7, y.ndim))
+
+
+@pytest.mark.parametrize("dispersion", [1.0, 0.8])
+def test_one_component_has_the_distribution_of_the_grid(fitted, dispersion, monkeypatch):
+    members, X, y = fitted
+    y = y[:, : members[0].architecture.n_latents // 2]
+    monkeypatch.setattr(members[0], "dispersion", dispersion)
+    with torch.no_grad():
+        one, grid = Predictive(members, X, "cpu"), Predictive(members, X, "cpu")
+        grid.__dict__["_parts"] = grid._all_parts
+        assert 8 * len(one._parts[0][2]) <= len(grid._parts[0][2])
+        k = y.shape[1]
+        for method, *given in [
+            ("moments",),
+            ("decomposed_moments",),
+            ("latent_moments", k),
+            ("log_density", y),
+            ("tail", y, True),
+            ("quantiles", [0.01, 0.5, 0.95]),
+            ("crps", y),
+        ]:
+            found, expected = (getattr(part, method)(*given) for part in (one, grid))
+            assert_allclose(found, expected, rtol=1e-8, atol=1e-12, err_msg=method)
