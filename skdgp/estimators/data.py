@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..distributed import own_part
+from ..distributed.ranks import own_part
 from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.batch import Batch
 from ..preprocessing.encoding import ColumnEncoder

@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from .._threads import at_most
 from .._warnings import warn
-from ..distributed import divides, from_first, is_first, n_ranks, spread
+from ..distributed.ranks import divides, from_first, is_first, n_ranks, spread
 from ..training.budget import Budget, affordable, seconds_of_cube
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.interrupts import note_interrupt

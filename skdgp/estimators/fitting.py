@@ -5,7 +5,8 @@ import time
 import numpy as np
 import torch
 
-from ..distributed import divides
+from ..distributed.ranks import bound_of_staleness, divides
+from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
 from ..mixture.member import Member, Record
 from ..mixture.predictive import Predictive, rows_at_once
@@ -113,6 +114,8 @@ class MemberFit:
                 f"{scheme!r} does not learn from minibatches, and ranks have nothing to divide; choose a "
                 "scheme with batch_size, or inference='auto', whose members are trained by one rank each."
             )
+        if bound_of_staleness() is not None and not isinstance(scheme, (DSVI, RandomFeatures)):
+            raise ValueError("staleness is for inference='dsvi' and 'rff'; set it to None.")
         dtype = DTYPES[estimator.dtype] if "dtype" in scheme.uses else torch.float64
         model.to(self.device).prepare(rate, dtype)
         return Trainer(

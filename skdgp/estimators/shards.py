@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..distributed import agreed, gather, own_rank, own_rows
+from ..distributed.ranks import agreed, gather, own_rank, own_rows
 from .data import Minibatches
 
 

@@ -89,6 +89,13 @@ class GaussianBlock(nn.Module):
         """Tensors that are sums over the rows of a step, from which the gradients of this block follow."""
         return [leaf.grad for leaf in self._leaves]
 
+    def collect(self, sums):
+        """Take the next ones of such tensors of another process."""
+        with torch.enable_grad():
+            self.moments()  # new leaves
+        for leaf, of_leaf in zip(self._leaves, sums):
+            leaf.grad = of_leaf.to(leaf)
+
     def collected_gradients(self, scale=1.0):
         """Return the gradients of the leaves, times `scale`, in float64."""
         return tuple(scale * leaf.grad.double() for leaf in self._leaves)
@@ -221,7 +228,7 @@ class DiagonalBlock(nn.Module):
             self._leaves = mean, var = mean.detach().requires_grad_(), var.requires_grad_()
         return mean, var
 
-    collected = GaussianBlock.collected
+    collected, collect = GaussianBlock.collected, GaussianBlock.collect
 
     @torch.no_grad()
     def kl(self):

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..distributed import summed
+from ..distributed.ranks import summed
 
 
 def whole(make, shape, axis=-2):

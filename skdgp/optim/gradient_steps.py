@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from ..distributed import add_up
+from ..distributed.ranks import add_up
 from .adam import Adam
 
 #: Hyperparameters of kernels and likelihoods live on a log scale, are few, and have far to go: they take
@@ -43,6 +43,7 @@ class GradientSteps:
     """
 
     finished = False  #: further steps change something, always
+    exchange = None  #: with the other ranks of an asynchronous fit
 
     def __init__(self, natural_step=0.1, averages=True):
         self.natural_step, self.averages = natural_step, averages
@@ -55,31 +56,68 @@ class GradientSteps:
 
     def step(self, model, batch, generator, rate):
         """As :meth:`Model.step <skdgp.inference.base.Model.step>`."""
-        optimizer = self._adam(model)
+        if self.exchange is not None:
+            return self.exchange.step(self, model, batch, generator, rate)
+        ell = self.collect(model, batch, generator)
+        if batch.share < 1.0:
+            add_up([part for part in (ell, *self.sums(model)) if part is not None])
+        return self.apply(model, ell, batch.total, rate)
+
+    def collect(self, model, batch, generator):
+        """Compute the expected log-likelihood of a batch, and collect its gradients."""
+        self._adam(model)
         for parameter in self._in_graph:
             parameter.grad = None
         ell = model.expected_log_likelihood(batch, generator)
         if ell.requires_grad:  # not if all hyperparameters are given
             (ell * (-1.0 / batch.total)).backward()
-        ell = ell.detach()
-        if batch.share < 1.0:
-            sums = [p.grad for p in self._in_graph]
-            sums += [part for block in model.moving() for part in block.collected()]
-            add_up([ell := ell.clone(), *(part for part in sums if part is not None)])
-        value = float(model.kl() - ell) / batch.total
+        return ell.detach().clone()
+
+    def sums(self, model):
+        """What has been collected, sums over rows: tensors, or None for a gradient that is zero."""
+        of_blocks = [part for block in model.moving() for part in block.collected()]
+        return [parameter.grad for parameter in self._in_graph] + of_blocks
+
+    def take(self, model, sums):
+        """Take what another process has collected in this step."""
+        self._adam(model)
+        sums = iter(sums)
+        for parameter, gradient in zip(self._in_graph, sums):
+            parameter.grad = gradient if gradient is None else gradient.to(parameter)
+        for block in model.moving():
+            block.collect(sums)
+
+    def apply(self, model, ell, total, rate):
+        """Make a step with what has been collected.
+
+        Parameters
+        ----------
+        model : Model
+        ell : tensor
+            Expected log-likelihood of all rows.
+        total : float
+            Weight of all rows.
+        rate : float in (0, 1]
+
+        Returns
+        -------
+        loss : float
+            As :meth:`step`.
+        """
+        value = float(model.kl() - ell) / total
         if value - value != 0.0:  # not finite: leave everything as it is
             return value
         # log-linearly from a thousandth of the step size to all of it in five steps
         gamma = rate * self.natural_step * 10.0 ** min(0.0, 0.6 * self.n_made - 3.0)
         for block in model.moving():
             if not block.natural:
-                block.set_gradients(1.0 / batch.total)
+                block.set_gradients(1.0 / total)
                 continue
-            gradients = block.collected_gradients(-batch.total)
+            gradients = block.collected_gradients(-total)
             size = gamma
             while not block.natural_step(gradients, size) and size > 1e-3 * gamma:
                 size *= 0.5
-        optimizer.step(rate * model.learning_rate)
+        self._adam(model).step(rate * model.learning_rate)
         self.n_made += 1
         if self.averages:
             self._average(model, rate)

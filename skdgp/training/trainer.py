@@ -8,8 +8,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..distributed import divides, ends_all, from_first
+from ..distributed.ranks import divides, ends_all, from_first
 from ..linalg import workspace
+from .asynchronous import asynchronous
 from .interrupts import InterruptGuard, note_interrupt
 
 BLOCK = 50  #: steps between two looks at the progress
@@ -130,13 +131,23 @@ class Trainer:
     def run(self):
         """Train until a budget is spent or a test stops it; the best state stays."""
         finished = self.checkpoint is not None and self._resume()
+        with ends_all(), asynchronous(self):
+            self._keep()
+            self._run(finished)
+        try:
+            self._settle()
+        except KeyboardInterrupt:  # there is nothing to leave out
+            self._note_interrupt()
+            self._settle()
+        return self
+
+    def _run(self, finished):
         start = time.monotonic() - self.elapsed
-        self._keep()
         stop = self._spent(self.elapsed) or finished
         try:
             if self.interrupted:
                 raise KeyboardInterrupt
-            with workspace(), ends_all(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
+            with workspace(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
                     now = time.monotonic() - start
@@ -154,12 +165,6 @@ class Trainer:
             if divides():  # other ranks do not stop at the same step
                 raise
             self._note_interrupt()
-        try:
-            self._settle()
-        except KeyboardInterrupt:  # there is nothing to leave out
-            self._note_interrupt()
-            self._settle()
-        return self
 
     def _note_interrupt(self):
         if not self.interrupted:  # in a round before, or a moment ago

@@ -5,7 +5,8 @@ import pytest
 import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.distributed import _checked, fit
+from skdgp.distributed import fit
+from skdgp.distributed.fitting import _checked
 from skdgp.inference import (
     AEP,
     DSVI,

@@ -82,13 +82,13 @@ def _sampled(rank):
     rng = np.random.RandomState(rank)
     X, y = rng.randn(500, 3), np.zeros(500)
     X[7, 1], y[11] = 50.0 * (rank + 1), rank + 1.0  # rare classes
-    before = distributed._SHARED_ROWS
-    distributed._SHARED_ROWS = 100, 100
+    before = distributed.fitting._SHARED_ROWS
+    distributed.fitting._SHARED_ROWS = 100, 100
     try:
         model = DeepGPClassifier(inference="dsvi", n_inducing=5, max_iter=5, random_state=0)
         distributed.fit(model, X, y, shard="given")
     finally:
-        distributed._SHARED_ROWS = before
+        distributed.fitting._SHARED_ROWS = before
     return model.classes_, model._n_rows, model._x_scaler.center
 
 
@@ -110,7 +110,7 @@ def test_a_sample_of_all_rows_sets_the_scaling(ranks):
 )
 def test_settings_that_are_refused(params, shard, message):
     with pytest.raises(ValueError, match=message):
-        distributed._checked(_model(**params), *_data(), shard=shard)
+        distributed.fitting._checked(_model(**params), *_data(), shard=shard)
 
 
 def test_parquet_becomes_memory_maps(tmp_path):

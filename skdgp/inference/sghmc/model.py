@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...distributed import gathered, summed
+from ...distributed.ranks import gathered, summed
 from ...gp.component import Trainable
 from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian

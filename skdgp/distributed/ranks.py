@@ -1,0 +1,258 @@
+"""What ranks of a process group do together; elsewhere, these functions do what a single process does."""
+
+import contextlib
+import contextvars
+import pickle
+import time
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+_divides = contextvars.ContextVar("divides", default=False)
+_own_rows = contextvars.ContextVar("own rows", default=None)
+#: The bound, and the staleness of the steps so far
+_staleness = contextvars.ContextVar("staleness", default=None)
+_apart = contextvars.ContextVar("apart", default=False)
+_MESSAGE = "skdgp/error"  #: key of the group's store
+
+
+@contextlib.contextmanager
+def joint(rows, staleness):
+    """A context in which ranks divide what they compute.
+
+    Parameters
+    ----------
+    rows : list of arrays or None
+        Those that only this rank has.
+    staleness : int or None
+        The bound of asynchronous steps.
+
+    Yields
+    ------
+    list
+        The staleness of each asynchronous step, on rank 0.
+    """
+    made = []
+    bound = None if staleness is None else (staleness, made)
+    tokens = _divides.set(True), _own_rows.set(rows), _staleness.set(bound)
+    try:
+        yield made
+    finally:
+        for variable, token in zip((_divides, _own_rows, _staleness), tokens):
+            variable.reset(token)
+
+
+def own_rows():
+    """Inputs, targets, weights and exposures that only this rank has, or None."""
+    return _own_rows.get()
+
+
+def divides():
+    """Whether ranks divide what is computed now."""
+    return _divides.get()
+
+
+def n_ranks():
+    """Number of ranks that fit."""
+    return dist.get_world_size() if divides() else 1
+
+
+def own_rank():
+    """Number of this rank."""
+    return dist.get_rank() if divides() else 0
+
+
+def own_part(n):
+    """This rank's slice of the rows of a batch, and its share of terms without rows.
+
+    Everything, if ranks divide nothing, or if there are less than two rows for each. In asynchronous steps,
+    everything for workers, and nothing for the server.
+    """
+    size = n_ranks()
+    if _apart.get():
+        return slice(0, n if own_rank() else 0), 1.0
+    if size == 1 or n < 2 * size:  # halves of a part need rows, too
+        return slice(0, n), 1.0
+    rank = own_rank()
+    return slice(rank * n // size, (rank + 1) * n // size), 1.0 / size
+
+
+class _Sum(torch.autograd.Function):
+    """Sums of the tensors of all ranks, which all ranks go on with."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        total = tensor.detach().clone()
+        _call(dist.all_reduce, total)
+        return total
+
+    @staticmethod
+    def backward(ctx, g):
+        return _Sum.forward(ctx, g)
+
+
+def summed(*tensors):
+    """Sums of tensors over all ranks, in one reduction in float64; None stays None."""
+    given = [t for t in tensors if t is not None]
+    flat = _Sum.apply(torch.cat([t.reshape(-1).double() for t in given]))
+    parts = iter(flat.split([t.numel() for t in given]))
+    return [None if t is None else next(parts).view_as(t).to(t.dtype) for t in tensors]
+
+
+@torch.no_grad()
+def add_up(tensors):
+    """Replace tensors by their sums over all ranks."""
+    for t, total in zip(tensors, summed(*tensors)):
+        t.copy_(total)
+
+
+def gathered(batch):
+    """The batch of all ranks."""
+    if batch.share == 1.0:
+        return batch
+    parts = zip(*gather([t.cpu() for t in batch[:3]]))
+    X, y, weight = (torch.cat(part).to(batch.X.device) for part in parts)
+    return batch._replace(X=X, y=y, weight=weight, share=1.0, first=0, n_all=0)
+
+
+def gather(value):
+    """The values of all ranks, in their order."""
+    parts = [None] * dist.get_world_size()
+    _call(dist.all_gather_object, parts, value)
+    return parts
+
+
+def agreed(make):
+    """The result of a function on this rank; an error of one rank is raised on all."""
+    found = failure = None
+    try:
+        found = make()
+    except Exception as error:
+        failure = f"{type(error).__name__}: {error}"
+    for rank, why in enumerate(gather(failure)):
+        if why is not None:
+            raise ValueError(f"Rank {rank} cannot fit: {why}")
+    return found
+
+
+def from_first(make):
+    """The result of a function on rank 0, or its error, on all ranks."""
+    if not divides() or _apart.get():
+        return make()
+    found = [None, None]
+    if dist.get_rank() == 0:
+        try:
+            found[0] = make()
+        except Exception as error:
+            found[1] = error
+    _call(dist.broadcast_object_list, found)
+    if found[1] is not None:
+        raise found[1]
+    return found[0]
+
+
+# In asynchronous steps
+
+
+@contextlib.contextmanager
+def apart():
+    """A context in which ranks do not wait for each other."""
+    token = _apart.set(True)
+    try:
+        yield
+    finally:
+        _apart.reset(token)
+
+
+def bound_of_staleness():
+    """The bound if the fit is asynchronous, else None."""
+    return _staleness.get() and _staleness.get()[0]
+
+
+def note_staleness(n):
+    """Take down how many steps were made since the parameters of a gradient."""
+    _staleness.get()[1].append(n)
+
+
+def workers():
+    """Ranks that compute gradients of their own."""
+    return range(1, dist.get_world_size())
+
+
+def send(value, rank):
+    """Send anything to a rank."""
+    data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+    _call(dist.send, torch.tensor([len(data)]), rank)
+    _call(dist.send, data, rank)
+
+
+def receive(rank):
+    """Receive something from a rank."""
+    size = torch.zeros(1, dtype=torch.int64)
+    _call(dist.recv, size, rank)
+    data = torch.empty(int(size), dtype=torch.uint8)
+    _call(dist.recv, data, rank)
+    return pickle.loads(data.numpy().tobytes())
+
+
+def is_first():
+    """Whether this process writes files and messages."""
+    return own_rank() == 0
+
+
+def spread(function, costs):
+    """``function(i)`` for each cost, as a list; each is called by one rank, dear ones first."""
+    load, owners, rank = np.zeros(n_ranks()), {}, dist.get_rank()
+    for i in sorted(range(len(costs)), key=lambda i: -costs[i]):
+        owners[i] = int(load.argmin())
+        load[owners[i]] += costs[i]
+    token = _divides.set(False)
+    try:
+        own = agreed(lambda: {i: function(i) for i in range(len(costs)) if owners[i] == rank})
+    finally:
+        _divides.reset(token)
+    parts = gather(own)
+    return [parts[owners[i]][i] for i in range(len(costs))]
+
+
+class LostRank(RuntimeError):
+    """Another rank ended, or did not answer in time."""
+
+
+def _call(collective, *args):
+    """Call an operation of all ranks."""
+    began = time.monotonic()
+    try:
+        return collective(*args)
+    except RuntimeError as error:
+        waited = time.monotonic() - began
+        why = _message() or "it ended, or the timeout of init_process_group is too short for it"
+        raise LostRank(
+            f"Another rank did not answer for {waited:.0f} seconds ({why}); start all ranks again, and with a "
+            "checkpoint fit goes on from there."
+        ) from error
+
+
+def _message():
+    """Error message of the rank that failed; None if it left none."""
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        return store.get(_MESSAGE).decode() if store.check([_MESSAGE]) else None
+    except (RuntimeError, ValueError):  # the store is gone with its rank
+        return None
+
+
+@contextlib.contextmanager
+def ends_all():
+    """A context in which an error of this rank alone ends the fit on all ranks."""
+    try:
+        yield
+    except LostRank:
+        raise
+    except BaseException as error:
+        if divides():
+            store = dist.distributed_c10d._get_default_store()
+            store.set(_MESSAGE, f"rank {dist.get_rank()}: {type(error).__name__}: {error}")
+            dist.destroy_process_group()
+        raise
