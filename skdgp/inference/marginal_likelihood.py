@@ -175,14 +175,15 @@ class MarginalLikelihoodGP(Model):
         many = self.rows.Z.shape[1] >= _MANY_COLUMNS
         try:
             with self.with_marginal_subset(_TRIAL_ROWS, 1):
-                x = self._best_start(starts, batch)
+                x, quiet = self._best_start(starts, batch)
                 if many:
                     self._deviation = None
-                    loose = self._searched(self._best_start(starts, batch), _SEARCH_STEPS, batch).x
+                    loose, _ = self._best_start(starts, batch)
+                    loose = self._searched(loose, _SEARCH_STEPS, batch).x
                     self._deviation = _DEVIATION
                     searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
                     x = min(searches, key=_lowest).x
-                quiet = _lowest(self._searched(x, _TRIAL_STEPS, batch))
+                    quiet = _lowest(self._searched(x, _TRIAL_STEPS, batch))
                 noisy = self._searched(self._noisy_start(), _SEARCH_STEPS, batch)
             if _lowest(noisy) < quiet + _NEARLY:
                 with self.with_marginal_subset(_RIVAL_ROWS, 1):
@@ -233,9 +234,10 @@ class MarginalLikelihoodGP(Model):
         )
 
     def _best_start(self, starts, batch):
-        """The one from which some steps come to the lowest value."""
+        """The start from which some steps come to the lowest value, and that value."""
         values = [_lowest(self._searched(x, _TRIAL_STEPS, batch)) for x in starts]
-        return starts[int(np.argmin(values))]
+        best = int(np.argmin(values))
+        return starts[best], values[best]
 
     def _searched(self, x, n_steps, batch):
         """The search after some steps from `x`."""
