@@ -6,6 +6,7 @@ import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.distributed import fit
+from skdgp.distributed import ranks as ranks_module
 from skdgp.distributed.fitting import _checked
 from skdgp.inference import (
     AEP,
@@ -88,6 +89,38 @@ def test_a_rank_without_rows(ranks):
     np.testing.assert_allclose(
         found[1], _numbers(_estimator().fit(X, y), X, "regressor"), atol=1e-8
     )
+
+
+def _reductions(rank, params):
+    """Reductions and their bytes in ten steps."""
+    X, y, _ = _data()
+    call, found = ranks_module._call, []
+    for n in (60, 70):
+        sizes = []
+        ranks_module._call = lambda operation, *args: (
+            operation is dist.all_reduce and sizes.append(args[0].nbytes),  # noqa: B023
+            call(operation, *args),
+        )[1]
+        try:
+            fit(_estimator(**params, max_iter=n), X[rank::2], y[rank::2])
+        finally:
+            ranks_module._call = call
+        found.append((len(sizes), sum(sizes)))
+    return np.diff(found, axis=0)[0]
+
+
+@pytest.mark.parametrize(
+    ("params", "numbers"),
+    [
+        # the objective, M d + M D + C M^2 of both layers, and hyperparameters
+        ({"likelihood": "gaussian"}, 1 + (16 + 16 + 64) + (16 + 8 + 64) + 2 * 3 + 1),
+        ({"inference": RandomFeatures(10)}, None),
+    ],
+)
+def test_one_reduction_a_step(ranks, params, numbers):
+    for n_calls, n_bytes in ranks(_reductions, params):
+        assert n_calls == 10
+        assert numbers is None or n_bytes == 80 * numbers
 
 
 def test_error_of_one_rank_reaches_all(ranks):
