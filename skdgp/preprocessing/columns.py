@@ -192,6 +192,16 @@ class Levels(_Column):
         dof = L - 1.0 + _PRIOR_DOF
         return positions[chosen], unbiased * new * dof / (dof - 2.0)
 
+    def share(self):
+        """Variance that a new level adds where all known ones are alike, relative to the prior one of a level.
+
+        The scale of the prior in :meth:`alternatives` is that of the known levels plus a third of this
+        prior variance, so that few levels that happen to be alike do not rule out another one. Of one
+        level it is 2, the difference of two.
+        """
+        L = max(self._n_levels, 1)
+        return (1.0 + 1.0 / L) * (_PRIOR_DOF - 2.0) / (L + _PRIOR_DOF - 3.0)
+
 
 def shrunk_means(codes, targets, weights, n_levels):
     """Mean targets of the levels as best linear unbiased predictions of a one-way mixed model.

@@ -1,8 +1,9 @@
-"""Effects of columns that were constant in all training rows."""
+"""Effects of values that no training row has: of columns that were constant, and of new levels."""
 
 import numpy as np
 
 from ..random import RowNoise
+from .frames import UNSEEN
 from .pieces import pieces
 
 _ROUNDING = (
@@ -11,12 +12,13 @@ _ROUNDING = (
 
 
 class ConstantColumns:
-    """Rows in which columns have other values than the one that they had in all training rows.
+    """Rows in which columns have another value than the only one of training, or a new level.
 
     Models do not see these columns. If the effects of all columns were independent and of the same size,
     each would be one over their number of the variance of the function; and of a new value all that can
     be said is that the function changes by a number with twice that variance. For a standardized target
-    the variance of the function is taken to be one.
+    the variance of the function is taken to be one. A new level of a category has an effect of its own,
+    too, beside what the known levels say (see :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
 
     Parameters
     ----------
@@ -26,12 +28,12 @@ class ConstantColumns:
 
     Attributes
     ----------
-    columns : ndarray of int
-        Those that differ from their constant in some row.
+    columns : ndarray of int, shape (n_columns,)
+        Those that differ from their constant, or have a new level, in some row.
     differs : ndarray of shape (n_rows, n_columns), of bool
     values : ndarray of shape (n_rows, n_columns)
-    variance : float
-        Of the effect of one of them.
+    variance : ndarray of shape (n_columns,)
+        Of the effect of each.
     """
 
     def __init__(self, X, scaler):
@@ -41,39 +43,43 @@ class ConstantColumns:
         differs = np.where(
             np.isnan(constants), ~np.isnan(values), np.abs(values - constants) > tolerance
         )
+        categories, shares = scaler.shares_of_levels()
+        codes = np.asarray(X[:, categories], dtype=np.float64)
+        differs = np.hstack([differs, codes == UNSEEN])
         some = differs.any(0)
-        self.columns = columns[some]
-        self.values, self.differs = values[:, some], differs[:, some]
-        self.variance = 2.0 / X.shape[1]
+        self.columns = np.r_[columns, categories][some]
+        self.values, self.differs = np.hstack([values, codes])[:, some], differs[:, some]
+        self.variance = (np.r_[np.full(len(columns), 2.0), shares] / X.shape[1])[some]
 
     def __bool__(self):
         return len(self.columns) > 0
 
     def variances(self):
         """Variance of all effects together, (n_rows,)."""
-        return self.variance * self.differs.sum(1)
+        return self.differs @ self.variance
 
     def covariance(self):
         """Covariance of the rows, (n_rows, n_rows)."""
         n = len(self.values)
         common = np.zeros((n, n))
-        for value, differs in zip(self.values.T, self.differs.T):
-            common += (value[:, None] == value) & differs[:, None] & differs
-        return self.variance * common
+        for value, differs, variance in zip(self.values.T, self.differs.T, self.variance):
+            common += variance * ((value[:, None] == value) & differs[:, None] & differs)
+        return common
 
     def draws(self, n, n_means, seed, rows=slice(None)):
         """Draws (n, n_rows, n_means); a column and a value have the same effect wherever they appear."""
         effects = np.zeros((n, len(self.values[rows]), n_means))
-        for j, value, differs in zip(self.columns, self.values[rows].T, self.differs[rows].T):
+        each = self.columns, self.values[rows].T, self.differs[rows].T, np.sqrt(self.variance)
+        for j, value, differs, deviation in zip(*each):
             keys = np.column_stack([np.full(len(value), float(j)), value])[differs]
-            effects[:, differs] += RowNoise(keys, seed).draw((n, len(keys), n_means))
-        return np.sqrt(self.variance) * effects
+            effects[:, differs] += deviation * RowNoise(keys, seed).draw((n, len(keys), n_means))
+        return effects
 
 
 def changed_constant_columns(X, scaler):
     """Columns that were constant in training and are not in some row; looks at the rows in pieces."""
-    if len(scaler.constant_columns()[0]) == 0:
+    constant = scaler.constant_columns()[0]
+    if len(constant) == 0:
         return []
-    return sorted(
-        {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}
-    )
+    changed = {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}
+    return sorted(changed.intersection(constant.tolist()))

@@ -126,6 +126,13 @@ class ColumnEncoder:
         """Columns with one value in training, apart from gaps, and these values; NaN for gaps alone."""
         return np.flatnonzero(self._constant), self._constants[self._constant]
 
+    def shares_of_levels(self):
+        """Categories with several levels, and the variances that a new level adds (see `Levels.share`)."""
+        columns = [
+            j for j in np.flatnonzero(~self._constant) if isinstance(self._columns[j], Levels)
+        ]
+        return np.array(columns, dtype=int), np.array([self._columns[j].share() for j in columns])
+
     def _distances(self, encoded):
         """Distances from rows to donors in the columns that both have, scaled up to all columns."""
         with np.errstate(over="ignore"):

@@ -129,6 +129,12 @@ class InputScaler:
         dropped = np.flatnonzero(is_dropped)
         return dropped, self.constants[dropped]
 
+    def shares_of_levels(self):
+        """See :meth:`~skdgp.preprocessing.encoding.ColumnEncoder.shares_of_levels`."""
+        if self.encoder is not None:
+            return self.encoder.shares_of_levels()
+        return np.empty(0, dtype=int), np.empty(0)
+
     def keep(self, rows):
         """Keep some training rows, unless there are some, or an encoder has its own."""
         if self.encoder is None and self.rows is None:

@@ -261,3 +261,50 @@ def test_width_at_an_unseen_level_is_that_of_a_mixed_model():
     right = 2.0 * 1.645 * np.sqrt(variance)
     assert 0.85 * right < width < 1.5 * right
     assert right == pytest.approx(2.0 * 1.645 * np.hypot(2.0, 0.5), rel=0.4)  # four standard errors
+
+
+def _alike_levels(n_levels):
+    """Rows of levels that do not matter."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.uniform(size=90), "g": [f"g{i % n_levels}" for i in range(90)]})
+    return X, np.sin(6 * X["x"].to_numpy()) + 0.1 * rng.normal(size=90)
+
+
+@pytest.mark.parametrize("n_levels", [2, 3, 9])
+def test_a_new_level_may_differ_though_all_known_ones_are_alike(n_levels):
+    """The mean of the posterior of the variance between levels, by quadrature."""
+    X, y = _alike_levels(n_levels)
+    model = clone(EXACT).fit(X, y)
+    new = X[:5].assign(g="new")
+    more = model.predict(new, return_std=True, latent=True)[1] ** 2
+    more -= model.predict(X[:5], return_std=True, latent=True)[1] ** 2
+    # effects 0 of all levels but their mean; the prior variance of one is half that of the target
+    log_v = np.linspace(-25.0, 25.0, 200_001)
+    prior = scaled_inverse_chi2(log_v, 3.0, 0.5 / 3.0)
+    posterior = prior * np.exp(-0.5 * (n_levels - 1) * log_v)
+    variance = (np.exp(log_v) * posterior).sum() / posterior.sum() * (1.0 + 1.0 / n_levels)
+    assert_allclose(more / y.var(), variance, rtol=0.1)
+    new, known = (model.sample_y(x, 4000, latent=True).var(1) for x in (new, X[:5]))
+    assert_allclose(new - known, more, rtol=0.1)  # four standard errors of a variance: .09
+
+
+def scaled_inverse_chi2(log_v, dof, scale):
+    """Density in the logarithm of the variance."""
+    return np.exp(-0.5 * dof * log_v - 0.5 * dof * scale * np.exp(-log_v))
+
+
+def test_a_new_level_makes_classes_less_sure():
+    X, y = _alike_levels(2)
+    model = DeepGPClassifier(1, inference="dsvi", max_iter=60, random_state=0).fit(X, y > 0.0)
+    sure, less = (model.predict_proba(x).max(1).mean() for x in (X, X.assign(g="new")))
+    assert less < sure - 0.01
+
+
+def test_rows_of_a_new_level_share_its_effect():
+    X, y = _alike_levels(3)
+    model = clone(EXACT).fit(X, y)
+    _, cov = model.predict(X[:4].assign(g=["new", "new", "g0", "g1"]), return_cov=True, latent=True)
+    _, known = model.predict(X[:4].assign(g="g0"), return_cov=True, latent=True)
+    more = (cov - known) / y.var()
+    assert_allclose(more[:2, :2], 4 / 3 / 3 / 2, rtol=0.1)
+    assert_allclose(more[2:], 0.0, atol=0.01)
