@@ -113,7 +113,7 @@ def _reductions(rank, params):
     ("params", "numbers"),
     [
         # the objective, M d + M D + C M^2 of both layers, and hyperparameters
-        ({"likelihood": "gaussian"}, 1 + (16 + 16 + 64) + (16 + 8 + 64) + 2 * 3 + 1),
+        ({"likelihood": "gaussian"}, 1 + (16 + 16 + 64) + (16 + 8 + 64) + 2 * 3 + 2),
         ({"inference": RandomFeatures(10)}, None),
     ],
 )
