@@ -3,6 +3,7 @@
 from numbers import Integral
 
 import numpy as np
+from scipy.special import logit
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state, check_scalar
 
@@ -24,6 +25,7 @@ _CHANGES = 800  #: changed rows at which functions are drawn, for all columns to
 _FEWEST_ROWS = 6  #: over which effects of functions are averaged
 _N_COLUMNS = 3  #: of a new figure
 _MOST_LEVEL = 5  #: names of levels that have room side by side
+_PROBABILITIES = 1e-9, 1.0 - 1e-9  #: of which there are log-odds: 9 digits of a draw are right
 _N_SHOWN = 6  #: columns, if the user names none
 
 
@@ -163,6 +165,7 @@ class EffectsDisplay:
         n_draws=64,
         coverage=0.9,
         random_state=0,
+        log_odds=False,
         ax=None,
         **kwargs,
     ):
@@ -188,6 +191,9 @@ class EffectsDisplay:
             Probability of the bands, point by point.
         random_state : int, RandomState instance or None, default=0
             Determines the functions.
+        log_odds : bool, default=False
+            Whether effects of a classifier are those on the log-odds of the class, where effects that add up
+            do not fade near 0 and 1. Lines are then means over the functions.
         ax : matplotlib Axes or array-like of these, default=None
             One for each column; None for a new figure.
         **kwargs : dict
@@ -196,7 +202,7 @@ class EffectsDisplay:
         Returns
         -------
         display : EffectsDisplay
-            In units of the target, or of probabilities.
+            In units of the target, of probabilities, or of their log-odds.
 
         Raises
         ------
@@ -224,6 +230,9 @@ class EffectsDisplay:
             output = 1 if output is None and len(model.classes_) == 2 else output
             select_output(np.empty((1, len(model.classes_))), output)
             name = f"P({model.classes_[output]})"
+            name = f"log-odds of {model.classes_[output]}" if log_odds else name
+        elif log_odds:
+            raise ValueError("log_odds=True is for classifiers; leave it out.")
         else:
             select_output(np.empty((1, model._n_outputs)), output)
             name = target_name(model, output)
@@ -237,20 +246,24 @@ class EffectsDisplay:
             cls,
             f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster",
         ):
-            rows = pairs.sample(_N_ROWS)
-            mean = _curves(
-                pairs, rows, columns, grids, lambda X: select_output(model._centers(X), output)
-            )
-            rows = pairs.sample(int(np.clip(_CHANGES // n_changes, _FEWEST_ROWS, _N_ROWS)))
+
+            def centers(X):
+                found = select_output(model._centers(X), output)
+                return logit(found.clip(*_PROBABILITIES)) if log_odds else found
 
             def draws(X):
                 one = np.moveaxis(model._draw_centers(X, n_draws, seed), 0, -1)
-                return select_output(one, output, ndim=2)
+                found = select_output(one, output, ndim=2)
+                return logit(found.clip(*_PROBABILITIES)) if log_odds else found
 
+            mean = _curves(pairs, pairs.sample(_N_ROWS), columns, grids, centers)
+            rows = pairs.sample(int(np.clip(_CHANGES // n_changes, _FEWEST_ROWS, _N_ROWS)))
             of_draws = _curves(pairs, rows, columns, grids, draws)
-            of_mean = _curves(
-                pairs, rows, columns, grids, lambda X: select_output(model._centers(X), output)
-            )
+            of_mean = _curves(pairs, rows, columns, grids, centers)
+        if log_odds:  # those of a mean are closer to zero than their mean
+            more = [(drawn - same).mean(1, keepdims=True) for drawn, same in zip(of_draws, of_mean)]
+            mean = [effect + shift for effect, shift in zip(mean, more)]
+            of_mean = [same + shift for same, shift in zip(of_mean, more)]
         ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
         display = cls(
             grids=grids,

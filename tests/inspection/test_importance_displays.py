@@ -139,6 +139,30 @@ def test_classifiers(plt, labeled):
     assert_allclose(other.effects[0], -effects.effects[0], atol=1e-9)
 
 
+def test_log_odds_are_those_of_a_logistic_regression(plt):
+    """Slopes and their errors, from maximum likelihood, on the whole range of the columns."""
+    logistic = pytest.importorskip("statsmodels.api").Logit
+    rng = np.random.RandomState(0)
+    X = rng.uniform(-1.0, 1.0, (600, 2))
+    labels = rng.uniform(size=600) < 1.0 / (1.0 + np.exp(-(2.5 * X[:, 0] - 1.0 * X[:, 1])))
+    model = DeepGPClassifier(1, inference="dsvi", kernel="linear", n_inducing=3, max_iter=300)
+    model.set_params(random_state=0, standardize=True).fit(X, labels)
+    of_mle = logistic(labels.astype(float), np.column_stack([np.ones(600), X])).fit(disp=0)
+    settings = {"features": [0, 1], "n_points": 3, "n_draws": 400, "log_odds": True}
+    display = EffectsDisplay.from_estimator(model, **settings)
+    assert display.target_name == "log-odds of True"
+    for j in range(2):
+        slope, error = of_mle.params[j + 1], of_mle.bse[j + 1]
+        reach = np.ptp(display.grids[j])
+        found = (display.effects[j][-1] - display.effects[j][0]) / reach
+        assert abs(found - slope) < 0.5 * error
+        # half of the range is on each side of the mean, where the effect is zero
+        ends = 0.5 * np.ptp(display.bands[j], axis=1)[[0, -1]] / (0.5 * reach)
+        assert_allclose(ends, 1.645 * error, rtol=0.3)
+    faded = EffectsDisplay.from_estimator(model, **{**settings, "log_odds": False})
+    assert np.ptp(faded.effects[0]) < 1.0 < np.ptp(display.effects[0])
+
+
 def test_pipelines_counts_and_several_outputs(plt):
     few = {"inference": "dsvi", "max_iter": 20, "n_inducing": 10, "random_state": 0}
     two = np.c_[X[:, 0], 7.0 * X[:, 1]]
@@ -170,6 +194,11 @@ def test_bad_arguments(plt, additive):
         EffectsDisplay.from_estimator(additive, features=["size"])
     with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
         EffectsDisplay.from_estimator(additive, coverage=90)
+
+
+def test_log_odds_are_for_classifiers(plt, additive):
+    with pytest.raises(ValueError, match="log_odds=True is for classifiers"):
+        EffectsDisplay.from_estimator(additive, log_odds=True)
 
 
 def test_draws_are_those_of_functions(additive):
