@@ -7,7 +7,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from .._warnings import warn
-from ..preprocessing.frames import FrameReader
+from ..preprocessing.frames import FrameReader, is_missing
 from ..preprocessing.scaling import Scaling
 
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
@@ -38,6 +38,9 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     y : ndarray, if it is given
     """
     X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
+    objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
+    if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):
+        raise ValueError("Input y contains NaN: leave out rows without a target.")
     if isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
         check_array(X, dtype=None)  # raises, with what to do
     if reset:

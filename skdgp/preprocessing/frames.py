@@ -268,7 +268,7 @@ class _Column:
             if self.values.dtype.is_float():
                 missing = missing | self.values.is_nan().fill_null(True)
             return np.asarray(missing.to_numpy(), dtype=bool)
-        return np.array([_is_missing(value) for value in self._objects()], dtype=bool)
+        return np.array([is_missing(value) for value in self._objects()], dtype=bool)
 
     def _as_floats(self):
         """Values as float64, or None if some are neither numbers nor missing."""
@@ -375,7 +375,8 @@ _DAYS = {"date": _days_of_date, "time": _days_of_time}
 _AS = {"date": "it as '2026-01-31'", "time": "it as datetime.time"}
 
 
-def _is_missing(value):
+def is_missing(value):
+    """Whether a cell holds nothing: None, NaN, NaT or pandas.NA."""
     if isinstance(value, float):
         return value != value
     return value is None or type(value).__name__ in ("NAType", "NaTType")

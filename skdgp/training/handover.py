@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..gp.component import hyperparameters
+from ..gp.kernels import Kernel
 
 _MAY_DIFFER = ("noise", "progress")  #: roles of parameters that another model need not have
 
@@ -24,7 +25,7 @@ def hand_over(members, wanted, model):
     Raises
     ------
     ValueError
-        If the shapes do not fit, or only one of the two posteriors couples layers.
+        If kernels or shapes do not fit, or only one of the two posteriors couples layers.
     """
     source = min(members, key=lambda member: _distance(member, wanted))
     arrays, roles = source.arrays, _roles(model)
@@ -37,6 +38,12 @@ def hand_over(members, wanted, model):
             "init cannot hand over posteriors between StructuredVI, which has one for all layers together, "
             "and schemes with one for each layer; it was to go from "
             f"{type(source.scheme).__name__} to {type(wanted.scheme).__name__}."
+        )
+    own_kernels, given_kernels = (m.architecture.kernels for m in (wanted, source))
+    if _kinds(own_kernels) != _kinds(given_kernels):
+        raise ValueError(
+            "init must be an estimator whose first model of this kind has the same kernels; they are "
+            f"{own_kernels} here, and {given_kernels} there."
         )
     state, last = model.state(), f"layers.{len(wanted.architecture.widths)}."
     for name, own in state.items():
@@ -51,7 +58,7 @@ def hand_over(members, wanted, model):
         elif roles[name] not in _MAY_DIFFER:
             raise ValueError(
                 "init must be an estimator whose first model of this kind has the same layers, widths, "
-                "kernels, numbers of inducing inputs and, by StructuredVI, coupling; "
+                "numbers of inducing inputs and, by StructuredVI, coupling; "
                 f"{name!r} has shape {own.shape} here, and "
                 f"{'is missing' if given is None else given.shape} there."
             )
@@ -89,4 +96,14 @@ def _distance(member, wanted):
 
 
 def _kinds(kernels):
-    return [(type(kernel), np.shape(getattr(kernel, "lengthscale", None))) for kernel in kernels]
+    """Classes of kernels, shapes of what they learn, and settings that they do not learn."""
+    found = []
+    for kernel in kernels:
+        learned = {name.replace(".", "__"): np.shape(v) for name, _, v in kernel.hyperparameters()}
+        others = {
+            name: type(value) if isinstance(value, Kernel) else value
+            for name, value in kernel.get_params().items()
+            if name not in learned and not name.endswith("trainable")
+        }
+        found.append((type(kernel), learned, others))
+    return found

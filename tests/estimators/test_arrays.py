@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
-from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
 rng = np.random.default_rng(0)
@@ -165,3 +165,13 @@ def test_numbers_that_are_written_as_text_are_numbers():
     frame = pd.DataFrame(X, columns=["a", "b"]).astype({"b": str})
     model = SparseGPRegressor(random_state=0).fit(frame, y)
     assert_array_equal(model.predict(frame), model.predict(frame.astype(float)))
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+@pytest.mark.parametrize("make", [DeepGPClassifier, SparseGPClassifier, DeepGPRegressor])
+def test_missing_targets_are_an_error(make, missing):
+    a, b = (1.0, 2.0) if make is DeepGPRegressor else ("a", "b")
+    targets = [a, b, missing, a]
+    for y in (targets, np.array(targets, dtype=object), pd.Series(targets, dtype=object)):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            make().fit(np.eye(4), y)

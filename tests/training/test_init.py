@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from skdgp import DeepGPRegressor
+from skdgp.gp.kernels import Linear, Matern, SquaredExponential
 from skdgp.gp.means import linear_map
 from skdgp.training.init import METHODS, centers, start
 
@@ -180,3 +181,17 @@ def test_at_the_start_the_model_is_the_mean_function(make_model, rows):
         for layer in model.layers[:-1]:
             mean, _ = layer.moments(torch.as_tensor(rows))
             assert_allclose(mean.numpy(), rows, atol=1e-9)
+
+
+def test_an_estimator_with_other_kernels_is_no_start():
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    y = np.sin(6.0 * X[:, 0])
+    settings = {"inference": "dsvi", "n_inducing": 5, "max_iter": 2, "random_state": 0}
+    first = DeepGPRegressor(**settings).fit(X, y)
+    pair = SquaredExponential() + Linear()
+    added = DeepGPRegressor(kernel=pair, **settings).fit(X, y)
+    rough = DeepGPRegressor(kernel="matern52", **settings).fit(X, y)
+    for kernel, given in (("matern32", first), ("matern32", rough), (Matern() + Linear(), added)):
+        with pytest.raises(ValueError, match=r"has the same kernels; they are .*Matern"):
+            DeepGPRegressor(kernel=kernel, init=given, **settings).fit(X, y)
+    DeepGPRegressor(kernel=pair, init=added, **settings).fit(X, y)
