@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from .._warnings import warn
 from ..inference import DSVI, as_scheme
 from ..mixture.member import Member, Plan, Record
-from ..preprocessing.constant_columns import changed_constant_columns
 from ..training.pretraining import PreTraining
 from .device import training_device
 from .diagnostics import Diagnostics, limit
@@ -20,11 +19,11 @@ from .exposure import check_has_rate
 from .fitting import MemberFit
 from .importances import Pairs
 from .outcome import forget_single, single_attributes
-from .prediction import warn_of_changed
 from .scaling import scale
 from .warm_start import check_chunk, init_source, lasting
 
-_MOST_STEPS = 100  #: over the first rows, as hyperparameters need; not more than there are rows
+#: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row
+_MOST_STEPS = 100
 _NEW_STEPS = 30  #: over rows where none were before; what others taught loses little sharpness
 _STEP = 0.1  #: share of the posterior that a step replaces
 _ROWS = 1000  #: of a chunk that are looked at, and among which inducing inputs may be placed
@@ -32,7 +31,6 @@ _NEW = 0.02  #: share of such rows that are far from all before
 _USUAL = 0.99  #: quantile of distances to inducing inputs
 _FAR = 2.0  #: times that distance
 _BEYOND = 0.5  #: standard deviations of a column
-_NEVER_SEEN = "The model will never see them; start anew with a first chunk in which they vary."
 
 
 def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
@@ -48,7 +46,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         Of counts.
     """
     check_chunk(estimator)
-    first, is_new = not estimator._is_fitted(), False
+    first, is_new, n_more = not estimator._is_fitted(), False, 0
     parts = estimator._validate(X, y, sample_weight, reset=first, extend=True)
     rows = estimator._counting(*parts, first, classes, exposure)
     data = rows.merged()
@@ -73,6 +71,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         check_has_rate(member.likelihood, data.log_exposure)
         x_scaler = data.learn_levels(estimator._x_scaler, member.likelihood)
         data.scale_as(x_scaler, estimator._y_scaler)
+        data.x_scaler = x_scaler.with_changed(data.inputs, data.weights)
+        member, n_more = _with_inputs(member, len(data.x_scaler.columns))
         plan = Plan(member.scheme)
         estimator._check_likelihood(member.likelihood, data.y)
         model = member.model(device)
@@ -84,12 +84,13 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
                 "usual": _usual(before, member),
                 "ends": _ends(before),
             }
-        changed = changed_constant_columns(data.X, data.x_scaler)
-        if not set(changed) <= set(stream["told"]):  # once
-            warn_of_changed(
-                data.X, data.x_scaler, vars(estimator).get("feature_names_in_"), _NEVER_SEEN
-            )
-        stream = {**stream, "told": sorted({*stream["told"], *changed})}
+        elif n_more:
+            stream = {
+                **stream,
+                "usual": np.append(stream["usual"], np.full(n_more, _BEYOND)),
+                "ends": np.pad(stream["ends"], ((0, 0), (0, n_more))),
+                "training": _begun(stream),
+            }
         X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"], stream["ends"])
         if model.cover is not None and is_new:
@@ -100,9 +101,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
             model.cover(torch.as_tensor(X, device=device), n_inducing)
             shape = dataclasses.replace(member.architecture, n_inducing=n_inducing)
             member = Member(member.scheme, shape, member.likelihood)
-            # what else the optimizer remembers is of other variables
-            made = stream["training"].get("n_steps", 0)
-            stream["training"] = {"n_steps": made, "n_averaged": 0}
+            stream["training"] = _begun(stream)
     own = float(rows.weights.sum())
     stream["n_rows"] += own
     seed = (stream["seed"] + stream["n_iter"]) % 2**31
@@ -110,7 +109,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
     trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
     if estimator.batch_size is None:
-        steps = _n_steps(len(data), own / stream["n_rows"], _NEW_STEPS if is_new else 1)
+        fewest = _MOST_STEPS if n_more else _NEW_STEPS if is_new else 1
+        steps = _n_steps(len(data), own / stream["n_rows"], fewest)
         trainer.max_iter = max(trainer.max_iter, steps)
     if stream["training"]:
         model.load_training_state(stream["training"])
@@ -156,7 +156,30 @@ def _stream(seed, n_rows, record):
     """Return the state of training by chunks before the first chunk."""
     curve = list(record.loss_curve)
     stream = {"seed": seed, "n_rows": n_rows, "n_iter": record.n_iter, "loss_curve": curve}
-    return {**stream, "training": {}, "told": []}
+    return {**stream, "training": {}}
+
+
+def _begun(stream):
+    """Return what the optimizer remembers of other variables: how many steps it has made."""
+    return {"n_steps": stream["training"].get("n_steps", 0), "n_averaged": 0}
+
+
+def _with_inputs(member, n):
+    """A member with `n` inputs, of which new ones come last, and how many are new."""
+    before = member.architecture
+    if n == before.n_features:
+        return member, 0
+    n_more = n - before.n_features
+    wider = member.scheme.widens and before.linear_mean and not before.input_connected
+    widths = tuple(width + n_more * wider for width in before.widths)
+    shape = dataclasses.replace(before, n_features=n, widths=widths)
+    shape.kernels = [k.with_inputs(m) for k, m in zip(before.kernels, shape.layer_inputs())]
+    new = Member(member.scheme, shape, member.likelihood)
+    model = new.build()
+    model.load_fewer_inputs(member.arrays, np.random.RandomState(0))
+    draws = model.draws(len(member.draws), 0)
+    draws = member.draws if draws.shape == member.draws.shape else draws
+    return new.fitted(model, draws, member.record), n_more
 
 
 def _n_steps(n_rows, share, fewest):

@@ -11,19 +11,15 @@ from ..preprocessing.constant_columns import ConstantColumns, changed_constant_c
 _N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
 
 
-_WIDER = (
-    "Means do not depend on them, and error bars are wider; leave out columns that do not matter."
-)
-
-
-def warn_of_changed(X, x_scaler, names, consequence=_WIDER):
+def warn_of_changed(X, x_scaler, names):
     """Warn of columns that were constant in training and have other values now, by names if there are some."""
     changed = changed_constant_columns(X, x_scaler)
     if changed:
         listed = [str(j if names is None else names[j]) for j in changed[:5]]
         columns = ", ".join(listed) + ", ..." * (len(changed) > 5)
         warn(
-            f"Columns {columns} of X were constant in fit, and have other values now. {consequence}",
+            f"Columns {columns} of X were constant in fit, and have other values now. Means do not "
+            "depend on them, and error bars are wider; leave out columns that do not matter.",
             UserWarning,
         )
 

@@ -93,6 +93,8 @@ class Scheme(BaseEstimator):
         that every scheme understands.
     takes_chunks : bool
         Whether a model can learn from rows that come in chunks.
+    widens : bool
+        Whether hidden layers around linear means get a unit more for each column that comes to vary.
     fewer_draws : bool
         Whether a model with a small weight in a mixture may predict with fewer draws.
     leaves_one_out : bool
@@ -101,6 +103,7 @@ class Scheme(BaseEstimator):
 
     uses = frozenset()
     takes_chunks = True
+    widens = False
     fewer_draws = True
     leaves_one_out = False
 
@@ -362,6 +365,22 @@ class Model(nn.Module):
                 part, _, own = name.rpartition(".")
                 setattr(self.get_submodule(part), own, buffer.new_empty(arrays[name].shape))
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
+
+    def load_fewer_inputs(self, arrays, rng):
+        """Load the state of a model with fewer inputs: the others, which come last, have been zero so far.
+
+        Parameters
+        ----------
+        arrays : dict of ndarray
+        rng : numpy.random.RandomState
+        """
+        state = self.state()
+        for name, old in arrays.items():
+            if name in state and old.shape != state[name].shape:
+                state[name][tuple(map(slice, old.shape))] = old
+            else:
+                state[name] = old
+        self.load_state(state)
 
     def training_state(self):
         """Return the arrays beyond :meth:`state` from which training resumes without a difference."""

@@ -37,6 +37,14 @@ class DeepSparseGP(Model):
         self.n_means = likelihood.n_means(architecture.n_latents)
         self.warmup = HomoscedasticWarmup(n_warmup)
 
+    @torch.no_grad()
+    def load_fewer_inputs(self, arrays, rng):
+        super().load_fewer_inputs(arrays, rng)
+        for i, layer in enumerate(self.layers[:-1]):
+            n = 0 if layer.W is None else layer.n_outputs - arrays[f"layers.{i}.W"].shape[1]
+            if n:  # units of their own, which hand new inputs on
+                layer.W[-n:, -n:] = torch.eye(n).to(layer.W)
+
     def divergence(self):
         with self.averaged():
             return self.kl()

@@ -67,6 +67,7 @@ class DSVI(Scheme):
     DSVI(n_draws=5)
     """
 
+    widens = True
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
     _parameter_constraints = {

@@ -6,9 +6,7 @@ from ..random import RowNoise
 from .frames import UNSEEN
 from .pieces import pieces
 
-_ROUNDING = (
-    1e-6  #: relative difference from the constant that counts as none, as in single precision
-)
+CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision
 
 
 class ConstantColumns:
@@ -39,7 +37,7 @@ class ConstantColumns:
     def __init__(self, X, scaler):
         columns, constants = scaler.constant_columns()
         values = np.asarray(X[:, columns], dtype=np.float64)
-        tolerance = np.maximum(_ROUNDING * np.abs(constants), scaler.rounding)
+        tolerance = np.maximum(CHANGE * np.abs(constants), scaler.rounding)
         differs = np.where(
             np.isnan(constants), ~np.isnan(values), np.abs(values - constants) > tolerance
         )

@@ -91,6 +91,13 @@ class ColumnEncoder:
         ]
         return new
 
+    def with_changed(self, columns):
+        """An encoder for a table in which these columns are no longer constant."""
+        new = copy.copy(self)
+        new._constant = self._constant.copy()
+        new._constant[columns] = False
+        return new
+
     def _open(self, table, folds):
         """Encoded columns with NaN for missing cells."""
         parts = [column.encode(values, folds) for column, values in zip(self._columns, table.T)]

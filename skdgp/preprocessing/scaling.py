@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .constant_columns import CHANGE
 from .encoding import ColumnEncoder
 from .frames import FrameReader
 from .maps import Logit
@@ -192,6 +193,39 @@ class InputScaler:
         """This scaler behind another encoder with the same columns."""
         new = copy.copy(self)
         new.encoder = encoder
+        return new
+
+    def with_changed(self, X, weights):
+        """A scaler with columns, too, that were constant so far and are not in these rows, at the end.
+
+        What they were stays their center, so that all rows before have zeros there.
+
+        Parameters
+        ----------
+        X : array of shape (n_rows, n_encoded)
+            A complete table.
+        weights : ndarray of shape (n_rows,)
+        """
+        known = self.columns[: len(self.columns) * (not self.blank)]
+        others = np.setdiff1d(np.arange(len(self.constants)), known)
+        X = np.asarray(X[:, others], dtype=np.float64)
+        X = np.where(np.isnan(X), self.constants[others], X) - self.constants[others]
+        tolerance = np.maximum(CHANGE * np.abs(self.constants[others]), self.rounding)
+        changed = (np.abs(X) > tolerance).any(0)
+        if not changed.any():
+            return self
+        X, others = X[:, changed], others[changed]
+        mean, std = weighted_moments(X, weights, *ordinary_range(X, weights))
+        size = np.hypot(mean, std)
+        size = np.where(size > 0.0, size, np.sqrt(weights @ np.square(X) / weights.sum()))
+        new, n = copy.copy(self), len(known)
+        new.columns, new.blank = np.append(known, others), False
+        new.center = np.append(self.center[:n], self.constants[others])
+        new.scale = np.append(self.scale[:n], size)
+        linear = np.broadcast_to(self.linear, len(self.columns))[:n]
+        new.linear = np.append(linear, np.full(len(others), _LINEAR))
+        if new.encoder is not None:
+            new.encoder = new.encoder.with_changed(new.encoder.sources[others])
         return new
 
     def widened(self, X):

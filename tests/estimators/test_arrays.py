@@ -89,14 +89,6 @@ def test_ordinary_targets_are_not(target):
         SparseGPRegressor(5, max_iter=1).fit(X, target)
 
 
-def test_a_column_that_comes_to_vary_is_warned_of_at_once():
-    rows = np.c_[X, np.zeros(60)]
-    model = DeepGPRegressor(inference="dsvi", random_state=0, n_inducing=5).partial_fit(rows, y)
-    rows[:, 2] = 1.0
-    with pytest.warns(UserWarning, match="Columns 2 of X were constant .* will never see them"):
-        model.partial_fit(rows, y)
-
-
 @pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
 def test_held_out_rows_are_named(Estimator):
     target = y if Estimator is DeepGPRegressor else y > 0.0

@@ -443,14 +443,3 @@ def test_small_chunks_are_learned(data):
     # (1 - .1)^n is what is left of the rows before: 1/2, 2/3, 3/4
     assert np.diff(made, prepend=0).tolist() == [100, 7, 4, 3]
     assert model.score(X, y) > 0.9
-
-
-def test_columns_that_are_never_learned_are_warned_of_once(data):
-    X, y = np.column_stack([data[0], np.zeros(120)]), data[1]
-    model = make().partial_fit(X, y)
-    X[:, 2] = np.arange(120.0)
-    with pytest.warns(UserWarning, match="The model will never see them; start anew"):
-        model.partial_fit(X, y)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.partial_fit(X, y)

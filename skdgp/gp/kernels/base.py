@@ -50,6 +50,16 @@ class Kernel(Component):
         }
         return self.with_values(**{name: value[columns] for name, value in each.items()})
 
+    def with_inputs(self, n_features):
+        """This bound kernel for more inputs: new ones have the geometric mean of what others have."""
+        values = {part: getattr(self, part).with_inputs(n_features) for part in self._parts}
+        for name in self._positive:
+            value = np.asarray(getattr(self, name), dtype=np.float64)
+            if value.ndim:
+                mean = np.exp(np.log(value).mean())
+                values[name] = np.append(value, np.full(n_features - len(value), mean))
+        return self.with_values(**values)
+
     def between(self, X, Z):
         """Covariances (..., n, P) of rows (..., n, n_features) and (..., P, n_features), group by group.
 

@@ -60,6 +60,7 @@ class AEP(Scheme):
     True
     """
 
+    widens = True
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
     _parameter_constraints = {

@@ -51,6 +51,12 @@ class KernelModel(Model):
         self.log_scale = nn.Parameter(log_scale, bool(getattr(first, "ard", True) and first.learns))
         self.sites = Sites(a.n_inducing, a.n_latents)
 
+    @torch.no_grad()
+    def load_fewer_inputs(self, arrays, rng):
+        super().load_fewer_inputs(arrays, rng)
+        # Gram matrices are divided by the number of inputs
+        self.log_scale.add_(0.5 * math.log(self.n_features / len(arrays["log_scale"])))
+
     def inputs(self, X):
         """Scaled rows, in float64."""
         return X.double() * self.log_scale.exp()

@@ -158,6 +158,11 @@ class DeepRandomFeatures(DeepSparseGP):
         frequencies = any(layer.q_omega is not None for layer in self.layers)
         self._only_weights = not (frequencies or self._hyperparameters())
 
+    def load_fewer_inputs(self, arrays, rng):
+        for layer in self.layers:
+            layer.start(layer.Z, None, rng)
+        super().load_fewer_inputs(arrays, rng)
+
     def blocks(self):
         of_frequencies = [layer.q_omega for layer in self.layers]
         return super().blocks() + [block for block in of_frequencies if block is not None]
