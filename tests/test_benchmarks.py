@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, models, posterior, structured, table
+from benchmarks import cells, data, gpu, models, posterior, steps, structured, table
 from benchmarks.distributions import LEVELS, Mixture, Quantiles, scores
 
 ROOT = Path(__file__).parents[1]
@@ -392,7 +392,8 @@ def test_rows_from_disk(tmp_path, capsys):
     assert "6,000" in found
 
 
-def test_gpu_without_one(capsys):
+def test_gpu_without_one(capsys, monkeypatch):
+    monkeypatch.setattr(gpu, "Shape", lambda **_: steps.Shape(batch=50, n_inducing=10))
     command = "gpu", "--device", "cpu", "--rows", 30, "--steps", 1, "--seconds"
     found = run(capsys, *command, 60)
     assert "no GPU" in found and "within 1e-5" in found

@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 
-EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
+EXACT = {"n_layers": 1, "inference": "exact", "max_iter": 5, "random_state": 0}
 rng = np.random.default_rng(0)
 X = rng.uniform(-1.0, 1.0, (60, 2))
 y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)

@@ -76,7 +76,7 @@ def test_probabilities_are_those_of_the_members_by_their_weights(model, data):
 def test_the_mixture_is_nearly_as_good_as_its_best_member():
     """On rows that nobody has seen; its members are not equally good."""
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, size=(600, 8))
+    X = rng.uniform(-1.0, 1.0, size=(600, 6))
     y = 2.0 * (X[:, 0] > 0.2) + np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 2] * X[:, 3] > 1.0
     gains = []
     for seed in range(3):  # the rows that are held out differ

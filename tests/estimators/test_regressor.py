@@ -917,7 +917,7 @@ def test_one_row_gives_no_warning():
     assert_allclose(model.predict([[0.0]]), [5.0], atol=0.1)
 
 
-@pytest.mark.parametrize("y", [0.0, 5.0, -300.0])
+@pytest.mark.parametrize("y", [0.0, -300.0])
 @pytest.mark.parametrize(
     "inference", ["auto", "dsvi", "exact", "vecchia", "collapsed", "structured"]
 )

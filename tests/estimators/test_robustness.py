@@ -107,19 +107,25 @@ shapes = st.fixed_dictionaries(
 )
 
 
+inferences = pytest.mark.parametrize("inference", ["auto", "dsvi"])
+
+
 def assert_finite_curves(model):
     """Of all members; a mixture has no lower bound."""
     assert all(np.isfinite(member.record.loss_curve).all() for member in model.members_)
     assert np.isfinite(getattr(model, "lower_bound_", 0.0))
 
 
-@profile
+@inferences
+@settings(profile, max_examples=15)
 @given(st.data(), shapes, st.sampled_from(["gaussian", "heteroscedastic", "student_t"]))
-def test_regression(data, shape, likelihood):
+def test_regression(inference, data, shape, likelihood):
     X = data.draw(inputs())
     y = data.draw(targets(len(X)))
     weights = data.draw(st.sampled_from([None, np.arange(1.0, len(X) + 1.0)]))
-    model = DeepGPRegressor(likelihood=likelihood, random_state=0, **shape, **FEW)
+    model = DeepGPRegressor(
+        likelihood=likelihood, inference=inference, random_state=0, **shape, **FEW
+    )
     model.fit(X, y, sample_weight=weights)
     far = 1e3 * np.asarray(X, dtype=np.float64)[:2] + 1.0  # where nothing was seen
     for rows in (X, far):
@@ -170,12 +176,13 @@ def test_classification(data, shape, likelihood):
     assert set(model.sample_y(X).ravel()) <= set(y)
 
 
-@settings(profile, max_examples=10)
+@inferences
+@settings(profile, max_examples=5)
 @given(st.data())
-def test_early_stopping_and_chunks(data):
+def test_early_stopping_and_chunks(inference, data):
     X = data.draw(inputs(min_rows=2))
     y = data.draw(targets(len(X)))
-    model = DeepGPRegressor(random_state=0, **FEW)
+    model = DeepGPRegressor(inference=inference, random_state=0, **FEW)
     model.partial_fit(X, y).partial_fit(X[:1], y[:1])
     assert np.isfinite(model.predict(X)).all()
     model.set_params(early_stopping=True)
@@ -374,7 +381,6 @@ child(lambda: make(n_threads=2).fit(X, y))
 @pytest.mark.parametrize(
     ("model", "without_gradients"),
     [
-        (DeepGPRegressor(max_iter=5, random_state=0), torch.no_grad),
         (DeepGPClassifier(max_iter=5, random_state=0), torch.inference_mode),
         (SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0), torch.no_grad),
         (SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0), torch.inference_mode),

@@ -57,7 +57,7 @@ def test_fit_is_silent_below_a_hundred_steps():
 def mixture():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return regressor(inference="auto", max_iter=300).fit(*waves())
+        return regressor(inference="auto").fit(*waves())
 
 
 def test_healthy_mixtures_are_silent(mixture):

@@ -24,13 +24,18 @@ from skdgp.preprocessing.warping import (
 CURVES = torch.tensor([-5.0, -1.0, -1e-3, 1e-3, 0.5, 4.0], dtype=torch.float64)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def logarithmic():
     """The first of three columns matters by its logarithm, the second directly, the third not."""
     rng = np.random.default_rng(0)
     X = np.column_stack([np.exp(rng.uniform(0.0, 4.0, 300)), rng.uniform(size=(300, 2))])
     y = np.sin(2.0 * np.log(X[:, 0])) + X[:, 1] + 0.1 * rng.standard_normal(300)
     return X, y
+
+
+@pytest.fixture(scope="module")
+def default(logarithmic):
+    return DeepGPRegressor(max_iter=2, random_state=0).fit(*logarithmic)
 
 
 def standardized(X, y):
@@ -208,13 +213,12 @@ def test_predictions_are_better_where_a_column_matters_by_its_logarithm(logarith
     assert densities["warp"] > densities[True] + 0.1
 
 
-def test_the_default_warps_and_reports_it(logarithmic):
-    X, y = logarithmic
-    model = DeepGPRegressor(max_iter=5, random_state=0).fit(X, y)
+def test_the_default_warps_and_reports_it(logarithmic, default):
+    (X, y), model = logarithmic, default
     assert model.warp_[0] > 3.0
     np.testing.assert_array_equal(model.warp_[1:], 0.0)
     scaled = X * [1e3, -1.0, 1.0] + [0.0, 5.0, 1e4]
-    units = DeepGPRegressor(max_iter=5, random_state=0).fit(scaled, y)
+    units = DeepGPRegressor(inference="dsvi", max_iter=2, random_state=0).fit(scaled, y)
     np.testing.assert_allclose(units.warp_, model.warp_, rtol=1e-3)
     single = DeepGPRegressor(1, inference="vfe", standardize="warp", max_iter=5).fit(X, y)
     first = single.inducing_inputs_[0][:, 0]  # in the units of the column
@@ -228,8 +232,8 @@ def test_the_default_warps_and_reports_it(logarithmic):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"standardize": True},
-        {"standardize": False},
+        {"standardize": True, "inference": "dsvi"},  # which bends otherwise, as the mixture does
+        {"standardize": False, "inference": "dsvi"},
         {"inference": "exact", "n_layers": 1},
         {"inference": "aep"},
         {"kernel": ["squared_exponential", "matern32"]},
@@ -240,13 +244,10 @@ def test_nothing_is_bent_unless_kernel_and_scheme_are_left_open(logarithmic, set
     np.testing.assert_array_equal(model.warp_, np.zeros(3))
 
 
-def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic):
-    settings = {"max_iter": 2, "random_state": 0}
-    mixture = DeepGPRegressor(**settings).fit(*logarithmic)
+def test_a_single_deep_model_bends_as_the_mixture_does(logarithmic, default):
     for inference in (DSVI(n_draws=2), "structured"):
-        single = DeepGPRegressor(inference=inference, **settings).fit(*logarithmic)
-        np.testing.assert_array_equal(single.warp_, mixture.warp_)
-    assert mixture.warp_[0] > 3.0
+        single = DeepGPRegressor(inference=inference, max_iter=2, random_state=0).fit(*logarithmic)
+        np.testing.assert_array_equal(single.warp_, default.warp_)
 
 
 def test_classifiers_and_chunks_bend_if_asked(logarithmic):
