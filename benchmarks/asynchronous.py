@@ -6,7 +6,6 @@ a table: workers, steps, mean and largest staleness, and test error and log dens
     for ranks in 1 2 6 11; do torchrun --nproc-per-node=$ranks benchmarks/asynchronous.py DATA; done
 """
 
-import os
 import sys
 from pathlib import Path
 
