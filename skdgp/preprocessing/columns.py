@@ -79,6 +79,16 @@ class Number(_Column):
         return values[:, None]
 
 
+class Ordered(Number):
+    """Codes of ordered levels; one that is not among them is like a gap."""
+
+    def _encode(self, values, folds):
+        return np.where(values == UNSEEN, np.nan, values)[:, None]
+
+    def unknown(self, values):
+        return (values == UNSEEN) | super().unknown(values)
+
+
 class _Cyclic(_Column):
     """A trend, and the circles of the periods that the values cover."""
 

@@ -5,14 +5,15 @@ import copy
 import numpy as np
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
-from .columns import N_FOLDS, Date, Levels, Number, Time
-from .frames import UNSEEN
+from .columns import N_FOLDS, Date, Levels, Number, Ordered, Time
 from .pieces import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _NEIGHBORS = 8  #: of these for each cell: the error of the mean is a third of their deviation
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
 _FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
+
+_KINDS = {"category": Levels, "ordered": Ordered, "date": Date, "time": Time}  #: others are numbers
 
 
 class ColumnEncoder:
@@ -63,8 +64,7 @@ class ColumnEncoder:
             present = values[~np.isnan(values)]
             constants[j] = present[0] if len(present) else np.nan
             self._constant[j] = not (present != constants[j]).any()
-            make = {"category": Levels, "date": Date, "time": Time}.get(kind, Number)
-            column = make().fit(values, targets, weights, self.folds)
+            column = _KINDS.get(kind, Number)().fit(values, targets, weights, self.folds)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
         self.sources = np.repeat(
@@ -173,8 +173,8 @@ class ColumnEncoder:
     def versions(self, table):
         """Encode rows with unknown cells in several ways, between which predictions vary.
 
-        An unseen level may be like any of the known ones, and a new gap may hide what the nearest rows
-        have there.
+        An unseen level may be like any of the known ones, and new gaps may hide what the nearest rows
+        have there: all gaps of a version what one of these rows has.
 
         Returns
         -------
@@ -194,18 +194,18 @@ class ColumnEncoder:
             rows = np.flatnonzero(column.unknown(values))
             if not len(rows):
                 continue
-            order = np.random.default_rng(i).permutation(_VERSIONS)
-            unseen = rows[values[rows] == UNSEEN]
+            gaps = np.isnan(encoded[rows][:, own]).any(1)
+            unseen, gaps = rows[~gaps], rows[gaps]
             if len(unseen):
+                order = np.random.default_rng(i).permutation(_VERSIONS)
                 alternatives, more = column.alternatives(_VERSIONS)
                 versions[np.ix_(unseen, order, own)] = alternatives
                 factor[unseen] = np.maximum(factor[unseen], more)
-            gaps = rows[np.isnan(values[rows])]
             if len(gaps):
-                self._fill_versions(versions, encoded, gaps, own, order)
+                self._fill_versions(versions, encoded, gaps, own)
         return versions, factor
 
-    def _fill_versions(self, versions, encoded, rows, own, order):
+    def _fill_versions(self, versions, encoded, rows, own):
         """Put the values of the nearest donors in the place of a gap, one after the other."""
         distances = self._distances(encoded[rows])
         donors = np.flatnonzero(~np.isnan(self._donors[:, own]).any(1))
@@ -214,4 +214,4 @@ class ColumnEncoder:
         n = min(_VERSIONS, len(donors))
         near = np.argsort(distances[:, donors], axis=1, kind="stable")[:, :n]
         near = donors[near[:, np.arange(_VERSIONS) % n]]
-        versions[np.ix_(rows, order, own)] = self._donors[near][..., own]
+        versions[np.ix_(rows, np.arange(_VERSIONS), own)] = self._donors[near][..., own]

@@ -308,3 +308,31 @@ def test_rows_of_a_new_level_share_its_effect():
     more = (cov - known) / y.var()
     assert_allclose(more[:2, :2], 4 / 3 / 3 / 2, rtol=0.1)
     assert_allclose(more[2:], 0.0, atol=0.01)
+
+
+def test_a_new_gap_is_predicted_from_the_other_cells_of_its_row():
+    """Closed form of a linear Gaussian model: mean and variance of the target given the other column."""
+    rng = np.random.default_rng(0)
+    n, rho, noise = 300, 0.6, 0.2
+    X = rng.multivariate_normal(np.zeros(2), [[1.0, rho], [rho, 1.0]], n)
+    y = X[:, 0] - 0.5 * X[:, 1] + noise * rng.normal(size=n)
+    model = clone(EXACT).fit(X, y)
+    x = np.linspace(-1.2, 1.2, 25)
+    mean, std = model.predict(np.column_stack([np.full(25, np.nan), x]), return_std=True)
+    variance = 1.0 - rho**2 + noise**2
+    # neighbors shrink in number towards the ends; eight values of each mean, and about ten that differ
+    assert_allclose((mean - (rho - 0.5) * x).mean(), 0.0, atol=4.0 * (variance / 80) ** 0.5)
+    assert np.sqrt(np.square(mean - (rho - 0.5) * x).mean()) < 3.0 * (variance / 16) ** 0.5
+    assert_allclose(np.square(std).mean(), variance, rtol=4.0 * (2.0 / 160) ** 0.5)
+
+
+@pytest.mark.parametrize("trained_on_gaps", [False, True])
+def test_gaps_do_not_narrow_intervals(frame, target, trained_on_gaps):
+    X = frame[["size", "kind"]].copy()
+    if trained_on_gaps:
+        X.loc[::4, "size"], X.loc[1::5, "kind"] = np.nan, None
+    model = clone(EXACT).fit(X, target)
+    width = np.diff(model.predict_interval(frame[["size", "kind"]])).mean()
+    for gap in ({"size": np.nan}, {"kind": None}, {"size": np.nan, "kind": None}):
+        wider = np.diff(model.predict_interval(frame[["size", "kind"]].assign(**gap))).mean()
+        assert wider >= width

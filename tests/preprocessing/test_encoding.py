@@ -155,3 +155,33 @@ def test_a_column_of_gaps_alone_and_one_level_are_constant():
     columns, values = encoder.constant_columns()
     assert_array_equal(columns, [0, 1])
     assert_array_equal(values, [np.nan, 0.0])
+
+
+def test_versions_of_two_new_gaps_are_draws_of_both_together():
+    """Closed form: the conditional Gaussian of two columns given a third."""
+    rng = np.random.default_rng(0)
+    cov = np.array([[1.0, 0.6, 0.9], [0.6, 1.0, 0.6], [0.9, 0.6, 1.0]])
+    table = rng.multivariate_normal(np.zeros(3), cov, 500)
+    rows = np.column_stack([np.full(60, np.nan), np.linspace(-1.0, 1.0, 60), np.full(60, np.nan)])
+    versions, _ = fitted(table).versions(rows)
+    conditional = cov[::2, ::2] - 0.6**2
+    for sign in (
+        1.0,
+        -1.0,
+    ):  # of one sum of both, where independent gaps would have 1.28 for either
+        found = versions[:, :, 0] + sign * versions[:, :, 2]
+        variance = conditional.sum() if sign > 0.0 else 2.0 * (1.0 - 0.9)
+        # 60 rows share most of 16 donors: as if there were ten, of 16 values each, four standard errors
+        assert_allclose(found.var(1).mean(), variance, rtol=4.0 * (2.0 / 160) ** 0.5)
+        error = 4.0 * (variance / 160) ** 0.5
+        assert_allclose((found.mean(1) - (1.0 + sign) * 0.6 * rows[:, 1]).mean(), 0.0, atol=error)
+
+
+def test_an_ordered_level_that_is_not_known_is_a_gap():
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, 200).astype(float)
+    encoder = fitted(np.column_stack([codes, codes]), kinds=["ordered", "number"])
+    row, gap = np.array([[UNSEEN, 2.0]]), np.array([[np.nan, 2.0]])
+    assert_array_equal(encoder.unknown(row), [True])
+    assert_array_equal(encoder.transform(row), encoder.transform(gap))
+    assert_array_equal(encoder.versions(row)[0], encoder.versions(gap)[0])
