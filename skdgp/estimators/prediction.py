@@ -6,6 +6,7 @@ import torch
 from .._warnings import warn
 from ..mixture.functions import draw
 from ..mixture.predictive import Predictive, rows_at_once
+from ..mixture.versions import effects
 from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
 
 _N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
@@ -69,7 +70,7 @@ class Predictor:
 
         Closed forms for members that have them, draws for the rest. In units of the standardized target.
         """
-        columns = ConstantColumns(X, self.x_scaler)
+        columns, versions = ConstantColumns(X, self.x_scaler), self.x_scaler.versions(X)
         x = torch.as_tensor(self.x_scaler.transform(X), device=self.device)
         total = sum(member.mixture_weight for member in self.members)
         weights, means, within = [], [], 0.0
@@ -85,8 +86,18 @@ class Predictor:
             shares = log_weights.exp()
             cov = cov[:k]
             if columns:
-                effects = torch.as_tensor(columns.covariance()).to(cov)
-                cov = cov + (shares @ posterior.inflation.to(shares)) * effects
+                changes = torch.as_tensor(columns.covariance()).to(cov)
+                cov = cov + (shares @ posterior.inflation.to(shares)) * changes
+            if versions is not None:  # equal rows have the same unknown cells, as in draws
+                center, deviation = (part[:, :k] for part in effects(posterior, x, versions))
+                rows, (_, which) = (
+                    versions.rows,
+                    x[versions.rows].unique(dim=0, return_inverse=True),
+                )
+                products = torch.einsum("ik,jk->kij", deviation, deviation)
+                mean, cov = mean.clone(), cov.clone()
+                mean[:, rows, :k] += center
+                cov[:, rows[:, None], rows] += products * (which[:, None] == which)
             within = within + weight * member.dispersion**2 * cov
             weights.append(weight * shares), means.append(mean[..., :k])
         weights, means = torch.cat(weights), torch.cat(means)  # of all components

@@ -336,3 +336,21 @@ def test_gaps_do_not_narrow_intervals(frame, target, trained_on_gaps):
     for gap in ({"size": np.nan}, {"kind": None}, {"size": np.nan, "kind": None}):
         wider = np.diff(model.predict_interval(frame[["size", "kind"]].assign(**gap))).mean()
         assert wider >= width
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+def test_covariances_of_rows_with_unknown_cells(frame, target, n_layers):
+    X = frame[["size", "kind"]]
+    model = clone(EXACT).set_params(n_layers=n_layers, max_iter=20)
+    if n_layers > 1:
+        model.set_params(inference="dsvi")
+    model.fit(X, target)
+    rows = X[:6].assign(kind=["new", "new", None, *X["kind"][3:6]])
+    rows.loc[[2, 4], "size"] = np.nan
+    rows.loc[1, "size"] = rows.loc[0, "size"]
+    mean, cov = model.predict(rows, return_cov=True, latent=True)
+    again, std = model.predict(rows, return_std=True, latent=True)
+    assert_allclose(mean, again)
+    exact = n_layers == 1  # otherwise covariances are those of 512 draws
+    assert_allclose(cov.diagonal(), std**2, rtol=1e-6 if exact else 4.0 * (2.0 / 512) ** 0.5)
+    assert_allclose(cov[0, 1], std[0] ** 2, rtol=1e-6 if exact else 0.3)
