@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 #: rows of the memory map; fewer where disk or time are short
-N_ROWS = int(float(os.environ.get("SKDGP_MEMORY_ROWS", "1e7")))
+N_ROWS = int(float(os.environ.get("SKDGP_MEMORY_ROWS", "3e6")))
 N_FEATURES = 20
 
 SCRIPT = """
@@ -44,7 +44,7 @@ print(json.dumps({"start": start, "fit": fit, "predict": peak, "center": model._
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc")
 def test_memory_map_of_many_rows(tmp_path):
-    """Ten million rows of 20 float32 columns, 800 MB on disk, in less than 700 MB."""
+    """Three million rows of 20 float32 columns, 230 MB on disk, take less than 160 MB more memory."""
     block = np.random.default_rng(0).standard_normal((100_000, N_FEATURES), np.float32) + 3.0
     X = np.memmap(tmp_path / "X", np.float32, "w+", shape=(N_ROWS, N_FEATURES))
     y = np.memmap(tmp_path / "y", np.float64, "w+", shape=N_ROWS)
@@ -69,8 +69,8 @@ def test_memory_map_of_many_rows(tmp_path):
             (tmp_path / name).unlink()
     seen = json.loads(result.stdout)
     print(f"anonymous memory in MB: {seen['start']:.0f}, {seen['fit']:.0f}, {seen['predict']:.0f}")
-    assert seen["start"] < seen["fit"] < 700.0
-    assert seen["predict"] < 700.0
+    limit = seen["start"] + 0.7 * N_ROWS * N_FEATURES * 4 / 2**20  # no copy of all rows
+    assert seen["start"] < seen["fit"] < limit and seen["predict"] < limit
     assert seen["finite"] and seen["total"] == N_ROWS
     if N_ROWS % len(block) == 0:  # every row counts
         np.testing.assert_allclose(seen["center"], block.mean(0, np.float64), atol=1e-6)

@@ -10,7 +10,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
-from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import StructuredVI
 from skdgp.inspection import LayersDisplay
 from skdgp.training import init
@@ -105,24 +104,6 @@ def test_likelihoods(rows, likelihood):
     assert model.log_predictive_density(X, y).mean() > -2.0
 
 
-def test_noise_is_even_in_the_first_steps(rows):
-    X, y = rows
-    first, later = (regressor(likelihood="auto", max_iter=n).fit(X, y) for n in (3, 4))
-    sizes = [model.members_[0].arrays["q.mean"][-1] for model in (first, later)]
-    assert not sizes[0].any() and sizes[1].all()
-
-
-def test_a_warm_start_keeps_the_sizes_of_the_noise(rows):
-    X, y = rows
-    scheme = StructuredVI(n_warmup=30)
-    settings = {**FEW, "likelihood": "heteroscedastic", "max_iter": 90}
-    model = DeepGPRegressor(inference=scheme, **settings).fit(X, y)
-    before = model.members_[0].arrays["q.mean"][-1].copy()
-    model.set_params(warm_start=True, max_iter=30).fit(X, y)
-    after = model.members_[0].arrays["q.mean"][-1]
-    assert np.linalg.norm(after - before) < 0.5 * np.linalg.norm(before)  # else all but forgotten
-
-
 def largest_coupling(model):
     arrays = model.members_[0].arrays
     return np.abs(arrays["q.root"][len(arrays["q.mean"]) :]).max(initial=0.0)
@@ -151,19 +132,6 @@ def test_short_fits_and_chunks_add_up(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
         coupled.fit(X, y)  # one layer has nothing to couple
-
-
-def test_what_ends_in_the_first_steps_predicts_even_noise(rows):
-    """As it was trained: sizes that were never learned would add the prior's, a factor of exp(1/2)."""
-    X, y = rows
-    noise = HeteroscedasticGaussian(variance=0.05**2, trainable=False)
-    with pytest.warns(ConvergenceWarning, match="noise has the same size everywhere"):
-        model = regressor(likelihood=noise, max_iter=3).fit(X, y)
-    for each in (model, pickle.loads(pickle.dumps(model))):
-        std, latent = (
-            each.predict(X, return_std=True, latent=latent)[1] for latent in (False, True)
-        )
-        np.testing.assert_allclose(std**2 - latent**2, 0.05**2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
