@@ -22,6 +22,7 @@ class Mixture:
     def __init__(self, means, variances):
         self.means, self.variances = np.atleast_2d(means), np.atleast_2d(variances)
         self.mean = self.means.mean(0)
+        self.std = np.sqrt(self.variances.mean(0) + self.means.var(0))
 
     def log_density(self, y):
         """The logarithm of the mean over components, not the mean of logarithms."""
@@ -53,6 +54,7 @@ class Quantiles:
     def __init__(self, values, y_train, mean=None):
         self.values = np.sort(np.asarray(values, dtype=float), axis=1)
         self.mean = self.values.mean(1) if mean is None else mean
+        self.std = self.values.std(1)
         self._broad = Mixture([[y_train.mean()]], [[y_train.var()]])
 
     def log_density(self, y):

@@ -8,7 +8,7 @@ their own and models are shown as "auto@label", so that states of the code can b
 those of skdgp: ``python -m benchmarks suite --raw --models auto --compare raw``.
 """
 
-from . import arguments, data, models, runs
+from . import arguments, data, models, runs, unseen
 
 REGRESSION = ("catboost", "catboost-quantiles", "ngboost", "quantile-forest", "hgb", "exact-gp")
 CLASSES = ("catboost", "hgb", "forest", "logistic", "exact-gp")
@@ -27,6 +27,15 @@ def add_arguments(parser):
     parser.add_argument(
         "--raw", action="store_true", help="data frames as they are; the label is raw"
     )
+    parser.add_argument("--hide", choices=("levels", "cells"), help="what training does not see")
+    parser.add_argument(
+        "--rows", type=int, default=300, help="of training, with --hide; default: 300"
+    )
+    parser.add_argument("--most-levels", type=int, default=4, help="of a column; default: 4")
+    parser.add_argument(
+        "--shares", type=lambda text: [float(part) for part in text.split(",")], default=[0.1, 0.3, 0.5],
+        help="of deleted cells; default: 0.1,0.3,0.5",
+    )  # fmt: skip
 
 
 def run(options):
@@ -34,6 +43,9 @@ def run(options):
     root = data.folder(options.data)
     tables = data.suite(root)
     options.sets = chosen(tables, options.sets)
+    if options.hide:
+        unseen.run(options)
+        return
 
     def suits(name, fold, model):
         about = tables[name]
