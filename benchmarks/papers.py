@@ -43,9 +43,9 @@ class Published:
     max_iter: int  #: ours, where the paper's number takes days
     paper_iter: int
 
-    def expression(self, depth, start=None):
+    def expression(self, depth, start=None, kind="ours"):
         """The model as published, or from another start."""
-        name = f"dsvi-{depth}" if start is None else f"dsvi-{depth}-ours"
+        name = f"dsvi-{depth}" if start is None else f"dsvi-{depth}-{kind}"
         given = f"{depth}, inference={start or self.start}, max_iter={self.max_iter}"
         return _ours(name, f"{given}, {self.model}, {_GAUSSIAN}")
 
@@ -107,7 +107,8 @@ PAPERS = {
     "dsvi": (
         (*UCI, "yacht"),
         [DSVI.expression(depth) for depth in (1, 2, 3, 4, 5)]
-        + [_START, *(DSVI.expression(depth, "DSVI()") for depth in (1, 2, 3))],
+        + [_START, *(DSVI.expression(depth, "DSVI()") for depth in (1, 2, 3))]
+        + [DSVI.expression(2, "DSVI(n_shallow=300, inner_variance=1e-4)", "shallow")],
     ),
     "aep": (
         ("boston", "concrete", "energy", "power", "wine_red"),

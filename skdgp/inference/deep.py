@@ -1,5 +1,6 @@
 """Deep Gaussian processes trained by draws from their hidden layers, and their posteriors."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -27,10 +28,17 @@ class DeepSparseGP(Model):
     natural_step : float
     n_warmup : int
         Steps in which noise has the same size everywhere.
+    n_shallow : int
+        Steps in which hidden layers stay as they are, and hand on their mean functions.
     """
 
-    def __init__(self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0):
+    _is_shallow = False  #: during such a step
+
+    def __init__(
+        self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0, n_shallow=0
+    ):
         super().__init__(GradientSteps(natural_step))
+        self.n_shallow = n_shallow
         self.n_draws = n_draws
         self.likelihood = Trainable(likelihood)
         self.layers = layers
@@ -55,13 +63,39 @@ class DeepSparseGP(Model):
     def step(self, batch, generator, rate=1.0):
         self.warmup.start_step(self.layers[-1].q.mean[:, self.n_means :])
         before = self.steps.n_made
-        loss = super().step(batch, generator, rate)
+        with self._shallow_start() if before < self.n_shallow else contextlib.nullcontext():
+            loss = super().step(batch, generator, rate)
         self.warmup.end_step(self.steps.n_made - before)
         return loss
 
+    @contextlib.contextmanager
+    def _shallow_start(self):
+        """Hold hidden layers that are still where they started."""
+        hidden = list(self.layers)[:-1]
+        if any(layer.W is None or layer.q.mean.any() for layer in hidden):
+            yield
+            return
+        held, self._is_shallow = [layer.q.held for layer in hidden], True
+        for layer in hidden:
+            layer.q.held = True
+        try:
+            yield
+        finally:
+            self._is_shallow = False
+            for layer, before in zip(hidden, held):
+                layer.q.held = before
+
+    def _moments_of_shallow(self, i, layer, H):
+        if i == len(self.layers) - 1:
+            return layer.shared_moments(H)
+        mean = layer.mean_function(H)
+        return mean, torch.zeros_like(mean)
+
     def propagate(self, X, eps):
         """Moments of the last layer, see :meth:`Stack.moments <skdgp.gp.stack.Stack.moments>`."""
-        mean, var = self.layers.moments(X, eps)
+        mean, var = self.layers.moments(
+            X, eps, self._moments_of_shallow if self._is_shallow else None
+        )
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
 
     @torch.no_grad()
