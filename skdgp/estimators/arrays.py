@@ -41,7 +41,8 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
     if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):
         raise ValueError("Input y contains NaN: leave out rows without a target.")
-    if isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
+    foreign = not isinstance(X, np.ndarray)
+    if foreign and isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
         check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)

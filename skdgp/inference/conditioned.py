@@ -239,7 +239,7 @@ class ConditionedPosterior(ScaledPosterior):
 
     def _pieces(self, X):
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
-        return X.split(size) if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
+        return [X] if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
     def _of_states(self, X):
         """Means, variances and squared scales (J, n, k) of pieces of rows."""

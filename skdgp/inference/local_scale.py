@@ -269,7 +269,7 @@ class ScaledPosterior(Posterior):
         if self._scale is None:
             return super().compact(X)
         parts = list(starmap(self._scale.mixed, self._of_states(X)))
-        log_weights = self._log_weights.new_zeros(len(parts[0][0])).log_softmax(0)
+        log_weights = self._log_weights.new_full((len(parts[0][0]),), -math.log(len(parts[0][0])))
         likelihood = ScaleMixture(self.likelihood.variance, self._scale)
         return Latent.of_pieces(log_weights, parts), likelihood
 

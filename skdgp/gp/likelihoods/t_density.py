@@ -71,9 +71,10 @@ def _correction(W, c):
     table = torch.as_tensor(_table(), dtype=c.dtype, device=c.device)
     coefficients = (x[..., None] ** n @ table).movedim(-1, 0) * place
     y = 2.0 * (W / (1.0 + W)).clamp_min(_SMALLEST).sqrt() - 1.0
-    total = coefficients[-1].expand_as(y)
-    for coefficient in coefficients.flip(0)[1:]:
-        total = torch.addcmul(coefficient, total, y)
+    total = torch.addcmul(coefficients[-2], coefficients[-1], y)
+    out = None if total.requires_grad else total
+    for coefficient in coefficients.flip(0)[2:]:
+        total = torch.addcmul(coefficient, total, y, out=out)
     return total
 
 
@@ -213,14 +214,24 @@ def log_t_density(error, v, df, scale2, c=None):
 
 
 def _log_integral(q, r, df, k, a, b, c_, d, c=None):
-    """Logarithm of the integral over both panels, up to a constant, of elements (n,)."""
+    """Logarithm of the integral over both panels, up to a constant, of elements (n,).
+
+    The integrand is that of :func:`_log_joint`; of its factors, few are taken as logarithms.
+    """
     nodes, weights = gauss_legendre(N_NODES, q)
-    nodes, log_weights = 0.5 * (1.0 + nodes[:, None]), (0.5 * weights[:, None]).log()
-    x = torch.cat([torch.lerp(low, high, nodes) for low, high in ((a, b), (c_, d))])
-    lengths = torch.stack([b - a, d - c_]).clamp_min(_SMALLEST).log()
-    log_weights = (log_weights + lengths[:, None]).flatten(0, 1)
-    log_z = _log_joint(x, q, r, df, k) + log_weights
-    if c is not None:
-        W = k * torch.exp(-x)
-        log_z = log_z + 0.5 * torch.log1p(W) + _correction(W, c)
-    return torch.logsumexp(log_z, 0)
+    low, lengths = torch.stack([a, c_]), torch.stack([b - a, d - c_])
+    x = torch.addcmul(low[:, None], lengths[:, None], 0.5 * (1.0 + nodes[:, None])).flatten(0, 1)
+    lengths = (0.5 * weights[:, None] * lengths.clamp_min(_SMALLEST)[:, None]).flatten(0, 1)
+    rho = torch.exp(-x)
+    rest = 1.0 - rho
+    variance = r + _exp(torch.addcmul(x, k, rest))
+    exponent = torch.addcmul(df * (x - rest), 0.5 * df * k, rest.square()).add_(q / variance)
+    exponent = exponent.mul_(-0.5)
+    if c is None:
+        factor = variance.rsqrt()
+    else:
+        W = k * rho
+        exponent = exponent + _correction(W, c)
+        factor = ((1.0 + W) / variance).sqrt()
+    largest = exponent.detach().amax(0)
+    return (factor * lengths * torch.exp(exponent - largest)).sum(0).log() + largest
