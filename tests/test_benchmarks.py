@@ -269,7 +269,8 @@ def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):
     assert (tmp_path / "s-new.trial.json").exists() and (tmp_path / "s.trial.json").exists()
     shown = run(capsys, *command, "--print", "--compare", "new", "--column", "rmse")
     assert " s\n" not in shown and "flat@new" in shown and "rmse of auto" in shown
-    only = run(capsys, *command, "--print", "--models", "forest")  # what is chosen, and the reference
+    # what is chosen, and the reference
+    only = run(capsys, *command, "--print", "--models", "forest")
     assert "forest" in only and "hgb" not in only
 
 
