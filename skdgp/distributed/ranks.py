@@ -1,4 +1,4 @@
-"""What ranks of a process group do together; elsewhere, these functions do what a single process does."""
+"""Operations of all ranks of a process group; in a single process they do what it would do alone."""
 
 import contextlib
 import contextvars

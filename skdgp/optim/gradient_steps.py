@@ -74,7 +74,7 @@ class GradientSteps:
         return ell.detach().clone()
 
     def sums(self, model):
-        """What has been collected, sums over rows: tensors, or None for a gradient that is zero."""
+        """Return the collected sums over rows: tensors, or None for a gradient that is zero."""
         of_blocks = [part for block in model.moving() for part in block.collected()]
         return [parameter.grad for parameter in self._in_graph] + of_blocks
 

@@ -100,7 +100,7 @@ class ParameterServer:
         self._arrived.put((worker, found))
 
     def _next(self):
-        """What arrives next, and the number of steps that its worker had begun with."""
+        """Return the next arrival, and the number of steps that its worker had begun with."""
         worker, found = self._arrived.get()
         if isinstance(found, Exception):
             raise found
