@@ -359,7 +359,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""
-        with self._threads(), torch.inference_mode():
+        with self._threads(), torch.no_grad():
             predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
             return predictor.rows(X, method, *others, **settings)
 
