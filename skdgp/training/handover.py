@@ -40,7 +40,8 @@ def hand_over(members, wanted, model):
             f"{type(source.scheme).__name__} to {type(wanted.scheme).__name__}."
         )
     own_kernels, given_kernels = (m.architecture.kernels for m in (wanted, source))
-    if _kinds(own_kernels) != _kinds(given_kernels):
+    as_many = len(own_kernels) == len(given_kernels)  # layers, else they are what does not fit
+    if as_many and _kinds(own_kernels) != _kinds(given_kernels):
         raise ValueError(
             "init must be an estimator whose first model of this kind has the same kernels; they are "
             f"{own_kernels} here, and {given_kernels} there."
