@@ -13,10 +13,10 @@ class ConstantColumns:
     """Rows in which columns have another value than the only one of training, or a new level.
 
     Models do not see these columns. If the effects of all columns were independent and of the same size,
-    each would be one over their number of the variance of the function; and of a new value all that can
-    be said is that the function changes by a number with twice that variance. For a standardized target
+    each would be one over their number of the variance of the function; and with a new value the function
+    changes by a number with twice that variance. For a standardized target
     the variance of the function is taken to be one. A new level of a category has an effect of its own,
-    too, beside what the known levels say (see :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
+    too, beside the variance between known levels (see :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
 
     Parameters
     ----------
