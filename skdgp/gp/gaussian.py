@@ -93,8 +93,8 @@ class GaussianBlock(nn.Module):
         """Take the next ones of such tensors of another process."""
         with torch.enable_grad():
             self.moments()  # new leaves
-        for leaf, of_leaf in zip(self._leaves, sums):
-            leaf.grad = of_leaf.to(leaf)
+        for leaf in self._leaves:
+            leaf.grad = next(sums).to(leaf)
 
     def collected_gradients(self, scale=1.0):
         """Return the gradients of the leaves, times `scale`, in float64."""

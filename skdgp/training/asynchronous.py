@@ -74,8 +74,8 @@ class ParameterServer:
         self._n_made += 1
         if sums is None:
             return math.nan
+        n_made, steps.n_made = steps.n_made, number  # which blocks have moved depends on it
         steps.take(model, sums)
-        n_made, steps.n_made = steps.n_made, number  # which blocks move depends on it
         value = steps.apply(model, ell, batch.total, rate)
         steps.n_made = n_made + (steps.n_made - number)
         return value

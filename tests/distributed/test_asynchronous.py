@@ -12,6 +12,7 @@ from skdgp.distributed import fit
 from skdgp.distributed.fitting import _checked
 from skdgp.inference import AEP, DSVI, RandomFeatures
 from skdgp.inference.deep import DeepSparseGP
+from skdgp.optim.gradient_steps import GradientSteps
 from skdgp.training import Checkpoint
 
 
@@ -80,6 +81,30 @@ def test_staleness_is_bounded(three, bound):
         assert len(curve) == len(staleness) == 30 and np.isfinite(curve).all()
         assert (staleness <= bound).all() and staleness.any() == (bound > 0)
         np.testing.assert_array_equal(predicted, found[0][0])
+
+
+def _all_taken(rank, params):
+    """Whether each step of the server takes as many tensors as the worker has sent."""
+    X, y = _data()
+    take, left = GradientSteps.take, []
+
+    def counted(self, model, sums):
+        sums = iter(sums)
+        take(self, model, sums)
+        left.append(len(list(sums)))
+
+    GradientSteps.take = counted
+    try:
+        fit(_model(**params), X[rank::3], y[rank::3], staleness=4)
+    finally:
+        GradientSteps.take = take
+    return left
+
+
+def test_old_gradients_are_of_the_blocks_that_moved(three):
+    """Late steps of random features leave the last layer alone, by their number."""
+    left = three(_all_taken, {"inference": RandomFeatures(10), "max_iter": 80})[0]
+    assert left == [0] * 80
 
 
 def test_two_workers_learn_what_one_process_learns(three):
