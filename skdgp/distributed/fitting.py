@@ -40,7 +40,8 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
         ranks compute gradients of minibatches of their own, and nobody waits for the slowest. Between the
         parameters at which a gradient was computed and its own step, at most this many others are made; no
         rank waits with one less than the number of workers. The result depends on the order in which
-        gradients arrive, but with a single worker. For ``"dsvi"`` and ``"rff"`` with the gloo backend.
+        gradients arrive, but with a single worker. For ``"dsvi"`` and ``"rff"`` with the gloo backend
+        and ``shard="auto"``: with rows of their own, slow workers would teach less of these.
 
     Returns
     -------
@@ -65,19 +66,9 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
     >>> torch.distributed.is_initialized()  # torchrun and init_process_group("gloo") come first
     False
     """
-    if not (dist.is_available() and dist.is_initialized()):
-        raise RuntimeError(
-            "No process group is initialized; call torch.distributed.init_process_group first."
-        )
-    settings, rows = agreed(
-        lambda: _checked(estimator, X, y, sample_weight, exposure, shard, staleness)
-    )
-    settings, n_rows = zip(*gather((settings, len(rows[0]))))
-    if len(set(settings)) > 1:
-        raise ValueError("The ranks' estimators or kinds of arguments differ; make them the same.")
+    rows, n_all = _agreed_rows(estimator, X, y, sample_weight, exposure, shard, staleness)
     is_given = shard == "given"
-    some = _some_rows(rows, sum(n_rows), is_classifier(estimator)) if is_given else rows
-    some = [None if parts[0] is None else _joined(parts) for parts in zip(*gather(some))]
+    some = _of_all(_some_rows(rows, n_all, is_classifier(estimator)) if is_given else rows)
     with joint(rows if is_given else None, staleness) as made:
         given = {} if exposure is None else {"exposure": some[3]}
         estimator.fit(*some[:3], **given)
@@ -86,6 +77,66 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
         if staleness is not None:
             estimator.staleness_ = np.array(from_first(lambda: made))
     return estimator
+
+
+def partial_fit(estimator, X, y, sample_weight=None, *, classes=None, exposure=None):
+    """Make one pass over a chunk of rows that ranks have in parts; call it on every rank.
+
+    As the estimator's `partial_fit` with the chunk of all ranks, in their order, whose minibatches they divide.
+
+    Parameters
+    ----------
+    estimator : DeepGPRegressor or DeepGPClassifier
+        As for :func:`fit`, with the same calls before on all ranks.
+    X : array-like of shape (n_samples, n_features)
+        Rows of this rank; there may be none.
+    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    sample_weight, exposure : array-like of shape (n_samples,), optional
+        Given on all ranks or on none.
+    classes : array-like, optional
+        All that will ever come; needed in the first call for a classifier.
+
+    Returns
+    -------
+    estimator : estimator
+
+    Raises
+    ------
+    RuntimeError, ValueError
+        As :func:`fit`.
+
+    Examples
+    --------
+    >>> import torch.distributed
+    >>> torch.distributed.is_initialized()  # torchrun and init_process_group("gloo") come first
+    False
+    """
+    rows, _ = _agreed_rows(estimator, X, y, sample_weight, exposure)
+    X, y, weights, exposure = _of_all(rows)
+    given = {"classes": classes} if is_classifier(estimator) else {"exposure": exposure}
+    with joint(None, None):
+        estimator.partial_fit(X, y, sample_weight=weights, **given)
+        found = from_first(lambda: (estimator.members_, estimator._stream))
+        estimator.members_, estimator._stream = found
+    return estimator
+
+
+def _agreed_rows(estimator, *args):
+    """Rows of this rank as arrays, and the number of all; settings are the same on all ranks."""
+    if not (dist.is_available() and dist.is_initialized()):
+        raise RuntimeError(
+            "No process group is initialized; call torch.distributed.init_process_group first."
+        )
+    settings, rows = agreed(lambda: _checked(estimator, *args))
+    settings, n_rows = zip(*gather((settings, len(rows[0]))))
+    if len(set(settings)) > 1:
+        raise ValueError("The ranks' estimators or kinds of arguments differ; make them the same.")
+    return rows, sum(n_rows)
+
+
+def _of_all(tables):
+    """Tables with the rows of all ranks."""
+    return [None if parts[0] is None else _joined(parts) for parts in zip(*gather(tables))]
 
 
 def _joined(parts):

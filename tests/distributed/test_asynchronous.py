@@ -29,7 +29,7 @@ def _model(**params):
     return DeepGPRegressor(**{**settings, "n_predict_draws": 4, **params})
 
 
-def _fitted(rank, staleness, slow, params):
+def _fitted(rank, staleness, slow, params, shard="auto"):
     """Predictions, the objective at the end, and staleness; rank 2 is slow."""
     X, y = _data()
     rows = slice(*((0, 30), (30, 90), (90, 90))[rank])
@@ -42,7 +42,7 @@ def _fitted(rank, staleness, slow, params):
 
     DeepSparseGP.expected_log_likelihood = slowly
     try:
-        model = fit(_model(**params), X[rows], y[rows], staleness=staleness)
+        model = fit(_model(**params), X[rows], y[rows], shard=shard, staleness=staleness)
     finally:
         DeepSparseGP.expected_log_likelihood = step
     return model.predict(X), np.array(model.members_[0].record.loss_curve), model.staleness_
@@ -176,6 +176,11 @@ def test_checkpoints_and_early_stopping(ranks, tmp_path):
 def test_other_schemes_are_refused(ranks, params, message):
     for error in ranks(_fitted, 1, False, params):
         assert message in str(error)
+
+
+def test_rows_of_their_own_are_refused(ranks):
+    for error in ranks(_fitted, 1, False, {}, "given"):
+        assert "shard='auto'" in str(error)
 
 
 @pytest.mark.parametrize("staleness", [-1, 1.5, "yes"])
