@@ -20,7 +20,7 @@ X = rng.uniform(size=(1000, 2))
 y = np.sin(10.0 * X[:, 0]) * X[:, 1] + 0.1 * rng.standard_normal(1000)
 
 model = DeepGPRegressor(
-    inference="dsvi", batch_size=500, max_iter=200, n_inducing=30, random_state=0, n_threads=1
+    inference="dsvi", batch_size=500, max_iter=100, n_inducing=30, random_state=0, n_threads=1
 )
 fit(model, X, y)
 if rank == 0:
