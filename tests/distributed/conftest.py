@@ -8,3 +8,11 @@ def ranks():
     both = Ranks()
     yield both
     both.end()
+
+
+@pytest.fixture(scope="session")
+def three():
+    """As `ranks`, three of them."""
+    group = Ranks(3)
+    yield group
+    group.end()

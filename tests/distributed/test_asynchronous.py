@@ -67,13 +67,6 @@ def test_one_worker_is_a_single_process(ranks, inference):
     np.testing.assert_allclose(first, alone.predict(_data()[0]), atol=1e-8)
 
 
-@pytest.fixture(scope="module")
-def three():
-    group = Ranks(3)
-    yield group
-    group.end()
-
-
 @pytest.mark.parametrize("bound", [0, 1, 6])
 def test_staleness_is_bounded(three, bound):
     found = three(_fitted, bound, True, {"max_iter": 30})

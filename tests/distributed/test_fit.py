@@ -1,7 +1,11 @@
 """Ranks that divide minibatches end with the estimator of a single process."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
@@ -191,3 +195,25 @@ def test_bytes_of_a_step_are_those_of_the_guide(ranks):
         sum(d + 1 for d, _, _ in layers) + 1 + 1
     )  # lengthscales, variances, two kinds of noise
     assert ranks(counted, params) == [[8 * (1 + numbers + kernels)] * 4] * 2
+
+
+def _ring(rank):
+    """A sum of the benchmark's messages, and how many arrive one after another."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from benchmarks import latency
+
+    waits, sleep = [], latency.time.sleep
+    latency.time.sleep = waits.append
+    try:
+        total = torch.arange(7.0, dtype=torch.float64) * (rank + 1.0)
+        latency.late_ring(0.5)(total)
+    finally:
+        latency.time.sleep = sleep
+    return total.numpy(), waits
+
+
+@pytest.mark.parametrize(("group", "size"), [("ranks", 2), ("three", 3)])
+def test_late_messages_of_the_benchmark_add_up(request, group, size):
+    for total, waits in request.getfixturevalue(group)(_ring):
+        np.testing.assert_array_equal(total, np.arange(7.0) * size * (size + 1) / 2)
+        assert waits == [0.5] * 2 * (size - 1)
