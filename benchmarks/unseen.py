@@ -1,8 +1,9 @@
 """What training never saw: levels of categories that are left out, and cells that are deleted.
 
 For ``python -m benchmarks suite --hide levels`` (or ``cells``): raw frames of the regression tables, and
-what 90 % intervals cover. Every level in turn is left out of training and predicted. Cells are deleted in
-training and test rows alike, at random or, for numbers, more often the larger they are.
+what 90 % intervals cover. Every level in turn is left out of training and predicted, by our models as it
+is and one-hot. Cells are deleted in training and test rows alike, at random or, for numbers, more often
+the larger they are; test rows are those of all folds that are named.
 """
 
 import sys
@@ -49,14 +50,28 @@ def _levels(name, split, options):
         if not _FEWEST <= (counts > 0).sum() <= _MOST:
             continue
         chosen = np.linspace(0, len(levels) - 1, min(len(levels), options.most_levels)).astype(int)
-        for model in options.models:
-            found = []
-            for level in levels[chosen]:
-                own = (split.X_train[column] == level).to_numpy()
-                rows = [np.flatnonzero(part)[: options.rows] for part in (~own, own)]
-                parts = [(split.X_train.iloc[i], split.y_train[i]) for i in rows]
-                found.append(_scores(model, *parts, options))
-            yield name, column, models.short(model), len(found), *np.mean(found, axis=0)
+        found = {}
+        for level in levels[chosen]:
+            own = (split.X_train[column] == level).to_numpy()
+            rows = [np.flatnonzero(part)[: options.rows] for part in (~own, own)]
+            X, y = ([part[i] for i in rows] for part in (split.X_train.iloc, split.y_train))
+            encoded = _one_hot(*X)
+            for model in options.models:
+                label = models.short(model)
+                found.setdefault(label, []).append(_scores(model, *zip(X, y), options))
+                if model not in models.PEERS:
+                    scores = _scores(model, *zip(encoded, y), options)
+                    found.setdefault(f"{label} one-hot", []).append(scores)
+        for label, scores in found.items():
+            yield name, column, label, len(scores), *np.mean(scores, axis=0)
+
+
+def _one_hot(X, X_test):
+    """Categories as columns of zeros and ones; a level that is new has none of its own."""
+    levels = list(X.columns[X.dtypes == "category"])
+    parts = [part.astype(dict.fromkeys(levels, str)) for part in (X, X_test)]
+    encode = data.encoder([column for column in X if column not in levels], levels, len(X))
+    return encode.fit_transform(parts[0]).astype(float), encode.transform(parts[1]).astype(float)
 
 
 def _deleted(X, share, by_value, rng):

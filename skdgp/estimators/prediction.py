@@ -47,9 +47,9 @@ class Predictor:
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
             own = None if offset is None else offset[first : first + size]
-            columns = ConstantColumns(x, self.x_scaler)
-            inputs, versions = self.x_scaler.transform(x), self.x_scaler.versions(x)
-            predictive = Predictive(self.members, inputs, self.device, columns, versions, own)
+            inputs, columns, versions, noise = self._seen(x)
+            given = columns, versions, own, noise
+            predictive = Predictive(self.members, inputs, self.device, *given)
             parts = getattr(predictive, method)(*rest, **settings)
             several = isinstance(parts, tuple)
             parts = parts if several else (parts,)
@@ -61,9 +61,15 @@ class Predictor:
 
     def draw(self, X, n, seed, what, mean=None, offset=None):
         """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
-        columns = ConstantColumns(X, self.x_scaler)
-        X, versions = self.x_scaler.transform(X), self.x_scaler.versions(X)
-        return draw(self.members, X, n, seed, what, self.device, columns, versions, mean, offset)
+        X, columns, versions, noise = self._seen(X)
+        given = columns, versions, mean, offset, noise
+        return draw(self.members, X, n, seed, what, self.device, *given)
+
+    def _seen(self, X):
+        """Scaled rows, and what makes them differ from those of training."""
+        scaler = self.x_scaler
+        noise = None if scaler.encoder is None else scaler.encoder.noise(X)
+        return scaler.transform(X), ConstantColumns(X, scaler), scaler.versions(X), noise
 
     def covariance(self, X, k):
         """Covariances (n, n, k) of the first `k` latents of the mixture.

@@ -12,8 +12,9 @@ _AT_ONCE = 8_000_000  #: numbers of the features of some rows
 
 
 def draw(
-    members, X, n, seed, what, device, constant_columns, versions=None, mean=None, offset=None
-):
+    members, X, n, seed, what, device, constant_columns,
+    versions=None, mean=None, offset=None, noise=None,
+):  # fmt: skip
     """Draws from the mixture of some members.
 
     The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
@@ -39,6 +40,8 @@ def draw(
         Of those rows that have unknown cells.
     offset : ndarray of shape (n_rows, 1), optional
         What is added to latent functions.
+    noise : ndarray of shape (n_rows, k), optional
+        Variance of the noise of rows, relative to what members have learned.
 
     Returns
     -------
@@ -57,9 +60,8 @@ def draw(
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
-            values = _block(
-                members[i], X, own_seed, what, device, constant_columns, unknown, mean, offset
-            )
+            given = constant_columns, unknown, mean, offset, noise
+            values = _block(members[i], X, own_seed, what, device, *given)
             values = values[: len(places)].cpu().numpy()
             if result is None:
                 result = np.empty((n, *values.shape[1:]))
@@ -67,13 +69,15 @@ def draw(
     return result
 
 
-def _block(member, X, seed, what, device, constant_columns, unknown, conditional_mean, offset):
+def _block(
+    member, X, seed, what, device, constant_columns, unknown, conditional_mean, offset, row_noise
+):
     """A block of draws from one member."""
     posterior = member.posterior(device)
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
     fresh = what == "y"
     f = posterior.functions(_BLOCK, generator, X if fresh else None)
-    likelihood, parts = posterior.likelihood_of(f.components), []
+    learned, parts = posterior.likelihood_of(f.components), []
     size = max(1, _AT_ONCE // (_BLOCK * 1024))
     for start, x in zip(range(0, len(X), size), X.split(size)):
         own = None
@@ -82,6 +86,10 @@ def _block(member, X, seed, what, device, constant_columns, unknown, conditional
         elif fresh:
             own = noise
         mean, deviation = f(x, own)
+        likelihood = learned
+        if row_noise is not None:
+            factor = torch.as_tensor(row_noise[start : start + len(x)]).to(mean)
+            likelihood = learned.with_noise(factor)
         values = _dispersed(mean, deviation, member.dispersion, likelihood)
         if constant_columns:
             k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + len(x))

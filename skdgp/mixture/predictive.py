@@ -34,17 +34,22 @@ class Predictive:
         Of rows with unknown cells.
     offset : ndarray of shape (n_rows, 1), optional
         Logarithms of the exposures of counts, which add to latent functions.
+    noise : ndarray of shape (n_rows, k), optional
+        Variance of the noise of rows, relative to what members have learned.
     """
 
-    def __init__(self, members, X, device, constant_columns=None, versions=None, offset=None):
+    def __init__(
+        self, members, X, device, constant_columns=None, versions=None, offset=None, noise=None
+    ):
         self._members, self._device = members, device
         self._X = torch.as_tensor(X, device=device)
         self._columns, self._versions, self._offset = constant_columns, versions, offset
+        self._noise = noise
 
     @cached_property
     def _parts(self):
         """Weights, likelihood and latent moments of the components, member by member."""
-        if self._columns or self._versions is not None:
+        if self._columns or self._versions is not None or self._noise is not None:
             return self._all_parts
         return [
             self._part(member, *member.posterior(self._device).compact(self._X))
@@ -68,6 +73,8 @@ class Predictive:
         if self._offset is not None:
             mean = mean + torch.as_tensor(self._offset).to(mean)
         likelihood = likelihood.for_prediction(len(mean))
+        if self._noise is not None:
+            likelihood = likelihood.with_noise(torch.as_tensor(self._noise).to(mean))
         if self._columns:
             latents = torch.arange(var.shape[-1], device=var.device)
             of_means = (latents < likelihood.n_means(len(latents))).to(var)

@@ -3,15 +3,13 @@
 import copy
 
 import numpy as np
-from sklearn.metrics.pairwise import nan_euclidean_distances
 
 from .columns import N_FOLDS, Date, Levels, Number, Ordered, Time
+from .gaps import Donors
 from .pieces import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
-_NEIGHBORS = 8  #: of these for each cell: the error of the mean is a third of their deviation
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
-_FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
 
 _KINDS = {"category": Levels, "ordered": Ordered, "date": Date, "time": Time}  #: others are numbers
 
@@ -22,7 +20,7 @@ class ColumnEncoder:
     Levels of a category get positions by the mean targets of their rows, shrunk towards the mean of all
     rows as in a mixed model, so that rare levels stay near the middle (Micci-Barreca, 2001). Positions of
     training rows are cross-fitted: they come from the rows of other folds. Missing cells are filled with
-    the mean of the nearest rows in the other columns, with an indicator where gaps go with other targets.
+    estimates from the nearest rows and the other columns, with an indicator where gaps go with other targets.
     Dates have circles for those cycles that they cover.
 
     Attributes
@@ -72,14 +70,10 @@ class ColumnEncoder:
         )
         self._constants = constants
         self.suffixes = [suffix for column in self._columns for suffix in column.suffixes()]
-        rows = rng.choice(len(table), min(len(table), _DONORS), replace=False)
-        self._donors = self._open(np.asarray(table[np.sort(rows)], dtype=np.float64), None)
-        spread = np.zeros(self._donors.shape[1])
-        some = ~np.isnan(self._donors).all(0)
-        largest = np.nanmax(np.abs(self._donors[:, some]), axis=0, initial=np.finfo(float).tiny)
-        # squares of the largest and of the smallest numbers are no numbers
-        spread[some] = largest * np.nanstd(self._donors[:, some] / largest, axis=0)
-        self._unit = np.where(spread > 0.0, spread, 1.0)
+        rows = np.sort(rng.choice(len(table), min(len(table), _DONORS), replace=False))
+        encoded = self._open(np.asarray(table[rows], dtype=np.float64), None)
+        learned = [column.learned_gaps for column in self._columns for _ in column.suffixes()]
+        self._donors = Donors(encoded, targets[rows], np.array(learned, dtype=bool))
         return self
 
     def with_levels(self, table, targets, weights):
@@ -121,7 +115,7 @@ class ColumnEncoder:
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))
         for part in pieces(len(incomplete)):
             rows = incomplete[part]
-            encoded[rows] = self._filled(encoded[rows])
+            encoded[rows] = self._donors.fill(encoded[rows])
         return encoded
 
     @property
@@ -140,28 +134,11 @@ class ColumnEncoder:
         ]
         return np.array(columns, dtype=int), np.array([self._columns[j].share() for j in columns])
 
-    def _distances(self, encoded):
-        """Distances from rows to donors in the columns that both have, scaled up to all columns."""
-        with np.errstate(over="ignore"):
-            rows, donors = (
-                np.clip(one / self._unit, -_FAR, _FAR) for one in (encoded, self._donors)
-            )
-        distances = nan_euclidean_distances(rows, donors)
-        return np.where(np.isnan(distances), np.inf, distances)
-
-    def _filled(self, encoded):
-        """Rows with the mean of the nearest donors in the place of gaps."""
-        filled, distances = encoded.copy(), self._distances(encoded)
-        for j in np.flatnonzero(np.isnan(encoded).any(0)):
-            donors = np.flatnonzero(~np.isnan(self._donors[:, j]))
-            rows = np.flatnonzero(np.isnan(encoded[:, j]))
-            if not len(donors):
-                filled[rows, j] = 0.0
-                continue
-            n = min(_NEIGHBORS, len(donors))
-            near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
-            filled[rows, j] = (self._donors[donors[near], j] / n).sum(1)
-        return filled
+    def noise(self, table):
+        """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k), or None."""
+        if not self._donors.has_gaps:
+            return None
+        return self._donors.noise(self._open(np.asarray(table, dtype=np.float64), None))
 
     def unknown(self, table):
         """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool."""
@@ -207,11 +184,11 @@ class ColumnEncoder:
 
     def _fill_versions(self, versions, encoded, rows, own):
         """Put the values of the nearest donors in the place of a gap, one after the other."""
-        distances = self._distances(encoded[rows])
-        donors = np.flatnonzero(~np.isnan(self._donors[:, own]).any(1))
+        distances, cells = self._donors.distances(encoded[rows]), self._donors.rows[:, own]
+        donors = np.flatnonzero(~np.isnan(cells).any(1))
         if not len(donors):
             return
         n = min(_VERSIONS, len(donors))
         near = np.argsort(distances[:, donors], axis=1, kind="stable")[:, :n]
         near = donors[near[:, np.arange(_VERSIONS) % n]]
-        versions[np.ix_(rows, np.arange(_VERSIONS), own)] = self._donors[near][..., own]
+        versions[np.ix_(rows, np.arange(_VERSIONS), own)] = cells[near]

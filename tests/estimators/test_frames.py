@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -354,3 +355,44 @@ def test_covariances_of_rows_with_unknown_cells(frame, target, n_layers):
     exact = n_layers == 1  # otherwise covariances are those of 512 draws
     assert_allclose(cov.diagonal(), std**2, rtol=1e-6 if exact else 4.0 * (2.0 / 512) ** 0.5)
     assert_allclose(cov[0, 1], std[0] ** 2, rtol=1e-6 if exact else 0.3)
+
+
+LINEAR = np.array([1.0, -0.7, 0.5, 0.3])
+
+
+def _with_gaps(n, share, seed):
+    """Rows of a linear Gaussian model, with cells missing at random, and the exact predictive moments."""
+    rng, cov = np.random.default_rng(seed), 0.5 + 0.5 * np.eye(4)
+    X = rng.multivariate_normal(np.zeros(4), cov, n)
+    y = X @ LINEAR + 0.3 * rng.normal(size=n)
+    X[rng.random(X.shape) < share] = np.nan
+    mean, variance = np.empty(n), np.full(n, 0.09)
+    for i, gaps in enumerate(np.isnan(X)):
+        known = cov[np.ix_(~gaps, ~gaps)]
+        B = cov[np.ix_(gaps, ~gaps)] @ np.linalg.pinv(known)
+        V = cov[np.ix_(gaps, gaps)] - B @ cov[np.ix_(~gaps, gaps)]
+        x = X[i, ~gaps]
+        mean[i] = LINEAR[~gaps] @ x + LINEAR[gaps] @ (B @ x)
+        variance[i] += LINEAR[gaps] @ V @ LINEAR[gaps]
+    return X, y, mean, variance
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+@pytest.mark.parametrize("inference", ["exact", "dsvi"])
+def test_gaps_of_a_linear_model_are_predicted_as_its_closed_form_says(inference, share):
+    X, y, _, _ = _with_gaps(300, share, 0)
+    rows, targets, mean, variance = _with_gaps(1000, share, 1)
+    model = DeepGPRegressor(1, inference=inference, kernel="linear", max_iter=400, random_state=0)
+    found, std = model.fit(X, y).predict(rows, return_std=True)
+    assert np.square(found - mean).mean() < 0.1 * np.square(mean).mean()
+    n_gaps, inside = np.isnan(rows).sum(1), np.abs(targets - found) < 1.645 * std
+    assert abs(inside.mean() - 0.9) < 0.03
+    for few in (0, 1, 2):  # of rows with so many gaps
+        own = n_gaps == few
+        ratio = np.square(std[own]).mean() / variance[own].mean()
+        assert 0.75 < ratio < 1.35
+    right = norm.logpdf(targets, mean, np.sqrt(variance)).mean()
+    assert model.log_predictive_density(rows, targets).mean() > right - 0.1
+    draws = model.sample_y(rows[:40], 1000)
+    # sizes of noise that are shared by all rows, beside 5 standard errors of .022
+    assert_allclose(draws.std(1), std[:40], rtol=0.15)

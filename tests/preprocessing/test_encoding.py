@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdgp.preprocessing.columns import N_FOLDS, shrunk_means
+from skdgp.preprocessing.columns import N_FOLDS, Levels, shrunk_means
 from skdgp.preprocessing.encoding import ColumnEncoder
 from skdgp.preprocessing.frames import UNSEEN
 
@@ -136,6 +136,26 @@ def test_versions_of_an_unseen_level_are_the_known_ones():
     assert_allclose(factor, 4 / 3 * 5 / 4 * 6 / 4)
 
 
+@pytest.mark.parametrize("effect", [0.5, 1.0, 2.0])
+def test_intervals_at_a_new_level_beside_those_of_a_mixed_model_with_known_variances(effect):
+    """Noise of 1/4; four other columns, which are known, have the variance 1 together."""
+    rng, covers = np.random.default_rng(0), []
+    for L in (2, 3, 5, 10):
+        codes, inside, width = np.repeat(np.arange(L), 20), [], []
+        for _ in range(100):
+            effects = effect * rng.normal(size=L + 1)
+            y = effects[codes] + 0.5 * rng.normal(size=20 * L)
+            column = Levels().fit(codes.astype(float), y[:, None], np.ones(20 * L), codes % N_FOLDS)
+            means, (_, factor) = y.reshape(L, 20).mean(1), column.alternatives(16)
+            more = factor * means.var() + column.share() * (y.var() + 1.0) / 5
+            width.append(1.645 * np.sqrt(more + 0.25))
+            inside.append(abs(effects[L] + 0.5 * rng.normal() - means.mean()) < width[-1])
+        assert np.mean(width) < 1.5 * 1.645 * np.sqrt(effect**2 * (1.0 + 1.0 / L) + 0.25)
+        covers.append(np.mean(inside))
+    error = (0.9 * 0.1 / 400) ** 0.5
+    assert abs(np.mean(covers) - 0.9) < 0.04 + 2.0 * error
+
+
 def test_versions_of_a_new_gap_are_those_of_near_rows():
     x = np.linspace(0.0, 1.0, 400)
     encoder = fitted(np.column_stack([x, 5.0 * x]))
@@ -185,3 +205,18 @@ def test_an_ordered_level_that_is_not_known_is_a_gap():
     assert_array_equal(encoder.unknown(row), [True])
     assert_array_equal(encoder.transform(row), encoder.transform(gap))
     assert_array_equal(encoder.versions(row)[0], encoder.versions(gap)[0])
+
+
+def test_the_mean_noise_of_training_rows_is_what_models_learn():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = np.column_stack([x[:, 0] + 0.5 * rng.normal(size=300), x[:, 1]])
+    x[rng.random(x.shape) < 0.2] = np.nan
+    encoder = fitted(x, (y - y.mean(0)) / y.std(0))
+    assert_allclose(encoder.noise(x).mean(0), 1.0)
+    rows = np.array([[0.0, 0.0], [np.nan, 0.0], [0.0, np.nan]])
+    noise = encoder.noise(rows)
+    # of independent columns: 1/4 of noise, 1 that a gap hides, a fifth of it on average
+    assert_allclose(noise[:, 0] * 0.45, [0.25, 1.25, 0.25], rtol=0.2)
+    assert noise[2, 1] > 3.0 > 1.0 > noise[1, 1]
+    assert fitted(np.nan_to_num(x), y).noise(rows) is None

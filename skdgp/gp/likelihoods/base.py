@@ -6,6 +6,7 @@ import torch
 from ...linalg import LOG_2PI
 from ...quadrature import gauss_hermite
 from ..component import Component
+from ..kernels.base import tensor_like
 
 LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 
@@ -108,6 +109,13 @@ class Likelihood(Component):
         """The fitted hyperparameters in the user's units; the inverse of :meth:`bind`."""
         return self.with_values(
             **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
+        )
+
+    def with_noise(self, factor):
+        """This likelihood with `factor` (n, k) times the variance of the noise, row by row."""
+        values = {name: tensor_like(getattr(self, name), factor) for name in self._units}
+        return self.with_values(
+            **{name: value * factor ** (0.5 * self._units[name]) for name, value in values.items()}
         )
 
     def _default(self, name, y, weights, k):

@@ -1,0 +1,146 @@
+"""Missing cells: their values from other cells and near rows, and what they hide of the target."""
+
+import numpy as np
+from sklearn.metrics.pairwise import nan_euclidean_distances
+
+_NEIGHBORS = 8  #: donors for each cell: the error of their mean is a third of their deviation
+_FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
+_STEPS = 20  #: of expectation maximization
+_CHANGE = 1e-3  #: of covariances, below which it ends
+_LEAST = 1e-3  #: variance of the noise, relative to that of the target
+_MOST = 100  #: columns up to which the covariance of some hundred rows says something
+
+
+class Donors:
+    r"""Training rows from which missing cells of other rows are filled.
+
+    A missing cell gets the average of two estimates, the mean of the nearest donors in the other columns, and
+    the conditional mean of a Gaussian distribution of all columns.
+
+    Let a target be linear in the columns, with coefficients :math:`\beta` and noise of variance `r`. Where the
+    cells `m` are missing, its conditional variance is :math:`r + h = r + \beta_m^T V_m \beta_m`, with the
+    covariance :math:`V_m` of these cells given the others. A model that is trained on filled rows learns noise
+    of the mean variance :math:`r + \bar h` of training, where gaps are counted already. The noise of a row is
+    thus :math:`(r + h) / (r + \bar h)` times that.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n, d)
+        NaN where cells are missing.
+    targets : ndarray of shape (n, k)
+        Standardized.
+    learned : ndarray of shape (d,), of bool
+        Columns in which training rows have gaps that count.
+
+    Attributes
+    ----------
+    rows : ndarray of shape (n, d)
+    has_gaps : bool
+        Whether some of these gaps count.
+    """
+
+    def __init__(self, rows, targets, learned):
+        self.rows, self._learned = rows, learned
+        self.has_gaps = bool((np.isnan(rows) & learned).any())
+        d = rows.shape[1]
+        center, spread, some = np.zeros(d), np.zeros(d), ~np.isnan(rows).all(0)
+        largest = np.nanmax(np.abs(rows[:, some]), axis=0, initial=np.finfo(float).tiny)
+        # squares of the largest and of the smallest numbers are no numbers
+        center[some] = largest * np.nanmean(rows[:, some] / largest, axis=0)
+        spread[some] = largest * np.nanstd(rows[:, some] / largest, axis=0)
+        self._unit, self._center = np.where(spread > 0.0, spread, 1.0), center
+        Z = self._standardized(rows)
+        self._range = np.nanmin(Z, axis=0, initial=0.0), np.nanmax(Z, axis=0, initial=0.0)
+        self._mean, covariance = _gaussian(np.hstack([Z, targets]), d <= _MOST)
+        self._mean, own, with_targets = self._mean[:d], covariance[:d, :d], covariance[:d, d:]
+        self._precision = np.linalg.inv(own)
+        self._effects = self._precision @ with_targets
+        self._rest = np.diag(covariance[d:, d:] - with_targets.T @ self._effects).clip(_LEAST)
+        self._usual = self._rest + self._hidden(rows).mean(0)
+
+    def _standardized(self, rows):
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z = rows / self._unit - self._center / self._unit
+        return np.clip(Z, -len(self.rows), len(self.rows))
+
+    def _hidden(self, encoded):
+        """Variance of targets that gaps hide, (n_rows, k)."""
+        hidden = np.zeros((len(encoded), len(self._rest)))
+        for rows, gaps in _patterns(np.isnan(encoded) & self._learned):
+            V, effects = np.linalg.inv(self._precision[np.ix_(gaps, gaps)]), self._effects[gaps]
+            hidden[rows] = np.einsum("ik,ij,jk->k", effects, V, effects)
+        return hidden
+
+    def noise(self, encoded):
+        """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k)."""
+        return (self._rest + self._hidden(encoded)) / self._usual
+
+    def distances(self, encoded):
+        """Distances from rows to donors in the columns that both have, scaled up to all columns."""
+        with np.errstate(over="ignore"):
+            rows, donors = (np.clip(one / self._unit, -_FAR, _FAR) for one in (encoded, self.rows))
+        distances = nan_euclidean_distances(rows, donors)
+        return np.where(np.isnan(distances), np.inf, distances)
+
+    def fill(self, encoded):
+        """Rows with estimates in the place of gaps."""
+        filled, distances, missing = encoded.copy(), self.distances(encoded), np.isnan(encoded)
+        expected = self._expected(encoded, missing)
+        for j in np.flatnonzero(missing.any(0)):
+            donors, rows = np.flatnonzero(~np.isnan(self.rows[:, j])), np.flatnonzero(missing[:, j])
+            if not len(donors):
+                filled[rows, j] = 0.0
+                continue
+            n = min(_NEIGHBORS, len(donors))
+            near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
+            means = (self.rows[donors[near], j] / n).sum(1)
+            filled[rows, j] = 0.5 * means + 0.5 * expected[rows, j]
+        return filled
+
+    def _expected(self, encoded, missing):
+        """Conditional means of missing cells, between the smallest and the largest value of donors."""
+        Z = self._standardized(encoded)
+        _condition(Z, missing, self._mean, self._precision)
+        return self._center + self._unit * np.clip(Z, *self._range)
+
+
+def _patterns(missing):
+    """Pairs of rows and the columns that they lack."""
+    incomplete = np.flatnonzero(missing.any(1))
+    patterns, which = np.unique(missing[incomplete], axis=0, return_inverse=True)
+    order = np.argsort(which.ravel(), kind="stable")
+    ends = np.cumsum(np.bincount(which.ravel(), minlength=len(patterns)))[:-1]
+    return zip(np.split(incomplete[order], ends), map(np.flatnonzero, patterns))
+
+
+def _condition(Z, missing, mean, precision):
+    """Put conditional means in the place of gaps; the sum of the conditional covariances."""
+    total = np.zeros_like(precision)
+    off = np.where(missing, 0.0, Z - mean)
+    for rows, gaps in _patterns(missing):
+        V = np.linalg.inv(precision[np.ix_(gaps, gaps)])
+        Z[np.ix_(rows, gaps)] = mean[gaps] - off[rows] @ precision[:, gaps] @ V
+        total[np.ix_(gaps, gaps)] += len(rows) * V
+    return total
+
+
+def _gaussian(Z, correlated):
+    """Mean and covariance of rows with gaps, shrunk towards independence where rows are few.
+
+    Expectation maximization (Dempster, Laird and Rubin, 1977), from standardized and independent columns.
+    """
+    n, d = Z.shape
+    missing, Z = np.isnan(Z), Z.copy()
+    mean, covariance = np.zeros(d), np.eye(d)
+    for _ in range(_STEPS):
+        old, hidden = covariance, _condition(Z, missing, mean, np.linalg.inv(covariance))
+        mean = Z.mean(0)
+        covariance = ((Z - mean).T @ (Z - mean) + hidden) / n
+        more = (d + 1.0) ** 2 / n  # rows in which columns are independent
+        share = more / (n + more) if correlated else 1.0
+        variances = np.diag(covariance)
+        covariance = (1.0 - share) * covariance
+        np.fill_diagonal(covariance, np.where(variances > 0.0, variances, 1.0))
+        if not missing.any() or np.abs(covariance - old).max() < _CHANGE:
+            break
+    return mean, covariance
