@@ -22,8 +22,8 @@ def run(options):
     tables = data.suite(root)
     for name in options.sets:
         if tables[name]["task"] == "regression":
-            split = data.raw_fold(root, name, options.splits[0])
-            for line in of[options.hide](name, split, options):
+            splits = [data.raw_fold(root, name, fold) for fold in options.splits]
+            for line in of[options.hide](name, splits, options):
                 print(*line, file=sys.stderr)  # it takes minutes
                 lines.append(line)
     head = "", "hidden", "model", "fits", "90 % covers", "log-density", "width"
@@ -42,8 +42,9 @@ def _scores(model, train, test, options):
     return found.inside(y_test, 0.9).mean(), found.log_density(y_test).mean(), width
 
 
-def _levels(name, split, options):
-    """Lines of all columns with some levels."""
+def _levels(name, splits, options):
+    """Lines of all columns with some levels, of the first fold."""
+    split = splits[0]
     for column in split.X_train.columns[split.X_train.dtypes == "category"]:
         counts = split.X_train[column].value_counts()
         levels = counts.index[counts >= _FEWEST_ROWS]
@@ -85,27 +86,36 @@ def _deleted(X, share, by_value, rng):
     return X
 
 
-def _cells(name, split, options):
-    """Lines of shares of cells, at random and by value, as they are and with numbers imputed."""
+def _cells(name, splits, options):
+    """Lines of shares of cells, as they are and with numbers imputed: means over folds."""
+    for share in options.shares:
+        for by_value in (False, True):
+            found = {}
+            for fold, split in enumerate(splits):
+                rng = np.random.default_rng(fold)
+                for label, pairs in _imputed(split, share, by_value, rng, options.rows):
+                    for model in options.models:
+                        key = f"{models.short(model)} {label}".strip()
+                        found.setdefault(key, []).append(_scores(model, *pairs, options))
+            hidden = f"{100 * share:.0f} %" + " by value" * by_value
+            for label, scores in found.items():
+                yield name, hidden, label, len(scores), *np.mean(scores, axis=0)
+
+
+def _imputed(split, share, by_value, rng, n):
+    """Pairs of rows and targets, for training and to test, with and without imputation."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
     from sklearn.impute import IterativeImputer, SimpleImputer
 
-    numbers = list(split.X_train.columns[split.X_train.dtypes != "category"])
     imputers = {"": None, "median": SimpleImputer(strategy="median")}
     imputers["iterative"] = IterativeImputer(random_state=0)
-    n, rng = options.rows, np.random.default_rng(0)
-    for share in options.shares:
-        for by_value in (False, True):
-            X = [_deleted(part[:n], share, by_value, rng) for part in (split.X_train, split.X_test)]
-            for label, imputer in imputers.items():
-                parts = [part.astype(dict.fromkeys(numbers, float)) for part in X]
-                if imputer is not None:
-                    arrays = [part[numbers].to_numpy(copy=True) for part in parts]
-                    imputer.set_params(keep_empty_features=True).fit(arrays[0])
-                    for part, array in zip(parts, arrays):
-                        part[numbers] = imputer.transform(array)
-                pairs = [*zip(parts, (split.y_train[:n], split.y_test[:n]))]
-                for model in options.models:
-                    found = _scores(model, *pairs, options)
-                    hidden = f"{100 * share:.0f} %" + " by value" * by_value
-                    yield name, hidden, f"{models.short(model)} {label}".strip(), 1, *found
+    numbers = list(split.X_train.columns[split.X_train.dtypes != "category"])
+    X = [_deleted(part[:n], share, by_value, rng) for part in (split.X_train, split.X_test)]
+    for label, imputer in imputers.items():
+        parts = [part.astype(dict.fromkeys(numbers, float)) for part in X]
+        if imputer is not None:
+            arrays = [part[numbers].to_numpy(copy=True) for part in parts]
+            imputer.set_params(keep_empty_features=True).fit(arrays[0])
+            for part, array in zip(parts, arrays):
+                part[numbers] = imputer.transform(array)
+        yield label, [*zip(parts, (split.y_train[:n], split.y_test[:n]))]

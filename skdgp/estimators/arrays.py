@@ -7,7 +7,8 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from .._warnings import warn
-from ..preprocessing.frames import FrameReader, is_missing
+from ..preprocessing.cells import is_missing
+from ..preprocessing.frames import FrameReader, as_frame
 from ..preprocessing.scaling import Scaling
 
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
@@ -41,8 +42,7 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
     if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):
         raise ValueError("Input y contains NaN: leave out rows without a target.")
-    foreign = not isinstance(X, np.ndarray)
-    if foreign and isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
+    if not isinstance(X, np.ndarray) and isinstance(as_frame(X), nw.Series):
         check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
@@ -72,7 +72,7 @@ def _given_reader(estimator):
 
 def _reader(X, categorical_features):
     """The reader that inputs need; None for arrays and frames of numbers."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = as_frame(X)
     given = categorical_features is not None and not (
         isinstance(categorical_features, str) and categorical_features == "from_dtype"
     )

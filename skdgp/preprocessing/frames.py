@@ -1,18 +1,13 @@
 """Tables of numbers from data frames: one column of float64 for each column of the frame."""
 
-import datetime
-import re
-
 import narwhals as nw
 import numpy as np
 from sklearn.utils import check_array
 
+from .cells import AS, DAY, DAYS, as_float, in_order, is_missing, level_of, positions
+
 _TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather than categories
 _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
-_DAY = 86_400_000_000  #: microseconds; dates, times and durations are measured in days
-#: a date, or a date and a time, of ISO 8601
-_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
-_EPOCH = datetime.datetime(1970, 1, 1)
 UNSEEN = -1.0  #: code of a level that was not in training
 
 
@@ -107,9 +102,9 @@ class FrameReader:
                 table[:, j] = 0.0
             elif kind in ("category", "ordered"):
                 if extend:
-                    known = set(self.levels[j])
+                    known = positions(self.levels[j])
                     self.levels[j] = self.levels[j] + [
-                        level for level in _sorted(column.levels()) if level not in known
+                        level for level in in_order(column.levels()) if level not in known
                     ]
                 table[:, j] = column.codes(self.levels[j])
             else:
@@ -148,9 +143,9 @@ class _Column:
         """Kind and levels; `chosen` is whether the user names the column as a category, or None."""
         as_category = self.is_category if chosen is None else chosen
         if self.order is not None and (as_category or chosen is None):
-            return "ordered", list(map(_level, self.order))
+            return "ordered", list(map(level_of, self.order))
         if as_category:
-            return "category", _sorted(self.levels())
+            return "category", in_order(self.levels())
         if self._is_temporal():
             return self._temporal_kind(), None
         if self._is_boolean():
@@ -160,13 +155,13 @@ class _Column:
         present = self._present()
         if chosen is None or not any(isinstance(cell, str) for cell in present):
             for kind in ("date", "time"):
-                if all(_DAYS[kind](cell) is not None for cell in present):
+                if all(DAYS[kind](cell) is not None for cell in present):
                     return kind, None
         levels = self.levels()
         n = len(self) - int(self._missing().sum())
         if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
-            return ("text" if None in map(_float, levels) else "number"), None
-        return "category", _sorted(levels)
+            return ("text" if None in map(as_float, levels) else "number"), None
+        return "category", in_order(levels)
 
     def levels(self):
         """Distinct values that are present, as Python objects.
@@ -180,7 +175,7 @@ class _Column:
 
     def _cells(self, others=()):
         """Cells that are present, as levels: strings, numbers, or of the types in `others`."""
-        cells, kinds = list(map(_level, self._present())), (str, bool, int, float, *others)
+        cells, kinds = list(map(level_of, self._present())), (str, bool, int, float, *others)
         for cell in cells:
             if not isinstance(cell, kinds):
                 raise ValueError(
@@ -191,7 +186,7 @@ class _Column:
 
     def codes(self, levels):
         """Positions of the values in `levels`, -1 for others, NaN where they are missing."""
-        position = {level: float(i) for i, level in enumerate(levels)}
+        position = positions(levels)
         missing, codes = self._missing(), np.full(len(self), np.nan)
         cells = self._cells(set(map(type, levels)))
         codes[~missing] = [position.get(cell, UNSEEN) for cell in cells]
@@ -207,11 +202,11 @@ class _Column:
         """
         if self._is_temporal():
             return self._days()
-        if kind in _DAYS and not self._is_number():
+        if kind in DAYS and not self._is_number():
             return self._days_of_cells(kind)
         numbers = self._as_floats()
         if numbers is None:
-            wrong = next(cell for cell in self._present() if _float(cell) is None)
+            wrong = next(cell for cell in self._present() if as_float(cell) is None)
             raise ValueError(
                 f"{self.label} of X had numbers in fit, and has {str(wrong)!r} now; convert it, or name "
                 "the column in categorical_features before fit."
@@ -250,7 +245,7 @@ class _Column:
         present = self._present()
         if any(isinstance(cell, str) for cell in present):
             return False
-        return None not in map(_float, present)
+        return None not in map(as_float, present)
 
     def _objects(self):
         if self._is_series():
@@ -277,7 +272,7 @@ class _Column:
                 return np.asarray(self.values.cast(nw.Float64).to_numpy(), dtype=np.float64)
             return self.values.astype(np.float64)
         missing, numbers = self._missing(), np.full(len(self), np.nan)
-        present = list(map(_float, self._present()))
+        present = list(map(as_float, self._present()))
         if None in present:
             return None
         numbers[~missing] = present
@@ -286,11 +281,11 @@ class _Column:
     def _days_of_cells(self, kind):
         missing = self._missing()
         days, cells = np.full(len(self), np.nan), self._present()
-        found = list(map(_DAYS[kind], cells))
+        found = list(map(DAYS[kind], cells))
         if None in found:
             raise ValueError(
                 f"{self.label} of X had {kind}s in fit, and has {str(cells[found.index(None)])!r} now; "
-                f"write {_AS[kind]}, or name the column in categorical_features before fit."
+                f"write {AS[kind]}, or name the column in categorical_features before fit."
             )
         days[~missing] = found
         return days
@@ -301,7 +296,7 @@ class _Column:
             values = self.values
             is_date = values.dtype.kind == "M"
             values = values.astype("datetime64[us]" if is_date else "timedelta64[us]")
-            days = values.astype(np.int64) / _DAY
+            days = values.astype(np.int64) / DAY
             return np.where(np.isnat(values), np.nan, days)
         dtype = self.values.dtype
         if dtype == nw.Duration:
@@ -317,83 +312,37 @@ class _Column:
             ):  # weekdays and hours are those of the clock on the wall
                 values = values.dt.replace_time_zone(None)
             numbers = values.dt.timestamp("us")
-        return np.asarray(numbers.cast(nw.Float64).to_numpy(), dtype=np.float64) / _DAY
+        return np.asarray(numbers.cast(nw.Float64).to_numpy(), dtype=np.float64) / DAY
+
+
+def as_frame(X):
+    """A data frame or a series behind narwhals; all else as it is.
+
+    Raises
+    ------
+    ValueError
+        If several columns have the same name, or the frame is lazy.
+    """
+    try:
+        frame = nw.from_native(X, allow_series=True, pass_through=True)
+    except nw.exceptions.DuplicateError:
+        names = list(X.columns)
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has several columns named {twice!r}; rename them.") from None
+    if isinstance(frame, nw.LazyFrame):
+        raise ValueError("X is a lazy frame; collect it first.")
+    return frame
 
 
 def columns_of(X):
     """Columns of a data frame or of a two-dimensional array."""
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    frame = as_frame(X)
     if not isinstance(frame, nw.DataFrame):
         X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
         return [_Column(j, X[:, j]) for j in range(X.shape[1])]
-    names = list(frame.columns)
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ValueError(f"X has several columns named {twice[0]!r}; rename them.")
     columns = []
-    for name, values in zip(names, frame.iter_columns()):
+    for name, values in zip(frame.columns, frame.iter_columns()):
         order = list(values.dtype.categories) if values.dtype == nw.Enum else None
         is_category = values.dtype in (nw.Enum, nw.Categorical)
         columns.append(_Column(name, values, order, is_category))
     return columns
-
-
-def _level(value):
-    """A level as a plain Python object; 1 and 1.0 are the same, and dates and times are text."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
-        return str(value)
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-def _days_of_date(value):
-    """Days from 1970 to a date, or to a text in the format of ISO 8601; None for others."""
-    if isinstance(value, str):
-        if not _ISO_DATE.fullmatch(value.strip()):
-            return None
-        try:
-            value = datetime.datetime.fromisoformat(value.strip())
-        except ValueError:  # such as February 30
-            return None
-    if not isinstance(value, datetime.date):
-        return None
-    midnight = datetime.datetime(value.year, value.month, value.day)
-    since = _days_of_time(value.time()) if isinstance(value, datetime.datetime) else 0.0
-    return (midnight - _EPOCH).days + since
-
-
-def _days_of_time(value):
-    """Part of the day before a time; None for others."""
-    if not isinstance(value, datetime.time):
-        return None
-    seconds = (value.hour * 60 + value.minute) * 60 + value.second
-    return (seconds * 1_000_000 + value.microsecond) / _DAY
-
-
-_DAYS = {"date": _days_of_date, "time": _days_of_time}
-_AS = {"date": "it as '2026-01-31'", "time": "it as datetime.time"}
-
-
-def is_missing(value):
-    """Whether a cell holds nothing: None, NaN, NaT or pandas.NA."""
-    if isinstance(value, float):
-        return value != value
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
-def _float(value):
-    """A number as a float, a duration in days; None for others."""
-    if isinstance(value, datetime.timedelta):
-        return value / datetime.timedelta(days=1)
-    try:
-        return float(value)
-    except OverflowError:  # an integer beyond float64
-        return np.inf
-    except (TypeError, ValueError):
-        return None
-
-
-def _sorted(levels):
-    """Levels in an order that depends on their values alone."""
-    return sorted(levels, key=lambda level: (isinstance(level, str), level))

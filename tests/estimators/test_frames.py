@@ -194,6 +194,22 @@ def test_other_columns_in_predict_are_an_error(frame, target):
         model.predict(frame.assign(size="big"))
 
 
+@pytest.mark.parametrize("estimator", [EXACT, DeepGPClassifier(1, inference="dsvi", max_iter=5)])
+def test_levels_read_as_numbers_and_frames_that_cannot_be_read(frame, target, estimator):
+    X = frame[["size"]].assign(zip=frame["kind"].map({"a": "1", "b": "2", "c": "3", "d": "4"}))
+    model = clone(estimator).fit(X, np.where(target > 2.0, 1, 0))
+    assert_array_equal(model.predict(X), model.predict(X.astype({"zip": int})))
+    twice = pd.concat([X, X[["size"]]], axis=1)
+    for rows, words in (
+        (twice, "several columns named 'size'"),
+        (pl.LazyFrame(X.to_dict("list")), "collect it"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            clone(estimator).fit(rows, target > 2.0)
+        with pytest.raises(ValueError, match=words):
+            model.predict(rows)
+
+
 def test_partial_fit_learns_new_levels():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.uniform(size=400), "g": rng.choice(["a", "b"], 400)})
