@@ -6,6 +6,7 @@ import torch
 
 from ..gp.kernels import Kernel
 from ..linalg import cholesky
+from .full_scale import FullScale, weights_of_neighbors, without_own
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
@@ -25,6 +26,8 @@ class NearRows(NamedTuple):
     weight : tensor of shape (P,)
     observed : object
         Observation model of the targets, see :class:`GaussianTargets`.
+    smooth : FullScale, optional
+        Inducing variables that explain long distances; of one output.
     """
 
     kernel: Kernel
@@ -32,6 +35,7 @@ class NearRows(NamedTuple):
     y: torch.Tensor
     weight: torch.Tensor
     observed: object
+    smooth: FullScale | None = None
 
     def say(self, X, nearest, held=None):
         """Condition rows on their neighbors, for unit scale.
@@ -52,17 +56,39 @@ class NearRows(NamedTuple):
         z : tensor of shape (n, n_outputs, k)
             Whitened targets of the neighbors.
         """
+        mean, sd, L, z, far = self._parts(X, nearest, held)
+        return mean, sd if far is None else (sd.square() + far).sqrt(), L, z
+
+    def _parts(self, X, nearest, held):
+        """As :meth:`say`, and the variances (n, 1) that inducing variables add to that of the rest, if any."""
         points = torch.cat([self.Z[nearest], X[:, None]], 1)
         held = (self.y[nearest], self.weight[nearest]) if held is None else held
         y, noise = self.observed.targets(*held)
         own = self.observed.noise.expand(len(X), -1)
-        K = self.kernel.within(points)[:, None]
+        K, F = self.kernel.within(points)[:, None], None
+        if self.smooth is not None:
+            F = self.smooth.near(nearest, X)
+            K, y = K - (F @ F.mT)[:, None], y - F[:, :-1] @ self.smooth.mean[:, None]
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = torch.cat([noise, own[..., None]], -1)
         noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
         L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
         z = whitened(L, y.mT)
-        return (L[..., -1, :-1] * z).sum(-1), L[..., -1, -1], L, z
+        mean, far = (L[..., -1, :-1] * z).sum(-1), None
+        if F is not None:
+            more, far = self.far(F, L[:, 0])
+            mean = mean + more
+        return mean, L[..., -1, -1], L, z, far
+
+    def far(self, F, L):
+        """Mean and variance (n, 1) by the inducing variables, from features and factors (n, k + 1, ...)."""
+        loadings = self.loadings(F, L)
+        var = (loadings @ self.smooth.root).square().sum(-1, keepdim=True)
+        return F[:, -1] @ self.smooth.mean[:, None], var
+
+    def loadings(self, F, L):
+        """Features (n, m) of rows less those that their neighbors stand for."""
+        return F[:, -1] - (weights_of_neighbors(L)[:, None] @ F[:, :-1])[:, 0]
 
     def without(self, rows, chosen, search):
         """Each chosen training row given all others that are near.
@@ -81,7 +107,9 @@ class NearRows(NamedTuple):
         total, y_near = self.weight[nearest], self.y[nearest]
         rest = (total - own).clamp_min(_LEAST_REST * total)
         y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
-        mean, sd, _, z = self.say(X, nearest, (y_near, rest))
+        mean, sd, _, z, far = self._parts(X, nearest, (y_near, rest))
+        if far is not None:
+            mean, sd = without_own(y, mean, sd, far)
         return y, mean, sd, z
 
 
@@ -138,6 +166,8 @@ class FrozenRows:
         self._near, (P, k) = near, near.y.shape
         y, noise = near.observed.targets(near.y[None], near.weight[None])
         y, noise = y[0].T, noise[0].expand(k, P)
+        if near.smooth is not None:
+            y = y - near.smooth.known @ near.smooth.mean
         self._y, self._noise = y.flatten(), noise.flatten()  # one output after the other
         self._is_usual = None
         if k > _SEVERAL and P:
@@ -150,7 +180,10 @@ class FrozenRows:
         """Mean, sd and z as from :meth:`NearRows.say`, for indices (n, k) of neighbors."""
         near, (n, k), n_outputs = self._near, nearest.shape, self._near.y.shape[1]
         nearest = torch.as_tensor(nearest, device=X.device)
-        K = near.kernel.within(torch.cat([near.Z[nearest], X[:, None]], 1))
+        K, F = near.kernel.within(torch.cat([near.Z[nearest], X[:, None]], 1)), None
+        if near.smooth is not None:
+            F = near.smooth.near(nearest, X)
+            K = torch.baddbmm(K, F, F.mT, alpha=-1.0)
         own, place, index = near.observed.noise, None, nearest
         if n_outputs > 1:
             needed = nearest.new_ones(n, n_outputs, dtype=torch.bool)
@@ -176,6 +209,9 @@ class FrozenRows:
         L, info = torch.linalg.cholesky_ex(K.mT)  # symmetric: so no transpose is copied
         z = whitened(L, y)
         mean, sd = (L[:, -1, :k] * z).sum(-1), L[:, -1, -1]
+        if F is not None:
+            more, far = near.far(F, L)
+            mean, sd = mean + more[:, 0], (sd.square() + far[:, 0]).sqrt()
         if place is None:
             found = mean.view(n, n_outputs), sd.view(n, n_outputs), z.view(n, n_outputs, k)
         else:

@@ -102,7 +102,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         between.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
         between[-1].max_iter, between[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
     # one more with this kernel's highest marginal likelihood, by way of all rows or of those near
-    smooth = Plan(Vecchia(None, start="subset"), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
+    smooth = Plan(Vecchia(None, "subset", None), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
     smooth.seconds = n_outputs * _subset(n_rows, n_columns)
     if exact and _exact(n_rows, n_columns) <= smooth.seconds:
         smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS)
@@ -192,7 +192,8 @@ def _anova_step(n_rows, n_columns):
 
 
 def _subset(n_rows, n_columns):
-    return _exact(min(n_rows, 1000), n_columns) + 1.5 + 1e-4 * n_rows  # of steps with 64 neighbors
+    full_scale = 0.5 + 2e-4 * n_rows  # of the inducing points, where functions are smooth
+    return _exact(min(n_rows, 1000), n_columns) + 1.5 + 1e-4 * n_rows + full_scale
 
 
 def _vecchia(n_rows, n_columns, steps):

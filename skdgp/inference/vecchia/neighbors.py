@@ -13,6 +13,7 @@ from ...gp.rows import RowsLayer
 from ...gp.stack import Stack
 from ...optim.gradient_steps import GradientSteps
 from ..base import Model
+from ..full_scale import FullScale, inducing_inputs
 from ..local_scale import LocalScale, log_density, scale_grid
 from ..near_rows import GaussianTargets, NearRows, size_of_row
 from ..unique_inputs import NeighborSearch, Remembered, gather
@@ -27,6 +28,12 @@ _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _NEIGHBORS = 16, 32, 64  #: to choose from
 _WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
 _CHOICE_ROWS = 300  #: that decide
+_INDUCING = 500  #: inducing points of a full-scale approximation: 200 lose .05 nats on kin8nm
+_FEWEST_INDUCING = 50  #: that are worth their time
+_ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
+_MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
+_SHARE = 0.25  #: of the time for them, if that is limited
+_CUBES = 40.0  #: their cost, over P m^2
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
@@ -36,13 +43,17 @@ class NeighborGP(Model):
     Its hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
     """
 
-    roles = {"local_scale": "noise", "metric": "rows"}
+    roles = {
+        "local_scale": "noise",
+        **dict.fromkeys(("metric", "inducing", "mean", "root"), "rows"),
+    }
 
     def __init__(self, architecture, likelihood, scheme):
         # the search for neighbors follows the hyperparameters of single steps
         super().__init__(GradientSteps(averages=False))
         self.register_buffer("k", torch.tensor(scheme.n_neighbors or _NEIGHBORS[0]))
         self._chooses_neighbors = scheme.n_neighbors is None
+        self._full_scale = scheme.full_scale
         self.likelihood = Trainable(likelihood)
         has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
         n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
@@ -57,6 +68,14 @@ class NeighborGP(Model):
                 parameter.requires_grad_(role == "variance")
         self._search = None  # the last one
         self.register_buffer("metric", torch.empty(0, dtype=torch.float64))  # its lengthscales
+        # inducing inputs, posterior mean of the inducing variables, and root of their covariance
+        for name, shape in (
+            ("inducing", (0, architecture.n_features)),
+            ("mean", 0),
+            ("root", (0, 0)),
+        ):
+            self.register_buffer(name, torch.empty(shape, dtype=torch.float64))
+        self._smooth = self._cubes = None
         self._training_rows = None
         self._centers = [p.detach().clone() for _, _, p in NeighborGP._with_priors(self)]
 
@@ -84,10 +103,13 @@ class NeighborGP(Model):
             return
         X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
         unique, self._training_rows = gather(X, y, weight)
+        known = self.rows.Z, self.rows.y, self.rows.weight
         self.rows.hold(**unique)
         self._count_near()
         if len(self.metric):
             self._look_in(self.metric.numpy(force=True))
+        if len(self.inducing) and not all(map(torch.equal, known, unique.values())):
+            self._induce(min(len(self.inducing), len(self.rows.Z)))
 
     def _look_in(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
@@ -111,6 +133,15 @@ class NeighborGP(Model):
         kernel = rows.kernel() if kernel is None else kernel
         return NearRows(kernel, rows.Z, rows.y, rows.weight, self._observed())
 
+    @torch.no_grad()
+    def _inducing_variables(self):
+        """The inducing variables given all rows, or None."""
+        if self._smooth is None and len(self.inducing):
+            kernel = copy.deepcopy(self.rows.kernel)()
+            parts = self.inducing, self.rows.Z, self.mean, self.root
+            self._smooth = FullScale.of(kernel, *parts)
+        return self._smooth
+
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the sum of the log-densities of rows given their neighbors, with a prior.
 
@@ -121,8 +152,21 @@ class NeighborGP(Model):
             self._begin(batch)
         if self.steps.n_made in _SEARCHES and self._subset is None:
             self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
-        n, rows, near = len(batch.X), self._training_rows, self.near()
-        size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
+        n, rows, priors, centers = (
+            len(batch.X),
+            self._training_rows,
+            self._with_priors(),
+            self._centers,
+        )
+        smooth, size = (
+            self._inducing_variables(),
+            size_of_row(self.rows.y.shape[1], self.n_neighbors),
+        )
+        near = self.near(None if smooth is None else smooth.kernel)._replace(smooth=smooth)
+        if smooth is not None:  # the kernel stays
+            size += (self.n_neighbors + 1) * len(self.inducing)
+            n_kernel = len(self.rows.kernel.hyperparameters())
+            priors, centers = priors[n_kernel:], centers[n_kernel:]
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
         chosen = torch.randperm(n, generator=generator, device=generator.device)[:few]
         chosen, log_density = chosen.numpy(force=True), self._log_density()
@@ -131,39 +175,77 @@ class NeighborGP(Model):
             @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
             for part in (chosen[group] for group in rows.alike(chosen, self.n_neighbors))
         )
-        prior = around(self._with_priors(), self._centers, _SPREAD, _DEVIATION)
+        prior = around(priors, centers, _SPREAD, _DEVIATION)
         return n / len(chosen) * ell - prior
 
     def limit(self, cubes):
+        self._cubes = cubes
         if self._subset is not None:
             self._subset.cubes = cubes
 
     def _begin(self, batch):
-        """Before the first step: kernel and noise of the subset, and the number of neighbors."""
+        """Before the first step: kernel and noise of the subset, neighbors and inducing points."""
         if self._subset is not None:
             self._subset(self, batch)
         self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         if self._chooses_neighbors:
             self._choose_neighbors()
+        elif self._full_scale:
+            self._induce(min(self._full_scale, len(self.rows.Z)))
+
+    def _take(self, n_neighbors):
+        self.k.fill_(n_neighbors)
+        self._count_near()
+        self._look_in(self.metric.numpy(force=True))
+
+    @torch.no_grad()
+    def _induce(self, n):
+        """Begin with `n` inducing points for the present kernel and noise, or without."""
+        rows, metric, self._smooth = self.rows, self.metric.numpy(force=True), None
+        self.inducing = rows.Z[:0]
+        if n:
+            near = self.near(copy.deepcopy(rows.kernel)())
+            Z = inducing_inputs(rows.Z, rows.weight, metric, n)
+            prior = FullScale.of(near.kernel, Z, rows.Z)
+            self._smooth = prior.given(near, metric, self.n_neighbors)
+            self.inducing, self.mean, self.root = Z, self._smooth.mean, self._smooth.root
+
+    def _most_inducing(self):
+        """How many inducing points there are rows, memory and time for."""
+        P = len(self.rows.Z)
+        most = min(self._full_scale or _INDUCING, P // _ROWS_OF_EACH, _MOST_FEATURES // P)
+        if self._cubes is not None:
+            most = min(most, int((_SHARE * self._cubes / (_CUBES * P)) ** 0.5))
+        return most
 
     @torch.no_grad()
     def _choose_neighbors(self):
-        """Take more neighbors while the leave-one-out densities of some rows rise by enough."""
-        rows, best = self._training_rows, -np.inf
+        """Take more neighbors while leave-one-out densities of some rows rise by enough.
+
+        Where they do, functions are smooth, and inducing points may do better.
+        """
+        rows, best, before = self._training_rows, -np.inf, self.n_neighbors
         chosen = np.random.default_rng(1).permutation(len(rows.X))[:_CHOICE_ROWS]
+
+        def score():
+            found = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
+            return float(np.average(found, weights=rows.weight[chosen].numpy(force=True)))
+
         for k in _NEIGHBORS:
-            before = self.n_neighbors
-            self.k.fill_(k)
-            self._count_near()
-            self._look_in(self.metric.numpy(force=True))
-            score = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
-            score = float(np.average(score, weights=rows.weight[chosen].numpy(force=True)))
-            if score < best + _WORTH:
-                self.k.fill_(before)
+            self._take(k)
+            now = score()
+            if now < best + _WORTH:
                 break
-            best = score
-        self._count_near()
-        self._look_in(self.metric.numpy(force=True))
+            best, before = now, k
+        self._take(before)
+        if before > _NEIGHBORS[0] and self._full_scale != 0 and self.rows.y.shape[1] == 1:
+            n = self._most_inducing()
+            if n >= _FEWEST_INDUCING:
+                self._take(_NEIGHBORS[0])
+                self._induce(n)
+                if score() < best + _WORTH:
+                    self._induce(0)
+                    self._take(before)
 
     def _log_density(self):
         """A function of a local scale and what :meth:`NearRows.without` gives."""
@@ -171,11 +253,14 @@ class NeighborGP(Model):
 
     @torch.no_grad()
     def posterior(self, draws, as_trained=False):
-        frozen, local_scale = copy.deepcopy((self.rows.kernel, self.local_scale))
+        near, local_scale = (
+            self.near(copy.deepcopy(self.rows.kernel)()),
+            copy.deepcopy(self.local_scale),
+        )
         if local_scale is not None:
             local_scale.requires_grad_(False)
         return NeighborPosterior(
-            self.near(frozen()),
+            near._replace(smooth=self._inducing_variables()),
             self._search,
             local_scale,
             torch.as_tensor(draws).to(self.rows.Z)[:, 0] if self.local_scale is not None else None,
@@ -191,6 +276,6 @@ class NeighborGP(Model):
             self._training_rows = None
         super().load_state(arrays)
         self._count_near()
-        self._search = None
+        self._search = self._smooth = None
         if len(self.rows.Z):
             self._look_in(self.metric.numpy(force=True))

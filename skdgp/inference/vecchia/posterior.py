@@ -6,6 +6,7 @@ import torch
 from ...gp.draws import N_FEATURES, prior_functions
 from ...linalg import at_once
 from ...random import normal
+from ..full_scale import weights_of_neighbors
 from ..local_scale import FrozenScale, ScaledPosterior
 from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions
@@ -47,7 +48,7 @@ class NeighborPosterior(ScaledPosterior):
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
-        size = rows_at_once(self._near.y, self._search.n_neighbors, _TO_PREDICT)
+        size = rows_at_once(self._near, self._search.n_neighbors, _TO_PREDICT)
         for piece in X.split(size):
             yield piece, self._search(piece)
 
@@ -68,21 +69,27 @@ class NeighborPosterior(ScaledPosterior):
         used, inverse = np.unique(nearest, return_inverse=True)
         if len(used) > _MOST_NEIGHBORS or len(X) > _MOST_NEIGHBORS:
             return None
-        scales, parts, size = [], [], rows_at_once(near.y, self._search.n_neighbors)
+        scales, parts, far, size = [], [], [], rows_at_once(near, self._search.n_neighbors)
         for i in range(0, len(X), size):
-            _, _, L, z = near.say(X[i : i + size], nearest[i : i + size])
-            own = L[..., -1, :-1, None]
-            parts.append(torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True))
+            some, of_some = X[i : i + size], nearest[i : i + size]
+            _, _, L, z = near.say(some, of_some)
+            parts.append(weights_of_neighbors(L))
+            if near.smooth is not None:
+                far.append(near.loadings(near.smooth.near(of_some, some), L[:, 0]))
             if self._scale is not None:
                 scales.append(self._scale.squared(z))
         places = torch.as_tensor(inverse.reshape(nearest.shape), device=X.device)
-        weights = torch.cat(parts)[..., 0].transpose(0, 1)  # n_outputs, n, k
+        weights = torch.cat(parts).transpose(0, 1)  # n_outputs, n, k
         W = weights.new_zeros(*weights.shape[:2], len(used))
         W.scatter_(2, places.expand_as(weights), weights)
         Z, noise = near.Z[used], near.observed.targets(near.y[None, used], near.weight[None, used])
         seen = near.kernel(Z, Z) + torch.diag_embed(noise[1][0])
         cross = W @ near.kernel(Z, X)
         cov = near.kernel(X, X) - cross - cross.mT + W @ seen @ W.mT
+        if far:
+            far = torch.cat(far)
+            after = far @ near.smooth.root
+            cov = cov + after @ after.mT - far @ far.mT
         if not scales:
             return cov
         root = self._scale.roots(torch.cat(scales)).T[..., None]
@@ -96,6 +103,13 @@ class NeighborPosterior(ScaledPosterior):
         prior = prior_functions(near.kernel, n, n_outputs, generator, near.Z, self.n_features)
         noise = near.observed.targets(near.y[None], near.weight[None])[1][0].T
         errors = normal((n, *near.y.shape), generator, near.Z) * noise.sqrt()
+        if near.smooth is not None:
+            m = len(near.smooth.Z)
+            # inducing variables of the prior functions, and deviations of theirs from the posterior mean
+            given = torch.linalg.solve_triangular(
+                near.smooth.L, prior(near.smooth.Z)[..., 0].T, upper=False
+            )
+            drawn = near.smooth.root @ normal((m, n), generator, near.Z)
         mixing = None if scale is None else scale.draws(n, generator, near.Z)
 
         def evaluate(X, noise=None):
@@ -110,6 +124,9 @@ class NeighborPosterior(ScaledPosterior):
             mean, _, L, z = near.say(X, nearest)
             guess = L[..., -1, :-1] * whitened(L.expand(n, *L.shape), seen)
             deviation = prior(X) - guess.sum(-1)
+            if near.smooth is not None:
+                loadings = near.loadings(near.smooth.near(nearest, X), L[:, 0])
+                deviation = deviation + (loadings @ (drawn - given)).T[..., None]
             mean, deviation = near.observed.values(mean.expand_as(deviation), deviation)
             if scale is None:
                 return mean, deviation
@@ -125,7 +142,7 @@ class NeighborPosterior(ScaledPosterior):
         if dispersions is not None:
             dispersions = torch.as_tensor(dispersions).to(near.Z)
         groups, densities = self._rows.alike(rows, self._search.n_neighbors), []
-        size = rows_at_once(near.y, self._search.n_neighbors)
+        size = rows_at_once(near, self._search.n_neighbors)
         for group in groups:
             for piece in np.array_split(rows[group], -(-len(group) // size)):
                 y, mean, sd, z = near.without(self._rows, piece, self._search)
@@ -136,6 +153,9 @@ class NeighborPosterior(ScaledPosterior):
         return torch.cat(densities, -1).numpy(force=True)[..., back]
 
 
-def rows_at_once(y, n_neighbors, most=None):
+def rows_at_once(near, n_neighbors, most=None):
     """Rows that are predicted together."""
-    return max(1, at_once(most or _AT_ONCE, y.device) // size_of_row(y.shape[1], n_neighbors))
+    size = size_of_row(near.y.shape[1], n_neighbors)
+    if near.smooth is not None:
+        size += (n_neighbors + 1) * len(near.smooth.Z)
+    return max(1, at_once(most or _AT_ONCE, near.y.device) // size)

@@ -1,0 +1,163 @@
+"""Full-scale approximation: inducing points for long distances, near rows for the rest."""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from ..gp.centers import centers
+from ..gp.kernels import Kernel
+from ..linalg import at_once, cholesky
+from .unique_inputs import NeighborSearch
+
+_JITTER = (
+    1e-6  #: of the mean variance at the inducing inputs; what it takes away, near rows explain
+)
+_AT_ONCE = 2_000_000  #: elements of features that are gathered together
+_FIRST = 256  #: unique inputs whose predecessors are compared one by one
+_GROWTH = (
+    1.3  #: of the number of inputs among which the next ones look: at least 3/4 of all before them
+)
+_CENTER_ROWS = 10_000  #: among which k-means looks for centers
+#: share of a row's own variance that its own target takes away, at most: beyond it, rounding counts
+_MOST_OWN = 0.99
+
+
+class FullScale(NamedTuple):
+    r"""Inducing variables of a Gaussian process, given all rows.
+
+    A covariance is the sum :math:`\phi(x)^\top \phi(x') + k_s(x, x')` with
+    :math:`\phi(x) = L^{-1} k(Z, x)` and :math:`k(Z, Z) = L L^\top` (Sang and Huang, 2012). The inducing
+    variables explain the first part, and near rows the second one (Gyger et al., 2025).
+
+    Attributes
+    ----------
+    kernel : Kernel
+    Z : tensor of shape (m, n_features)
+        Inducing inputs.
+    L : tensor of shape (m, m)
+    known : tensor of shape (P, m)
+        Features of the unique inputs.
+    mean : tensor of shape (m,)
+        Posterior mean of the inducing variables, which are standard normal a priori.
+    root : tensor of shape (m, m)
+        Root of their posterior covariance.
+    """
+
+    kernel: Kernel
+    Z: torch.Tensor
+    L: torch.Tensor
+    known: torch.Tensor
+    mean: torch.Tensor
+    root: torch.Tensor
+
+    @classmethod
+    def of(cls, kernel, Z, X, mean=None, root=None):
+        """The inducing variables at `Z` of a process at the unique inputs `X`; a priori, without moments."""
+        K = kernel(Z, Z)
+        L = cholesky(K, _JITTER * float(torch.diagonal(K).mean()))
+        mean, root = (
+            (Z.new_zeros(len(Z)), torch.eye(len(Z)).to(Z)) if mean is None else (mean, root)
+        )
+        prior = cls(kernel, Z, L, None, mean, root)
+        return prior._replace(known=prior.features(X))
+
+    def features(self, X):
+        """``L^{-1} k(Z, x)`` of rows (n, n_features), shape (n, m)."""
+        return torch.linalg.solve_triangular(self.L, self.kernel(self.Z, X), upper=False).T
+
+    def near(self, nearest, X):
+        """Features (n, k + 1, m) of the neighbors (n, k) of rows and, last, of the rows (n, n_features)."""
+        return torch.cat([self.known[nearest], self.features(X)[:, None]], 1)
+
+    def given(self, near, metric, n_neighbors):
+        """The inducing variables given all unique inputs.
+
+        The residual of the inducing variables has the likelihood of Vecchia (1988): a unique input is
+        predicted from near ones that come before it in a random order.
+
+        Parameters
+        ----------
+        near : NearRows
+            With one output.
+        metric : ndarray of shape (n_features,)
+        n_neighbors : int
+        """
+        order = np.random.default_rng(0).permutation(len(near.Z))
+        y, noise = near.observed.targets(near.y[None], near.weight[None])
+        y, noise = y[0, :, 0], noise[0, 0]
+        before = _predecessors(near.Z[order], metric, n_neighbors)
+        missing = torch.as_tensor(np.pad(before < 0, ((0, 0), (0, 1)))).to(y.device)
+        order = torch.as_tensor(order, device=y.device)
+        which = torch.cat([order[before.clip(0)], order[:, None]], 1)
+        precision, total = torch.eye(len(self.Z)).to(y), y.new_zeros(len(self.Z))
+        jitter = 1e-4 * _JITTER * float(noise.mean())
+        size = max(1, at_once(_AT_ONCE, y.device) // (which.shape[1] * len(self.Z)))
+        for rows, absent in zip(which.split(size), missing.split(size)):
+            present = (~absent).to(y)
+            F = self.known[rows] * present[..., None]
+            K = near.kernel.within(near.Z[rows]) * present[:, :, None] * present[:, None]
+            white = torch.where(absent, 1.0, noise[rows])
+            L = cholesky(K - F @ F.mT + torch.diag_embed(white), jitter)
+            of_row = torch.cat([F, (y[rows] * present)[..., None]], -1)  # features and targets
+            known = (weights_of_neighbors(L)[:, None] @ of_row[:, :-1])[:, 0]
+            of_row = (of_row[:, -1] - known) / L[:, -1, -1:]
+            precision.addmm_(of_row[:, :-1].T, of_row[:, :-1])
+            total.addmv_(of_row[:, :-1].T, of_row[:, -1])
+        L = cholesky(precision)
+        mean = torch.cholesky_solve(total[:, None], L)[:, 0]
+        root = torch.linalg.solve_triangular(L, torch.eye(len(L)).to(L), upper=False).T
+        return self._replace(mean=mean, root=root)
+
+
+def weights_of_neighbors(L):
+    """Weights (..., k) of the neighbors in the mean of a row, from a factor whose last row is the row's."""
+    own = L[..., -1, :-1, None]
+    return torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True)[..., 0]
+
+
+def without_own(y, mean, sd, own):
+    """Moments of targets given all others, from those given inducing variables that have seen them.
+
+    Parameters
+    ----------
+    y, mean, sd : tensors of shape (n, 1)
+        Targets, means, and deviations by near rows and noise.
+    own : tensor of shape (n, 1)
+        Variances that the inducing variables add.
+
+    Returns
+    -------
+    mean, sd : tensors of shape (n, 1)
+    """
+    var = sd.square()
+    factor = var / (var - torch.minimum(own, _MOST_OWN * var))
+    return y - (y - mean) * factor, sd * factor.sqrt()
+
+
+def inducing_inputs(Z, weight, metric, n_inducing):
+    """Centers of unique inputs in units of `metric`."""
+    rng = np.random.RandomState(0)
+    rows = rng.permutation(len(Z))[:_CENTER_ROWS]
+    points, share = (Z[rows].numpy(force=True) / metric, weight[rows].numpy(force=True))
+    found = centers(points, share, n_inducing, "kmeans", rng) * metric
+    return torch.as_tensor(found).to(Z)
+
+
+def _predecessors(X, metric, n_neighbors):
+    """Near rows among those before each row, shape (n, k), with -1 where there are fewer."""
+    n, k = len(X), min(n_neighbors, len(X) - 1)
+    found = np.full((n, k), -1)
+    points = X.numpy(force=True) / metric
+    first = min(n, max(_FIRST, k + 1))
+    distances = np.square(points[:first, None] - points[None, :first]).sum(-1)
+    distances[np.triu_indices(first)] = np.inf
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    known = np.isfinite(np.take_along_axis(distances, nearest, 1))
+    found[:first, : nearest.shape[1]] = np.where(known, nearest, -1)
+    start = first
+    while start < n:
+        end = min(n, int(_GROWTH * start) + 1)
+        found[start:end] = NeighborSearch(X[:start], metric, k)(X[start:end])
+        start = end
+    return found
