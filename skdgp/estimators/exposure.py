@@ -37,6 +37,13 @@ def log_exposure(exposure, n_rows):
     return np.log(exposure)
 
 
+def exposure_of(model, exposure, n_rows):
+    """Logarithms (n_rows, 1) of exposures for a fitted estimator; None if there are none."""
+    offset = log_exposure(exposure, n_rows)
+    check_has_rate(model.members_[0].likelihood, offset)
+    return offset
+
+
 def check_has_rate(likelihood, log_exposure):
     """Raise ValueError if there are exposures, and the likelihood has no rate."""
     if log_exposure is not None and not likelihood.discrete:

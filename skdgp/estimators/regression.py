@@ -14,7 +14,7 @@ from ..mixture.mapped import mean_before_map
 from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy
-from .exposure import check_has_rate, log_exposure
+from .exposure import exposure_of
 from .prediction import Predictor, covariance_of_rows
 from .targets import as_numbers, target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
@@ -71,9 +71,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _offset(self, X, exposure):
         """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
-        offset = log_exposure(exposure, len(X))
-        check_has_rate(self.members_[0].likelihood, offset)
-        return offset
+        return exposure_of(self, exposure, len(X))
 
     def score(self, X, y, sample_weight=None, *, exposure=None):
         """Coefficient of determination of the predicted means.

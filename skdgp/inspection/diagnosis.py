@@ -2,7 +2,10 @@
 
 from html import escape
 
+import numpy as np
+
 from ..estimators.diagnostics import Diagnostics, limit
+from ..estimators.exposure import exposure_of
 from ..estimators.summary import html_table
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
@@ -10,7 +13,7 @@ from ._responses import unwrap_deep_gp
 __all__ = ["Diagnosis", "PathologyWarning", "diagnose"]
 
 
-def diagnose(estimator, X, y):
+def diagnose(estimator, X, y, *, exposure=None):
     """Look for known pathologies of a fitted deep Gaussian process.
 
     The rows, at most 1,000 of them, are best those of training. Two questions are answered. Do
@@ -27,6 +30,8 @@ def diagnose(estimator, X, y):
     estimator : fitted estimator of skdgp, pipeline or search
     X : array-like of shape (n_samples, n_features)
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+    exposure : array-like of shape (n_samples,), optional
+        Of counts, as in ``fit``.
 
     Returns
     -------
@@ -38,7 +43,7 @@ def diagnose(estimator, X, y):
     NotFittedError
         If the estimator is not fitted.
     ValueError
-        If the estimator is none of skdgp, or the data do not fit it.
+        If the estimator is none of skdgp, or the data or exposures do not fit it.
 
     References
     ----------
@@ -60,7 +65,9 @@ def diagnose(estimator, X, y):
     """
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
     X, y = model._check_X_y(X, y)
+    offset = exposure_of(model, exposure, len(X))
     X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
+    y = y if offset is None else np.hstack([y, offset])
     with model._threads():
         diagnostics = Diagnostics(model.members_, X, y, model._prediction_device())
         return Diagnosis(diagnostics.reports(), diagnostics.missed)

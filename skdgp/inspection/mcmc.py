@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from .._scoring import latent_mixture, take_apart
+from ..estimators.exposure import exposure_of
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE
 from ..random import normal
 
@@ -76,7 +77,7 @@ def mcmc_diagnostics(estimator, X):
     return ChainDiagnostics(*(np.asarray(part["f"]) for part in found))
 
 
-def to_arviz(estimator, X, y=None, random_state=0):
+def to_arviz(estimator, X, y=None, random_state=0, *, exposure=None):
     """The states that a sampler has kept as ArviZ's ``InferenceData``, for its plots and comparisons.
 
     Parameters
@@ -88,6 +89,8 @@ def to_arviz(estimator, X, y=None, random_state=0):
         Targets, for the log likelihood.
     random_state : int, default=0
         Seed of the predictive draws.
+    exposure : array-like of shape (n_rows,), optional
+        Of counts, as in ``predict``; one of each by default. Latent functions are those of one.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def to_arviz(estimator, X, y=None, random_state=0):
     ImportError
         If ArviZ is not installed.
     ValueError
-        If the estimator is no sampler.
+        If the estimator is no sampler, or has no rates for exposures.
     """
     az, mixture = _arviz(), _mixture(estimator, X, "to_arviz")
     groups = {"posterior": {"f": mixture.mean}, "posterior_predictive": {}, "log_likelihood": {}}
@@ -116,7 +119,7 @@ def to_arviz(estimator, X, y=None, random_state=0):
             for name, value in mixture.posterior.hyperparameters.items()
         )
         groups["posterior_predictive"], groups["log_likelihood"] = _of_targets(
-            *take_apart(estimator, X), y, mixture.posterior, random_state
+            *take_apart(estimator, X), y, mixture.posterior, random_state, exposure
         )
     by_chain = {
         group: {
@@ -130,10 +133,13 @@ def to_arviz(estimator, X, y=None, random_state=0):
     return az.from_dict(**by_chain, observed_data=observed, dims={"f": ["row", "latent"]})
 
 
-def _of_targets(model, X, y, posterior, seed):
+def _of_targets(model, X, y, posterior, seed, exposure):
     """A draw of targets from each state, and log densities of given ones."""
     rows = model._x_scaler.transform(model._check_X(X))
     _, mean, var = posterior.latent(torch.as_tensor(rows, device=model._prediction_device()))
+    offset = exposure_of(model, exposure, len(rows))
+    if offset is not None:
+        mean = mean + torch.as_tensor(offset).to(mean)
     likelihood, scaler = posterior.likelihood_of().for_prediction(1), model._y_scaler
     generator = torch.Generator().manual_seed(seed)
     f = mean + var.sqrt() * normal(mean.shape, generator, mean)

@@ -1,11 +1,14 @@
 """Exposures of counts: in training, in all predictions, in pipelines and searches."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
 from numpy.polynomial.hermite_e import hermegauss
 from numpy.testing import assert_allclose
 from scipy import stats
+from scipy.special import logsumexp
 from sklearn import config_context
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -13,9 +16,13 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.data import Data
+from skdgp.estimators.diagnostics import Diagnostics
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import NegativeBinomial, Poisson
+from skdgp.inference import SGHMC
+from skdgp.inspection import diagnose, to_arviz
 from skdgp.metrics import crps_scorer, log_predictive_density_scorer
+from skdgp.mixture.predictive import Predictive
 from skdgp.preprocessing.frames import FrameReader
 
 RNG = np.random.default_rng(0)
@@ -274,3 +281,39 @@ def test_exposure_needs_a_rate(model):
         model.set_params(max_iter=5).fit(X, labels)
         with pytest.raises(ValueError, match="has no rate, so leave exposure out"):
             model.predict(X, exposure=E)
+
+
+def test_diagnosis_knows_exposures(fitted):
+    """The mixture's log densities are those of predictions, and the reference's those of rates."""
+    rows = np.unique(X, axis=0, return_index=True)[1]
+    diagnosis = diagnose(fitted, X, Y, exposure=E)
+    with mock.patch.object(Diagnostics, "reports", lambda self: self):
+        found = diagnose(fitted, X, Y, exposure=E).reports
+    expected = fitted.log_predictive_density(X, Y, exposure=E)
+    densities = Predictive(fitted.members_, found.X_ref, "cpu").log_density(found.y_ref)
+    assert_allclose(np.sort(densities), np.sort(expected[rows]), rtol=1e-9)
+    assert diagnosis.ok
+    labels = Y > np.median(Y)
+    classifier = DeepGPClassifier(1, inference="dsvi", max_iter=5).fit(X, labels)
+    for model, y in ((quick(likelihood="gaussian").fit(X, Y), Y), (classifier, labels)):
+        with pytest.raises(ValueError, match="has no rate"):
+            diagnose(model, X, y, exposure=E)
+
+
+@pytest.mark.filterwarnings("ignore:The chains have not sampled")
+def test_exposures_of_arviz():
+    pytest.importorskip("arviz")
+    settings = {"inference": SGHMC(n_samples=40, n_chains=2), "max_iter": 100}
+    model = quick(**settings).fit(X, Y, exposure=E)
+    data = to_arviz(model, X, Y, exposure=E)
+    log_density = data.log_likelihood["y"].to_numpy().reshape(-1, len(Y))
+    expected = model.log_predictive_density(X, Y, exposure=E)
+    assert_allclose(logsumexp(log_density, 0) - np.log(len(log_density)), expected, rtol=1e-6)
+    draws = data.posterior_predictive["y"].to_numpy().reshape(-1, len(Y))
+    mean, std = model.predict(X, return_std=True, exposure=E)
+    assert np.abs((draws.mean(0) - mean) / std * len(draws) ** 0.5).max() < 5.0  # standard errors
+    plain = to_arviz(model, X)
+    assert_allclose(plain.posterior["f"], data.posterior["f"])
+    model = quick(likelihood="gaussian", **settings).fit(X, np.log1p(Y))
+    with pytest.raises(ValueError, match="has no rate"):
+        to_arviz(model, X, exposure=E)
