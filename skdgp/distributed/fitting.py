@@ -149,8 +149,10 @@ def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto", s
     params = estimator.get_params()
     if not isinstance(params["random_state"], (int, np.integer)):
         raise ValueError("random_state must be an integer, the same on all ranks.")
-    if params.get("max_time") is not None:
-        raise ValueError("max_time is not supported on several ranks; set it to None.")
+    if params.get("max_time") is not None and params.get("inference") == "auto":
+        raise ValueError(
+            "max_time on several ranks is for one model: set inference, for instance to 'dsvi'."
+        )
     if params.get("warm_start"):
         raise ValueError("warm_start=True is not supported on several ranks; set it to False.")
     if shard not in ("auto", "given"):

@@ -167,7 +167,7 @@ class MixtureFit:
         self.unit = None
         if self.budget.max_time is None:
             return data
-        self.unit = seconds_of_cube(self.device)
+        self.unit = from_first(lambda: seconds_of_cube(self.device))
         if not self.is_single:
             return data
         (plan,), n = self.plans, len(data)
@@ -306,7 +306,8 @@ class MixtureFit:
         pretraining.skipped = checkpoint is not None and checkpoint.exists()
 
         def prepare(trainer, present):
-            trainer.max_time, trainer.elapsed = left, time.monotonic() - began
+            trainer.max_time = left
+            trainer.elapsed = from_first(lambda: time.monotonic() - began)
             if left is not None:
                 _, at_end = plan.scheme.cubes(len(data), self._n_inducing(plan, len(data)))
                 trainer.reserve = _AT_END * left + at_end * self.unit

@@ -132,7 +132,7 @@ class Worker:
     def __init__(self, trainer):
         self._trainer = trainer
         trainer.checkpoint = trainer.validate = trainer.on_block = None
-        trainer.tol = 0.0
+        trainer.tol, trainer.max_time = 0.0, None
         if own_rank() > 1:  # the first worker draws as a single process does
             seed = trainer.generator.initial_seed()
             trainer.generator.manual_seed((seed + own_rank()) % 2**63)

@@ -7,6 +7,8 @@ import time
 import numpy as np
 import torch
 
+from ..distributed.ranks import from_first
+
 _CALIBRATION = {"cpu": 400, "cuda": 2000}  #: rows of a factorization that takes milliseconds
 _REPEATS = 5  #: of it, of which the fastest counts
 _LEAST = 0.5  #: share of the time that training has, however long scaling took
@@ -16,7 +18,7 @@ _FEWEST_INDUCING = 30  #: likewise
 
 
 class Budget:
-    """The seconds of a fit, by the clock on the wall.
+    """The seconds of a fit, by the clock on the wall: that of the first rank, where ranks divide the fit.
 
     Parameters
     ----------
@@ -42,9 +44,10 @@ class Budget:
         """
         if self.max_time is None:
             return None
-        start, now = self._now - self.started, time.monotonic()
+        start = self._now - self.started
         end = start + self._shares[i] * max(self.max_time - start, _LEAST * self.max_time)
-        return float(self.started + (self.max_time if i == -1 else end) - now)
+        end = self.started + (self.max_time if i == -1 else end)
+        return from_first(lambda: float(end - time.monotonic()))
 
     def for_training(self):
         """Seconds that sizes are chosen for: those left or, if scaling took long, at least half of all."""

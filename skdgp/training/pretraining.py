@@ -3,6 +3,8 @@
 import sys
 import time
 
+from ..distributed.ranks import from_first
+
 _SHARE = 0.3  #: of the time that all pre-training may take
 _STEPS = 0.5  #: steps of a pre-training run of the model itself, relative to the training proper
 
@@ -54,7 +56,7 @@ class PreTraining:
         trainer.quiet, trainer.verbose = True, 0
         if self.max_time is not None:
             trainer.max_time = _SHARE * self.max_time
-            trainer.elapsed = time.monotonic() - self.started
+            trainer.elapsed = from_first(lambda: time.monotonic() - self.started)
         trainer.max_iter = min(trainer.max_iter, 1 if self.skipped else self.most)
         trainer.run()
         if trainer.interrupted:

@@ -150,7 +150,7 @@ class Trainer:
             with workspace(), InterruptGuard(self.checkpoint is not None) as ctrl_c:
                 while not stop:
                     self._step()
-                    now = time.monotonic() - start
+                    now = self._seconds_since(start)
                     self._of_step = now - self.elapsed if self.n_iter > 1 else 0.0
                     self.elapsed = now
                     stop = self._spent(self.elapsed)
@@ -165,6 +165,12 @@ class Trainer:
             if divides():  # other ranks do not stop at the same step
                 raise
             self._note_interrupt()
+
+    def _seconds_since(self, start):
+        """Seconds by the own clock or, if they decide when to stop, that of the first rank."""
+        if self.max_time is None:
+            return time.monotonic() - start
+        return from_first(lambda: time.monotonic() - start)
 
     def _note_interrupt(self):
         if not self.interrupted:  # in a round before, or a moment ago

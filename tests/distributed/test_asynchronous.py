@@ -171,6 +171,11 @@ def test_other_schemes_are_refused(ranks, params, message):
         assert message in str(error)
 
 
+def test_time_ends_the_steps_of_all(ranks):
+    for _, curve, staleness in ranks(_fitted, 0, False, {"max_time": 1.0, "max_iter": 10**6}):
+        assert 0 < len(curve) == len(staleness) < 10**6
+
+
 def test_rows_of_their_own_are_refused(ranks):
     for error in ranks(_fitted, 1, False, {}, "given"):
         assert "shard='auto'" in str(error)

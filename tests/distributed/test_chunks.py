@@ -91,7 +91,7 @@ def _refused(rank, params):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"max_time": 3.0}, "max_time is not supported"),
+        ({"warm_start": True}, "warm_start=True is not supported"),
         ({"early_stopping": True}, "early_stopping"),
     ],
 )

@@ -1,6 +1,7 @@
 """Ranks that divide minibatches end with the estimator of a single process."""
 
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.distributed import fit
 from skdgp.distributed import ranks as ranks_module
 from skdgp.distributed.fitting import _checked
+from skdgp.estimators import base
+from skdgp.estimators import fit as fit_module
 from skdgp.inference import (
     AEP,
     DSVI,
@@ -22,6 +25,7 @@ from skdgp.inference import (
     RandomFeatures,
     StructuredVI,
 )
+from skdgp.training import budget, pretraining, trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -152,7 +156,7 @@ def test_settings_are_compared_by_their_values():
     ("params", "message"),
     [
         ({"random_state": None}, "random_state must be an integer"),
-        ({"max_time": 3.0}, "max_time is not supported"),
+        ({"max_time": 3.0, "inference": "auto"}, "max_time on several ranks is for one model"),
         ({"warm_start": True}, "warm_start=True is not supported"),
     ],
 )
@@ -195,6 +199,54 @@ def test_bytes_of_a_step_are_those_of_the_guide(ranks):
         sum(d + 1 for d, _, _ in layers) + 1 + 1
     )  # lengthscales, variances, two kinds of noise
     assert ranks(counted, params) == [[8 * (1 + numbers + kernels)] * 4] * 2
+
+
+class _Clock:
+    """A clock that goes on with each look at it, faster on the second rank."""
+
+    perf_counter, process_time = time.perf_counter, time.process_time
+
+    def __init__(self, rank):
+        self._now, self._tick = 1000.0 * rank, 0.1 + 0.3 * rank
+
+    def monotonic(self):
+        self._now += self._tick
+        return self._now
+
+
+def _timed(rank, params):
+    X, y, w = _data()
+    rows, model = (
+        slice(*((0, 20), (20, 61))[rank]),
+        _estimator(**params, max_iter=300, max_time=10.0),
+    )
+    modules = trainer, pretraining, budget, fit_module, base
+    for module in modules:
+        module.time = _Clock(rank)
+    try:
+        fit(model, X[rows], y[rows], w[rows])
+    finally:
+        for module in modules:
+            module.time = time
+    return model.n_iter_, _numbers(model, X, "regressor"), getattr(model, "lower_bound_", 0.0)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"inference": StructuredVI(n_inflation_splits=1)},
+        {"init": "greedy"},
+        {"inference": RandomFeatures(10)},
+        {"inference": SGHMC(n_samples=8)},
+    ],
+    ids=str,
+)
+def test_ranks_stop_at_the_same_step(ranks, params):
+    """The clock of the first one counts."""
+    first, second = ranks(_timed, params)
+    assert 0 < first[0] == second[0] < 300
+    np.testing.assert_array_equal(first[1], second[1])
+    assert first[2] == second[2]
 
 
 def _ring(rank):
