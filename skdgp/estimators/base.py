@@ -266,7 +266,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             likelihood = self._auto_likelihood(scheme, data)
         likelihood = as_likelihood(likelihood, self._likelihoods)
         check_has_rate(likelihood, data.log_exposure)
-        return Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
+        plan = Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
+        plan.widths(1)  # an error of the user's, whichever members there is time for
+        return plan
 
     def summary(self) -> str:
         """Return a table of the fit: one line for each model.

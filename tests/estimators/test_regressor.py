@@ -396,6 +396,7 @@ def test_kernel_for_each_layer(data):
         ({"width": 0}, "'width' parameter"),
         ({"width": "wide"}, "'width' parameter"),
         ({"width": [2, 2]}, "one for each of the 1 hidden layers"),
+        ({"width": [2, 2], "inference": "auto", "max_time": 0.2}, "one for each of the 1 hidden"),
         ({"width": [0]}, "width must be a positive int"),
         ({"width": [2.5]}, "width must be a positive int"),
         ({"width": [[2]]}, "width must be a positive int"),
