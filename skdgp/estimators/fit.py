@@ -312,7 +312,7 @@ class MixtureFit:
                 _, at_end = plan.scheme.cubes(len(data), self._n_inducing(plan, len(data)))
                 trainer.reserve = _AT_END * left + at_end * self.unit
                 seconds = max(0.0, left - trainer.elapsed - trainer.reserve)
-                trainer.model.limit(seconds / self.unit)
+                trainer.model.limit(seconds, seconds / self.unit)
             trainer.checkpoint, trainer.quiet = checkpoint, not self.is_single
             trainer.on_block = lambda stop: self.progress.block_ends(
                 lambda: self.attributes([present()]), stop and i == len(self.plans) - 1

@@ -1,6 +1,7 @@
 """The contract between inference schemes and everything above them."""
 
 import contextlib
+import time
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
@@ -225,7 +226,7 @@ class Model(nn.Module):
     cover = None
     solution: ClassVar = {}
     is_full_batch = False
-    unfinished = None
+    unfinished = _seconds = None
 
     def __init__(self, steps=None):
         super().__init__()
@@ -263,8 +264,14 @@ class Model(nn.Module):
             if not block.natural:
                 block.to_dtype(dtype)
 
-    def limit(self, cubes):
-        """Called before training: how much there is time for, in the unit of :meth:`Scheme.cubes`."""
+    def limit(self, seconds, cubes):
+        """Called before training: the time there is, also in the unit of :meth:`Scheme.cubes`."""
+        self._seconds, self._limited = seconds, time.monotonic()
+
+    def is_late(self, share=1.0):
+        """Whether a share of the time has passed, which single steps that are long do not wait for."""
+        seconds = self._seconds
+        return seconds is not None and time.monotonic() - self._limited > share * seconds
 
     def known_bound(self):
         """The lower bound of all rows, in units of the standardized target, where it is known already."""

@@ -25,6 +25,7 @@ from .unique_inputs import NeighborSearch, gather
 
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
+_FACTORS_A_SECOND = 2_500_000  #: for some dozens of steps, 7 ns for each factor in each evaluation
 _LEAST_MARGINAL_ROWS = 400  #: all the same
 #: factors of the lengthscales that are given, and strengths of an ANOVA kernel in the place of those
 _STARTS = ((1.0, None), (0.3, None), (0.1, None), (0.03, None), (1.0, 1.0))
@@ -43,6 +44,7 @@ _SEARCH_STEPS = 10
 _MANY_COLUMNS = 8  #: that need these
 SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
 _DEVIATION = 0.5  #: of those of one column from the level of all columns
+_OF_START = 0.5  #: share of the time, if that is limited, after which no start is tried
 _FEWEST_ROWS = 100  #: for steps, however short the time
 _SCALE_ROWS = 3000  #: that the local scale is learned from
 TOL = 1e-5  #: of L-BFGS: .003 nats of 300 rows
@@ -112,8 +114,9 @@ class MarginalLikelihoodGP(Model):
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)
 
-    def limit(self, cubes):
+    def limit(self, seconds, cubes):
         """Steps on so few rows that there is time for some dozens of them."""
+        super().limit(seconds, cubes)
         n = int((cubes / self._cubes_of_steps) ** (1.0 / 3.0))
         self._marginal_rows = min(self._marginal_rows, max(_FEWEST_ROWS, n))
 
@@ -136,8 +139,11 @@ class MarginalLikelihoodGP(Model):
         self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
         most = self._marginal_rows
         if any(isinstance(part.component, Anova) for part in self.rows.kernel.modules()):
-            fewer = math.isqrt(MARGINAL_FACTORS // X.shape[1])
-            most = min(most, max(_LEAST_MARGINAL_ROWS, fewer))
+            fewer = max(_LEAST_MARGINAL_ROWS, math.isqrt(MARGINAL_FACTORS // X.shape[1]))
+            if self._seconds is not None:
+                factors = int(_FACTORS_A_SECOND * self._seconds) // X.shape[1]
+                fewer = min(fewer, max(_FEWEST_ROWS, math.isqrt(factors)))
+            most = min(most, fewer)
         chosen = np.random.default_rng(0).permutation(n)[:most]
         self._marginal_subset = torch.as_tensor(np.sort(chosen), device=X.device)
 
@@ -167,7 +173,7 @@ class MarginalLikelihoodGP(Model):
         """Begin with the best of some starts, where most is noise or, if that is better, normal priors lead.
 
         Cauchy priors may hold hyperparameters at their level that have to leave it together, as those of two
-        columns of which only the product matters.
+        columns of which only the product matters. If half of the time has passed, the best so far is taken.
         """
         if not self.free():
             return
@@ -192,6 +198,8 @@ class MarginalLikelihoodGP(Model):
                         for start in (x, noisy.x)
                     ]
                 x = noisy.x if rivals[1] < rivals[0] - _CLEARLY else x
+        except TimeoutError:
+            pass
         finally:
             self._deviation, self.steps.search = _DEVIATION, search
             vector_to_parameters(x, self.free())
@@ -244,6 +252,8 @@ class MarginalLikelihoodGP(Model):
         vector_to_parameters(x, self.free())
         self.steps.search = LBFGS(tol=TOL)
         for _ in range(n_steps):
+            if self.is_late(_OF_START):
+                raise TimeoutError
             self.steps.step(self, batch, None, 1.0)
         return self.steps.search
 
@@ -268,11 +278,8 @@ class MarginalLikelihoodGP(Model):
         """
         rows, chosen = self.rows, self._marginal_subset
         X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
-        H, kernel, noise = (
-            self.inputs(self.layers)(X),
-            rows.kernel(),
-            self._noise(weight.new_ones(1)),
-        )
+        H, kernel = self.inputs(self.layers)(X), rows.kernel()
+        noise = self._noise(weight.new_ones(1))
         white = _NUGGET * kernel.diag(H)
         value = log_marginal_likelihood(y.mT, kernel(H, H), noise, weight, white)
         within = (self._scatter[chosen] / noise[:, 0]).sum()

@@ -1017,6 +1017,30 @@ def test_the_best_start_is_chosen(monkeypatch):
     assert model.steps.search.x is None and len(model._marginal_subset) == len(X)
 
 
+def test_starts_take_no_more_than_their_share_of_the_time(monkeypatch):
+    """Of many columns, an evaluation takes long: half of the time is for starts, and for few rows."""
+    clock, evaluate = [0.0], ExactGP.lower_bound
+    monkeypatch.setattr("skdgp.inference.base.time.monotonic", lambda: clock[0])
+
+    def slow(self, batch):
+        clock[0] += 0.2
+        return evaluate(self, batch)
+
+    monkeypatch.setattr(ExactGP, "lower_bound", slow)
+    X = np.random.default_rng(0).normal(size=(200, 30))
+    bound = Gaussian().bind(np.zeros((2, 1)), np.ones(2), np.ones(1))
+    shape = Architecture(30, (), 1, 1, [Anova().bind(30)], True, False)
+    model, batch = Exact().build(shape, bound), everything(X, X[:, :1])
+    model.limit(2.0, 1e12)
+    assert np.isfinite(model.step(batch, None))
+    assert clock[0] < 3.0  # one step of a start, and one of the training, end after their share
+    assert model._deviation == marginal_likelihood._DEVIATION
+    model = Exact().build(shape, bound)
+    model.limit(0.25, 1e12)
+    model.hold(batch)
+    assert len(model._marginal_subset) == 144  # 30 times its square: a quarter of 2,500,000 factors
+
+
 @pytest.mark.parametrize("better", ["start", "loose"])
 def test_the_better_of_two_searches(better, monkeypatch):
     """The one from the best start, or the one from where normal priors have led to."""

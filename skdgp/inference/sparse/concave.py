@@ -207,7 +207,7 @@ class ConcaveGP(FullBatchGP):
             else:  # also if it is NaN
                 gamma = gamma if len(history) > 1 else 0.5 * gamma
                 history, steps = [best], steps[-1:]
-            if abs(gain) < enough or gamma < 1e-3:
+            if abs(gain) < enough or gamma < 1e-3 or self.is_late():
                 break
         return best
 
@@ -257,7 +257,7 @@ class ConcaveGP(FullBatchGP):
         passes = self.passes(batch.X, cholesky(layer.kernel()(layer.Z, layer.Z), layer.jitter))
         best = self._look(passes, batch, *(self._accepted or self._prior()))
         metric, history, steps = _Metric(best.P, best.h), [], []
-        for _ in range(_MOST_LAST):
+        for _ in range(1 if self.is_late() else _MOST_LAST):
             history, steps = [*history, best][-_MEMORY:], [*steps, metric(best)][-_MEMORY:]
             try:
                 best = self._look(passes, batch, *_extrapolate(history, steps, 1.0))

@@ -178,10 +178,11 @@ class NeighborGP(Model):
         prior = around(priors, centers, _SPREAD, _DEVIATION)
         return n / len(chosen) * ell - prior
 
-    def limit(self, cubes):
+    def limit(self, seconds, cubes):
+        super().limit(seconds, cubes)
         self._cubes = cubes
         if self._subset is not None:
-            self._subset.cubes = cubes
+            self._subset.limits = seconds, cubes
 
     def _begin(self, batch):
         """Before the first step: kernel and noise of the subset, neighbors and inducing points."""

@@ -23,7 +23,7 @@ class SubsetStart:
 
     def __init__(self, architecture, likelihood, scheme):
         self._build = partial(ExactGP, architecture, likelihood, scheme)
-        self.cubes = None  #: time that there is, in the unit of :meth:`Scheme.cubes`
+        self.limits = None  #: time that there is, as in :meth:`Model.limit`
 
     def __call__(self, model, batch):
         """Maximize the marginal likelihood, and set what the model has learned from it."""
@@ -32,8 +32,8 @@ class SubsetStart:
         X, y, weight = (part[chosen] for part in (batch.X, batch.y, batch.weight))
         part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=float(weight.sum()))
         gp = self._build().to(model.rows.Z.device)
-        if self.cubes is not None:
-            gp.limit(_SHARE * self.cubes)
+        if self.limits is not None:
+            gp.limit(*(_SHARE * limit for limit in self.limits))
         gp.hold(part)
         gp.choose_start(part)
         for _ in range(_STEPS):

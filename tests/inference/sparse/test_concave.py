@@ -263,6 +263,19 @@ def test_steps_that_see_all_classes_need_fewer_rounds_to_the_same_optimum(monkey
     assert 2 * rounds[0] < rounds[1] < concave._MOST
 
 
+def test_rounds_end_with_the_time(monkeypatch):
+    """One step has up to a hundred passes over all rows, which a limit of time does not wait for."""
+    rounds, look = [], ConcaveGP._look
+    monkeypatch.setattr(ConcaveGP, "_look", lambda *args: rounds.append(0) or look(*args))
+    model, X, y = case("softmax")
+    model.limit(0.0, 0.0)
+    assert np.isfinite(value_of(model, batch_of(X, y)))
+    assert len(rounds) == 2
+    model.accept()
+    model.natural_parameters(batch_of(X, y))
+    assert len(rounds) == 4
+
+
 def test_start_does_not_matter():
     """The bound is concave: from a far posterior the same optimum is reached."""
     model, X, y = case("softmax")
