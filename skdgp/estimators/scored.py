@@ -17,6 +17,7 @@ _SCORED_ROWS = (
 )
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
+_DRAW_ROWS = 200  #: by which the number of draws is chosen: tell a hundredth of a nat
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -138,4 +139,5 @@ class ScoredRows:
         total = sum(member.mixture_weight for member in kept)
         for member in kept:
             member.mixture_weight /= total
-        return [member.with_needed_draws() for member in kept]
+        some = self.data.part(self.rows[:_DRAW_ROWS])
+        return [member.with_needed_draws(some.X, some.y, self.device) for member in kept]
