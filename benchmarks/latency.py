@@ -24,8 +24,7 @@ from skdgp.distributed.ranks import gather
 LATENCIES = 0.0, 1.0, 5.0, 20.0  #: milliseconds of a message
 N_STEPS, SKIPPED = 50, 10  #: of each fit, and those at its start that do not count
 FEW, MANY, COLUMNS, INDUCING = 2_000, 10_000, 8, 100  #: rows of minibatches, and more
-FAST, SLOW = 0.05, 1.0  #: milliseconds: within a rack, and between data centers of a region
-BANDWIDTH = 1.25e6  #: bytes per millisecond: 10 Gbit/s
+FAST, SLOW, BANDWIDTH = 0.05, 1.0, 1.25e6  #: ms there and back in a rack, a region; bytes per ms
 
 
 def late_ring(latency):

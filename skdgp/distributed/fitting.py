@@ -94,7 +94,7 @@ def partial_fit(estimator, X, y, sample_weight=None, *, classes=None, exposure=N
     sample_weight, exposure : array-like of shape (n_samples,), optional
         Given on all ranks or on none.
     classes : array-like, optional
-        All that will ever come; needed in the first call for a classifier.
+        All that will ever come; needed in the first call if they are not all in `y`. Of a classifier alone.
 
     Returns
     -------
