@@ -15,7 +15,7 @@ class Donors:
     r"""Training rows from which missing cells of other rows are filled.
 
     A missing cell gets the average of two estimates, the mean of the nearest donors in the other columns, and
-    the conditional mean of a Gaussian distribution of all columns.
+    the conditional mean of a Gaussian distribution of all columns; of very many columns, the former alone.
 
     Let a target be linear in the columns, with coefficients :math:`\beta` and noise of variance `r`. Where the
     cells `m` are missing, its conditional variance is :math:`r + h = r + \beta_m^T V_m \beta_m`, with the
@@ -51,7 +51,8 @@ class Donors:
         self._unit, self._center = np.where(spread > 0.0, spread, 1.0), center
         Z = self._standardized(rows)
         self._range = np.nanmin(Z, axis=0, initial=0.0), np.nanmax(Z, axis=0, initial=0.0)
-        self._mean, covariance = _gaussian(np.hstack([Z, targets]), d <= _MOST)
+        self._correlated = d <= _MOST
+        self._mean, covariance = _gaussian(np.hstack([Z, targets]), self._correlated)
         self._mean, own, with_targets = self._mean[:d], covariance[:d, :d], covariance[:d, d:]
         self._precision = np.linalg.inv(own)
         self._effects = self._precision @ with_targets
@@ -94,7 +95,9 @@ class Donors:
             n = min(_NEIGHBORS, len(donors))
             near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
             means = (self.rows[donors[near], j] / n).sum(1)
-            filled[rows, j] = 0.5 * means + 0.5 * expected[rows, j]
+            filled[rows, j] = means
+            if self._correlated:
+                filled[rows, j] = 0.5 * means + 0.5 * expected[rows, j]
         return filled
 
     def _expected(self, encoded, missing):

@@ -220,3 +220,23 @@ def test_the_mean_noise_of_training_rows_is_what_models_learn():
     assert_allclose(noise[:, 0] * 0.45, [0.25, 1.25, 0.25], rtol=0.2)
     assert noise[2, 1] > 3.0 > 1.0 > noise[1, 1]
     assert fitted(np.nan_to_num(x), y).noise(rows) is None
+
+
+@pytest.mark.parametrize("d", [5, 120])
+def test_gaps_are_filled_by_near_rows_and_by_a_gaussian_of_few_columns(d):
+    """Brute force; complete rows of training have the moments of their sample, all but shrunk."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(400, d)) + rng.normal(size=(400, 1))
+    encoder, row = fitted(table), rng.normal(size=(1, d))
+    row[0, 0] = np.nan
+    scaled = (table - table.mean(0)) / table.std(0)
+    x = ((row[0] - table.mean(0)) / table.std(0))[1:]
+    near = np.argsort(np.square(scaled[:, 1:] - x).sum(1))[:8]
+    expected = table[near, 0].mean()
+    if d == 5:
+        cov = np.cov(table.T)
+        conditional = table[:, 0].mean() + np.linalg.solve(cov[1:, 1:], cov[0, 1:]) @ (
+            row[0, 1:] - table[:, 1:].mean(0)
+        )
+        expected = 0.5 * expected + 0.5 * conditional
+    assert_allclose(encoder.transform(row)[0, 0], expected, atol=0.01 if d == 5 else 1e-9)
