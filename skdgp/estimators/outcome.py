@@ -16,6 +16,8 @@ _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if tra
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
 _ROWS_IN_TIME = 10  #: of it that are evaluated first if time is limited, then twice as many
 _LOSSES = 10  #: last steps whose mean loss stands for the bound if there is no time for it
+#: what the errors say of processors under Linux and Windows, of GPUs, and of their libraries
+_NO_MEMORY = "allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED"
 #: fitted attributes of single models, from :func:`single_attributes` and :func:`lower_bound`
 _OF_SINGLE = (
     "delta_",
@@ -78,12 +80,13 @@ class Result:
 def is_failure(error):
     """Whether an error ends the training of one member alone; others are the user's, or ours.
 
-    That no memory is left is a RuntimeError of torch.
+    That no memory is left is a RuntimeError of torch, with a text of the machine's.
     """
     if isinstance(error, (ValueError, ArithmeticError, MemoryError, torch.linalg.LinAlgError)):
         return True
-    of_cpu = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-    return of_cpu or isinstance(error, torch.OutOfMemoryError)
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def forget_single(estimator):

@@ -125,6 +125,22 @@ def test_distribution_function_of_two_outputs_at_once(a):
         np.testing.assert_allclose(actual[..., j], expected, rtol=0, atol=1e-10)
 
 
+def test_distribution_function_of_states_with_their_own_overdispersion():
+    """Samples of hyperparameters: each state as it would be alone, with rules of all kinds."""
+    y = torch.tensor([[0.0, 7.0], [5.0, 199.0], [40.0, 200.0], [150.0, 1500.0]]).double()
+    v = torch.tensor([1e-4, 0.02, 0.15, 0.5, 2.0]).double()[:, None, None].expand(5, 4, 2)
+    m, a = torch.full_like(v, 0.5), np.random.default_rng(0).lognormal(-1.0, 1.5, (5, 1, 2))
+    rate = np.linspace(5.0, 60.0, 10).reshape(5, 1, 2)
+    together = NegativeBinomial(rate, a)
+    for name, others in (("cdf", ()), ("tail", (True,)), ("tail", (False,))):
+        alone = [
+            getattr(NegativeBinomial(rate[i, 0], a[i, 0]), name)(y, m[i], v[i], *others)
+            for i in range(5)
+        ]
+        actual = getattr(together, name)(y, m, v, *others)
+        np.testing.assert_allclose(actual, torch.stack(alone), rtol=1e-9, atol=1e-14)
+
+
 def test_the_start_of_overdispersion_explains_half_of_the_variance():
     bound = NegativeBinomial().bind(np.array([[0.0], [0.0], [30.0]]), np.ones(3), np.ones(1))
     np.testing.assert_allclose(bound.overdispersion, 0.5 * (200.0 - 10.0) / 10.0**2)

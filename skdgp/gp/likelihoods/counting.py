@@ -137,7 +137,11 @@ class Counts(Likelihood):
             y.clamp_min(0.0).floor() + 1.0, self._log_rate(m), v.sqrt()
         )
         outputs = zip(*(part.unbind(-1) for part in (shape, log_rate, sd)))
-        sizes = self._size(m).expand(m.shape[-1]).tolist()
+        sizes = self._size(m)
+        if sizes.ndim < 2:
+            sizes = sizes.expand(m.shape[-1]).tolist()
+        else:  # of samples, each of which has its own
+            sizes = sizes.expand_as(shape).unbind(-1)
         inside = torch.stack([self._below(s, *parts) for s, parts in zip(sizes, outputs)], -1)
         return torch.where(y >= 0.0, inside, 0.0)
 
@@ -197,18 +201,21 @@ class Counts(Likelihood):
         ):
             for n in parts[chosen].unique().tolist():
                 which = chosen & (parts == n)
-                inside[which] = rule(n, size, *(part[which] for part in (shape, log_rate, sd)))
+                own = size if isinstance(size, float) else size[which]
+                inside[which] = rule(n, own, *(part[which] for part in (shape, log_rate, sd)))
         return inside
 
     def _over_rates(self, finer, size, shape, log_rate, sd):
         z, weights = _rule_over_rates(finer, sd)
         shape, order = shape.sort()
         counts, lengths = shape.unique_consecutive(return_counts=True)
-        pieces = (part[order].split(lengths.tolist()) for part in (log_rate, sd))
+        lengths = lengths.tolist()
+        pieces = (part[order].split(lengths) for part in (log_rate, sd))
         log_rates = (torch.addcmul(m, z[:, None], s) for m, s in zip(*pieces))
+        sizes = [size] * len(lengths) if isinstance(size, float) else size[order].split(lengths)
         below = [
-            (weights[:, None] * self._less_than(*each, size)).sum(0)
-            for each in zip(counts.tolist(), log_rates)
+            (weights[:, None] * self._less_than(*each)).sum(0)
+            for each in zip(counts.tolist(), log_rates, sizes)
         ]
         return torch.empty_like(sd).index_copy_(0, order, torch.cat(below))
 
@@ -220,7 +227,10 @@ class Counts(Likelihood):
         total, one = torch.ones_like(log_rate), torch.ones_like(log_rate)
         for i in range(int(n) - 1, 0, -1):
             growth = (1.0 + (i - 1) / size) / i
-            total = torch.addcmul(one, total, ratio, value=growth)
+            if isinstance(growth, float):
+                total = torch.addcmul(one, total, ratio, value=growth)
+            else:
+                total = torch.addcmul(one, total, ratio * growth)
         return total * none
 
     def _over_thresholds(self, n_steps, size, shape, log_rate, sd):

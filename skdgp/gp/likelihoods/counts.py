@@ -1,6 +1,5 @@
 """Likelihoods of counts."""
 
-import math
 from itertools import pairwise
 
 import torch
@@ -77,7 +76,7 @@ class Poisson(Counts):
 
     def _incomplete(self, n, log_rate, size, above=False):
         rate = log_rate.clamp_max(LARGEST).exp()
-        n = torch.as_tensor(n).to(rate).expand_as(rate)
+        n = tensor_like(n, rate).expand_as(rate)
         return (torch.special.gammainc if above else torch.special.gammaincc)(n, rate)
 
     def _ratio(self, log_rate, size):
@@ -170,15 +169,16 @@ class NegativeBinomial(Counts):
         return 1.0 / tensor_like(self.overdispersion, like)
 
     def _incomplete(self, n, log_rate, size, above=False):
-        n, size = (torch.as_tensor(part).to(log_rate) for part in (n, size))
+        n, size = (tensor_like(part, log_rate) for part in (n, size))
         odds = (log_rate - size.log()) * (1.0 if above else -1.0)
         shapes = (n, size) if above else (size, n)
         parts = (part.cpu().numpy() for part in (*shapes, torch.sigmoid(odds)))
         return torch.as_tensor(special.betainc(*parts)).to(log_rate)
 
     def _ratio(self, log_rate, size):
+        size = tensor_like(size, log_rate)
         most = RAREST / size
-        odds = (log_rate - math.log(size)).clamp_max(most + math.log(-math.expm1(-most)))
+        odds = torch.minimum(log_rate - size.log(), most + torch.log(-torch.expm1(-most)))
         none = torch.exp(-size * torch.nn.functional.softplus(odds))
         return none, size * torch.sigmoid(odds)
 
