@@ -1,4 +1,4 @@
-"""Functions of the literature with few rows, many of them smooth, where shallow GPs are at home.
+"""Functions of the literature, most with few rows, many of them smooth, where shallow GPs are at home.
 
 Each draw has training and test rows of its own.
 """
@@ -40,6 +40,22 @@ def growing(n, rng):
     return X, np.exp(X[:, 0] + 0.5 * np.sin(3.0 * X[:, 1]) + 0.3 * rng.standard_normal(n))
 
 
+def arm(n, rng):
+    """Distance of the end of an arm with eight joints from a point, with little noise."""
+    X = rng.uniform(-1.0, 1.0, (n, 8))
+    end, frame = np.zeros((n, 3)), np.tile(np.eye(3), (n, 1, 1))
+    for joint, angle in enumerate(np.pi / 3.0 * X.T):
+        turn = np.zeros((n, 3, 3))
+        a, b, axis = [(0, 1, 2), (1, 2, 0), (0, 2, 1)][joint % 3]
+        turn[:, a, a] = turn[:, b, b] = np.cos(angle)
+        turn[:, b, a], turn[:, axis, axis] = np.sin(angle), 1.0
+        turn[:, a, b] = -turn[:, b, a]
+        frame = frame @ turn
+        end += 0.5 * frame[:, :, 0]
+    distance = np.linalg.norm(end - [1.0, 0.3, 0.2], axis=1)
+    return X, distance + 0.01 * rng.standard_normal(n)
+
+
 def _friedman(make, noise):
     return lambda n, rng: make(n, noise=noise, random_state=int(rng.integers(2**31)))
 
@@ -53,6 +69,7 @@ FUNCTIONS = {
     "linear": (linear, 60),
     "wedge": (wedge, 200),
     "growing": (growing, 300),
+    "arm": (arm, 10_000),
 }
 
 

@@ -1,7 +1,7 @@
 """Regression sets of the literature, and simulated functions: the table of the README.
 
 The nine UCI sets have their usual splits, nine tenths of the rows for training; splits 0 to 4 are reported.
-The seven functions have few rows, and splits are draws that share none. Intervals are those of 95 %.
+Splits of the functions are draws that share no rows. Intervals are those of 95 %.
 """
 
 import numpy as np

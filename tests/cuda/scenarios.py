@@ -10,7 +10,15 @@ import torch
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Anova, ArcCosine, Linear, RationalQuadratic
-from skdgp.inference import AEP, SCHEMES, SGHMC, EllipticalSlice, RandomFeatures, StructuredVI
+from skdgp.inference import (
+    AEP,
+    SCHEMES,
+    SGHMC,
+    EllipticalSlice,
+    RandomFeatures,
+    StructuredVI,
+    Vecchia,
+)
 from skdgp.inspection import diagnose
 
 FEW = {"max_iter": 3, "n_predict_draws": 8, "random_state": 0}
@@ -69,6 +77,9 @@ def schemes(device):
         yield of_regressor(model)
         if name in ("dsvi", "vfe"):  # from draws, and in closed form
             yield list(model.predict(X_TEST, return_cov=True))
+    model = regressor(device, inference=Vecchia(8, "subset", 6), n_layers=1)
+    yield of_regressor(model)
+    yield list(model.predict(X_TEST, return_cov=True))
     kernels = [Anova() + Linear(), ArcCosine(), RationalQuadratic() * Linear()]
     for kernel, likelihood in zip(kernels, ("gaussian", "student_t", "poisson")):
         few = {"kernel": kernel, "likelihood": likelihood, "n_inducing": 6}
