@@ -139,5 +139,5 @@ class ScoredRows:
         total = sum(member.mixture_weight for member in kept)
         for member in kept:
             member.mixture_weight /= total
-        some = self.data.part(self.rows[:_DRAW_ROWS])
-        return [member.with_needed_draws(some.X, some.y, self.device) for member in kept]
+        X, y, _ = self.data.take(self.rows[:_DRAW_ROWS])
+        return [member.with_needed_draws(X, y, self.device) for member in kept]
