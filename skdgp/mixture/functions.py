@@ -41,7 +41,7 @@ def draw(
     offset : ndarray of shape (n_rows, 1), optional
         What is added to latent functions.
     noise : ndarray of shape (n_rows, k), optional
-        Variance of the noise of rows, relative to what members have learned.
+        Variance of the noise of rows, relative to that of the members.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Predictive:
     offset : ndarray of shape (n_rows, 1), optional
         Logarithms of the exposures of counts, which add to latent functions.
     noise : ndarray of shape (n_rows, k), optional
-        Variance of the noise of rows, relative to what members have learned.
+        Variance of the noise of rows, relative to that of the members.
     """
 
     def __init__(

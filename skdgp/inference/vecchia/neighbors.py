@@ -212,7 +212,7 @@ class NeighborGP(Model):
             self.inducing, self.mean, self.root = Z, self._smooth.mean, self._smooth.root
 
     def _most_inducing(self):
-        """How many inducing points there are rows, memory and time for."""
+        """The largest number of inducing points that rows, memory and time allow."""
         P = len(self.rows.Z)
         most = min(self._full_scale or _INDUCING, P // _ROWS_OF_EACH, _MOST_FEATURES // P)
         if self._cubes is not None:
