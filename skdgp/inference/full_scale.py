@@ -10,14 +10,12 @@ from ..gp.kernels import Kernel
 from ..linalg import at_once, cholesky
 from .unique_inputs import NeighborSearch
 
-_JITTER = (
-    1e-6  #: of the mean variance at the inducing inputs; what it takes away, near rows explain
-)
+#: of the mean variance at the inducing inputs; what it takes away, near rows explain
+_JITTER = 1e-6
 _AT_ONCE = 2_000_000  #: elements of features that are gathered together
 _FIRST = 256  #: unique inputs whose predecessors are compared one by one
-_GROWTH = (
-    1.3  #: of the number of inputs among which the next ones look: at least 3/4 of all before them
-)
+#: of the number of inputs among which the next ones look: at least 3/4 of all before them
+_GROWTH = 1.3
 _CENTER_ROWS = 10_000  #: among which k-means looks for centers
 #: share of a row's own variance that its own target takes away, at most: beyond it, rounding counts
 _MOST_OWN = 0.99
@@ -56,9 +54,8 @@ class FullScale(NamedTuple):
         """The inducing variables at `Z` of a process at the unique inputs `X`; a priori, without moments."""
         K = kernel(Z, Z)
         L = cholesky(K, _JITTER * float(torch.diagonal(K).mean()))
-        mean, root = (
-            (Z.new_zeros(len(Z)), torch.eye(len(Z)).to(Z)) if mean is None else (mean, root)
-        )
+        if mean is None:
+            mean, root = Z.new_zeros(len(Z)), torch.eye(len(Z)).to(Z)
         prior = cls(kernel, Z, L, None, mean, root)
         return prior._replace(known=prior.features(X))
 

@@ -69,11 +69,8 @@ class NeighborGP(Model):
         self._search = None  # the last one
         self.register_buffer("metric", torch.empty(0, dtype=torch.float64))  # its lengthscales
         # inducing inputs, posterior mean of the inducing variables, and root of their covariance
-        for name, shape in (
-            ("inducing", (0, architecture.n_features)),
-            ("mean", 0),
-            ("root", (0, 0)),
-        ):
+        shapes = {"inducing": (0, architecture.n_features), "mean": 0, "root": (0, 0)}
+        for name, shape in shapes.items():
             self.register_buffer(name, torch.empty(shape, dtype=torch.float64))
         self._smooth = self._cubes = None
         self._training_rows = None
@@ -138,8 +135,7 @@ class NeighborGP(Model):
         """The inducing variables given all rows, or None."""
         if self._smooth is None and len(self.inducing):
             kernel = copy.deepcopy(self.rows.kernel)()
-            parts = self.inducing, self.rows.Z, self.mean, self.root
-            self._smooth = FullScale.of(kernel, *parts)
+            self._smooth = FullScale.of(kernel, self.inducing, self.rows.Z, self.mean, self.root)
         return self._smooth
 
     def expected_log_likelihood(self, batch, generator):
@@ -152,16 +148,9 @@ class NeighborGP(Model):
             self._begin(batch)
         if self.steps.n_made in _SEARCHES and self._subset is None:
             self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
-        n, rows, priors, centers = (
-            len(batch.X),
-            self._training_rows,
-            self._with_priors(),
-            self._centers,
-        )
-        smooth, size = (
-            self._inducing_variables(),
-            size_of_row(self.rows.y.shape[1], self.n_neighbors),
-        )
+        n, rows, smooth = len(batch.X), self._training_rows, self._inducing_variables()
+        priors, centers = self._with_priors(), self._centers
+        size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
         near = self.near(None if smooth is None else smooth.kernel)._replace(smooth=smooth)
         if smooth is not None:  # the kernel stays
             size += (self.n_neighbors + 1) * len(self.inducing)
@@ -203,7 +192,7 @@ class NeighborGP(Model):
     def _induce(self, n):
         """Begin with `n` inducing points for the present kernel and noise, or without."""
         rows, metric, self._smooth = self.rows, self.metric.numpy(force=True), None
-        self.inducing = rows.Z[:0]
+        self.inducing, self.mean, self.root = rows.Z[:0], self.mean[:0], self.root[:0, :0]
         if n:
             near = self.near(copy.deepcopy(rows.kernel)())
             Z = inducing_inputs(rows.Z, rows.weight, metric, n)
@@ -254,14 +243,11 @@ class NeighborGP(Model):
 
     @torch.no_grad()
     def posterior(self, draws, as_trained=False):
-        near, local_scale = (
-            self.near(copy.deepcopy(self.rows.kernel)()),
-            copy.deepcopy(self.local_scale),
-        )
+        kernel, local_scale = copy.deepcopy((self.rows.kernel, self.local_scale))
         if local_scale is not None:
             local_scale.requires_grad_(False)
         return NeighborPosterior(
-            near._replace(smooth=self._inducing_variables()),
+            self.near(kernel())._replace(smooth=self._inducing_variables()),
             self._search,
             local_scale,
             torch.as_tensor(draws).to(self.rows.Z)[:, 0] if self.local_scale is not None else None,
