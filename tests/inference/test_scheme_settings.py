@@ -11,7 +11,9 @@ COUNT, NUMBER = (0, 1.5, True, "a"), (math.nan, math.inf, True, "1")
 BAD = {
     **dict.fromkeys(["n_draws", "n_features", "n_hidden_draws", "n_neighbors", "n_chains"], COUNT),
     **dict.fromkeys(["n_samples", "n_tempering", "spacing", "window"], COUNT),
-    **dict.fromkeys(["n_warmup", "n_shallow", "n_burn_in", "n_learn", "full_scale"], (-1, 1.5, "a")),
+    **dict.fromkeys(
+        ["n_warmup", "n_shallow", "n_burn_in", "n_learn", "full_scale"], (-1, 1.5, "a")
+    ),
     "n_inflation_splits": (-1, 1.5, "a"),
     **dict.fromkeys(["alpha", "natural_step"], (0.0, 1.5, None, *NUMBER)),
     **dict.fromkeys(["least_power", "step_size", "friction"], (0.0, 1.0, *NUMBER)),
