@@ -1122,3 +1122,26 @@ def test_a_tenth_of_signal_is_no_noise(kernel):
     settings = {"inference": "exact", "kernel": kernel, "target_transform": None}
     model = DeepGPRegressor(1, likelihood="gaussian", random_state=0, **settings).fit(X, y)
     assert np.corrcoef(model.predict(new), np.exp(1.5 * new[:, 0]))[0, 1] > 0.95
+
+
+def test_steps_on_few_rows_do_not_mislead():
+    """Of the start, and of where few rows lead, the better one on all rows goes on."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (300, 8))
+    y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.05 * rng.standard_normal(300)
+    likelihood = Gaussian(0.1).bind(np.zeros((2, 1)), np.ones(2), np.ones(1))
+    shape = Architecture(8, (), 1, 1, [Anova().bind(8)], True, False)
+    model, batch = Exact().build(shape, likelihood), everything(X, y[:, None])
+    model.hold(batch)
+    searched, ends = model._searched, []
+
+    def watched(x, n_steps, batch):
+        found = searched(x, n_steps, batch)
+        if len(model._marginal_subset) == 300:
+            ends.append((found.f, found.x.clone()))
+        return found
+
+    model._searched = watched
+    model.choose_start(batch)
+    chosen = parameters_to_vector(model.free()).detach()
+    torch.testing.assert_close(chosen, min(ends[-2:], key=lambda end: end[0])[1])
