@@ -43,6 +43,8 @@ class Trained:
         Leave-one-out log densities of the rows that are scored.
     held_out : ndarray of shape (n_held_out,) or None
         Log densities of the rows that it has not seen.
+    errors : ndarray of shape (n_draws,) or None
+        Of these log densities with the first draws alone.
     interrupted : bool
     unfinished : str or None
         What training has not come to.
@@ -54,6 +56,7 @@ class Trained:
     trainer: Trainer | None = None
     loo: np.ndarray | None = None
     held_out: np.ndarray | None = None
+    errors: np.ndarray | None = None
     interrupted: bool = False
     unfinished: str | None = None
     progress: float = 1.0

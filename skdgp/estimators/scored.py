@@ -1,6 +1,7 @@
 """Rows whose log densities decide on mixture weights."""
 
 import itertools
+import math
 import operator
 
 import numpy as np
@@ -10,14 +11,13 @@ from sklearn.exceptions import ConvergenceWarning
 from .._warnings import warn
 from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights
 from .data import stratified, without_last_of_class
-from .fitting import log_densities
+from .fitting import log_densities, log_densities_of_draws
 
 _SCORED_ROWS = (
     2000  #: rows whose log densities decide on weights: a standard error of .03 nats and less
 )
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
-_DRAW_ROWS = 200  #: by which the number of draws is chosen: tell a hundredth of a nat
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -78,7 +78,13 @@ class ScoredRows:
             loo = posterior.loo_log_density(self.rows, dispersions)
             one.loo = None if loo is None else np.atleast_2d(loo)
         if one.loo is None and self.held is not None:
-            one.held_out = log_densities([member], self.data.part(self.held), self.device)
+            rows = self.data.part(self.held)
+            if member.scheme.fewer_draws:
+                of_draws = log_densities_of_draws(member, rows, self.device)
+                one.held_out = np.logaddexp.reduce(of_draws) - math.log(len(of_draws))
+                one.errors = errors_of_draws(of_draws)
+            else:
+                one.held_out = log_densities([member], rows, self.device)
         member.record.log_density = self._mean(one)
 
     def _out_of_sample(self, one):
@@ -135,9 +141,22 @@ class ScoredRows:
             dispersion = dispersion ** float(among.sum())  # they cannot tell for the others
         for one, weight in zip(with_loo + others, weights):
             one.member.mixture_weight, one.member.dispersion = float(weight), dispersion
-        kept = [member for member in members if member.mixture_weight >= _NEGLIGIBLE]
-        total = sum(member.mixture_weight for member in kept)
-        for member in kept:
-            member.mixture_weight /= total
-        X, y, _ = self.data.take(self.rows[:_DRAW_ROWS])
-        return [member.with_needed_draws(X, y, self.device) for member in kept]
+        kept = [one for one in trained if one.member.mixture_weight >= _NEGLIGIBLE]
+        total = sum(one.member.mixture_weight for one in kept)
+        for one in kept:
+            one.member.mixture_weight /= total
+        return [one.member.with_needed_draws(one.errors) for one in kept]
+
+
+def errors_of_draws(log_p):
+    """Root mean squares (n_draws,) of the differences that the first draws make to log densities.
+
+    Parameters
+    ----------
+    log_p : ndarray of shape (n_draws, n_rows)
+        Log densities of rows under single draws.
+    """
+    counts = np.arange(1.0, len(log_p) + 1.0)[:, None]
+    mixed = np.logaddexp.accumulate(log_p) - np.log(counts)
+    with np.errstate(invalid="ignore"):
+        return np.sqrt(np.square(mixed - mixed[-1]).mean(1))

@@ -210,35 +210,23 @@ class Member:
         new._posteriors[torch.empty(0, device=device).device] = posterior
         return new
 
-    def with_needed_draws(self, X, y, device="cpu"):
-        """A member with the fewest of its draws that give some rows the density of all of them.
+    def with_needed_draws(self, errors):
+        """A member with the fewest of its draws that give rows the density of all of them.
 
-        The first ones, a power of two. The root mean square of the difference, which counts with the weight in
-        the mixture, is at most a hundredth of a nat.
+        The first ones, a power of two. The error, which counts with the weight in the mixture, is at most a
+        hundredth of a nat.
 
         Parameters
         ----------
-        X, y : ndarrays of shapes (n, n_features) and (n, k)
-            Scaled.
-        device : str
+        errors : ndarray of shape (n_draws,) or None
+            Root mean square of the difference of log densities that the first draws make, from one on; None if
+            it is unknown.
         """
-        if not self.scheme.fewer_draws or len(self.draws) <= _FEWEST_DRAWS:
-            return self
-        with torch.no_grad():
-            posterior = self.posterior(device)
-            X, y = (torch.as_tensor(part, device=device) for part in (X, y))
-            _, mean, var = posterior.latent(X)
-            likelihood = posterior.likelihood_of().for_prediction(len(mean))
-            log_p = likelihood.log_partition(y, mean, var)
-            mixed = (
-                torch.logcumsumexp(log_p, 0)
-                - torch.arange(1, len(mean) + 1).to(mean).log()[:, None]
-            )
-            errors = (mixed - mixed[-1]).square().mean(-1).sqrt().numpy(force=True)
-        n = _FEWEST_DRAWS
-        while n < len(errors) and not self.mixture_weight * errors[n - 1] <= _NOTICED:
-            n *= 2
-        self.draws, self._posteriors = self.draws[:n], {}
+        if errors is not None:
+            n = _FEWEST_DRAWS
+            while n < len(errors) and not self.mixture_weight * errors[n - 1] <= _NOTICED:
+                n *= 2
+            self.draws, self._posteriors = self.draws[:n], {}
         return self
 
     def posterior(self, device="cpu"):
