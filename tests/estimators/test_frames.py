@@ -412,3 +412,16 @@ def test_gaps_of_a_linear_model_are_predicted_as_its_closed_form_says(inference,
     draws = model.sample_y(rows[:40], 1000)
     # sizes of noise that are shared by all rows, beside 5 standard errors of .022
     assert_allclose(draws.std(1), std[:40], rtol=0.15)
+
+
+def test_decompositions_of_many_rows_with_gaps_under_a_map():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 3))
+    y = np.exp(X[:, 0] + 0.2 * rng.normal(size=500))
+    X[::3, 1] = np.nan
+    settings = {"inference": "exact", "max_iter": 2, "target_transform": "log", "random_state": 0}
+    model = DeepGPRegressor(1, **settings).fit(X[:100], y[:100])
+    whole = model.predict(X, return_std=True, decompose=True)
+    some = model.predict(X[:50], return_std=True, decompose=True)
+    for a, b in zip(whole, some):
+        np.testing.assert_allclose(a[:50], b, rtol=1e-9, atol=1e-12)
