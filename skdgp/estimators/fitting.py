@@ -206,14 +206,14 @@ def log_densities(members, data, device):
 
 @torch.no_grad()
 def log_densities_of_draws(member, data, device):
-    """Log density of each row under each draw of a member, (n_draws, n_rows), in units of the scaled target."""
+    """What each draw of a member adds to the density of each row: logarithms of shape (n_draws, n_rows)."""
     X, y, _ = data.take(slice(None))
     posterior, size, parts = member.posterior(device), rows_at_once([member], device), []
     for i in range(0, len(X), size):
         rows, targets = (torch.as_tensor(part[i : i + size], device=device) for part in (X, y))
-        _, mean, var = posterior.latent(rows)
+        log_weights, mean, var = posterior.latent(rows)
         likelihood = posterior.likelihood_of().for_prediction(len(mean))
-        parts.append(likelihood.log_partition(targets, mean, var))
+        parts.append(log_weights[:, None] + likelihood.log_partition(targets, mean, var))
     return torch.cat(parts, 1).numpy(force=True)
 
 

@@ -1,7 +1,6 @@
 """Rows whose log densities decide on mixture weights."""
 
 import itertools
-import math
 import operator
 
 import numpy as np
@@ -81,7 +80,7 @@ class ScoredRows:
             rows = self.data.part(self.held)
             if member.scheme.fewer_draws:
                 of_draws = log_densities_of_draws(member, rows, self.device)
-                one.held_out = np.logaddexp.reduce(of_draws) - math.log(len(of_draws))
+                one.held_out = np.logaddexp.reduce(of_draws)
                 one.errors = errors_of_draws(of_draws)
             else:
                 one.held_out = log_densities([member], rows, self.device)
@@ -154,7 +153,7 @@ def errors_of_draws(log_p):
     Parameters
     ----------
     log_p : ndarray of shape (n_draws, n_rows)
-        Log densities of rows under single draws.
+        Log densities of rows under single draws, up to a constant.
     """
     counts = np.arange(1.0, len(log_p) + 1.0)[:, None]
     mixed = np.logaddexp.accumulate(log_p) - np.log(counts)

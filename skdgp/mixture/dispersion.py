@@ -33,6 +33,9 @@ class DispersedLikelihood:
         f = f[..., : y.shape[-1]]
         return f + (y - f) / self.dispersion
 
+    def of_rows(self, rows):
+        return DispersedLikelihood(self.likelihood.of_rows(rows), self.dispersion)
+
     def log_partition(self, y, m, v):
         volume = y.shape[-1] * math.log(self.dispersion)
         return self.likelihood.log_partition(self._before(y, m), m, v) - volume

@@ -134,7 +134,7 @@ def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
     return first, square
 
 
-def variance_by_function(parts, mean, scaler, limits, together=False):
+def variance_by_function(parts, mean, scaler, limits):
     """Variance (n, k) of ``E[y | f]``, for all latents f: means of the target, and sizes of its noise.
 
     Parameters
@@ -146,18 +146,16 @@ def variance_by_function(parts, mean, scaler, limits, together=False):
     scaler : TargetScaler
     limits : tuple of two ndarrays of shape (n, k)
         Where means given f end at last: sizes of the noise that are hardly possible have no finite ones.
-    together : bool
-        Whether likelihoods are of all rows, each with noise of its own.
     """
     variance = np.zeros_like(mean)
     for weights, likelihood, m, v in parts:
         f, shares = _latent_nodes(likelihood, m, v, mean.shape[1])
-        size = len(mean) if together else max(1, _IN_CACHE // (len(f) * len(m)))
+        size = max(1, _IN_CACHE // (len(f) * len(m)))
         for i in range(0, len(mean), size):
             rows = slice(i, i + size)
-            own = tuple(end[rows] for end in limits)
+            own, some = tuple(end[rows] for end in limits), likelihood.of_rows(rows)
             with np.errstate(over="ignore", invalid="ignore"):
-                off = mean_before_map(likelihood, f[:, :, rows], scaler, own).numpy() - mean[rows]
+                off = mean_before_map(some, f[:, :, rows], scaler, own).numpy() - mean[rows]
             of_parts = weights[..., 0, 0].cpu().numpy()
             off[:, of_parts <= _NEGLIGIBLE] = 0.0  # closed forms overflow far out
             both = shares[:, None] * of_parts

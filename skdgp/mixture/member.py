@@ -222,7 +222,7 @@ class Member:
             Root mean square of the difference of log densities that the first draws make, from one on; None if
             it is unknown.
         """
-        if errors is not None:
+        if errors is not None and len(errors) == len(self.draws):  # one component for each draw
             n = _FEWEST_DRAWS
             while n < len(errors) and not self.mixture_weight * errors[n - 1] <= _NOTICED:
                 n *= 2

@@ -133,9 +133,7 @@ class Predictive:
         components = self.components()
         mean, std = mapped_moments(*components, scaler)
         limits = ends(*components, scaler, END_OF_ROW)
-        together = self._noise is not None
-        own = variance_by_function(self._all_parts, mean, scaler, limits, together)
-        own = np.minimum(own, std**2)
+        own = np.minimum(variance_by_function(self._all_parts, mean, scaler, limits), std**2)
         return mean, own, std**2 - own
 
     def log_density(self, y):

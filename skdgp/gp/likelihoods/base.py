@@ -118,6 +118,12 @@ class Likelihood(Component):
             **{name: value * factor ** (0.5 * self._units[name]) for name, value in values.items()}
         )
 
+    def of_rows(self, rows):
+        """This likelihood for a slice of its rows, if noise differs by row, see :meth:`with_noise`."""
+        values = {name: getattr(self, name) for name in self._units}
+        values = {name: v for name, v in values.items() if np.ndim(v) > 1 and v.shape[-2] > 1}
+        return self.with_values(**{name: v[..., rows, :] for name, v in values.items()})
+
     def _default(self, name, y, weights, k):
         return self._defaults[name]
 
