@@ -33,7 +33,7 @@ _FEWEST_INDUCING = 50  #: that are worth their time
 _ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
 _MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
 _SHARE = 0.25  #: of the time for them, if that is limited
-_CUBES = 40.0  #: their cost, over P m^2
+_CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
