@@ -24,17 +24,9 @@ _BUDGET = 4_000_000  #: numbers that one evaluation may need at once
 
 
 def crps_of_mixture(y, mean, std, weights, means, variances):
-    """Score of mixtures of many Gaussians, to a relative error below 1e-4.
+    """Score of mixtures (c, n) of many Gaussians at `y` (n,), to a relative error below 1e-4.
 
-    Parameters
-    ----------
-    y, mean, std : ndarrays of shape (n,)
-        Targets, and moments of the mixtures.
-    weights, means, variances : ndarrays of shape (c, n)
-
-    Returns
-    -------
-    scores : ndarray of shape (n,)
+    The moments `mean` and `std` (n,) are those of the mixtures.
     """
     weights = np.broadcast_to(weights, means.shape)
     most = weights.max(1)
@@ -61,21 +53,11 @@ def crps_of_mixture(y, mean, std, weights, means, variances):
 
 
 def crps_of_mapped(y, weights, means, variances, low, high, scaler):
-    """Score of targets that a monotone map makes mixtures of Gaussians, as an integral over the map's values.
+    """Score of targets `y` (n,) that a monotone map makes mixtures (c, n) of Gaussians.
 
-    Parameters
-    ----------
-    y : ndarray of shape (n,)
-    weights, means, variances : ndarrays of shape (c, n)
-        Of the mapped and standardized target.
-    low, high : ndarrays of shape (n,)
-        Where the distributions end, in these units: what is beyond counts as if it were there.
-    scaler : TargetScaler
-        Of a single output, with its map.
-
-    Returns
-    -------
-    scores : ndarray of shape (n,)
+    It is an integral over the values of the map, that of `scaler`, a :class:`TargetScaler` of one
+    output. The distributions end at `low` and `high` (n,), in standardized units: what is beyond
+    counts as if it were there.
     """
     given = scaler.transform(y[:, None])[:, 0]
     z = np.clip(given, low, high)
@@ -99,18 +81,8 @@ def crps_of_mapped(y, weights, means, variances, low, high, scaler):
 def crps_of_counts(y, mean, std, cdf, at_once):
     """Score of distributions on the integers, where F has steps and the integral is a sum.
 
-    Parameters
-    ----------
-    y, mean, std : ndarrays of shape (n,)
-    cdf : callable
-        ``cdf(which, x)`` evaluates the distribution functions `which` (m,) at the rows of `x`
-        (m, q).
-    at_once : int
-        Rows that `cdf` can take together.
-
-    Returns
-    -------
-    scores : ndarray of shape (n,)
+    ``cdf(which, x)`` evaluates the distribution functions `which` (m,) at the rows of `x` (m, q),
+    and can take `at_once` rows together; `y`, `mean` and `std` have shape (n,).
     """
     start = np.floor(y)
 
@@ -176,23 +148,12 @@ def _rule():
 
 
 def integrate(f, upper, tol):
-    """Integrals of many non-negative functions from 0, by adaptive bisection.
+    """Integrals of many non-negative functions from 0 to `upper` (n,), by adaptive bisection.
 
-    An interval is halved until the leading two coefficients of the polynomial through its nodes are
-    small. Unlike the difference of two rules they do not both vanish by chance at a step.
-
-    Parameters
-    ----------
-    f : callable
-        ``f(which, t)`` evaluates the functions `which` (m,) at the rows of `t` (m, q).
-    upper : ndarray of shape (n,)
-        Upper limits.
-    tol : float
-        What counts as small, relative to the integral.
-
-    Returns
-    -------
-    integrals : ndarray of shape (n,)
+    ``f(which, t)`` evaluates the functions `which` (m,) at the rows of `t` (m, q). An interval is
+    halved until the leading two coefficients of the polynomial through its nodes are small,
+    relative to the integral times `tol`. Unlike the difference of two rules they do not both vanish
+    by chance at a step.
     """
     nodes, weights, leading = _rule()
     total = np.zeros(len(upper))

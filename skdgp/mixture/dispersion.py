@@ -14,14 +14,7 @@ def dispersion_of(likelihood):
 
 
 class DispersedLikelihood:
-    """A likelihood whose predictions have their dispersion scaled around the means of their components.
-
-    Parameters
-    ----------
-    likelihood : GaussianMixture
-    dispersion : float
-        What standard deviations are multiplied by.
-    """
+    """A likelihood that multiplies deviations from the means of its components by `dispersion`."""
 
     discrete = False
 

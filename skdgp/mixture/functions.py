@@ -15,38 +15,19 @@ def draw(
     members, X, n, seed, what, device, constant_columns,
     versions=None, mean=None, offset=None, noise=None,
 ):  # fmt: skip
-    """Draws from the mixture of some members.
+    """Draws (n, n_rows, k) from the mixture of some members, in units of the standardized target.
 
-    The members alternate at random, so that each part of the draws is a sample of the mixture, and the first
-    draws do not depend on how many follow.
+    The members alternate at random, so that each part of the draws is a sample of the mixture, and
+    the first draws do not depend on how many follow. `what` is one of
 
-    Parameters
-    ----------
-    members : list of Member
-    X : ndarray of shape (n_rows, n_features)
-        Scaled.
-    n : int
-    seed : int
-    what : {"function", "mean_function", "latent", "mean", "y"}
-        Latent functions without the noise of hidden layers, and the mean of the target (or probabilities of
-        classes) given these; both with that noise; or targets. Hidden noise belongs to the row, except for
-        targets, where all noise is fresh.
-    device : str
-    constant_columns : ConstantColumns
-        For the same rows.
-    mean : callable, optional
-        Mean of the target given a likelihood and its latent functions, if it is not that of the likelihood.
-    versions : Versions, optional
-        Of those rows that have unknown cells.
-    offset : ndarray of shape (n_rows, 1), optional
-        What is added to latent functions.
-    noise : ndarray of shape (n_rows, k), optional
-        Variance of the noise of rows, relative to that of the members.
+    - "function" and "mean_function": latent functions without the noise of hidden layers, and the
+      mean of the target (or probabilities of classes) given these;
+    - "latent" and "mean": the same with that noise, which belongs to the row;
+    - "y": targets, where all noise is fresh.
 
-    Returns
-    -------
-    draws : ndarray of shape (n, n_rows, k)
-        In units of the standardized target.
+    `X` (n_rows, d) are scaled rows, and `constant_columns`, `versions`, `offset` and `noise` as of
+    :class:`~skdgp.mixture.predictive.Predictive`. `mean` is a function of a likelihood and its
+    latent functions, if the mean of the target is not that of the likelihood.
     """
     X = torch.as_tensor(X, device=device)
     total = np.cumsum([member.mixture_weight for member in members])

@@ -21,9 +21,8 @@ _FARTHEST = 700.0  #: e-folds beyond which they may overflow
 _N_LATENT = 12, 7  #: nodes for means of the target, and for sizes of its noise
 _IN_CACHE = 60_000  #: numbers that are looked at together
 END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
-END_OF_ROW = (
-    6.0  #: likewise from the row's mean, where hardly any component but of heavy tails goes
-)
+#: likewise from the row's mean, where hardly any component but of heavy tails goes
+END_OF_ROW = 6.0
 _END_OF_NOISE = 3.0  #: likewise from the function, where that is given
 
 
@@ -50,12 +49,7 @@ def heaviest(weights, means, variances):
 def mapped_moments(weights, means, variances, scaler, limits=None):
     """Mean and standard deviation (n, k) of inversely mapped mixtures (c, n, k) that end.
 
-    Parameters
-    ----------
-    weights, means, variances : ndarrays of shape (c, n, k)
-    scaler : TargetScaler
-    limits : tuple of two ndarrays of shape (n, k), optional
-        Ends, if they are not those of :func:`ends`.
+    `limits` are their ends, two arrays (n, k), if they are not those of :func:`ends`.
     """
     low, high = limits or ends(weights, means, variances, scaler)
     parts = *heaviest(weights, means, variances), low[None], high[None]
@@ -135,17 +129,11 @@ def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
 
 
 def variance_by_function(parts, mean, scaler, limits):
-    """Variance (n, k) of ``E[y | f]``, for all latents f: means of the target, and sizes of its noise.
+    """Variance (n, k) of ``E[y | f]``, for all latents f: means, and sizes of the noise.
 
-    Parameters
-    ----------
-    parts : list of (weights, likelihood, m, v)
-        As :class:`~skdgp.mixture.predictive.Predictive` holds them.
-    mean : ndarray of shape (n, k)
-        Of the target.
-    scaler : TargetScaler
-    limits : tuple of two ndarrays of shape (n, k)
-        Where means given f end at last: sizes of the noise that are hardly possible have no finite ones.
+    The `parts` are those of :class:`~skdgp.mixture.predictive.Predictive`, and `mean` (n, k) is
+    that of the target. At `limits`, two arrays (n, k), means given f end at last: sizes of the
+    noise that are hardly possible have no finite ones.
     """
     variance = np.zeros_like(mean)
     for weights, likelihood, m, v in parts:

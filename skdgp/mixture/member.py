@@ -19,40 +19,19 @@ _WIDEST = 30  #: outputs of a hidden layer unless the user gives them: beyond it
 
 @dataclass
 class Plan:
-    """Plan of a member, before the shape of the data is known.
-
-    Attributes
-    ----------
-    scheme : Scheme
-    likelihood : Likelihood
-    n_layers : int
-    width : int, sequence of int or None
-    kernel : str, Kernel or sequence of these
-    n_inducing : int or None
-        Inducing points of each layer, before there are too few rows; None for the scheme's choice.
-    max_iter : int or None
-        Steps; None for the scheme's choice.
-    seconds : float
-        Predicted CPU time, by which members share a budget.
-    """
+    """Plan of a member, before the shape of the data is known."""
 
     scheme: Scheme
     likelihood: Likelihood = None
     n_layers: int = 1
-    width: object = None
-    kernel: object = "auto"
-    n_inducing: int | None = None
-    max_iter: int | None = None
-    seconds: float = 1.0
+    width: object = None  #: int, sequence of int or None
+    kernel: object = "auto"  #: str, Kernel or sequence of these
+    n_inducing: int | None = None  #: before there are too few rows; None for the scheme's choice
+    max_iter: int | None = None  #: steps; None for the scheme's choice
+    seconds: float = 1.0  #: predicted CPU time, by which members share a budget
 
     def widths(self, n_features: int) -> tuple:
-        """Outputs of the hidden layers.
-
-        Raises
-        ------
-        ValueError
-            If the user's width does not fit.
-        """
+        """Outputs of the hidden layers; raises ValueError if the user's width does not fit."""
         n_hidden = self.n_layers - 1
         width = min(n_features, _WIDEST) if self.width is None else self.width
         if isinstance(width, Integral):
@@ -77,18 +56,8 @@ class Plan:
     def kernels(self, architecture: Architecture, columns, n_columns: int) -> list:
         """Kernels of the layers, bound to the number of their inputs.
 
-        Parameters
-        ----------
-        architecture : Architecture
-        columns : ndarray of int
-            Columns of X that the model sees.
-        n_columns : int
-            All of them, for which the user may have given hyperparameters.
-
-        Raises
-        ------
-        ValueError
-            If there is not one kernel for each layer.
+        `columns` are the columns of X that the model sees, of `n_columns` for which the user may
+        have given hyperparameters. Raises ValueError if there is not one kernel for each layer.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -112,24 +81,13 @@ class Plan:
 
 @dataclass
 class Record:
-    """Record of the training of one member.
-
-    Attributes
-    ----------
-    n_iter : int
-    loss_curve : list of float
-    validation_scores : list of float
-    seconds : float
-        CPU time.
-    log_density : float
-        Mean log density of rows that the member has not seen, in the target's units; NaN if unknown.
-    """
+    """Record of the training of one member."""
 
     n_iter: int = 0
     loss_curve: list = field(default_factory=list)
     validation_scores: list = field(default_factory=list)
-    seconds: float = 0.0
-    log_density: float = np.nan
+    seconds: float = 0.0  #: CPU time
+    log_density: float = np.nan  #: mean of unseen rows, in the target's units; NaN if unknown
 
 
 class Member:
@@ -211,16 +169,11 @@ class Member:
         return new
 
     def with_needed_draws(self, errors):
-        """A member with the fewest of its draws that give rows the density of all of them.
+        """A member with the fewest of its first draws that give rows the density of all of them.
 
-        The first ones, a power of two. The error, which counts with the weight in the mixture, is at most a
-        hundredth of a nat.
-
-        Parameters
-        ----------
-        errors : ndarray of shape (n_draws,) or None
-            Root mean square of the difference of log densities that the first draws make, from one on; None if
-            it is unknown.
+        The number is a power of two. The error, which counts with the weight in the mixture, is at
+        most a hundredth of a nat. `errors` (n_draws,) are root mean squares of the difference of
+        log densities that the first draws make, from one on; None if they are unknown.
         """
         if errors is not None and len(errors) == len(self.draws):  # one component for each draw
             n = _FEWEST_DRAWS

@@ -22,20 +22,10 @@ _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 class Predictive:
     """Predictive distribution of some rows, in the units of the standardized target.
 
-    Parameters
-    ----------
-    members : list of Member
-    X : ndarray of shape (n_rows, n_features)
-        Scaled.
-    device : str
-    constant_columns : ConstantColumns, optional
-        What makes rows differ from all training rows, and members do not see.
-    versions : Versions, optional
-        Of rows with unknown cells.
-    offset : ndarray of shape (n_rows, 1), optional
-        Logarithms of the exposures of counts, which add to latent functions.
-    noise : ndarray of shape (n_rows, k), optional
-        Variance of the noise of rows, relative to that of the members.
+    `X` (n, d) are scaled rows. Optional are `constant_columns`, a :class:`ConstantColumns`, and
+    `versions`, a :class:`Versions`, for what members do not see of them; logarithms of exposures,
+    `offset` (n, 1), which add to latent functions; and variances of the noise of rows relative to
+    that of the members, `noise` (n, k).
     """
 
     def __init__(
@@ -98,9 +88,10 @@ class Predictive:
         return self._mix_moments([likelihood.moments(m, v) for _, likelihood, m, v in self._parts])
 
     def decomposed_moments(self):
-        """Mean of y, and its variance by the function and by the noise, whose sum is that of :meth:`moments`.
+        """Mean of y, and its variance by the function and by the noise.
 
-        The variance of ``E[y | f]``, over the mixture, and the expectation of the variance given f.
+        These are the variance of ``E[y | f]``, over the mixture, and the expectation of the
+        variance given f; their sum is that of :meth:`moments`.
         """
         means, noise = [], 0.0
         for weights, likelihood, m, v in self._parts:
@@ -219,10 +210,7 @@ class Predictive:
     def components(self):
         """The distribution of y as one mixture of Gaussians, or None if it is none.
 
-        Returns
-        -------
-        weights : ndarray of shape (c, n, k) or that broadcasts to it
-        means, variances : ndarrays of shape (c, n, k)
+        Weights, means and variances of shape (c, n, k); weights may only broadcast to it.
         """
         components = self._components()
         return components and tuple(part.cpu().numpy() for part in components)
@@ -241,8 +229,7 @@ class Predictive:
     def crps(self, y):
         """Continuous ranked probability score of `y` (n, k), row by row and output by output.
 
-        A closed form for mixtures of few Gaussians, quadrature for mixtures of many, a sum for
-        counts.
+        A closed form for few Gaussians, quadrature for many, a sum for counts.
         """
         components = self.components()
         if components is not None and len(components[1]) <= _EXACT:

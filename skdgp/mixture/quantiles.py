@@ -10,9 +10,8 @@ _MOST_STEPS = 200  #: a bisection takes 60
 #: of the last step of Halley's method, in standard deviations and in shares of a tail; its error is the cube
 _STEP, _NEAR = 1e-5, 1e-6
 _ROUNDING = 1e-13  #: relative; no bracket is worth making smaller
-_NEGLIGIBLE = (
-    1e-13  #: weight, relative to the rarest of the tails, of components that may be left out
-)
+#: weight, relative to the rarest of the tails, of components that may be left out
+_NEGLIGIBLE = 1e-13
 _IN_CACHE = 120_000  #: numbers that are looked at together
 
 

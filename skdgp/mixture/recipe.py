@@ -26,9 +26,8 @@ _USUAL_COLUMNS = 100  #: beyond which distances take longer than what is done wi
 #: Steps of gradients for each second: 200 are enough for the suite's tables of a few hundred rows
 _GRADIENT_STEPS, _STEPS_OF_GRADIENTS = 20, (200, 1000)
 _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win .02 nats, in 6 seconds more
-_WIDTH = (
-    5  #: of their hidden layers: on the suite as good as a unit for each column, in half the time
-)
+#: Width of their hidden layers: on the suite as good as a unit for each column, in half the time
+_WIDTH = 5
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 
 
@@ -43,8 +42,8 @@ def budget(n_rows: int, max_time: float | None) -> float:
 def affordable(plans: list, seconds: float, spare=()) -> list:
     """Plans that fit in what is left, in their order: the most useful comes first.
 
-    One alone is joined by the cheapest of the others and the spare ones, if that takes no more than half of
-    the budget: a mixture needs two. If none fits, the cheapest one is alone.
+    One alone is joined by the cheapest of the others and the spare ones, if that takes no more than
+    half of the budget: a mixture needs two. If none fits, the cheapest one is alone.
     """
     chosen, left = [], _SLACK * seconds
     for plan in plans:
@@ -61,19 +60,8 @@ def affordable(plans: list, seconds: float, spare=()) -> list:
 def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     """Members for real targets, in the order of their training.
 
-    Parameters
-    ----------
-    plan : Plan
-        What the user asks for: kernel, layers, width, inducing points, likelihood.
-    n_rows, n_columns, n_outputs : int
-    free : bool
-        Whether the likelihood is the recipe's choice.
-    seconds : float
-        Budget.
-
-    Returns
-    -------
-    plans : list of Plan
+    The `plan` holds what the user asks for: kernel, layers, width, inducing points, likelihood.
+    `free` is whether the likelihood is the recipe's choice, and `seconds` the budget.
     """
     noise = HeteroscedasticGaussian() if free else plan.likelihood
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))

@@ -6,15 +6,9 @@ from ..inference.posterior import Latent
 
 
 def latent(posterior, X, versions) -> Latent:
-    """Latent functions of rows; those of rows with unknown cells average over their versions.
+    """Latent functions of rows `X`; those of rows with unknown cells average over `versions`.
 
     Each component stays a Gaussian, with the mean and variance of its mixture over the versions.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    X : tensor of shape (n, n_columns)
-    versions : ~skdgp.preprocessing.scaling.Versions or None
     """
     found = posterior.latent(X)
     if versions is None:
@@ -30,14 +24,7 @@ def latent(posterior, X, versions) -> Latent:
 
 
 def effects(posterior, X, versions):
-    """Mean and standard deviation, (m, k), of what versions add to functions of the rows themselves.
-
-    Parameters
-    ----------
-    posterior : Posterior
-    X : tensor of shape (n, n_columns)
-    versions : ~skdgp.preprocessing.scaling.Versions
-    """
+    """Mean and standard deviation, (m, k), of what versions add to functions of the rows."""
     moments, X = [], X[versions.rows]
     versions = versions._replace(rows=slice(None))
     for one in (None, versions):

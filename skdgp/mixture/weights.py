@@ -2,9 +2,8 @@
 
 import numpy as np
 
-_PRIOR_ROWS = (
-    2.0  #: rows that speak for equal weights; with 10 the suite loses .01 nats, with 1 nothing
-)
+#: rows' worth of equal weights, a priori; with 10 the suite loses .01 nats, with 1 nothing
+_PRIOR_ROWS = 2.0
 _PRIOR_DISPERSION = 0.05  #: standard deviation of the logarithm of the dispersion, a priori
 LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.35
 _NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
@@ -12,24 +11,11 @@ _N_ITER = 500  #: of expectation maximization, which has converged by then
 
 
 def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weights that maximize the log density of the mixture (Yao et al., 2018), by expectation maximization.
+    """Weights (n_models,) with the highest log density of the mixture, by expectation maximization.
 
-    Parameters
-    ----------
-    log_density : ndarray of shape (n_models, n_rows)
-        Of rows that the models have not seen.
-    weights : ndarray of shape (n_rows,)
-        How often each row counts.
-
-    Returns
-    -------
-    mixture_weights : ndarray of shape (n_models,)
-        They add up to one.
-
-    References
-    ----------
-    Y. Yao, A. Vehtari, D. Simpson and A. Gelman (2018). Using stacking to average Bayesian predictive
-    distributions. Bayesian Analysis 13.
+    Stacking of Yao, Vehtari, Simpson and Gelman (2018, Bayesian Analysis 13). `log_density`
+    (n_models, n_rows) is of rows that the models have not seen, and `weights` (n_rows,) says how
+    often each counts.
     """
     density = np.exp(log_density - log_density.max(0))
     result = np.full(len(density), 1.0 / len(density))
@@ -46,26 +32,12 @@ def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
 
 
 def mixture_weights(loo, loo_weights, held_out, rows, weights):
-    """Weights of two kinds of members: scored by leave-one-out, and on rows held out from their training.
+    """Weights of two kinds of members: scored by leave-one-out, and on held-out rows.
 
-    The former are stacked on all rows. Their mixture is then one model among the latter, on the rows that
-    these have not seen.
-
-    Parameters
-    ----------
-    loo : ndarray of shape (n_loo, n_rows)
-        Leave-one-out log densities.
-    loo_weights : ndarray of shape (n_rows,)
-        How often these rows count.
-    held_out : ndarray of shape (n_others, n_held_out)
-        Log densities of held-out rows.
-    rows : ndarray of shape (n_loo, n_held_out)
-        Leave-one-out log densities of the same rows.
-    weights : ndarray of shape (n_held_out,)
-
-    Returns
-    -------
-    mixture_weights : ndarray of shape (n_loo + n_others,)
+    The former are stacked on all rows, by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their
+    mixture is then one model among the latter, on the rows that these have not seen, by `held_out`
+    (n_others, n_held_out) with `weights` (n_held_out,); `rows` (n_loo, n_held_out) are the
+    leave-one-out log densities of the same rows.
     """
     if len(loo) == 0:
         return stack(held_out, weights)
@@ -79,24 +51,11 @@ def mixture_weights(loo, loo_weights, held_out, rows, weights):
 def best_dispersion(log_density: np.ndarray, weights: np.ndarray) -> float:
     """Return the factor of all members' standard deviations with the highest mixture log density.
 
-    A mixture of calibrated models is too wide, for it adds their disagreement to what each of
-    them is unsure of; narrower members make up for it (Gneiting and Ranjan, 2013, section 3.2).
-
-    Parameters
-    ----------
-    log_density : ndarray of shape (n_dispersions, n_rows)
-        Of the mixture, for rows that it has not seen, at the exponentials of :data:`LOG_DISPERSIONS`.
-    weights : ndarray of shape (n_rows,)
-        How often each row counts.
-
-    Returns
-    -------
-    dispersion : float
-        By a parabola through the best of the grid and the two next to it.
-
-    References
-    ----------
-    T. Gneiting and R. Ranjan (2013). Combining predictive distributions. Electronic Journal of Statistics 7.
+    A mixture of calibrated models is too wide, for it adds their disagreement to what each of them
+    is unsure of; narrower members make up for it (Gneiting and Ranjan, 2013, Electronic Journal of
+    Statistics 7, section 3.2). `log_density` (n_dispersions, n_rows) is of rows that the mixture
+    has not seen, at the exponentials of :data:`LOG_DISPERSIONS`, and `weights` (n_rows,) says how
+    often each counts. A parabola goes through the best of the grid and the two next to it.
     """
     if not np.isfinite(log_density).all():
         return 1.0
