@@ -24,24 +24,8 @@ def cholesky(K, jitter=0.0):
     """Lower Cholesky factor of ``K + jitter * I``.
 
     A matrix that is positive definite only up to rounding gets up to a thousand times the jitter,
-    and then what rounding may take from numbers of its size, before the factorization is given up.
-    Other matrices of a batch do not depend on it.
-
-    Parameters
-    ----------
-    K : tensor of shape (..., M, M)
-        Symmetric, positive semi-definite.
-    jitter : float
-        Added to the diagonal.
-
-    Returns
-    -------
-    L : tensor of shape (..., M, M)
-
-    Raises
-    ------
-    torch.linalg.LinAlgError
-        If a factorization fails.
+    and then what rounding may take from numbers of its size, before the factorization is given up
+    with a LinAlgError. Other matrices of a batch do not depend on it.
     """
     L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
     if info.any():
@@ -72,17 +56,7 @@ def add_diagonal(K, value):
 
 
 def gram(A, weights):
-    """``A diag(w) A^T`` for each row `w` of the weights; little more than one half is computed.
-
-    Parameters
-    ----------
-    A : tensor of shape (M, n)
-    weights : tensor of shape (k, n)
-
-    Returns
-    -------
-    G : tensor of shape (k, M, M)
-    """
+    """``A diag(w) A^T`` (k, M, M) for each row `w` of the weights; little more than half is computed."""
     return torch.stack([symmetric_products((A * w)[None], A)[0] for w in weights])
 
 
@@ -101,17 +75,7 @@ class Gram(torch.autograd.Function):
 
 
 def symmetric_products(B, A):
-    """``B_k A^T``, where that is symmetric; little more than one half is computed.
-
-    Parameters
-    ----------
-    B : tensor of shape (k, M, n)
-    A : tensor of shape (M, n)
-
-    Returns
-    -------
-    G : tensor of shape (k, M, M)
-    """
+    """``B_k A^T`` (k, M, M), where that is symmetric; little more than one half is computed."""
     M, G = len(A), A.new_empty(len(B), len(A), len(A))
     size = max(_FEWEST[1], -(-M // 4))
     for G_k, B_k in zip(G.unbind(), B.unbind()):
@@ -151,16 +115,7 @@ def unpacked(P):
 
 
 def triangular_product(L, B, out, transposed=False):
-    """``L B``, or ``L^T B``, for a lower triangular matrix, without most of its zeros.
-
-    Parameters
-    ----------
-    L : tensor of shape (M, M)
-    B : tensor of shape (M, n)
-    out : tensor of shape (M, n)
-        Where the result goes.
-    transposed : bool
-    """
+    """``L B``, or ``L^T B``, into `out`, for a lower triangular `L`, without most of its zeros."""
     M = len(L)
     size = max(_FEWEST[0], -(-M // 4))
     for i in range(0, M, size):
@@ -193,18 +148,8 @@ def root_of_inverse(P):
 def sum_of_products(a, b, axis, space, out=None):
     """``(a * b).sum(axis)`` by way of a workspace, slice by slice of the first axis of `a`.
 
-    A slice at a time stays in the cache.
-
-    Parameters
-    ----------
-    a : tensor of shape (k, ...)
-    b : tensor
-        Of one axis less for `axis` 1, where all slices meet it; else of as many. Other axes may have
-        length one in `a` or in `b`.
-    axis : {0, 1}
-    space : Workspace
-    out : tensor, optional
-        Where a sum over axis 0 goes.
+    A slice at a time stays in the cache. For `axis` 1, `b` has one axis less, which all slices
+    meet; other axes may have length one in `a` or in `b`. A sum over axis 0 goes into `out`.
     """
     if axis == 0:
         pairs = zip(a.unbind(), b.unbind())

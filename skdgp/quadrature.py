@@ -21,19 +21,9 @@ def _hermite(n):
 
 
 def gauss_hermite(n, like):
-    """Gauss-Hermite nodes and log-weights for a standard normal variable.
+    """Nodes and log-weights for means over a standard normal variable, like a tensor.
 
-    Parameters
-    ----------
-    n : int
-        Number of nodes; exact for polynomials of degree ``2 n - 1``.
-    like : tensor
-        Gives dtype and device of the result.
-
-    Returns
-    -------
-    nodes, log_weights : tensors of shape (n,)
-        ``E[g(x)] = sum(exp(log_weights) * g(nodes))``.
+    They are exact for polynomials of degree ``2 n - 1``.
     """
     nodes, log_weights = _hermite(n)
     return (
@@ -48,18 +38,9 @@ def _legendre(n):
 
 
 def gauss_legendre(n, like):
-    """Gauss-Legendre nodes and weights for integrals over the interval from -1 to 1.
+    """Nodes and weights for integrals over the interval from -1 to 1, like a tensor.
 
-    Parameters
-    ----------
-    n : int
-        Number of nodes; exact for polynomials of degree ``2 n - 1``.
-    like : tensor
-        Gives dtype and device of the result.
-
-    Returns
-    -------
-    nodes, weights : tensors of shape (n,)
+    They are exact for polynomials of degree ``2 n - 1``.
     """
     nodes, weights = _legendre(n)
     return (
@@ -86,15 +67,10 @@ def _nodes(dim, budget):
 
 
 def normal_nodes(dim, budget, like):
-    """At most `budget` nodes for `dim` independent standard normal variables.
+    """At most `budget` nodes (n, dim), with log-weights, for `dim` standard normal variables.
 
     A Gauss-Hermite grid where at least five nodes an axis fit the budget, otherwise a fixed
     scrambled Sobol sequence with its mirror image, scaled to the right second moments.
-
-    Returns
-    -------
-    nodes : tensor of shape (n, dim)
-    log_weights : tensor of shape (n,)
     """
     nodes, log_weights = _nodes(dim, budget)
     return (
@@ -111,14 +87,9 @@ def _sobol(dim, n_groups, n):
 
 
 def sobol_nodes(dim, n_groups, n, like):
-    """Nodes for independent standard normal variables in groups, which together are one Sobol sequence.
+    """Nodes (n, n_groups, dim) of equal weights, in groups, which together are one Sobol sequence.
 
     For means over the groups, too: their errors cancel, while those of common nodes do not.
-
-    Returns
-    -------
-    nodes : tensor of shape (n, n_groups, dim)
-        Of equal weights.
     """
     return torch.as_tensor(_sobol(dim, n_groups, n), dtype=like.dtype, device=like.device)
 

@@ -9,20 +9,10 @@ _AT_ONCE = 4096  #: variables of a Latin hypercube, for the sake of memory
 
 
 def sobol_normal(n, dim, seed):
-    """Scrambled Sobol points mapped to standard normal variables.
+    """Scrambled Sobol points mapped to standard normal variables, (n, dim).
 
-    In more than 21,201 dimensions, for which there are no such points, independent variables.
-
-    Parameters
-    ----------
-    n : int
-        Number of points; a power of two keeps the points balanced.
-    dim : int
-    seed : int
-
-    Returns
-    -------
-    points : ndarray of shape (n, dim), float64
+    A power of two keeps the points balanced. In more than 21,201 dimensions, for which there are no
+    such points, the variables are independent.
     """
     if dim == 0:
         return np.zeros((n, 0))
@@ -37,16 +27,7 @@ def sobol_normal(n, dim, seed):
 def latin_normal(n, dim, seed):
     """A Latin hypercube mapped to standard normal variables, the same with all versions of libraries.
 
-    Of each variable, one of the `n` values is in each of `n` equally likely intervals.
-
-    Parameters
-    ----------
-    n, dim : int
-    seed : int
-
-    Returns
-    -------
-    points : ndarray of shape (n, dim), float64
+    Of each of `dim` variables, one of the `n` values is in each of `n` equally likely intervals.
     """
     points, stream = np.empty((n, dim)), _mix(np.uint64(seed))
     for first in range(0, dim, _AT_ONCE):
@@ -70,11 +51,6 @@ class RowNoise:
 
     Each number is a hash of the row, the seed and its place, so that rows can be asked for together
     or apart.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-    seed : int
     """
 
     def __init__(self, X, seed):

@@ -21,25 +21,10 @@ class Hyperparameter(NamedTuple):
 
 
 def hyperparameters(module, role="posterior", prefix="", buffers=False):
-    """Parameters of a torch module and its parts, with their roles.
+    """Parameters of a torch module and its parts, with their roles, in the order of its parameters.
 
-    A class of ours maps names of parameters, and of parts, to roles in its attribute `roles`. Other names have
-    the role of the part that they belong to.
-
-    Parameters
-    ----------
-    module : Module
-    role : str
-        Role of names that are in no map.
-    prefix : str
-        Of the names.
-    buffers : bool
-        Whether to list buffers, too.
-
-    Returns
-    -------
-    hyperparameters : list of Hyperparameter
-        In the order of ``module.parameters()``.
+    A class of ours maps names of parameters, and of parts, to roles in its attribute `roles`. Other
+    names have the role of the part that they belong to. With `buffers`, these are listed, too.
     """
     roles = getattr(module, "roles", {})
     own = list(module.named_parameters(recurse=False))
@@ -57,25 +42,13 @@ class Component(BaseEstimator):
     arrays and tensors alike; :class:`Trainable` hands out copies of the object in which every
     positive number is a tensor of the computational graph.
 
-    Attributes
-    ----------
-    _positive : dict
-        For each trainable constructor argument, the value that it always exceeds.
-    _may_be_zero : tuple of str
-        Those of them that can be 0, which leaves a term out for good.
-    _parts : tuple of str
-        Constructor arguments that are components themselves.
-    _roles : dict
-        Roles of trainable constructor arguments.
-    _role : str
-        That of others.
     """
 
-    _positive = {}
-    _may_be_zero = ()
-    _parts = ()
-    _roles = {}
-    _role = "shape"
+    _positive = {}  #: for each trainable constructor argument, the value that it always exceeds
+    _may_be_zero = ()  #: those of them that can be 0, which leaves a term out for good
+    _parts = ()  #: constructor arguments that are components themselves
+    _roles = {}  #: of trainable constructor arguments
+    _role = "shape"  #: of those that are not among these
 
     def hyperparameters(self):
         """List of (name, role, value) of trainable constructor arguments, also those of parts."""
@@ -108,13 +81,8 @@ class Component(BaseEstimator):
 class Trainable(nn.Module):
     """The trainable hyperparameters of a component, positive by a shifted exponential.
 
-    Calling the module returns the component with tensors in the place of hyperparameters.
-
-    Parameters
-    ----------
-    component : Component
-        With every number given. Hyperparameters of a component with ``trainable=False``, and zeros, stay
-        fixed.
+    Calling the module returns the component with tensors in the place of hyperparameters. Those of
+    a component with ``trainable=False``, and zeros, stay fixed.
     """
 
     def __init__(self, component):
@@ -153,20 +121,10 @@ class Trainable(nn.Module):
 
     @torch.no_grad()
     def multiply(self, role, factor, parts=True):
-        """Multiply the hyperparameters of a role that have no floor above zero.
+        """Multiply the hyperparameters of a role without a floor above zero; return if there are any.
 
-        Parameters
-        ----------
-        role : str
-        factor : float or array of shape (n_inputs,)
-            For one lengthscale of all inputs, the largest of several factors.
-        parts : bool
-            Whether to multiply those of the parts of a sum or product, too.
-
-        Returns
-        -------
-        found : bool
-            Whether there are any.
+        Of a factor (n_inputs,), one lengthscale of all inputs takes the largest. Without `parts`,
+        those of the parts of a sum or product stay.
         """
         found = self.hyperparameters() if parts or not self.component._parts else []
         scaled = [p for _, given, p in found if given == role]

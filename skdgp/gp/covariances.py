@@ -123,21 +123,9 @@ class Radial(torch.autograd.Function):
 class RadialCovariances:
     """:class:`Radial` among inducing inputs and from these to rows, and the way back through both at once.
 
-    Inputs are scaled once; gradients of inducing inputs and of numbers are summed over both matrices.
-
-    Parameters
-    ----------
-    kernel : Stationary
-    Z : tensor of shape (M, n_features)
-    H : tensor of shape (P, n_features)
-        In the dtype of all that has rows.
-    lengthscale, variance : tensors
-        In the dtype of `Z`.
-
-    Attributes
-    ----------
-    K_uu : tensor of shape (M, M)
-    K_uf : tensor of shape (M, P)
+    Inputs are scaled once; gradients of inducing inputs and of numbers are summed over both
+    matrices. Rows H (P, n_features) have the dtype of all that has rows; numbers have that of Z (M,
+    n_features).
     """
 
     def __init__(self, kernel, Z, H, lengthscale, variance):

@@ -16,19 +16,7 @@ _AT_ONCE = 64  #: rows
 def prior_functions(kernel, n, n_outputs, generator, like, n_features):
     """`n` functions from the prior, by random features (Wilson et al., 2020).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    n, n_outputs : int
-    generator : torch.Generator
-    like : tensor of shape (P, n_inputs)
-        Rows that the functions are for.
-    n_features : int
-
-    Returns
-    -------
-    f : callable
-        Maps (n_rows, n_inputs) to (n, n_rows, n_outputs).
+    They map (n_rows, n_inputs) to (n, n_rows, n_outputs).
     """
     phi = kernel.features((n, n_features), like.shape[1], generator, like, IMPORTANCE_FRACTION)
     width = phi(like.new_zeros(1, 1, like.shape[1])).shape[-1]

@@ -13,23 +13,11 @@ _REACH = 17.0, 6.0
 def importance_sampled(half, present, share, nu, importance, generator):
     """Features of which more have high frequencies, with weights that leave the kernel as it is.
 
-    A fraction `importance` of the features depends on one input of which `half`, one half of the chi-square
-    variable that frequencies are divided by, is small: its logarithm is uniform.
-
-    Parameters
-    ----------
-    half, present : tensors of shape (..., n_inputs, R)
-        Draws of ``Gamma(nu)``, and whether features depend on the inputs.
-    share : tensor that broadcasts to (..., n_inputs, R)
-        Probability that they do.
-    nu, importance : float
-    generator : torch.Generator
-
-    Returns
-    -------
-    half, present : tensors of shape (..., n_inputs, R)
-    weight : tensor of shape (..., 1, R), or 1.0
-        The density under the kernel over that of the draws.
+    A fraction `importance` of the features depends on one input of which `half`, one half of the
+    chi-square variable that frequencies are divided by, is small: its logarithm is uniform. `half`
+    and `present` (..., n_inputs, R) are draws of ``Gamma(nu)``, and whether features depend on the
+    inputs, which they do with probability `share`. The weights (..., 1, R) are the density under
+    the kernel over that of the draws.
     """
     if importance == 0.0:
         return half, present, 1.0

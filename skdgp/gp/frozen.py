@@ -21,19 +21,8 @@ def _factors(Q, L_inv):
 class FrozenLayer:
     """A layer of sparse Gaussian processes at rest, see :meth:`~skdgp.gp.layer.SparseLayer.frozen`.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : tensor of shape (M, n_inputs)
-    q_mean : tensor of shape (M, D)
-        Of the whitened inducing variables.
-    q_root : tensor of shape (D, M, M) or (1, M, M), or None
-        Roots of their covariances, if the outputs are independent of other layers.
-    jitter : float
-    W : tensor of shape (n_inputs, D), optional
-        The linear mean function.
-    noise : tensor of shape () or float
-        Variance that is added to the outputs.
+    The whitened inducing variables have means (M, D) and, if the outputs are independent of other
+    layers, roots of covariances (D or 1, M, M).
     """
 
     def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0):
@@ -90,21 +79,9 @@ class FrozenLayer:
         """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
 
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
-
-        Parameters
-        ----------
-        n, n_features : int
-            Functions, and random features of each.
-        generator : torch.Generator
-        v : tensor of shape (n, M, D), optional
-            Draws of the whitened inducing variables; None to draw them here.
-        center : tensor of shape (n, M, D), optional
-            Their means, where these are not those of q(v).
-
-        Returns
-        -------
-        f : callable
-            Maps (n, P, n_inputs) to mean and deviation, (n, P, D).
+        Draws `v` (n, M, D) of the whitened inducing variables may be given, with their means
+        `center` where these are not those of q(v). The result maps (n, P, n_inputs) to mean and
+        deviation, (n, P, D).
         """
         kernel, Z, (M, D) = self.kernel, self.Z, self.q_mean.shape
         phi = kernel.features((n, n_features), Z.shape[1], generator, Z, IMPORTANCE_FRACTION)

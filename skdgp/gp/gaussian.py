@@ -19,22 +19,9 @@ def sample(mean, root, n, generator):
 class GaussianBlock(nn.Module):
     """``q(v_d) = N(mean_d, root_d root_d^T)`` for each output `d`, against the prior ``N(0, I)``.
 
-    Parameters
-    ----------
-    n_inducing, n_outputs : int
-    scale : float
-        The roots start at this multiple of the identity.
-    natural : bool
-        Whether the block takes natural-gradient steps. If not, mean and root belong to the
-        optimizer.
-    shared : bool
-        Whether all outputs share one covariance; not for natural blocks.
-
-    Attributes
-    ----------
-    mean : tensor of shape (M, D)
-    root : tensor of shape (D, M, M), or (1, M, M) if it is shared
-        Lower triangular; every step keeps it so.
+    The mean has shape (M, D). The root, (D, M, M), or (1, M, M) if all outputs share one
+    covariance, is lower triangular, every step keeps it so, and it starts at `scale` times the
+    identity. If the block takes no `natural` steps, both belong to the optimizer.
     """
 
     roles = {"root": "posterior_root"}
@@ -59,13 +46,9 @@ class GaussianBlock(nn.Module):
     def moments(self, dtype=torch.float64):
         """Mean (M, D), and the difference of the covariance to the prior's (as `root`).
 
-        In training, unless the block is held, both are leaves of the graph. The gradients that they collect
-        go to :meth:`natural_step` or :meth:`set_gradients`.
-
-        Parameters
-        ----------
-        dtype : torch.dtype
-            Of the covariance, unless the block is natural.
+        In training, unless the block is held, both are leaves of the graph. The gradients that they
+        collect go to :meth:`natural_step` or :meth:`set_gradients`. The covariance has `dtype`
+        unless the block is natural.
         """
         with torch.no_grad():
             root = self.root if self.natural else self.root.to(dtype)
@@ -120,20 +103,12 @@ class GaussianBlock(nn.Module):
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
-        """One step of size `gamma` in the natural parameters (Salimbeni et al., 2018).
+        """One step of size `gamma`, in (0, 1], in the natural parameters (Salimbeni et al., 2018).
 
-        Parameters
-        ----------
-        gradients : pair of tensors
-            Gradients of the expected log-likelihood alone, with respect to mean (M, D) and
-            covariance (D, M, M); the divergence from the prior is dealt with in closed form.
-        gamma : float in (0, 1]
-            1 jumps to the optimum if the likelihood is Gaussian.
-
-        Returns
-        -------
-        accepted : bool
-            False, and nothing has changed, if the new covariance would not be positive definite.
+        The gradients are those of the expected log-likelihood alone, with respect to mean and
+        covariance; the divergence is dealt with in closed form. A step of size 1 jumps to the
+        optimum if the likelihood is Gaussian. False, and nothing has changed, if the new covariance
+        would not be positive definite.
         """
         g_mean, g_cov = gradients
         P = self.precision()
@@ -157,12 +132,7 @@ class GaussianBlock(nn.Module):
 
     @torch.no_grad()
     def carry(self, B):
-        """Become the posterior of other variables, with ``v' = B v`` plus what the prior has beyond it.
-
-        Parameters
-        ----------
-        B : tensor of shape (D, M_new, M) or (1, M_new, M)
-        """
+        """Become the posterior of ``B v`` plus what the prior has beyond it, for B (D or 1, M', M)."""
         mean, root = (B @ self.mean.mT[..., None])[..., 0].mT, B @ self.root.double()
         beyond = add_diagonal(root @ root.mT - B @ B.mT, 1.0)
         root = cholesky(beyond, rounding(beyond)).to(self.root.dtype)
@@ -194,18 +164,7 @@ class GaussianBlock(nn.Module):
 
 
 class DiagonalBlock(nn.Module):
-    """Independent Gaussians ``N(mean, exp(rho))`` against the prior ``N(0, 1)``.
-
-    Parameters
-    ----------
-    n_rows, n_columns : int
-    variance : float
-        Where all variances start.
-
-    Attributes
-    ----------
-    mean, rho : tensors of shape (n_rows, n_columns)
-    """
+    """A matrix of independent Gaussians ``N(mean, exp(rho))`` against the prior ``N(0, 1)``."""
 
     natural = held = False
 

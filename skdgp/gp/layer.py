@@ -112,27 +112,11 @@ def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
 class SparseLayer(nn.Module):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Bound to the number of inputs.
-    n_inputs, n_outputs, n_inducing : int
-    linear_mean : bool
-        Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
-    noise : float
-        Start of the variance that is added to each output, and not to the inducing outputs; 0 for
-        none.
-    scale : float
-        Start of the roots of q(v), as a multiple of the identity.
-    natural : bool
-        Whether q(v) takes natural-gradient steps.
-    shared : bool
-        Whether the outputs share one covariance of q(v), and hence one variance everywhere.
-    jitter : float
-        Added to the diagonal of the kernel matrix of the inducing inputs.
-    q : object, optional
-        The posterior, if it is not the layer's own; with `mean` and, for what needs them, `root` and
-        `moments` as those of :class:`GaussianBlock`; `root` may be None.
+    With `linear_mean` the outputs have the mean ``h W`` with a fixed matrix `W`. A variance that starts at
+    `noise` is added to each output, and not to the inducing outputs; 0 stands for none. The
+    :class:`GaussianBlock` of the layer starts with roots of `scale` times the identity, takes `natural`
+    steps, and may have one covariance that all outputs share. A posterior `q` from elsewhere has `mean` and,
+    for what needs them, `root`, or None, and `moments`.
     """
 
     roles = {"Z": "inducing_input", "W": "mean", "log_noise": "noise"}
@@ -189,12 +173,8 @@ class SparseLayer(nn.Module):
     def relocate(self, H, n):
         """Place inducing inputs among the present ones and some rows, see :func:`relocated`.
 
-        Returns
-        -------
-        mean : tensor of shape (P, n_outputs)
-            Of the outputs at the rows.
-        B : tensor of shape (1, n, M)
-            With which `q` is to be carried over.
+        Returns the mean of the outputs at the rows, (P, n_outputs), and the matrix (1, n, M) with
+        which `q` is to be carried over.
         """
         M, D = len(self.q.mean), self.n_outputs
         mean, _ = self.moments(H, (self.q.mean, H.new_zeros(D, M, M)))
@@ -205,16 +185,8 @@ class SparseLayer(nn.Module):
     def moments(self, H, q=None):
         """Mean and variance of the outputs, whitened (Salimbeni and Deisenroth, 2017, eqs. 7 and 8).
 
-        Parameters
-        ----------
-        H : tensor of shape (..., n_inputs)
-            Its dtype is that of the large products; matrices of inducing variables stay in float64.
-        q : pair of tensors, optional
-            Mean (M, D) and excess covariance (D, M, M) in the place of those of q(v).
-
-        Returns
-        -------
-        mean, var : tensors of shape (..., n_outputs)
+        The dtype of H (..., n_inputs) is that of the large products; matrices of inducing variables
+        stay in float64. `q` has mean and excess covariance in the place of those of q(v).
         """
         mean, var = self.shared_moments(H, q)
         return mean, var.expand_as(mean)
@@ -233,18 +205,7 @@ class SparseLayer(nn.Module):
         return inverse_triangular(cholesky(self.kernel()(self.Z, self.Z), self.jitter))
 
     def project(self, H, whitening):
-        """Whitened projections ``A = L^{-1} k(Z, h)``, and the variances that remain.
-
-        Parameters
-        ----------
-        H : tensor of shape (C, B, n_inputs)
-        whitening : tensor of shape (M, M)
-
-        Returns
-        -------
-        A : tensor of shape (C, M, B)
-        variance : tensor of shape (C, B)
-        """
+        """Projections ``A = L^{-1} k(Z, h)``, (C, M, B), and the variances that remain, (C, B)."""
         rows, kernel = H.flatten(0, 1), self.kernel()
         A = whitening.to(H.dtype) @ kernel(self.Z.to(H.dtype), rows)
         variance = (kernel.diag(rows) - A.square().sum(0)).clamp_min(LEAST_VARIANCE)
@@ -252,17 +213,7 @@ class SparseLayer(nn.Module):
 
     @torch.no_grad()
     def frozen(self, make=FormLayer):
-        """The layer as it is now, for predictions: in double precision, and with tensors of its own.
-
-        Parameters
-        ----------
-        make : callable
-            Makes a :class:`~skdgp.gp.frozen.FrozenLayer`.
-
-        Returns
-        -------
-        layer : FrozenLayer
-        """
+        """The layer as it is now, for predictions: in float64, and with tensors of its own."""
         mean, root = self.q.mean.double().clone(), self.q.root
         root = None if root is None else root.double().clone()
         W = None if self.W is None else self.W.clone()

@@ -4,23 +4,12 @@ import numpy as np
 
 
 def linear_map(A, n_outputs, weights=None):
-    """Matrix of the linear mean function between two widths.
+    """Matrix (n_inputs, n_outputs) of the linear mean function between two widths.
 
     The identity for equal widths, the identity padded with zeros for a wider output, and the
     leading right-singular vectors of `A`, not centered, for a narrower one (Salimbeni and
-    Deisenroth, 2017).
-
-    Parameters
-    ----------
-    A : ndarray of shape (n_rows, n_inputs)
-        Training rows, pushed through the mean functions of the layers before.
-    n_outputs : int
-    weights : ndarray of shape (n_rows,), optional
-        How often each row counts.
-
-    Returns
-    -------
-    W : ndarray of shape (n_inputs, n_outputs)
+    Deisenroth, 2017). A (n_rows, n_inputs) are training rows, pushed through the mean functions of
+    the layers before.
     """
     n_inputs = A.shape[1]
     if n_inputs <= n_outputs:

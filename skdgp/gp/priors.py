@@ -9,13 +9,8 @@ OF_COLUMNS = frozenset({"lengthscale", "variance", "strength", "shape"})
 def of_deviations(logarithms, scale):
     """Minus the log-density, up to a constant, of how far logarithms are from their mean.
 
-    The deviations have Cauchy distributions: most hyperparameters stay together, and yet a few may go far.
-
-    Parameters
-    ----------
-    logarithms : tensor
-        Of the hyperparameters of a kernel for each column.
-    scale : float
+    The deviations have Cauchy distributions: most hyperparameters stay together, and yet a few may
+    go far.
     """
     return torch.log1p(((logarithms - logarithms.mean()) / scale).square()).sum()
 
@@ -23,19 +18,10 @@ def of_deviations(logarithms, scale):
 def around(hyperparameters, centers, spread, deviation):
     """Minus the log-density, up to a constant, of log-normal priors around given centers.
 
-    A kernel may have a hyperparameter for each column. The mean of its logarithms has such a prior then, and
-    the deviations from the mean have those of :func:`of_deviations`. Many columns cannot overfit few rows, and
-    yet some may matter much more than all others.
-
-    Parameters
-    ----------
-    hyperparameters : list of Hyperparameter
-        Logarithms, with their roles.
-    centers : list of tensor
-    spread : float
-        Standard deviation of the logarithms.
-    deviation : float or None
-        Scale of the deviations; None leaves normal priors to all.
+    A kernel may have a hyperparameter for each column. The mean of its logarithms has such a prior
+    then, and the deviations from the mean have those of :func:`of_deviations`, or None leaves
+    normal priors to all. Many columns cannot overfit few rows, and yet some may matter much more
+    than all others.
     """
     off, total = [], 0.0
     for (_, role, logarithms), center in zip(hyperparameters, centers):

@@ -8,19 +8,8 @@ from ..linalg import cholesky
 def spread_out(K, n, n_kept=0):
     """Indices of `n` points, each where the prior varies most given those before (pivoted Cholesky).
 
-    Parameters
-    ----------
-    K : tensor of shape (P, P)
-        Prior covariance of all points.
-    n : int
-        At most `P`.
-    n_kept : int
-        First points that are chosen in any case.
-
-    References
-    ----------
-    D. Burt, C. Rasmussen and M. van der Wilk (2020). Convergence of sparse variational inference in
-    Gaussian processes regression. Journal of Machine Learning Research 21.
+    From the prior covariance of all points (Burt, Rasmussen and van der Wilk, 2020, JMLR 21). The
+    first `n_kept` are chosen in any case.
     """
     rest, rows, chosen = torch.diagonal(K).clone(), K.new_zeros(n, len(K)), []
     for i in range(n):
@@ -36,22 +25,9 @@ def spread_out(K, n, n_kept=0):
 def relocated(kernel, Z, H, n, jitter):
     """Inducing inputs among the present ones and some rows, and their regression on the present ones.
 
-    Parameters
-    ----------
-    kernel : Kernel
-    Z : tensor of shape (M, n_inputs)
-        If there are to be more, all of them stay.
-    H : tensor of shape (P, n_inputs)
-    n : int
-        Number of inducing inputs, at most ``M + P``.
-    jitter : float
-
-    Returns
-    -------
-    Z_new : tensor of shape (n, n_inputs)
-    B : tensor of shape (n, M)
-        The whitened variables at `Z_new` given those at `Z` have the mean ``B v`` and the covariance
-        ``I - B B^T``: the posterior process stays what it is wherever `Z_new` has what `Z` had.
+    Given the whitened variables at Z (M, n_inputs), those at the new inputs have the mean ``B v``
+    and the covariance ``I - B B^T``, B (n, M): the posterior process stays what it is wherever the
+    new inputs have what `Z` had. If there are to be more, all of `Z` stay.
     """
     pool = torch.cat([Z, H])
     K = kernel(pool, pool)

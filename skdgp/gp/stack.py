@@ -14,13 +14,9 @@ _FLOOR = 1e-12  #: least variance of an output
 class _Walk:
     """The walk of rows through layers that follow each other.
 
-    Every scheme takes the same walk. Schemes differ by the outputs of a layer: draws, moments, states
-    of a sampler, functions.
-
-    Attributes
-    ----------
-    input_connected : bool
-        Whether later layers have the rows as inputs beside the outputs of the layer before.
+    Every scheme takes the same walk. Schemes differ by the outputs of a layer: draws, moments,
+    states of a sampler, functions. If the walk is `input_connected`, later layers have the rows as
+    inputs beside the outputs of the layer before.
     """
 
     def inputs(self, H, X):
@@ -30,19 +26,10 @@ class _Walk:
         return torch.cat([H, X.expand(*H.shape[:-1], X.shape[-1])], -1)
 
     def walk(self, X, visit):
-        """Pass rows through the layers.
+        """Pass rows (..., n, n_features) through the layers; return the outputs of the last visit.
 
-        Parameters
-        ----------
-        X : tensor of shape (..., n, n_features)
-        visit : callable
-            ``visit(i, layer, H)`` maps the inputs of layer `i`, (..., n, n_inputs), to its outputs. Leading
-            dimensions beyond those of `X` are draws.
-
-        Returns
-        -------
-        outputs
-            The outputs of `visit` for the last layer.
+        ``visit(i, layer, H)`` maps the inputs of layer `i`, (..., n, n_inputs), to its outputs.
+        Leading dimensions beyond those of `X` are draws.
         """
         H = X
         for i, layer in enumerate(self):
@@ -52,19 +39,10 @@ class _Walk:
     def moments(self, X, eps, of_layer=None):
         """Moments of the last layer given the draws of the hidden ones (Salimbeni and Deisenroth, 2017).
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
-        of_layer : callable, optional
-            ``of_layer(i, layer, H)`` gives mean and variance of the outputs of layer `i`; by default,
-            ``layer.shared_moments(H)`` does.
-
-        Returns
-        -------
-        mean, var : tensors of shape (S, n, n_latents)
-            `S` is 1 without hidden layers, and `var` may have one column for all latents.
+        The standard normal draws are (S, n, width) or (S, 1, width). Mean and variance of a layer's
+        outputs are ``of_layer(i, layer, H)``, by default ``layer.shared_moments(H)``. The results
+        have shape (S, n, n_latents); `S` is 1 without hidden layers, and variances may have one
+        column for all latents.
         """
         last = len(self) - 1
 
@@ -82,11 +60,6 @@ class Stack(_Walk, nn.ModuleList):
 
     A layer has `n_outputs`; ``start(Z, W, rng)`` takes its inducing inputs and its mean function,
     ``frozen()`` is the layer at rest, and ``shared_moments(H)`` gives the moments of its outputs.
-
-    Parameters
-    ----------
-    layers : iterable of Module
-    input_connected : bool
     """
 
     def __init__(self, layers=(), input_connected=False):
@@ -102,21 +75,9 @@ class Stack(_Walk, nn.ModuleList):
     def start(self, X, weights, rng, method="kmeans"):
         """Place the inducing inputs, and set the mean functions of hidden layers.
 
-        The inducing inputs of the first layer are centers of the rows; those of later layers are the
-        same centers, pushed through the mean functions.
-
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_features)
-            Training rows as the model sees them, or a sample of them.
-        weights : ndarray of shape (n_rows,)
-        rng : numpy.random.RandomState
-        method : {"kmeans", "random"}
-
-        Returns
-        -------
-        inputs : ndarray of shape (n_rows, n_inputs)
-            Inputs of the last layer, pushed likewise.
+        The inducing inputs of the first layer are centers of the rows, which are training rows as
+        the model sees them, or a sample of them; those of later layers are the same centers, pushed
+        through the mean functions. Returns the inputs of the last layer, pushed likewise.
         """
         n, M = len(X), self[0].n_inducing
         Z = centers(X, weights, M, method, rng) if M else X[:0]
@@ -140,13 +101,8 @@ class Stack(_Walk, nn.ModuleList):
 class FrozenStack(_Walk, list):
     """The layers of a deep Gaussian process at rest, for predictions.
 
-    Nothing changes any more, so that threads can share it. Predictions are differentiable in the rows where
-    the caller enables gradients.
-
-    Parameters
-    ----------
-    layers : iterable of FrozenLayer
-    input_connected : bool
+    Nothing changes any more, so that threads can share it. Predictions are differentiable in the
+    rows where the caller enables gradients.
     """
 
     def __init__(self, layers, input_connected):
@@ -154,18 +110,9 @@ class FrozenStack(_Walk, list):
         self.input_connected = input_connected
 
     def functions(self, n, functions):
-        """Compose draws of deep functions from those of their layers.
+        """Compose draws of deep functions, as in :class:`Functions`, from those of their layers.
 
-        Parameters
-        ----------
-        n : int
-        functions : list of callable
-            For each layer, mean and deviation at (n, P, n_inputs).
-
-        Returns
-        -------
-        evaluate : callable
-            As in :class:`~skdgp.inference.posterior.Functions`.
+        Those of a layer give mean and deviation at (n, P, n_inputs).
         """
         last = len(self) - 1
 

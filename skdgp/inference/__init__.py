@@ -52,15 +52,7 @@ __all__ = [
 
 
 def as_scheme(inference):
-    """A scheme object from its name; objects pass through.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    TypeError
-        If `inference` is neither a string nor a scheme.
-    """
+    """A scheme object from its name; objects pass through."""
     if isinstance(inference, Scheme):
         return inference
     if isinstance(inference, str):

@@ -25,31 +25,15 @@ FRACTION, INNER_FRACTION = (Interval(Real, 0, 1, closed=ends) for ends in ("righ
 
 @dataclass
 class Architecture:
-    """Shape of a deep Gaussian process, the same for all schemes.
+    """Shape of a deep Gaussian process, the same for all schemes."""
 
-    Attributes
-    ----------
-    n_features : int
-        Inputs of the first layer.
-    widths : tuple of int
-        Outputs of the hidden layers.
-    n_latents : int
-        Outputs of the last layer.
-    n_inducing : int
-    kernels : list of Kernel
-        One for each layer, bound to the number of its inputs.
-    linear_mean : bool
-        Whether hidden layers have a linear mean function, or zero.
-    input_connected : bool
-        Whether later layers have the inputs of the first one beside the outputs of the layer before.
-    """
-
-    n_features: int
-    widths: tuple
-    n_latents: int
+    n_features: int  #: inputs of the first layer
+    widths: tuple  #: outputs of the hidden layers
+    n_latents: int  #: outputs of the last layer
     n_inducing: int
-    kernels: list
-    linear_mean: bool
+    kernels: list  #: one for each layer, bound to the number of its inputs
+    linear_mean: bool  #: whether hidden layers have a linear mean function, or zero
+    #: whether later layers have the inputs of the first one beside the outputs of the layer before
     input_connected: bool
 
     def layer_inputs(self):
@@ -58,16 +42,7 @@ class Architecture:
         return [self.n_features] + [width + extra for width in self.widths]
 
     def stack(self, make, settings=lambda i: {}):
-        """A stack of this shape.
-
-        Parameters
-        ----------
-        make : callable
-            Makes a layer from kernel, numbers of inputs, outputs and inducing points, `linear_mean`, and
-            settings.
-        settings : callable
-            The settings of a layer from its number.
-        """
+        """A stack; ``make(kernel, n_inputs, n_outputs, n_inducing, **settings(i))`` gives its layers."""
         outputs = (*self.widths, self.n_latents)
         shapes = enumerate(zip(self.kernels, self.layer_inputs(), outputs))
         return Stack(
@@ -203,30 +178,16 @@ class Model(nn.Module):
     gradients gives :meth:`expected_log_likelihood`, :meth:`blocks` and :meth:`_frozen`; a sampler makes its own
     :meth:`step`.
 
-    Parameters
-    ----------
-    steps : GradientSteps or QuasiNewtonSteps, optional
-        How the model is trained, unless it has a :meth:`step` of its own.
-
-    Attributes
-    ----------
-    finished : bool
-        Whether further steps would change nothing.
-    is_full_batch : bool
-        Whether each step looks at all rows.
-    solution : dict of ndarray
-        That of a posterior of the same state, see :meth:`~skdgp.inference.posterior.Posterior.solution`.
-    unfinished : str or None
-        A sentence for the user if the model is not yet what it is to be.
-    cover : callable or None
-        ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows, and
-        carries the posterior process over. None if inducing inputs stay where they are.
+    Once a model is `finished`, further steps would change nothing.
     """
 
+    #: ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows,
+    #: and carries the posterior process over; None if inducing inputs stay where they are
     cover = None
-    solution: ClassVar = {}
-    is_full_batch = False
-    unfinished = _seconds = None
+    solution: ClassVar = {}  #: see :meth:`~skdgp.inference.posterior.Posterior.solution`
+    is_full_batch = False  #: whether each step looks at all rows
+    unfinished = None  #: a sentence for the user if the model is not yet what it is to be
+    _seconds = None
 
     def __init__(self, steps=None):
         super().__init__()
@@ -239,26 +200,13 @@ class Model(nn.Module):
     def start(self, X, weights, rng, method="kmeans"):
         """Set what depends on rows; the default places the inducing inputs of the `layers`.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n_rows, n_features)
-            Training rows as the model sees them, or a sample of them.
-        weights : ndarray of shape (n_rows,)
-        rng : numpy.random.RandomState
-        method : {"kmeans", "random"}
-            Of models with inducing inputs.
+        `X` (n_rows, n_features) are training rows as the model sees them, or a sample of them, and
+        `method` is ``"kmeans"`` or ``"random"``.
         """
         return self.layers.start(X, weights, rng, method)
 
     def prepare(self, learning_rate, dtype):
-        """Called once before training.
-
-        Parameters
-        ----------
-        learning_rate : float
-        dtype : torch.dtype
-            Precision of the inputs that :meth:`step` will get, and of the large products.
-        """
+        """Called once before training; `dtype` is that of the inputs of steps and of large products."""
         self.learning_rate = learning_rate
         for block in self.blocks():
             if not block.natural:
@@ -281,20 +229,7 @@ class Model(nn.Module):
         """Take the training rows, unless that is done: a model that comes from a file has not seen them."""
 
     def step(self, batch, generator, rate=1.0):
-        """One update.
-
-        Parameters
-        ----------
-        batch : Batch
-        generator : torch.Generator
-        rate : float in (0, 1]
-            Fraction of the full step size.
-
-        Returns
-        -------
-        loss : float
-            Estimate of the objective that is minimized, per row.
-        """
+        """Make one update of `rate`, in (0, 1], times the full size; return the loss per row."""
         return self.steps.step(self, batch, generator, rate)
 
     def expected_log_likelihood(self, batch, generator):
@@ -326,19 +261,10 @@ class Model(nn.Module):
         raise NotImplementedError
 
     def posterior(self, draws, as_trained=False):
-        """The frozen posterior that predicts with these draws.
+        """The frozen posterior that predicts with these draws, which come from :meth:`draws`.
 
-        Parameters
-        ----------
-        draws : tensor or ndarray
-            From :meth:`draws`.
-        as_trained : bool
-            Whether to leave out what was added to the posterior that the lower bound is of, such as
-            extrapolation variance inflation.
-
-        Returns
-        -------
-        posterior : ~skdgp.inference.posterior.Posterior
+        `as_trained` leaves out what was added to the posterior that the lower bound is of, such as
+        extrapolation variance inflation.
         """
         with self.averaged(), torch.no_grad():
             return self._frozen(draws, as_trained)
@@ -374,13 +300,7 @@ class Model(nn.Module):
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def load_fewer_inputs(self, arrays, rng):
-        """Load the state of a model with fewer inputs: the others, which come last, have been zero so far.
-
-        Parameters
-        ----------
-        arrays : dict of ndarray
-        rng : numpy.random.RandomState
-        """
+        """Load the state of a model with fewer inputs: the others, the last ones, were zero so far."""
         state = self.state()
         for name, old in arrays.items():
             if name in state and old.shape != state[name].shape:

@@ -25,16 +25,9 @@ class Batch(NamedTuple):
     n_all: int = 0  #: rows of the batch of all ranks, where it is divided
 
     def draw(self, make, shape, axis=-2):
-        """Draws for these rows: their part of the draws for the batch of all ranks.
+        """Draws for these rows: their part of ``make(shape)`` for the batch of all ranks.
 
-        Parameters
-        ----------
-        make : callable
-            ``make(shape)`` gives a tensor of draws.
-        shape : tuple of int
-            For these rows.
-        axis : int
-            The axis of the rows.
+        `shape` is that for these rows, which are its `axis`.
         """
         if self.share == 1.0:
             return make(shape)

@@ -16,21 +16,10 @@ LEAST_SIZE = 400.0  #: independent draws, by Vehtari et al. (2021): errors of 5 
 class ChainModel(Model):
     """A model whose steps move several chains at once, and keep some of their states.
 
-    A model that goes on with the states of an earlier fit forgets those that were kept.
-
-    Parameters
-    ----------
-    n_chains : int
-    n_samples : int
-        States that are kept, of all chains together; rounded up to a multiple of `n_chains`.
-
-    Attributes
-    ----------
-    chains : dict of str to tensor of shape (n_chains, ...)
-        Where the chains are.
-    kept : dict of str to list of such tensors
-        Where they were when a state was kept.
-    n_steps : int
+    A model that goes on with the states of an earlier fit forgets those that were kept. `chains`
+    and `kept` have tensors (n_chains, ...) by name: where the chains are, and lists of where they
+    were. Of all chains together `n_samples` states are kept, rounded up to a multiple of
+    `n_chains`.
     """
 
     def __init__(self, n_chains, n_samples):
@@ -118,15 +107,8 @@ def pick_states(n_states, n, generator):
 def split_rhat(draws):
     """Split R-hat (Gelman et al., 2013, section 11.4), the square root of a ratio of variances.
 
-    Parameters
-    ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least four draws of each chain.
-
-    Returns
-    -------
-    rhat : ndarray of shape (...)
-        Near one where halves of chains agree with each other; NaN where nothing varies.
+    From draws (n_chains, n_draws, ...), four at least of each chain. It is near one where halves of
+    chains agree with each other, and NaN where nothing varies.
     """
     split = _split(draws)
     n, within, between = (
@@ -148,15 +130,7 @@ def rank_rhat(draws):
 def sample_sizes(draws):
     """Effective sample sizes of the bulk and of the tails (Vehtari et al., 2021, sections 3.2 and 4.3).
 
-    Parameters
-    ----------
-    draws : array-like of shape (n_chains, n_draws, ...)
-        At least eight draws of each chain.
-
-    Returns
-    -------
-    bulk, tail : ndarrays of shape (...)
-        NaN where nothing varies.
+    From draws (n_chains, n_draws, ...), eight at least of each chain; NaN where nothing varies.
     """
     split = _split(draws)
     low, high = (split <= np.quantile(split, p, (0, 1)) for p in (0.05, 0.95))

@@ -29,25 +29,13 @@ class ConditionedGP(NamedTuple):
     """A Gaussian process given all unique inputs, for some hyperparameters of its kernel.
 
     Or J of them, for as many states of the hyperparameters, which lead all shapes then.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    inputs : callable
-        Maps rows to the inputs of the kernel.
-    H : tensor of shape (P, n_inputs)
-        Inputs of the kernel at the unique inputs.
-    root : tensor of shape (k, P, P)
-        Cholesky factors of their covariances, for each output.
-    a : tensor of shape (k, P)
-        ``C^{-1} y``.
     """
 
     kernel: Kernel
-    inputs: Callable
-    H: torch.Tensor
-    root: torch.Tensor
-    a: torch.Tensor
+    inputs: Callable  #: maps rows to the inputs of the kernel
+    H: torch.Tensor  #: (P, n_inputs), these at the unique inputs
+    root: torch.Tensor  #: (k, P, P), Cholesky factors of their covariances, for each output
+    a: torch.Tensor  #: (k, P), ``C^{-1} y``
 
     def moments(self, X, joint=False):
         """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
@@ -100,32 +88,16 @@ class ConditionedGP(NamedTuple):
 
 
 class LeaveOneOut(NamedTuple):
-    """Moments of each training row given all other rows, for J states of the hyperparameters.
-
-    Attributes
-    ----------
-    rows : TrainingRows
-    y : tensor of shape (P, k)
-        Of the unique inputs.
-    weight : tensor of shape (P,)
-    noise : tensor of shape (k,)
-        Variance of a row that counts once.
-    mean, var : tensors of shape (J, k, P)
-        Of each unique input given all other records, its noise included.
-    z : tensor of shape (J, k, P)
-        Standardized errors of these.
-    nearest : callable
-        Looks for neighbors.
-    """
+    """Moments of each training row given all other rows, for J states of the hyperparameters."""
 
     rows: TrainingRows
-    y: torch.Tensor
-    weight: torch.Tensor
-    noise: torch.Tensor
-    mean: torch.Tensor
-    var: torch.Tensor
-    z: torch.Tensor
-    nearest: Callable
+    y: torch.Tensor  #: (P, k), of the unique inputs
+    weight: torch.Tensor  #: (P,)
+    noise: torch.Tensor  #: (k,), variance of a row that counts once
+    mean: torch.Tensor  #: (J, k, P), of each unique input given all other records
+    var: torch.Tensor  #: (J, k, P), likewise, noise included
+    z: torch.Tensor  #: (J, k, P), standardized errors
+    nearest: Callable  #: looks for neighbors
 
     @classmethod
     def of(cls, gps, rows, y, weight, noise, nearest):
@@ -177,13 +149,7 @@ def near_errors(z, nearest):
 
 
 def positions(rows, given):
-    """Return the indices of rows among given ones.
-
-    Raises
-    ------
-    ValueError
-        If a row is not among them.
-    """
+    """Return the indices of rows among given ones, or raise ValueError."""
     same = (rows[:, None] == given).all(-1)
     if not same.any(1).all():
         raise ValueError("functions were drawn for given rows, and are asked for others.")
@@ -193,23 +159,9 @@ def positions(rows, given):
 class ConditionedPosterior(ScaledPosterior):
     """A mixture, with equal weights, of J processes given all rows, with a local scale of each.
 
-    Parameters
-    ----------
-    gps : list of ConditionedGP
-    together : ConditionedGP
-        All of them.
-    noise : tensor of shape (k, P)
-        Of the unique inputs.
-    z : tensor of shape (J, k, P)
-        Standardized leave-one-out errors of the unique inputs.
-    nearest : callable
-        Looks for neighbors.
-    local_scale : LocalScale or None
-    grid : tensor of shape (n_draws,)
-        Of scales.
-    loo : LeaveOneOut or None
-    likelihood, kernels, inducing_inputs
-        As of :class:`~skdgp.inference.posterior.Posterior`.
+    `together` are all of the processes `gps`. At the unique inputs there are noise (k, P) and
+    standardized leave-one-out errors z (J, k, P). `grid` (n_draws,) is one of scales, and `nearest`
+    looks for neighbors.
     """
 
     n_features = N_FEATURES

@@ -18,18 +18,8 @@ from .posterior import Functions, Latent, Posterior, frozen_parts
 class DeepSparseGP(Model):
     """A deep Gaussian process whose expected log-likelihood is estimated by draws from the hidden layers.
 
-    Parameters
-    ----------
-    architecture : Architecture
-    likelihood : Likelihood
-    layers : Stack
-    n_draws : int
-        Draws for each row and step.
-    natural_step : float
-    n_warmup : int
-        Steps in which noise has the same size everywhere.
-    n_shallow : int
-        Steps in which hidden layers stay as they are, and hand on their mean functions.
+    In the first `n_warmup` steps noise has the same size everywhere. In the first `n_shallow` ones
+    hidden layers stay as they are, and hand on their mean functions.
     """
 
     _is_shallow = False  #: during such a step
@@ -147,13 +137,7 @@ class DeepSparseGP(Model):
 class DeepPosterior(Posterior):
     """The frozen posterior of a :class:`DeepSparseGP`, a mixture over draws from the hidden layers.
 
-    Parameters
-    ----------
-    model : DeepSparseGP
-    draws : tensor of shape (S, sum of widths)
-        Standard normal deviations of the hidden layers.
-    layers : FrozenStack, optional
-        Those of the model by default.
+    The draws (S, sum of widths) are standard normal deviations of the hidden layers.
     """
 
     n_features = N_FEATURES

@@ -13,19 +13,11 @@ def without_scales(mean, var, n_means, floor=_FLOOR):
 
 
 class HomoscedasticWarmup(nn.Module):
-    """First steps in which latent functions that are scales of the noise stay at zero.
+    """First `n_steps` in which latent functions that are scales of the noise stay at zero.
 
     Otherwise varying noise explains variation that kernels do not explain yet, and they never do.
-    Scales from an earlier fit, or from another model, are not reset.
-
-    Parameters
-    ----------
-    n_steps : int
-
-    Attributes
-    ----------
-    progress : tensor of shape (2,)
-        Steps made, also those of earlier fits, and whether noise then has the same size everywhere.
+    Scales from an earlier fit, or from another model, are not reset. `progress` has the steps made,
+    also those of earlier fits, and whether noise then has the same size everywhere.
     """
 
     roles = {"progress": "progress"}

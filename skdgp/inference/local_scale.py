@@ -29,19 +29,10 @@ _TOL = 1e-6  #: likewise
 class LocalScale(nn.Module):
     r"""An unknown scale of the variances around a row, with an inverse-gamma prior.
 
-    Let :math:`z_1, \dots, z_k` be the whitened errors of near rows. Given these, targets follow a Student-t
-    distribution with :math:`a + \rho k` degrees of freedom. Its squared scale is
-    :math:`c\,(a + \rho z^\top z) / (a + \rho k)`, see :class:`~skdgp.inference.Vecchia`.
-
-    Parameters
-    ----------
-    n_factors : int, optional
-        Outputs that have a factor `c` each; else it is one.
-
-    Attributes
-    ----------
-    n_near : int
-        Neighbors of a prediction.
+    Let :math:`z_1, \dots, z_k` be the whitened errors of near rows. Given these, targets follow a
+    Student-t distribution with :math:`a + \rho k` degrees of freedom. Its squared scale is
+    :math:`c\,(a + \rho z^\top z) / (a + \rho k)`, see :class:`~skdgp.inference.Vecchia`. With
+    `n_factors`, outputs have a factor `c` each. A prediction has `n_near` neighbors.
     """
 
     def __init__(self, n_factors=None):
@@ -70,15 +61,7 @@ class LocalScale(nn.Module):
         return scale if self.log_factor is None else self.log_factor.exp() * scale
 
     def learn(self, log_density, total):
-        """Maximize a log density, with weak priors of the hyperparameters.
-
-        Parameters
-        ----------
-        log_density : callable
-            Of all rows together, for the present values.
-        total : float
-            Number of rows.
-        """
+        """Maximize ``log_density()``, of `total` rows, with weak priors of the hyperparameters."""
         if total <= 1.0:  # one target, which is its own center
             return
         learned = list(self.parameters())
@@ -98,19 +81,9 @@ class LocalScale(nn.Module):
 
 
 class FrozenScale:
-    """A local scale at rest, as a mixture over a grid.
+    """A local scale at rest, as a mixture over a grid (n_draws,) from :func:`scale_grid`.
 
-    Parameters
-    ----------
-    local_scale : LocalScale
-    grid : tensor of shape (n_draws,)
-        From :func:`scale_grid`.
-
-    Attributes
-    ----------
-    log_weights : tensor of shape (n_draws,)
-    mean_mixing : tensor of shape ()
-        Mean of the squared scale over its estimate.
+    `mean_mixing` is the mean of the squared scale over its estimate.
     """
 
     @torch.no_grad()
@@ -143,11 +116,7 @@ class FrozenScale:
     def components(self, mean, var, squared):
         """Means and variances (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales.
 
-        Parameters
-        ----------
-        mean, var : tensors of shape (J, n, k)
-            Of functions for unit scale.
-        squared : tensor of shape (J, n, k)
+        From moments of functions for unit scale, and estimates of squared scales, (J, n, k).
         """
         k, shape = mean.shape[-1], (len(self._mixing), *mean.shape[:-1], 2 * mean.shape[-1])
         means, variances = mean.new_empty(shape), mean.new_zeros(shape)
@@ -182,13 +151,8 @@ class FrozenScale:
 class ScaleMixture(GaussianMixture):
     """Gaussian noise and Gaussian functions with one unknown scale, whose mixture is taken here.
 
-    Latents are functions, whose variances are means over the mixture, and squared scales of all variances.
-
-    Parameters
-    ----------
-    variance : array of shape (k,)
-        Of the noise for unit scale.
-    scale : FrozenScale
+    Latents are functions, whose variances are means over the mixture, and squared scales of all
+    variances. The noise has the variance (k,) for unit scale.
     """
 
     def __init__(self, variance, scale):
@@ -223,16 +187,9 @@ class ScaleMixture(GaussianMixture):
 def log_density(local_scale, y, mean, sd, z):
     """Log density of rows, all outputs together.
 
-    With a local scale that of a multivariate t distribution: the unknown scale is over its estimate by one
-    factor for all outputs.
-
-    Parameters
-    ----------
-    local_scale : LocalScale or None
-    y, mean, sd : tensors of shape (..., n, n_outputs)
-        Targets, and moments for unit scale.
-    z : tensor of shape (..., n, n_outputs, k)
-        Whitened errors of near rows.
+    With a local scale that of a multivariate t distribution: the unknown scale is over its estimate
+    by one factor for all outputs. Targets and moments for unit scale have shape (..., n,
+    n_outputs), and the whitened errors `z` of near rows (..., n, n_outputs, k).
     """
     error, ell = (y - mean).square() / sd.square(), -sd.log()
     if local_scale is None:

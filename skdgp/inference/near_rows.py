@@ -15,46 +15,22 @@ _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
 
 class NearRows(NamedTuple):
-    """A Gaussian process conditioned on some unique inputs alone.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    Z : tensor of shape (P, n_features)
-        Unique inputs.
-    y : tensor of shape (P, n_outputs)
-    weight : tensor of shape (P,)
-    observed : object
-        Observation model of the targets, see :class:`GaussianTargets`.
-    smooth : FullScale, optional
-        Inducing variables that explain long distances; of one output.
-    """
+    """A Gaussian process conditioned on some unique inputs alone."""
 
     kernel: Kernel
-    Z: torch.Tensor
-    y: torch.Tensor
-    weight: torch.Tensor
-    observed: object
-    smooth: FullScale | None = None
+    Z: torch.Tensor  #: (P, n_features), unique inputs
+    y: torch.Tensor  #: (P, n_outputs)
+    weight: torch.Tensor  #: (P,)
+    observed: object  #: observation model of the targets, see :class:`GaussianTargets`
+    smooth: FullScale | None = None  #: explains long distances, of one output
 
     def say(self, X, nearest, held=None):
-        """Condition rows on their neighbors, for unit scale.
+        """Condition rows X (n, n_features) on their neighbors, of indices (n, k), for unit scale.
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        nearest : ndarray of shape (n, k)
-        held : pair of tensors of shape (n, k, n_outputs) and (n, k), optional
-            Targets and weights of the neighbors, if not all that their unique inputs hold.
-
-        Returns
-        -------
-        mean, sd : tensors of shape (n, n_outputs)
-            Of targets that count once.
-        L : tensor of shape (n, n_outputs, k + 1, k + 1)
-            Cholesky factors of the covariances of the neighbors and, last, the row.
-        z : tensor of shape (n, n_outputs, k)
-            Whitened targets of the neighbors.
+        `held` has targets (n, k, n_outputs) and weights (n, k) of the neighbors, if not all that
+        their unique inputs hold. Returns means and deviations (n, n_outputs) of targets that count
+        once; the Cholesky factors (n, n_outputs, k + 1, k + 1) of the covariances of the neighbors
+        and, last, the row; and whitened targets of the neighbors, (n, n_outputs, k).
         """
         mean, sd, L, z, far = self._parts(X, nearest, held)
         return mean, sd if far is None else (sd.square() + far).sqrt(), L, z
@@ -91,14 +67,7 @@ class NearRows(NamedTuple):
         return F[:, -1] - (weights_of_neighbors(L)[:, None] @ F[:, :-1])[:, 0]
 
     def without(self, rows, chosen, search):
-        """Each chosen training row given all others that are near.
-
-        Returns
-        -------
-        y, mean, sd : tensors of shape (n, n_outputs)
-        z : tensor of shape (n, n_outputs, k)
-            As from :meth:`say`.
-        """
+        """Targets, means, deviations and `z` of chosen training rows, each given near other rows."""
         X, y, weight, index, _ = (part[chosen] for part in rows[:5])
         nearest = search.of_rows(rows, chosen)
         # a unique input that holds other targets stays, without one count of the row
@@ -119,17 +88,7 @@ def whitened(L, y):
 
 
 class GaussianTargets:
-    """Targets with Gaussian noise.
-
-    Parameters
-    ----------
-    variance : tensor of shape (n_outputs,)
-
-    Attributes
-    ----------
-    noise : tensor of shape (n_outputs,)
-        Variance of a target that counts once, beside the latent function.
-    """
+    """Targets with Gaussian noise, of the variances (n_outputs,) of targets that count once."""
 
     def __init__(self, variance):
         self.noise = variance
@@ -155,10 +114,6 @@ class FrozenRows:
 
     Some outputs have the most frequent target and noise at all neighbors, such as classes without a
     neighbor. They share the factor of one output, solved for unit targets.
-
-    Parameters
-    ----------
-    near : NearRows
     """
 
     @torch.no_grad()

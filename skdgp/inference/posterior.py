@@ -26,23 +26,17 @@ class Latent(NamedTuple):
 class Functions(NamedTuple):
     """Draws of the latent functions, each the same function over all rows ever asked for.
 
-    Attributes
-    ----------
-    evaluate : callable
-        ``evaluate(X, noise=None)`` maps (n_rows, n_features) to a mean and a deviation, both of shape
-        (n, n_rows, k), whose sum is the draw; the mean is that of the last layer given the hidden layers of the
-        draw. With a
-        generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for every row; without
-        it, there is none.
-    inflation : tensor of shape (n,)
-        Extrapolation variance inflation of each draw, as of the component that it comes from.
-    components : tensor of shape (n,) or None
-        Indices of these components, where each has a likelihood of its own.
+    ``evaluate(X, noise=None)`` maps (n_rows, n_features) to a mean and a deviation, both of shape
+    (n, n_rows, k), whose sum is the draw; the mean is that of the last layer given the hidden layers of
+    the draw. With a generator or `RowNoise` as `noise`, the noise of hidden layers is drawn afresh for
+    every row; without it, there is none.
     """
 
     evaluate: Callable
-    inflation: torch.Tensor
-    components: torch.Tensor | None = None
+    inflation: (
+        torch.Tensor
+    )  #: (n,), extrapolation variance inflation, as of the component drawn from
+    components: torch.Tensor | None = None  #: (n,), where each has a likelihood of its own
 
     def __call__(self, X, noise=None):
         return self.evaluate(X, noise)
@@ -55,32 +49,15 @@ class Posterior:
     that threads can share it. Callers that need no gradients in the rows disable them. A subclass gives
     :meth:`latent` and :meth:`functions`, and other methods where they have a result.
 
-    Parameters
-    ----------
-    likelihood : Likelihood
-        With fitted hyperparameters.
-    kernels : list of Kernel
-        Of the layers, with fitted hyperparameters, in units of the standardized inputs.
-    inducing_inputs : list of ndarray
-        Of the layers.
-    inflation : tensor of shape (C,), optional
-        Factor of the variance of effects that no training row determines, for each component of
-        :meth:`latent`; ones by default.
-
-    Attributes
-    ----------
-    layers : ~skdgp.gp.stack.FrozenStack
-        At rest, of models with inducing inputs.
-    n_chains : int
-        Markov chains whose states the components are, chain after chain; 0 if they are no states.
-    hyperparameters : dict of str to tensor of shape (C, d)
-        Those of chains that sample them, in standardized units.
-    delta : ndarray of shape (n_layers,) or None
-        Of deep inverse Wishart processes: closeness of each Gram matrix to a fixed function of the one below.
+    Likelihood and kernels have fitted hyperparameters, in units of the standardized inputs and target.
+    `inflation` (C,) is the factor of the variance of effects that no training row determines, for each
+    component of :meth:`latent`.
     """
 
-    layers = ()
-    n_chains, delta = 0, None
+    layers = ()  #: at rest, of models with inducing inputs
+    n_chains = 0  #: whose states the components are, chain after chain; 0 if they are no states
+    delta = None  #: (n_layers,), closeness of Gram matrices to a fixed function of the one below
+    #: (C, d) by name: those of chains that sample them, in standardized units
     hyperparameters: ClassVar = {}
 
     def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
@@ -107,13 +84,7 @@ class Posterior:
     def functions(self, n: int, generator: torch.Generator, X=None) -> Functions:
         """`n` draws of the latent functions.
 
-        Parameters
-        ----------
-        n : int
-        generator : torch.Generator
-        X : tensor of shape (n_rows, n_features), optional
-            The only rows that the functions will be asked for, where that is known: a joint draw may be
-            cheaper than functions for all rows.
+        If the functions will be asked for the rows `X` alone, a joint draw may be cheaper.
         """
         raise NotImplementedError
 
@@ -129,19 +100,10 @@ class Posterior:
         return {}
 
     def loo_log_density(self, rows: np.ndarray, dispersions=None) -> np.ndarray | None:
-        """Log densities of training rows given all others; None where that is not cheap and exact.
+        """Log densities of training rows, each given all others; None where that is not cheap and exact.
 
-        Parameters
-        ----------
-        rows : ndarray of int
-            Training rows, each left out alone.
-        dispersions : ndarray of shape (n_dispersions,), optional
-            Factors of the standard deviations of predictions.
-
-        Returns
-        -------
-        log_density : ndarray of shape (n_rows,) or (n_dispersions, n_rows), or None
-            In units of the standardized target.
+        In units of the standardized target, (n_rows,). With factors `dispersions` of the standard
+        deviations of predictions, the shape is (n_dispersions, n_rows).
         """
         return None
 

@@ -22,26 +22,14 @@ _TIE = 1e-9  #: relative difference of distances that is none
 
 
 class TrainingRows(NamedTuple):
-    """Training rows with their unique inputs.
+    """Training rows with their unique inputs."""
 
-    Attributes
-    ----------
-    X : tensor of shape (n, n_features)
-    y : tensor of shape (n, n_outputs)
-    weight : tensor of shape (n,)
-    index : tensor of shape (n,)
-        Unique inputs of the rows.
-    alone : tensor of shape (n,)
-        Whether these hold no other target.
-    records : ndarray of shape (n_unique,)
-        Unique inputs with the same number are copies of one record, without independent information.
-    """
-
-    X: torch.Tensor
-    y: torch.Tensor
-    weight: torch.Tensor
-    index: torch.Tensor
-    alone: torch.Tensor
+    X: torch.Tensor  #: (n, n_features)
+    y: torch.Tensor  #: (n, n_outputs)
+    weight: torch.Tensor  #: (n,)
+    index: torch.Tensor  #: (n,), unique inputs of the rows
+    alone: torch.Tensor  #: (n,), whether these hold no other target
+    #: (n_unique,), numbers of records, of which copies have no independent information
     records: np.ndarray
 
     def left_out(self, rows):
@@ -128,13 +116,7 @@ def _records(points, y, tolerance, one_target):
 
 
 class Remembered:
-    """Cache of the neighbors of training rows, for repeated searches in training.
-
-    Parameters
-    ----------
-    search : NeighborSearch
-    n_rows : int
-    """
+    """Cache of the neighbors of training rows, for repeated searches in training."""
 
     def __init__(self, search, n_rows):
         self._search = search
@@ -168,14 +150,7 @@ def _finder(points):
 class NeighborSearch:
     """Looks for the nearest unique inputs; never changes.
 
-    Parameters
-    ----------
-    Z : tensor of shape (P, n_features)
-    metric : ndarray of shape (n_inputs,)
-        Units of what `inputs` gives.
-    n_neighbors : int
-    inputs : callable, optional
-        Maps rows to where they are looked for.
+    `metric` (n_inputs,) has the units of what `inputs` maps rows to, where they are looked for.
     """
 
     def __init__(self, Z, metric, n_neighbors, inputs=None):
@@ -193,20 +168,10 @@ class NeighborSearch:
         return self(rows.X[chosen], rows.left_out(chosen), rows.records)
 
     def __call__(self, X, left_out=None, records=None):
-        """Indices of the nearest unique inputs, the nearest last.
+        """Indices (n, k) of the nearest unique inputs, the nearest last.
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        left_out : ndarray of shape (n,), optional
-            A record that is not to be a neighbor, or -1.
-        records : ndarray of shape (P,), optional
-            Of the unique inputs.
-
-        Returns
-        -------
-        indices : ndarray of shape (n, k)
-            As many for each as there are for the one that has the fewest.
+        As many for each as there are for the one that has the fewest. `records` (P,) are those of
+        the unique inputs, and `left_out` (n,) is one that is not to be a neighbor, or -1.
         """
         fewer = 0
         if left_out is not None and (left_out >= 0).any():

@@ -7,17 +7,9 @@ class Adam:
     """Adam (Kingma and Ba, 2015), by torch's function for many parameters at once.
 
     The class :class:`torch.optim.Adam` does the same, but imports torch's compiler, which costs
-    every process two seconds, and sorts and checks at every step for longer than small models compute.
-
-    Parameters
-    ----------
-    groups : sequence of pairs
-        Parameters, and the factor of their step size.
-
-    Attributes
-    ----------
-    slots : list of dict
-        State of each parameter, in the order of the groups; empty until its first step.
+    every process two seconds, and sorts and checks at every step for longer than small models
+    compute. `groups` are pairs of parameters and the factor of their step size; `slots` has the
+    state of each parameter in their order, empty until its first step.
     """
 
     def __init__(self, groups):

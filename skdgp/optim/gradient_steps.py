@@ -16,30 +16,16 @@ _AVERAGED = 0.1, 30  #: share of the steps made that averages reach back over, a
 class GradientSteps:
     """Trains a model by Adam, and by natural gradients those blocks of its posterior that take them.
 
-    The model gives an expected log-likelihood and the blocks of its posterior. The objective is their
-    difference to the divergences of the blocks, and one backward pass serves both kinds of step.
+    The model gives an expected log-likelihood and the blocks of its posterior. The objective is
+    their difference to the divergences of the blocks, and one backward pass serves both kinds of
+    step.
 
-    Draws and minibatches let the parameters scatter around where they are going. State, divergence and
-    posterior are those of averages over the last steps (Polyak and Juditsky, 1992): exponential ones
-    that reach back over fewer steps at the beginning, and over fewer again as the step size falls. Where the
-    steps have come to is part of the training state.
-
-    Parameters
-    ----------
-    natural_step : float
-        Step size of the natural gradients, reached after five steps.
-    averages : bool
-        Whether averages of the last steps are what others see.
-
-    Attributes
-    ----------
-    n_made : int
-        Steps, also those of earlier fits.
-
-    References
-    ----------
-    B. Polyak and A. Juditsky (1992). Acceleration of stochastic approximation by averaging. SIAM Journal on
-    Control and Optimization 30.
+    Draws and minibatches let the parameters scatter around where they are going. State, divergence
+    and posterior are those of averages over the last steps (Polyak and Juditsky, 1992, SIAM Journal
+    on Control and Optimization 30): exponential ones that reach back over fewer steps at the
+    beginning, and over fewer again as the step size falls. Where the steps have come to is part of
+    the training state; `n_made` counts those of earlier fits, too. Natural steps reach their size
+    after five steps.
     """
 
     finished = False  #: further steps change something, always
@@ -88,21 +74,9 @@ class GradientSteps:
             block.collect(sums)
 
     def apply(self, model, ell, total, rate):
-        """Make a step with what has been collected.
+        """Make a step with what has been collected, as :meth:`step`.
 
-        Parameters
-        ----------
-        model : Model
-        ell : tensor
-            Expected log-likelihood of all rows.
-        total : float
-            Weight of all rows.
-        rate : float in (0, 1]
-
-        Returns
-        -------
-        loss : float
-            As :meth:`step`.
+        `ell` is the expected log-likelihood of all rows, and `total` their weight.
         """
         value = float(model.kl() - ell) / total
         if value - value != 0.0:  # not finite: leave everything as it is

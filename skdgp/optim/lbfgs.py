@@ -10,23 +10,10 @@ _HALVINGS = 12
 class LBFGS:
     """Minimizes a smooth function of one flat vector (Nocedal and Wright, 2006, algorithm 7.5).
 
-    Parameters
-    ----------
-    memory : int
-        Number of pairs of steps and changes of the gradient that are kept.
-    largest : float
-        No component of a step exceeds this size.
-    tol : float
-        An iteration that lowers the value by less, relative to the larger of 1 and its size, is the
-        last.
-
-    Attributes
-    ----------
-    x, g : tensors or None
-        Where the last iteration ended, and the gradient there.
-    f : float
-    converged : bool
-        Whether there is nothing left to gain.
+    It keeps `memory` pairs of steps and changes of the gradient. No component of a step exceeds
+    `largest`. An iteration that lowers the value by less than `tol`, relative to the larger of 1
+    and its size, is the last. `x`, `f` and `g` are where the last iteration ended, value and
+    gradient.
     """
 
     def __init__(self, memory=20, largest=2.0, tol=1e-8):
@@ -117,19 +104,7 @@ def of_parameters(loss, parameters):
 def minimize(evaluate, parameters, n_steps, tol):
     """Search from the present values of some parameters for those with the least value.
 
-    Parameters
-    ----------
-    evaluate : callable
-        As :func:`of_parameters` makes it.
-    parameters : list of Parameter
-        They end where the search ends, also by an error.
-    n_steps : int
-    tol : float
-        As of :class:`LBFGS`.
-
-    Returns
-    -------
-    search : LBFGS
+    They end where the search, an :class:`LBFGS`, ends, also by an error.
     """
     search = LBFGS(tol=tol)
     try:

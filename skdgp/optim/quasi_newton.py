@@ -12,18 +12,10 @@ from .lbfgs import LBFGS
 class QuasiNewtonSteps:
     """Trains a model by L-BFGS on all rows at once.
 
-    ``model.objective(batch)``, a float, is maximized. It adds its gradients to those of the parameters.
-    ``model.accept()`` is called when the search has come to stay where the objective was asked for last, and
-    ``model.unsolved`` are the rows whose posterior is still to be found for the present hyperparameters.
-
-    Parameters
-    ----------
-    tol : float
-        As of :class:`~skdgp.optim.lbfgs.LBFGS`.
-
-    Attributes
-    ----------
-    search : LBFGS
+    ``model.objective(batch)``, a float, is maximized. It adds its gradients to those of the
+    parameters. ``model.accept()`` is called when the search has come to stay where the objective
+    was asked for last, and ``model.unsolved`` are the rows whose posterior is still to be found for
+    the present hyperparameters.
     """
 
     def __init__(self, tol=1e-8):

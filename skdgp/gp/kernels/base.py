@@ -292,15 +292,7 @@ def over_rows(value, X):
 
 
 def as_kernel(kernel):
-    """A kernel object from its name; objects pass through.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
-    TypeError
-        If `kernel` is neither a string nor a kernel.
-    """
+    """A kernel object from its name; objects pass through."""
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str):

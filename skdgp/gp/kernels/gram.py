@@ -66,13 +66,7 @@ class GramRadial(torch.autograd.Function):
 def arc_cosine(order, inner, left, right):
     r"""Arc-cosine kernels :math:`(|u| |v|)^n J_n(\theta) / \pi` (Cho and Saul, 2009, eqs. 1 to 6).
 
-    Parameters
-    ----------
-    order : {0, 1, 2}
-    inner : tensor of shape (..., P, n)
-        Inner products.
-    left, right : tensors of shape (..., P) and (..., n)
-        Squared norms, positive.
+    From inner products (..., P, n) and positive squared norms, (..., P) and (..., n).
     """
     if order == 1:
         return _FirstOrder.apply(inner, left, right)

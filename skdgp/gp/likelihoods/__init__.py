@@ -40,19 +40,7 @@ __all__ = [
 
 
 def as_likelihood(likelihood: str | Likelihood, by_name: dict) -> Likelihood:
-    """A likelihood object from its name; objects pass through.
-
-    Parameters
-    ----------
-    likelihood : str or Likelihood
-    by_name : dict
-        `REGRESSION` or `CLASSIFICATION`.
-
-    Raises
-    ------
-    ValueError
-        If the name is none of these, or the object is for other targets.
-    """
+    """A likelihood object from its name among those `by_name`; objects pass through."""
     if isinstance(likelihood, str):
         if likelihood not in by_name:
             raise ValueError(

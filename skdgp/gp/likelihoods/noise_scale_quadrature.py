@@ -15,12 +15,8 @@ _LEAST = 1e-300  #: weight
 class _NoiseScaleRule:
     r"""The distribution of :math:`u = \sqrt{v} z - \log l` on equally spaced nodes, for all `v`.
 
-    Here `z` is standard normal and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`. Between the ends,
-    which are functions of `v`, weights are smooth functions of `v`: they are interpolated.
-
-    Parameters
-    ----------
-    df : float
+    Here `z` is standard normal and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`. Between the
+    ends, which are functions of `v`, weights are smooth functions of `v`: they are interpolated.
     """
 
     def __init__(self, df):
@@ -82,22 +78,12 @@ def _rule(df, n_nodes):
 
 
 def noise_scales_of_t(df, v, n_nodes=None):
-    r"""Nodes for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
+    r"""Nodes (n_nodes, ..., n, k) for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
-    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. The results for
-    one element of `v` do not depend on the others.
-
-    Parameters
-    ----------
-    df : tensor of shape (k,) or (C, 1, k)
-        Degrees of freedom, or those of each component.
-    v : tensor of shape (..., n, k) or (C, n, k)
-    n_nodes : int, optional
-        None stands for as many as the smallest of `df` needs.
-
-    Returns
-    -------
-    u, log_weights : tensors of shape (n_nodes, ..., n, k)
+    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. The degrees of
+    freedom have shape (k,), or (C, 1, k) for those of each component of v (C, n, k). The results
+    for one element of `v` do not depend on the others; by default there are as many nodes as the
+    smallest of `df` needs.
     """
     if n_nodes is None:
         n_nodes = max(_NoiseScaleRule(x).n_nodes for x in df.detach().flatten().tolist())

@@ -125,10 +125,7 @@ def _reach(rate, W):
 def _panels(q, r, df, k):
     """Two intervals of `x`, ends (4, ...), outside of which nothing matters, with the modes inside or between.
 
-    Parameters
-    ----------
-    q, r : tensors
-        Squared error and Gaussian variance, in units of the usual noise's variance.
+    Squared errors `q` and Gaussian variances `r` are in units of the usual noise's variance.
     """
     # the right mode if c = 0 and noise is large: (r + X)^2 = ratio X, or where the two would be equal
     growth = torch.ones_like(q)
@@ -185,20 +182,8 @@ def _panels(q, r, df, k):
 def log_t_density(error, v, df, scale2, c=None):
     """Logarithm of the density of ``N(0, v)`` plus t noise, element by element.
 
-    Parameters
-    ----------
-    error, v : tensors of shape (..., n, k)
-        Distance from the center, and the Gaussian's variance.
-    df : tensor that broadcasts against them
-        Degrees of freedom.
-    scale2 : tensor that broadcasts against them
-        Squared scale of the noise, where its logarithm is uncertain the median.
-    c : tensor of shape (..., n, k), optional
-        Variance of the logarithm of the squared scale; None stands for 0.
-
-    Returns
-    -------
-    log_density : tensor of shape (..., n, k)
+    The squared scale of the noise is `scale2`, or the median of it if its logarithm has a variance
+    `c`.
     """
     q, r, df, k = torch.broadcast_tensors(
         error.square() / scale2, v / scale2, df, df * 0.0 if c is None else 0.5 * df * c

@@ -167,11 +167,7 @@ class DeepPowerEP(DeepSparseGP):
     def match(self, X, posteriors):
         """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        posteriors : list of pairs of tensors
-            Mean and excess covariance of each layer's inducing variables.
+        `posteriors` has mean and excess covariance of each layer's inducing variables.
         """
 
         def moments(i, layer, m, v, n_random):

@@ -120,13 +120,8 @@ class Matched(NamedTuple):
 def match(layers, X, moments):
     """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
 
-    Parameters
-    ----------
-    layers : Stack or FrozenStack
-    X : tensor of shape (n, n_features)
-    moments : callable
-        ``moments(i, layer, m, v, n_random)`` gives mean and variance of the outputs of layer `i`, from those
-        of its inputs and how many of these are random; the first layer has none.
+    ``moments(i, layer, m, v, n_random)`` gives mean and variance of the outputs of layer `i`, from
+    those of its inputs and how many of these are random; the first layer has none.
     """
     last = len(layers) - 1
 
@@ -141,14 +136,8 @@ def match(layers, X, moments):
 def matched_moments(layer, q, m, v, n_random):
     """Mean and variance of a layer's outputs, (P, n_outputs), for random inputs ``N(m, diag(v))``.
 
-    Parameters
-    ----------
-    layer : SparseLayer
-    q : pair of tensors
-        Mean (M, D) and excess covariance (D, M, M) of the inducing variables.
-    m, v : tensors of shape (P, n_inputs)
-    n_random : int
-        How many of the inputs are random; they come first.
+    The first `n_random` inputs are random. `q` has mean (M, D) and excess covariance (D, M, M) of
+    the inducing variables.
     """
     matched = Matched.of(layer.kernel(), layer.Z, *q, layer.jitter)
     if matched is None:
@@ -175,12 +164,7 @@ class MatchedLayer(FormLayer):
 def moments_by_quadrature(moments, m, v, n_random):
     """Mean and variance of a layer's outputs, by quadrature over its first `n_random` inputs.
 
-    Parameters
-    ----------
-    moments : callable
-        Mean and variance, (P, D), for certain inputs (P, n).
-    m, v : tensors of shape (P, n)
-    n_random : int
+    `moments` gives mean and variance, (P, D), for certain inputs (P, n).
     """
     nodes, log_weights = gauss_hermite(_NODES[n_random], m)
     nodes = torch.cartesian_prod(*[nodes] * n_random).view(-1, 1, n_random)  # K, 1, n_random

@@ -16,13 +16,10 @@ _AT_ONCE = 32  #: of them, for memory's sake
 class MatchedPosterior(DeepPosterior):
     """A single Gaussian for each row, whose moments are propagated through the layers.
 
-    Deep functions of the layers' posteriors have other distributions than these Gaussians, several modes for
-    instance. So draws are Gaussian processes with the mean and variance of :meth:`latent` and, between rows,
-    the correlations of a sample of deep functions: draws for a row have its predictive distribution.
-
-    Parameters
-    ----------
-    model : DeepPowerEP
+    Deep functions of the layers' posteriors have other distributions than these Gaussians, several
+    modes for instance. So draws are Gaussian processes with the mean and variance of :meth:`latent`
+    and, between rows, the correlations of a sample of deep functions: draws for a row have its
+    predictive distribution.
     """
 
     def __init__(self, model):

@@ -82,24 +82,10 @@ class _Terms:
 
 
 class SquaredExponentialPsi:
-    r"""Psi statistics for inputs :math:`h_p \sim N(m_p, \mathrm{diag}\, v_p)`.
+    """Psi statistics for inducing inputs Z (M, n) and inputs ``h_p ~ N(m_p, diag(v_p))``, (P, n).
 
-    Parameters
-    ----------
-    Z : tensor of shape (M, n)
-        Inducing inputs.
-    m, v : tensors of shape (P, n)
-    lengthscale : tensor of shape (n,) or ()
-    variance : tensor of shape ()
-
-    Attributes
-    ----------
-    psi1 : tensor of shape (P, M)
-        :math:`\mathrm{E}\, k(h_p, z_i)`.
-    root : tensor of shape (P, M)
-        Root :math:`\chi_{pi}` of :math:`\psi_{2,pii} = \mathrm{E}\, k(h_p, z_i)^2`.
-    excess : tensor of shape (P, M)
-        ``root - psi1``, without a difference.
+    `psi1` (P, M) has the means of ``k(h_p, z_i)``, and `root` the roots of the means of their
+    squares. Their difference is `excess`, without a subtraction.
     """
 
     def __init__(self, Z, m, v, lengthscale, variance):
@@ -126,17 +112,8 @@ class SquaredExponentialPsi:
 
         In :math:`\psi_{2,pij} = \chi_{pi} \chi_{pj} \exp(-y_{pij})`, the exponent
         :math:`y_{pij} = \sum_q v_{pq} (z_{iq} - z_{jq})^2 / (2 \ell_q^2 (\ell_q^2 + 2 v_{pq}))` is
-        as small as the variances.
-
-        Parameters
-        ----------
-        E : tensor of shape (D, M, M)
-            Symmetric.
-
-        Returns
-        -------
-        sums : tensor of shape (P, D)
-            :math:`\sum_{ij} E_{dij} (\psi_{2,pij} - \chi_{pi} \chi_{pj})`, at a cost of P M^2 D.
+        as small as the variances. For symmetric E (D, M, M) the result (P, D) is
+        :math:`\sum_{ij} E_{dij} (\psi_{2,pij} - \chi_{pi} \chi_{pj})`, at a cost of P M^2 D.
         """
         apart = (self.Z[:, None] - self.Z).square()
         W, log_R, R = (-0.5 * self._slope).T, self._log_root.T, self.root.T
@@ -149,19 +126,7 @@ class SquaredExponentialPsi:
         return torch.cat(sums, 1).T
 
     def slopes(self, c, W):
-        r"""Covariance of a linear map and a function in the span of the kernel.
-
-        Parameters
-        ----------
-        c : tensor of shape (M, D)
-        W : tensor of shape (n, D)
-
-        Returns
-        -------
-        covariance : tensor of shape (P, D)
-            Of :math:`h^\top w_d` and :math:`\sum_i c_{id} k(h, z_i)` (report, equation 3.23, less
-            the product of the means).
-        """
+        """Covariance (P, D) of the linear map W (n, D) and ``sum_i c_id k(h, z_i)``, c (M, D)."""
         weighted = (c[:, None] * self.Z[..., None]).flatten(1)  # M, n D
         moved = (self.psi1 @ weighted).view(-1, *W.shape)  # P, n, D
         moved = moved - self.m[..., None] * (self.psi1 @ c)[:, None]

@@ -133,17 +133,10 @@ class GlobalModel(KernelModel):
 
 
 def rows(path, F, W, noise):
-    """Covariances of rows with the inducing points, and variances, for the kernel of the last layer.
+    """Covariances of scaled rows F with the inducing points, and variances, for the last kernel.
 
-    Parameters
-    ----------
-    path : tuple
-        From :meth:`GlobalModel.path`.
-    F : tensor of shape (n, n_features)
-        Scaled inputs.
-    W : list of tensors
-        Mean functions.
-    noise : list of tensors that broadcast to (S, n, width)
+    `path` is from :meth:`GlobalModel.path`, `W` has the mean functions, and `noise` broadcasts to
+    (S, n, width) layer by layer.
     """
     levels, features, w, _ = path
     F = F[None]

@@ -16,13 +16,7 @@ _AT_ONCE = 2_000_000  #: numbers that one piece of the rows of function draws ne
 
 
 class ProcessPosterior(Posterior):
-    """Base class: scaled inputs, equal weights of all draws, and pieces of rows of function draws.
-
-    Parameters
-    ----------
-    model : KernelModel
-    n_components : int
-    """
+    """Base class: scaled inputs, equal weights of draws, and pieces of rows of function draws."""
 
     n_features = 128  #: random features of a kernel conditioned on the inducing points
 
@@ -62,14 +56,7 @@ class ProcessPosterior(Posterior):
 class GramPosterior(ProcessPosterior):
     """Mixture over draws of Gram matrices; Gaussian given one of them.
 
-    Parameters
-    ----------
-    model : GramModel
-    path : Path
-    q : Whitened
-        The posterior of the output layer.
-    noise : list
-        For each random layer the variables of a row, which all rows share.
+    `noise` has, for each random layer, the variables of a row, which all rows share.
     """
 
     def __init__(self, model, path, q, noise):
@@ -109,21 +96,11 @@ class GramPosterior(ProcessPosterior):
 class Residual:
     """Random features of a kernel conditioned on the inducing points.
 
-    Features of the kernel less what features of the inducing points predict of them; their inner products
-    are in the mean ``K_tt - K_ti K_ii^{-1} K_it``. Their lengths are made exact, and so is the
-    distribution of each single row.
-
-    Parameters
-    ----------
-    level : Level
-        With one draw for each function, or one for all.
-    F : tensor of shape (n, P, d), or (1, P, d)
-        Features of the inducing points, whose inner products are the Gram matrix below.
-    n_more : int
-        Further features of rows, which are zero at the inducing points.
-    n, n_features : int
-        Functions, and random features of each.
-    generator : torch.Generator
+    Features of the kernel less what features of the inducing points predict of them; their inner
+    products are in the mean ``K_tt - K_ti K_ii^{-1} K_it``. Their lengths are made exact, and so is
+    the distribution of each single row. `level` has one draw for each of `n` functions, or one for
+    all. F (n or 1, P, d) are features of the inducing points, whose inner products are the Gram
+    matrix below; `n_more` further features of rows are zero there.
     """
 
     def __init__(self, level, F, n_more, n, n_features, generator):

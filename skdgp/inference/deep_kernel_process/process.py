@@ -200,27 +200,16 @@ class _Rows(torch.autograd.Function):
 class Level:
     """State of a layer at the inducing points, sufficient for its other rows.
 
-    Attributes
-    ----------
-    kernel : Kernel
-    d : tensor of shape (S, P)
-        Diagonal of the Gram matrix below.
-    white : tensor of shape (S,)
-        White noise of the kernel.
-    L, J : tensors of shape (S, P, P), or None
-        Cholesky factor of ``K_ii``, with white noise, and its inverse; None where nothing is random.
-    C, W : tensors of shape (S, P, P), or None
-        Cholesky factor of the Gram matrix that was drawn, and ``C^T J^T``.
-    delta : tensor, or None
+    Factors are None where nothing is random.
     """
 
     kernel: object
-    d: torch.Tensor
-    white: torch.Tensor
-    L: torch.Tensor = None
-    J: torch.Tensor = None
-    C: torch.Tensor = None
-    W: torch.Tensor = None
+    d: torch.Tensor  #: (S, P), diagonal of the Gram matrix below
+    white: torch.Tensor  #: (S,), white noise of the kernel
+    L: torch.Tensor = None  #: (S, P, P), Cholesky factor of ``K_ii``, with white noise
+    J: torch.Tensor = None  #: its inverse
+    C: torch.Tensor = None  #: (S, P, P), Cholesky factor of the Gram matrix that was drawn
+    W: torch.Tensor = None  #: ``C^T J^T``
     delta: torch.Tensor = None
 
     @classmethod
@@ -245,13 +234,9 @@ class Level:
         return A, torch.maximum(K_tt - squares, LEAST * K_tt)
 
     def draw_inducing(self, K, delta, gamma, V, n, c2):
-        """Draw the Gram matrix of the inducing points (Aitchison et al., 2021, eq. 21).
+        """Draw Gram matrices (S, P, P) of the inducing points (Aitchison et al., 2021, eq. 21).
 
-        Returns
-        -------
-        G : tensor of shape (S, P, P)
-        kl : tensor of shape (S,)
-            Divergence of its distribution from the prior.
+        Their distribution has the divergence `kl` (S,) from the prior.
         """
         self.C, self.W, G, kl = _Inducing.apply(K, self.J, delta, gamma, V, n, c2)
         self.delta = delta
@@ -260,13 +245,9 @@ class Level:
     def draw_rows(self, K_it, K_tt, eps, c2):
         """Draw Gram matrices of rows given those of inducing points, row by row (ibid., eqs. 30 to 34).
 
-        A row is a block of its own, so that its chi-square variables have ``delta + P + 2`` degrees of
-        freedom however many rows there are.
-
-        Parameters
-        ----------
-        K_it, K_tt : tensors of shape (S, P, n) and (S, n)
-        eps, c2 : tensors that broadcast to these shapes
+        A row is a block of its own, so that its chi-square variables have ``delta + P + 2`` degrees
+        of freedom however many rows there are. `eps` and `c2` broadcast to K_it (S, P, n) and K_tt
+        (S, n).
         """
         return _Rows.apply(self.J, self.W, self.C, K_it, K_tt, eps, c2, self.delta)
 
@@ -288,21 +269,14 @@ def factorize(K, jitter):
 
 @dataclass
 class Path:
-    """One draw, or S draws at once, of everything that all rows share.
+    """One draw, or S draws at once, of everything that all rows share."""
 
-    Attributes
-    ----------
-    F : tensor of shape (P, n_features), or (S, P, n_features)
-        Inducing inputs, in the metric, over the root of the number of features.
-    metric : tensor of shape (S, n_features, n_features), or None
-    levels : list of Level
-    kl : tensor of shape (S,)
-    """
-
-    F: torch.Tensor
-    metric: torch.Tensor
+    F: (
+        torch.Tensor
+    )  #: (S or none, P, n_features), inducing inputs in the metric, over its root size
+    metric: torch.Tensor  #: (S, n_features, n_features), or None
     levels: list = field(default_factory=list)
-    kl: torch.Tensor = 0.0
+    kl: torch.Tensor = 0.0  #: (S,)
 
     def map(self, X):
         """Rows as features whose inner products are the first Gram matrix, (S, n, n_features)."""
@@ -316,13 +290,9 @@ class Path:
         return equal_rows(self.F[0], F[0], G_it[0], self.F[0].square().sum(-1), G_tt[0])
 
     def rows(self, X, noise):
-        """Covariances with the inducing points, and variances, for the kernel of the last layer.
+        """Covariances of rows with the inducing points, and variances, for the last kernel.
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        noise : callable
-            ``noise(i, level, n)`` gives `eps` and `c2` of :meth:`Level.draw_rows`.
+        ``noise(i, level, n)`` gives `eps` and `c2` of :meth:`Level.draw_rows`.
         """
         F = self.map(X)
         G_it, G_tt = self.F @ F.mT, F.square().sum(-1)

@@ -42,14 +42,10 @@ class _Marginals(torch.autograd.Function):
 class Sites(nn.Module):
     r"""Posterior of functions at the inducing points, given their kernel, by pseudo-observations.
 
-    :math:`q(u_d | K) \propto N(u_d; 0, K) \exp(h_d^T u_d - u_d^T \Lambda_d u_d / 2)` for each latent
-    function `d` (Ober and Aitchison, 2021). It takes natural-gradient steps: for one `K`, these lead to the
-    best `h` and :math:`\Lambda`; for random ones, to what these are in the mean.
-
-    Attributes
-    ----------
-    h : tensor of shape (P, k)
-    precision : tensor of shape (k, P, P)
+    :math:`q(u_d | K) \propto N(u_d; 0, K) \exp(h_d^T u_d - u_d^T \Lambda_d u_d / 2)` for each
+    latent function `d` (Ober and Aitchison, 2021), with h (P, k) and Lambda (k, P, P). It takes
+    natural-gradient steps: for one `K`, these lead to the best `h` and :math:`\Lambda`; for random
+    ones, to what these are in the mean.
     """
 
     natural, held, _sums = True, False, None
@@ -101,19 +97,11 @@ class Sites(nn.Module):
 
 @dataclass
 class Whitened:
-    """``q(w_d) = N(mean_d, precision_d^{-1})`` for ``u = L w``; see :class:`Sites`.
+    """``q(w_d) = N(mean_d, precision_d^{-1})`` for ``u = L w``; see :class:`Sites`."""
 
-    Attributes
-    ----------
-    mean : tensor of shape (S, P, k)
-    J : tensor of shape (S, k, P, P)
-        Inverse Cholesky factors of the precisions.
-    kl : tensor of shape (S,)
-    """
-
-    mean: torch.Tensor
-    J: torch.Tensor
-    kl: torch.Tensor
+    mean: torch.Tensor  #: (S, P, k)
+    J: torch.Tensor  #: (S, k, P, P), inverse Cholesky factors of the precisions
+    kl: torch.Tensor  #: (S,)
 
     @classmethod
     def of(cls, L, h, Lambda):

@@ -39,28 +39,15 @@ def inverse_wishart_root(L, n, c2):
     """Cholesky factor of a draw from ``W^{-1}(L L^T, nu)``.
 
     Bartlett's decomposition in reversed order: with `M` lower triangular, ``M^T M`` is a draw from
-    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too.
-
-    Parameters
-    ----------
-    L : tensor of shape (..., p, p)
-    n : tensor of shape (..., p, p)
-        Standard normal variables, of which those below the diagonal count.
-    c2 : tensor of shape (..., p)
-        Chi-square variables with the :func:`degrees` of freedom.
+    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too. Below the diagonal `M` is that of `n`,
+    standard normal; `c2` are chi-square variables with the :func:`degrees` of freedom.
     """
     M = n.tril(-1) + torch.diag_embed(c2.sqrt())
     return torch.linalg.solve_triangular(M, L.expand_as(M), upper=False, left=False)
 
 
 class Fresh:
-    """Base randomness from a generator, for training; chi-square draws differ with their degrees of freedom.
-
-    Parameters
-    ----------
-    n_draws : int
-    generator : torch.Generator
-    """
+    """Base randomness from a generator, for training."""
 
     def __init__(self, n_draws, generator):
         self.n_draws, self.generator = n_draws, generator
@@ -81,12 +68,7 @@ class Fresh:
 
 
 class Fixed:
-    """Base randomness from given normal variables, used up from left to right.
-
-    Parameters
-    ----------
-    points : ndarray of shape (n_draws, dim)
-    """
+    """Base randomness from given normal variables (n_draws, dim), used up from left to right."""
 
     def __init__(self, points):
         self.points, self.n_draws, self._used = points, len(points), 0

@@ -10,13 +10,7 @@ _AT_ONCE = 500_000  #: elements of small covariance matrices that stay in the ca
 
 
 class Dense:
-    """Cholesky factors, NaN where there are none.
-
-    Parameters
-    ----------
-    L : tensor of shape (S or 1, ..., N, N)
-        One that all states share stays one.
-    """
+    """Cholesky factors, NaN where there are none, of S states, or one that all share."""
 
     def __init__(self, L):
         self.L = L
@@ -55,13 +49,7 @@ class Dense:
 class Near:
     """Factors whose inverses are sparse: a row depends on its conditioning set alone.
 
-    Parameters
-    ----------
-    b : tensor of shape (S or 1, ..., N, m)
-        Weights of the conditioning set.
-    sd : tensor of shape (S or 1, ..., N)
-        Standard deviations given the set.
-    sets : ConditioningSets
+    By weights `b` (S or 1, ..., N, m) of the sets, and standard deviations given these.
     """
 
     def __init__(self, b, sd, sets):
@@ -92,19 +80,9 @@ class Near:
 class ConditioningSets:
     """Conditioning set of each row: the nearest ones before it (Vecchia, 1988).
 
-    Parameters
-    ----------
-    points : ndarray of shape (N, d)
-        Rows in their order, in units in which they are near.
-    n_neighbors : int
-    like : tensor
-
-    Attributes
-    ----------
-    index : tensor of shape (N, m)
-        Where there are fewer rows before, the rest of the set is 0 and counts nothing.
-    levels : list of pairs of tensors
-        Rows that depend on rows of earlier levels alone, and their sets; without rows that have none.
+    `points` (N, d) are rows in their order, in units in which they are near. `index` (N, m) has the
+    sets; where there are fewer rows before, the rest is 0 and counts nothing. `levels` has pairs of
+    rows, which depend on rows of earlier levels alone, and their sets.
     """
 
     def __init__(self, points, n_neighbors, like):

@@ -8,21 +8,9 @@ _SPREAD = 1.0, 2.0  #: standard deviations a priori of logarithms, of kernels an
 class Hyperparameters:
     """Sampled hyperparameters of kernels and likelihood: normal logarithms around their starts.
 
-    Parameters
-    ----------
-    kernels : list of Trainable
-    likelihood : Trainable
-    sampled : bool
-        Whether to sample trainable hyperparameters. Variances of all kernels but the last one stay.
-    n_sampled_layers : int
-        Layers whose values are sampled: all, or all but the last one.
-
-    Attributes
-    ----------
-    center, spread : tensors of shape (P,)
-        Means and standard deviations a priori.
-    n_of_values : int
-        How many of them the sampled layers' kernels have; they come first.
+    `center` and `spread` (P,) are those of the prior. The first `n_of_values` belong to kernels of
+    the `n_sampled_layers` whose values are sampled: all layers, or all but the last one. Variances
+    of all kernels but the last one stay.
     """
 
     def __init__(self, kernels, likelihood, sampled, n_sampled_layers):
@@ -55,12 +43,10 @@ class Hyperparameters:
         return -0.5 * ((phi - self.center) / self.spread).square().sum(1)
 
     def components(self, phi):
-        """Kernels and likelihood whose numbers are those of `phi`.
+        """Kernels and likelihood whose numbers are those of `phi`, (S, P) or (P,).
 
-        Parameters
-        ----------
-        phi : tensor of shape (S, P) or (P,)
-            With S states, a number has the shape (S, 1, 1) or (S, 1, d), so as to meet arrays of (S, n, d).
+        With S states a number has the shape (S, 1, 1) or (S, 1, d), so as to meet arrays of (S, n,
+        d).
         """
         if not self.sampled and self._fixed is not None:
             return self._fixed

@@ -10,31 +10,13 @@ MOST_AHEAD = (
 
 
 def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD):
-    r"""One elliptical slice step (Murray et al., 2010) of every state, for the prior ``N(0, I)``.
+    r"""One elliptical slice step (Murray et al., 2010) of states v (S, ...), for the prior ``N(0, I)``.
 
-    Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the present
-    state. No step size, and nothing is rejected.
-
-    Parameters
-    ----------
-    v : tensor of shape (S, ...)
-    log_lik : tensor of shape (S,)
-        Log-likelihoods of `v`.
-    evaluate : callable
-        ``evaluate(proposals, i)`` are the log-likelihoods for the states with indices `i`, which may repeat;
-        minus infinity where a state is impossible.
-    nu : tensor of shape (S, ...)
-        Draws from the prior.
-    uniform : callable
-        ``uniform(k)`` are `k` draws from the unit interval.
-    power : tensor of shape (S,)
-        Powers of the likelihoods.
-    most_ahead : int
-        Proposals of a state that are evaluated together at most.
-
-    Returns
-    -------
-    v, log_lik : tensors
+    Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the
+    present state. No step size, and nothing is rejected. ``evaluate(proposals, i)`` gives the
+    log-likelihoods for the states with indices `i`, which may repeat, minus infinity where a state
+    is impossible; ``uniform(k)`` gives `k` draws from the unit interval. Of a state `most_ahead`
+    proposals are evaluated together at most.
     """
     threshold = power * log_lik + uniform(len(v)).log()
     angle = 2.0 * math.pi * uniform(len(v))
@@ -66,22 +48,10 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_A
 
 
 def slice_step(x, evaluate, uniform, start, width=2.0):
-    """One slice step with stepping out (Neal, 2003) of a number of every state.
+    """One slice step with stepping out (Neal, 2003) of a number of every state, x (S,).
 
-    Parameters
-    ----------
-    x : tensor of shape (S,)
-    evaluate : callable
-        ``evaluate(proposals, i)`` are the log-densities for the states with indices `i`, which may repeat. What
-        is evaluated last of a state is accepted.
-    uniform : callable
-    start : tensor of shape (S,)
-        Log-densities of `x`.
-    width : float
-
-    Returns
-    -------
-    x : tensor of shape (S,)
+    `evaluate` and `uniform` are as of :func:`elliptical_slice`, with log-densities, which are
+    `start` at `x`. The last value of a state that is evaluated is accepted.
     """
     S, everyone = len(x), torch.arange(len(x), device=x.device)
     threshold = start + uniform(S).log()
@@ -105,19 +75,9 @@ def slice_step(x, evaluate, uniform, start, width=2.0):
 def swaps(log_lik, powers, uniform, odd):
     """Which states of neighboring levels change places (Swendsen and Wang, 1986).
 
-    Parameters
-    ----------
-    log_lik : tensor of shape (n_chains, T)
-    powers : tensor of shape (T,)
-        Decreasing.
-    uniform : callable
-    odd : {0, 1}
-        Whether pairs begin at the first level or at the second.
-
-    Returns
-    -------
-    order : tensor of shape (n_chains, T)
-        Where the state of each level comes from.
+    Gives where the state of each level comes from, (n_chains, T), from the log-likelihoods
+    (n_chains, T) and decreasing powers (T,). Pairs begin at the first level or, with `odd`, at the
+    second.
     """
     C, T = log_lik.shape
     order = torch.arange(T, device=log_lik.device).repeat(C, 1)

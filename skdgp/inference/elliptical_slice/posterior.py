@@ -24,24 +24,10 @@ _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as
 class SlicedPosterior(Posterior):
     """A mixture with one component for each state of the chains, each a process given all rows.
 
-    With many rows, some of the states predict, each with its own kernels and likelihood; `kernels` and
-    `likelihood` have the posterior means of their hyperparameters.
-
-    Parameters
-    ----------
-    model : SlicedDeepGP
-    states : dict of str to tensor
-        ``v`` (S, N, H) and ``phi`` (S, P), and what tempering has left: ``log_lik`` (S, T)
-        and ``prior_log_lik`` (S,).
-    draws : tensor of shape (at least S, n_hidden)
-        The values of hidden units, one draw for each state, shared by all rows.
-
-    Attributes
-    ----------
-    powers : tensor of shape (T + 1,)
-        Powers of the likelihood, the last one 0.
-    log_likelihoods : tensor of shape (n_chains, n_draws, T + 1) or None
-        Of all states that were kept, at all powers.
+    With many rows, some of the states predict, each with its own kernels and likelihood; `kernels`
+    and `likelihood` have the posterior means of their hyperparameters. Of tempering there are
+    `powers` (T + 1,), the last one 0, and `log_likelihoods` (n_chains, n_draws, T + 1) of all
+    states that were kept.
     """
 
     n_features = N_FEATURES

@@ -22,38 +22,17 @@ _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
 class FeatureLayer(nn.Module):
     r"""Functions ``f_d(h) = phi(h) w_d`` with random features and weights ``w_d ~ N(0, I)``.
 
-    For the squared exponential and Matern kernels, :math:`\phi(h) = \sqrt{\sigma^2 / R}\,[\cos h
-    \Omega, \sin h \Omega]`. The columns of :math:`\Omega` follow the spectral density of the
-    kernel (Cutajar et al., 2017, equations 4 and 5). For the arc-cosine kernel, :math:`\phi(h) =
-    \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)^p` with its order `p`, a step for `p = 0`.
+    For the squared exponential and Matern kernels,
+    :math:`\phi(h) = \sqrt{\sigma^2 / R}\,[\cos h \Omega, \sin h \Omega]`. The columns of
+    :math:`\Omega` follow the spectral density of the kernel (Cutajar et al., 2017, equations 4 and
+    5). For the arc-cosine kernel,
+    :math:`\phi(h) = \sqrt{2 \sigma^2 / R}\,\max(0, h \Omega + \omega_0)^p` with its order `p`, a
+    step for `p = 0`.
 
-    Parameters
-    ----------
-    kernel : SquaredExponential, Matern or ArcCosine
-        Bound to the number of inputs.
-    n_inputs, n_outputs : int
-    n_frequencies : int
-        The number :math:`R` of columns of :math:`\Omega`.
-    frequencies : {"fixed", "variational", "resampled"}
-        Whether the frequencies keep their directions, or have a posterior of their own.
-    full : bool
-        Whether the posterior of the weights has a full covariance for each output and takes
-        natural-gradient steps; if not, weights are independent.
-    linear_mean : bool
-        Whether the outputs have the mean ``h W`` with a fixed matrix `W`, or zero.
-    variance : float
-        Where the posterior variances of the weights start.
-    sampling : str
-        As for :func:`draw_frequencies`.
-
-    Attributes
-    ----------
-    n_inducing : int
-        Inducing points: none.
-    z : tensor of shape (n_inputs, R), one row more for the bias of the arc-cosine kernel
-        Frequencies in units of inverse lengthscales.
-    mix : tensor of shape (R,) or None
-        Factors of the frequencies that make their prior a multivariate t, for Matern kernels.
+    The frequencies `z` (n_inputs, R), in units of inverse lengthscales, have one row more for the
+    bias of the arc-cosine kernel. For Matern kernels `mix` (R,) makes their prior a multivariate t.
+    The posterior of the weights is `full`, with natural-gradient steps, or they are independent and
+    start at `variance`.
     """
 
     n_inducing = 0
@@ -103,17 +82,9 @@ class FeatureLayer(nn.Module):
     def start(self, Z, W, rng, spread=_SPREAD):
         """Draw the frequencies, place their posterior around them, and set the mean function.
 
-        With zero means of all weights, the expected gradient of hidden layers is zero unless a mean function
-        tells their units apart; without one, their means start at draws from the prior.
-
-        Parameters
-        ----------
-        Z : tensor of shape (0, n_inputs)
-        W : tensor or None
-            As for :class:`~skdgp.gp.layer.SparseLayer`.
-        rng : numpy.random.RandomState
-        spread : float
-            Posterior standard deviations of resampled frequencies, relative to the prior's.
+        With zero means of all weights, the expected gradient of hidden layers is zero unless a mean
+        function tells their units apart; without one, their means start at draws from the prior.
+        Posterior deviations of resampled frequencies are `spread` times the prior's.
         """
         self.z.copy_(torch.as_tensor(draw_frequencies(*self.z.shape, rng, self.sampling)))
         if self.mix is not None:
@@ -131,20 +102,10 @@ class FeatureLayer(nn.Module):
             self.W[: len(W)].copy_(W)
 
     def basis(self, xi, like):
-        r"""The feature map for some frequencies.
+        """The feature map for frequencies that are resampled by `xi`, (S, n_inputs, R) or None.
 
-        Parameters
-        ----------
-        xi : tensor of shape (S, n_inputs, R) or None
-            Standard normal draws, for resampled frequencies.
-        like : tensor
-            Gives the dtype.
-
-        Returns
-        -------
-        phi : callable
-            Maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights),
-            and the square of this factor.
+        It maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights), and
+        the square of this factor.
         """
         project, c2 = self._projection(xi, like)
         if self.trigonometric:
@@ -175,18 +136,11 @@ class FeatureLayer(nn.Module):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
     def moments(self, H, xi=None, weights=None):
-        """Mean and variance of the outputs, each of shape (..., P, n_outputs).
+        """Mean and variance of the outputs, (..., P, n_outputs), at H (..., P, n_inputs).
 
         The variance is that of the weights; rows are independent only given these (the local
-        reparametrization of Kingma et al., 2015).
-
-        Parameters
-        ----------
-        H : tensor of shape (..., P, n_inputs)
-        xi : tensor of shape (S, n_inputs, R), optional
-            Standard normal draws, for resampled frequencies.
-        weights : tensor of shape (n_weights, n_outputs), optional
-            A draw of the weights, in place of their posterior; the variance is then zero.
+        reparametrization of Kingma et al., 2015). With a draw of the weights, (n_weights,
+        n_outputs), it is zero.
         """
         independent = isinstance(self.q, DiagonalBlock)
         if weights is None and independent and self.trigonometric:
@@ -220,17 +174,8 @@ class FeatureLayer(nn.Module):
     def functions(self, n, n_features, generator, v=None):
         """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
 
-        Parameters
-        ----------
-        n : int
-        n_features : int
-            Unused, for the layer has features of its own, and so has `v`.
-        generator : torch.Generator
-
-        Returns
-        -------
-        f : callable
-            Maps (n, P, n_inputs) to means given the frequencies, and deviations, (n, P, n_outputs).
+        They map (n, P, n_inputs) to means given the frequencies, and deviations, (n, P, n_outputs).
+        The features are those of the layer, whatever `n_features` is.
         """
         xi = self.draw_xi(n, generator) if self.resampled else None
         phi, center = self.basis(xi, self.z), self.q.mean.to(self.z)

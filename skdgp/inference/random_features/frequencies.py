@@ -9,20 +9,11 @@ SAMPLINGS = ("auto", "sobol", "orthogonal", "independent")
 
 
 def draw_frequencies(n_inputs, n, rng, sampling="auto"):
-    """Directions of random features; every single one is standard normal.
+    """Directions of random features (n_inputs, n); every single one is standard normal.
 
-    Parameters
-    ----------
-    n_inputs, n : int
-    rng : numpy.random.RandomState
-    sampling : {"auto", "sobol", "orthogonal", "independent"}
-        Scrambled Sobol points; or orthogonal blocks (Yu et al., 2016) with stratified lengths; or
-        independent draws. ``"auto"`` takes Sobol points for at most 4 inputs, for at most 8 from
-        128 frequencies on, and else orthogonal ones: they halve the error of the kernel, or better.
-
-    Returns
-    -------
-    z : ndarray of shape (n_inputs, n)
+    They are scrambled Sobol points, orthogonal blocks (Yu et al., 2016) with stratified lengths, or
+    independent. ``"auto"`` takes Sobol points for at most 4 inputs, for at most 8 from 128
+    frequencies on, and else orthogonal ones: they halve the error of the kernel, or better.
     """
     if sampling == "auto":
         few = n_inputs <= 4 or (n_inputs <= 8 and n >= 128)

@@ -9,10 +9,7 @@ from ..deep import DeepPosterior
 class FeaturePosterior(DeepPosterior):
     """Components are draws of the hidden layers and, where these are resampled, of the frequencies.
 
-    Parameters
-    ----------
-    model : DeepRandomFeatures
-    draws : tensor of shape (S, sum of widths), with a column of a seed if frequencies are resampled
+    In this case the draws (S, sum of widths) have one more column, of a seed.
     """
 
     def __init__(self, model, draws):

@@ -185,17 +185,9 @@ class DeepRandomFeatures(DeepSparseGP):
         return super().step(batch, generator, rate)
 
     def propagate(self, X, eps, xi, weights=None):
-        """Moments of the last layer.
+        """Moments of the last layer, given draws for hidden layers and for the frequencies.
 
-        Parameters
-        ----------
-        X : tensor of shape (n, n_features)
-        eps : list of tensors of shape (S, n, width) or (S, 1, width)
-            Standard normal draws for the hidden layers.
-        xi : list of tensors of shape (S, n_inputs, R), or of None
-            Standard normal draws for the frequencies of all layers.
-        weights : tensor of shape (n_weights, n_latents), optional
-            Weights of the last layer, in place of their posterior.
+        `weights` (n_weights, n_latents) of the last layer take the place of their posterior.
         """
         last = self.layers[-1]
         return self.layers.moments(

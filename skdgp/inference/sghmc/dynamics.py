@@ -8,22 +8,9 @@ _TINY = 1e-16
 def adaptive_step(theta, state, grad, noise, n_rows, step_size, friction, adapt):
     """One scale-adapted step (Springenberg et al., 2016, with the constants of Havasi et al., 2018).
 
-    Parameters
-    ----------
-    theta : tensor
-    state : dict of tensors
-        Momentum ``p``, and ``xi``, ``g`` and ``g2``, the memory, mean and mean square of gradients.
-    grad : tensor
-        Of ``-log posterior / n_rows``.
-    noise : tensor
-        Standard normal draws.
-    n_rows, step_size, friction : float
-    adapt : bool
-        Whether the mass still changes. While it does, chains have no invariant distribution.
-
-    Returns
-    -------
-    theta, state
+    The state has the momentum ``p``, and ``xi``, ``g`` and ``g2``, the memory, mean and mean square
+    of gradients of ``-log posterior / n_rows``. While the mass adapts, chains have no invariant
+    distribution.
     """
     mass = 1.0 / (state["g2"].clamp_min(_TINY).sqrt() + _TINY)
     injected = (2.0 * friction * step_size**2 / n_rows * mass).clamp_min(_TINY).sqrt()
@@ -42,24 +29,10 @@ def preconditioned_step(theta, p, grad, root, noise, step_size, friction, gradie
 
     .. math:: p \leftarrow (1 - \alpha) p - \kappa \nabla_z + N(0, 2 \alpha \kappa - \kappa^2 s^2)
 
-    Parameters
-    ----------
-    theta : tensor of shape (n_chains, M, D)
-    p : tensor of shape (n_chains, M, D)
-        Momentum of `z`.
-    grad : tensor of shape (n_chains, M, D)
-        Of the negative log posterior of all rows, with respect to `theta`.
-    root : tensor of shape (D, M, M) or (1, M, M)
-    noise : tensor of shape (n_chains, M, D)
-        Standard normal draws.
-    step_size, friction : float
-        The squared step :math:`\kappa` and the friction :math:`\alpha`.
-    gradient_noise : float or tensor of shape (M, D)
-        The variance :math:`s^2` that minibatches add to the gradient of `z`, where it is known.
-
-    Returns
-    -------
-    theta, p
+    with the squared step :math:`\kappa`, the friction :math:`\alpha`, and the variance :math:`s^2`
+    (M, D) that minibatches add to the gradient of `z`, where it is known. States, momenta of `z`,
+    gradients with respect to `theta` for all rows, and standard normal noise have shape (n_chains,
+    M, D).
     """
     injected = 2.0 * friction * step_size - step_size**2 * gradient_noise
     injected = torch.as_tensor(injected, dtype=p.dtype, device=p.device).clamp_min(0.0)
@@ -86,13 +59,8 @@ def fresh(theta):
 def fisher_information(A, score, weight):
     """Fisher information of the units of a layer, ``A diag(w_d) A^T``, shape (D, M, M).
 
-    Parameters
-    ----------
-    A : tensor of shape (C, M, B), or (1, M, B) if all chains share it
-        Projections of rows.
-    score : tensor of shape (C, B, D)
-        Scores of the units' values at rows, whose expected squares, times the weight, are `w_d`.
-    weight : tensor of shape (B,)
+    A (C or 1, M, B) are projections of rows; the expected squares of the scores (C, B, D) of the
+    units' values there, times the weight (B,), are `w_d`.
     """
     w = (weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
     w = w.mean(0, keepdim=True) if len(A) == 1 else w

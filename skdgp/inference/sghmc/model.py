@@ -71,22 +71,10 @@ class SampledDeepGP(ChainModel):
     def propagate(self, X, v, eps, whitenings):
         """The layers one after another, for every chain.
 
-        Parameters
-        ----------
-        X : tensor of shape (B, n_features)
-        v : list of tensors of shape (C, M, D_l)
-            For all layers, or all but the last.
-        eps : list of tensors of shape (C, B, D_l)
-            Draws of the hidden layers' noise.
-        whitenings : list of tensors of shape (M, M)
-
-        Returns
-        -------
-        passed : list of (A, values)
-            For each layer that `v` is given of: projections (C, M, B) and outputs (C, B, D_l), which are
-            means in the last layer.
-        A, variance : tensors of shape (C, M, B) and (C, B)
-            Projections and remaining variances of the last layer.
+        The whitened inducing outputs `v`, (C, M, D_l), are those of all layers, or all but the
+        last; `eps`, (C, B, D_l), are draws of the hidden layers' noise. Returns projections (C, M,
+        B) and outputs (C, B, D_l), in the last layer means, of each layer that `v` is given of;
+        then projections (C, M, B) and remaining variances (C, B) of the last layer.
         """
         passed = []
 
@@ -132,21 +120,11 @@ class SampledDeepGP(ChainModel):
         return likelihood.expected_log_prob(*rows).view(shape)
 
     def integrated(self, A, variance, batch):
-        """Log-density of the targets with the last layer integrated out, and its posterior.
+        """Log-density (C,) of the targets with the last layer integrated out, and its posterior.
 
-        Parameters
-        ----------
-        A, variance : tensors of shape (C, M, B) and (C, B)
-        batch : Batch
-            All rows.
-
-        Returns
-        -------
-        value : tensor of shape (C,)
-        L : tensor of shape (C, k, M, M)
-            Cholesky factor of the posterior precision ``I + A D^{-1} A^T`` of each output.
-        b : tensor of shape (C, k, M, 1)
-            ``A D^{-1} y``.
+        From projections A (C, M, B) and variances (C, B) of all rows. The posterior of each output
+        has a precision ``I + A D^{-1} A^T``, whose Cholesky factor is L (C, k, M, M), and the shift
+        ``A D^{-1} y``, (C, k, M, 1).
         """
         noise, y, weight = self.likelihood().variance[:, None], batch.y.T, batch.weight
         marginal = self._marginal

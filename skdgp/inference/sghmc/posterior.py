@@ -14,15 +14,10 @@ _AT_ONCE = 4_000_000  #: numbers of projections
 
 
 class SampledPosterior(Posterior):
-    """A mixture with one component for each state of the chains.
+    """A mixture with one component for each of S states of the chains.
 
-    Parameters
-    ----------
-    model : SampledDeepGP
-    v : list of tensors of shape (S, M, D_l)
-        Whitened inducing outputs of each state.
-    draws : tensor of shape (at least S, n_hidden)
-        The noise of hidden units, one draw for each state, shared by all rows.
+    Each state has whitened inducing outputs `v` (S, M, D_l), and its draw of the noise of hidden
+    units, shared by all rows.
     """
 
     n_features = N_FEATURES

@@ -97,14 +97,7 @@ def _gradients(likelihood, y, weight, m, v):
 
 
 class ConcavePosterior(ShallowPosterior):
-    """The frozen posterior of :class:`ConcaveGP`.
-
-    Parameters
-    ----------
-    model : ConcaveGP
-    batch : Batch or None
-        All training rows, if they are known.
-    """
+    """The frozen posterior of :class:`ConcaveGP`, with all training rows if they are known."""
 
     def __init__(self, model, batch):
         super().__init__(model)
@@ -137,22 +130,13 @@ class ConcavePosterior(ShallowPosterior):
 class ConcaveGP(FullBatchGP):
     """The model of :class:`VFE` for classes.
 
-    For every trial of the kernel's hyperparameters, ``sum_n E log p(y_n | f_n) - KL`` is maximized over all
-    Gaussians. It is concave in their means and roots of covariances (Challis and Barber, 2013), so
-    that there is one optimum. Precisions take natural-gradient steps of size 1, which make each round
-    a regression (Khan and Lin, 2017); means take Newton steps, the same for one latent function, and
-    for several with the second derivatives between classes. At the optimum the lower bound does not change
-    with the posterior to first order, and its gradients are those at the posterior held fixed.
-
-    References
-    ----------
-    E. Challis and D. Barber (2013). Gaussian Kullback-Leibler approximate inference. Journal of
-    Machine Learning Research 14.
-
-    H. Walker and P. Ni (2011). Anderson acceleration for fixed-point iterations. SIAM Journal on
-    Numerical Analysis 49.
-
-    M. Khan and W. Lin (2017). Conjugate-computation variational inference. AISTATS 20.
+    For every trial of the kernel's hyperparameters, ``sum_n E log p(y_n | f_n) - KL`` is maximized
+    over all Gaussians. It is concave in their means and roots of covariances (Challis and Barber,
+    2013, JMLR 14), so that there is one optimum. Precisions take natural-gradient steps of size 1,
+    which make each round a regression (Khan and Lin, 2017, AISTATS 20); means take Newton steps,
+    the same for one latent function, and for several with the second derivatives between classes.
+    At the optimum the lower bound does not change with the posterior to first order, and its
+    gradients are those at the posterior held fixed.
     """
 
     _found = None  # natural parameters of the optimum for the hyperparameters tried last

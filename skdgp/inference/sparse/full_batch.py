@@ -59,27 +59,16 @@ class FullBatchGP(Model):
         return value
 
     def natural_parameters(self, batch):
-        """The best posterior for the present hyperparameters, in natural parameters.
+        """The best posterior for the present hyperparameters: precisions, and these times means.
 
-        Returns
-        -------
-        P : tensor of shape (k, M, M)
-            Precision for each latent function.
-        h : tensor of shape (k, M, 1)
-            Precision times mean.
+        P (k, M, M) and h (k, M, 1), for each latent function.
         """
         raise NotImplementedError
 
     def pieces(self, X, L):
         """Chunks of rows with their kernel matrices, and a graph if gradients are enabled.
 
-        Yields
-        ------
-        rows : slice
-        K_uf : tensor of shape (M, n)
-        k_ff : tensor of shape (n,)
-        A : tensor of shape (M, n)
-            ``L^{-1} K_uf``, outside of the graph.
+        Yields a slice, K_uf (M, n), k_ff (n,) and, outside of the graph, ``A = L^{-1} K_uf``.
         """
         layer = self.layers[0]
         size = max(1, AT_ONCE // len(layer.Z))
@@ -100,19 +89,8 @@ class FullBatchGP(Model):
         """Add the gradients of ``sum_n ell_n(m_n, v_n) - KL`` at a fixed whitened posterior.
 
         With ``m_k = A^T mu_k`` and ``v_k = k_ff + diag(A^T (P_k^{-1} - I) A)``, and the derivatives
-        `g_m`, `g_v` of ell, ``dA = sum_k mu_k g_m,k^T + 2 (P_k^{-1} - I) A diag(g_v,k)``.
-
-        Parameters
-        ----------
-        passes : callable
-            From :meth:`passes`.
-        K_uu, L : tensors of shape (M, M)
-        mu : tensor of shape (k, M, 1)
-        P_inv : tensor of shape (k, M, M)
-        row_gradients : callable
-            Maps a slice and `A` to `g_m` and `g_v`, shape (k, n).
-        T : tensor of shape (M, M)
-            ``dA A^T``.
+        `g_m`, `g_v` of ell (k, n), which ``row_gradients(slice, A)`` gives,
+        ``dA = sum_k mu_k g_m,k^T + 2 (P_k^{-1} - I) A diag(g_v,k)``. `T` is ``dA A^T``.
         """
         L_inv = inverse_triangular(L)
         V = 2.0 * L_inv.T @ add_diagonal(P_inv, -1.0)  # k, M, M

@@ -29,13 +29,7 @@ class SolvedLayer(FrozenLayer):
 
 
 class ShallowPosterior(Posterior):
-    """A single Gaussian for each row.
-
-    Parameters
-    ----------
-    model : FullBatchGP
-        With its posterior solved.
-    """
+    """A single Gaussian for each row, by a :class:`FullBatchGP` whose posterior is solved."""
 
     n_features = N_FEATURES
 

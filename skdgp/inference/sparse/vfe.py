@@ -188,18 +188,10 @@ class CollapsedGP(FullBatchGP):
 
     @torch.no_grad()
     def _sums(self, pieces, y, weight, noise):
-        """Sums over rows.
+        """Sums over rows: ``A diag(w / t_k) A^T``, ``A (w y_k / t_k)``, of the objective, and ``w d``.
 
-        Returns
-        -------
-        G : tensor of shape (k, M, M), or (1, M, M) if it is the same for all
-            ``A diag(w / t_k) A^T``.
-        b : tensor of shape (k, M, 1)
-            ``A (w y_k / t_k)``.
-        fit : tensor of shape ()
-            The terms of the objective, times -2, to which each row adds its own.
-        residual : tensor of shape ()
-            Sum of ``w d``.
+        G has shape (k, M, M), or (1, M, M) if it is the same for all, and b (k, M, 1). To the
+        terms, which are those of the objective times -2, each row adds its own.
         """
         G = b = fit = residual = 0.0
         for rows, _, k_ff, A in pieces:
@@ -225,12 +217,8 @@ class CollapsedGP(FullBatchGP):
     def collapsed(self, X, y, weight):
         """The collapsed objective of all rows; its gradients are added to the parameters'.
 
-        Titsias (2009), equation 9, for alpha = 0; Bui et al. (2017), equation 27, otherwise. A row of
-        weight w stands for w rows.
-
-        Returns
-        -------
-        lower_bound : float
+        Titsias (2009), equation 9, for alpha = 0; Bui et al. (2017), equation 27, otherwise. A row
+        of weight w stands for w rows.
         """
         layer, variance = self.layers[0], self.likelihood().variance.expand(y.shape[1])
         noise = variance.detach()  # k

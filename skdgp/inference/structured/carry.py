@@ -10,14 +10,8 @@ from ...linalg import cholesky, rounding
 def carry(q, parts):
     """Become the posterior of other variables, as :meth:`GaussianBlock.carry` does for one layer.
 
-    Covariances keep their pattern. What the factor has no blocks for, between outputs given hidden units,
-    is left out.
-
-    Parameters
-    ----------
-    q : CoupledGaussian
-    parts : list of tensors of shape (1, M_new, M)
-        One for each layer.
+    Covariances keep their pattern. What the factor has no blocks for, between outputs given hidden
+    units, is left out. Each layer has a part (1, M_new, M).
     """
     T, M = q.mean.shape
     final = q.patterns[q.coupling]

@@ -12,31 +12,16 @@ from .pattern import COUPLINGS, Pattern
 
 
 class CoupledGaussian(nn.Module):
-    r"""``q(v) = N(mean, C C^T)`` for the inducing variables of all layers, against ``N(0, I)``.
+    """``q(v) = N(mean, C C^T)`` for the inducing variables of all layers, against ``N(0, I)``.
 
     `C` is lower triangular with a pattern of free blocks, one block for each pair of units. All
     three patterns are closed under product and inverse, and the covariance has the pattern of its
     factor, apart from pairs of outputs (Lindinger et al., 2020, section 3.2).
 
-    Parameters
-    ----------
-    n_inducing : int
-    widths : sequence of int
-        Units of the hidden layers.
-    n_outputs : int
-    coupling : {"mean-field", "stripes-and-arrow", "full"}
-    scale : float
-        Start of the roots of hidden units, as a multiple of the identity; outputs start at 1.
-    natural : bool
-        Whether the block takes natural-gradient steps. If not, mean and root belong to the
-        optimizer.
-
-    Attributes
-    ----------
-    mean : tensor of shape (T, M)
-        Hidden units layer by layer, then the outputs.
-    root : tensor of shape (n_blocks, M, M)
-        Blocks of `C`: the `T` lower triangular ones on the diagonal, then those below it.
+    The mean (T, M) has hidden units layer by layer, then the outputs. The root (n_blocks, M, M) has
+    blocks of `C`: the `T` lower triangular ones on the diagonal, where those of hidden units start
+    at `scale` times the identity, then those below it. If steps are not `natural`, both belong to
+    the optimizer.
     """
 
     roles = {"root": "posterior_root"}
@@ -141,17 +126,7 @@ class CoupledGaussian(nn.Module):
     # Moments
 
     def moments(self, dtype=torch.float64):
-        """Return the moments of the posterior for the layers, as leaves of the graph in training.
-
-        Parameters
-        ----------
-        dtype : torch.dtype
-            Of the covariances.
-
-        Returns
-        -------
-        moments : Moments
-        """
+        """Return the :class:`Moments` of the posterior, as leaves of the graph in training."""
         grad = torch.is_grad_enabled()
         pattern = self.patterns[self.active]
         with torch.no_grad():
@@ -180,13 +155,9 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def collected_gradients(self, scale=1.0):
-        """Gradients with respect to mean and root of what the leaves have collected.
+        """Gradients in mean and root, times `scale`, of what the leaves have collected.
 
-        Returns
-        -------
-        g_mean, g_root : tensors
-            Of the shapes of `mean` and `root`, times `scale`, in float64; zero outside of the
-            active pattern.
+        In float64, and zero outside of the active pattern.
         """
         leaves, pattern = self._leaves, self.patterns[self.active]
         g_mean = torch.cat([leaf.grad.mT for leaf in leaves.means]).mul_(scale)
@@ -213,22 +184,12 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def natural_direction(self, gradients):
-        r"""The natural gradient, in the coordinates of the factor itself.
+        """The natural gradient, in the coordinates of the factor itself.
 
-        With ``S = C (I + xi)(I + xi)^T C^T``, the Fisher metric at ``xi = 0`` is the sum of
-        squares of `xi`, twice that of its diagonal; so the direction is the lower triangle of
-        ``C^T g``, masked by the pattern, with its diagonal halved. For ``delta = C^{-1} d mean``
-        the metric is the identity.
-
-        Parameters
-        ----------
-        gradients : pair of tensors
-            Of the objective to be maximized, with respect to mean and root.
-
-        Returns
-        -------
-        xi : Factor
-        delta : tensor of shape (T, M)
+        With ``S = C (I + xi)(I + xi)^T C^T``, the Fisher metric at ``xi = 0`` is the sum of squares
+        of `xi`, twice that of its diagonal; so the direction is the lower triangle of ``C^T g``,
+        masked by the pattern, with its diagonal halved. For ``delta = C^{-1} d mean``, (T, M), the
+        metric is the identity. The gradients are with respect to mean and root.
         """
         g_mean, g_root = gradients
         pattern = self.patterns[self.active]
@@ -252,16 +213,8 @@ class CoupledGaussian(nn.Module):
     def natural_step(self, gradients, gamma):
         """One step of size `gamma` along the natural gradient, damped.
 
-        Parameters
-        ----------
-        gradients : pair of tensors
-            Gradients of the expected log-likelihood alone, with respect to mean and root.
-        gamma : float in (0, 1]
-
-        Returns
-        -------
-        accepted : bool
-            False, and nothing has changed, if the result would not be finite.
+        False, and nothing has changed, if the result would not be finite. The gradients, with
+        respect to mean and root, are those of the expected log-likelihood alone.
         """
         pattern, T = self.patterns[self.active], len(self.mean)
         g_root = gradients[1] - self.root
@@ -329,12 +282,7 @@ class FrozenGaussian(NamedTuple):
     pattern: Pattern
 
     def sample(self, n, generator):
-        """Joint draws of the inducing variables, and their means: of outputs given the hidden units.
-
-        Returns
-        -------
-        v, center : tensors of shape (n, T, M)
-        """
+        """Joint draws (n, T, M), and their means: of outputs given the hidden units."""
         (T, M), pattern, C = self.mean.shape, self.pattern, self.factor
         xi = normal((n, T, M), generator, self.mean)
         v, center = torch.empty_like(xi), self.mean.expand(n, T, M).clone()
@@ -350,13 +298,7 @@ class FrozenGaussian(NamedTuple):
 
 
 class Marginal:
-    """The posterior of one layer by itself.
-
-    Parameters
-    ----------
-    q : CoupledGaussian
-    layer : int
-    """
+    """The posterior of one layer by itself."""
 
     root = None  #: there is none of a layer by itself
 

@@ -19,17 +19,12 @@ _ROWS = 30.0  #: independent rows that a split is worth: errors beyond a hyperpl
 class VarianceInflation(nn.Module):
     r"""Extrapolation variance inflation: a scale of deviations from the mean far from the data.
 
-    Let `f` be a latent function with the mean `m` and the predictive variance `v`, and `k` the prior
-    variance of its last layer. The function becomes :math:`m + a (f - m)` with
-    :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the
-    data `v` is far below `k`, and nothing changes. The factor `c` depends on the direction in which one
-    leaves the data, and is not known beforehand: its logarithm is normal, with a mean and a
-    standard deviation that :func:`learned` finds.
-
-    Attributes
-    ----------
-    moments : tensor of shape (2,)
-        Mean and standard deviation of ``log c``; without anything learned, zeros.
+    Let `f` be a latent function with the mean `m` and the predictive variance `v`, and `k` the
+    prior variance of its last layer. The function becomes :math:`m + a (f - m)` with
+    :math:`a^2 = 1 + (c - 1) \min(v / k, 1)`. Near the data `v` is far below `k`, and nothing
+    changes. The factor `c` depends on the direction in which one leaves the data, and is not known
+    beforehand: its logarithm is normal, with a mean and a standard deviation, `moments`, that
+    :func:`learned` finds; zeros without anything learned.
     """
 
     roles = {"moments": "progress"}
@@ -43,21 +38,10 @@ class VarianceInflation(nn.Module):
         return bool(self.moments.any())
 
     def centers_and_factors(self, mean, var, k_ff, n_means):
-        """The centers of the predictions, and the factors `a` at all nodes.
+        """Centers (n, n_latents) of predictions, and factors `a` (n_nodes, n, n_latents) at all nodes.
 
-        Parameters
-        ----------
-        mean, var : tensors of shape (S, n, n_latents)
-            Moments of the last layer for each draw.
-        k_ff : tensor of shape (s, n)
-            The prior's variance of the last layer.
-        n_means : int
-            How many latents are means of the target; others stay as they are.
-
-        Returns
-        -------
-        center : tensor of shape (n, n_latents)
-        a : tensor of shape (n_nodes, n, n_latents)
+        From moments (S, n, n_latents) of the last layer and its prior variance (s, n). The first
+        `n_means` latents are means of the target; others stay as they are.
         """
         center = mean.mean(0)
         total = (var + (mean - center).square()).mean(0)
@@ -100,17 +84,10 @@ def deviation_factor(factor, var, k_ff, n_means):
 def learned(log_density):
     """Mean and standard deviation of the logarithm of the factor, by their posterior mode on a grid.
 
-    Each split has a factor of its own, because every direction has. The splits are few and the rows of one
-    depend on each other, hence priors, and no more weight than that of a few independent rows.
-
-    Parameters
-    ----------
-    log_density : ndarray of shape (n_inflation_splits, n_factors)
-        Mean log-density of the held-out rows of each split at :data:`LOG_FACTORS`.
-
-    Returns
-    -------
-    moments : ndarray of shape (2,)
+    Each split has a factor of its own, because every direction has. The splits are few and the rows
+    of one depend on each other, hence priors, and no more weight than that of a few independent
+    rows. The mean log-densities (n_inflation_splits, n_factors) are those of held-out rows at
+    :data:`LOG_FACTORS`.
     """
     best, moments = -math.inf, np.zeros(2)
     for mean in _MEANS:

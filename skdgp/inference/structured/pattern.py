@@ -21,17 +21,10 @@ class Chain(NamedTuple):
 
 
 class Pattern:
-    """Which blocks of the factor are free.
+    """Which blocks of the factor are free, by the widths of hidden layers, and the coupling.
 
-    Parameters
-    ----------
-    widths : sequence of int
-        Units of the hidden layers.
-    n_outputs : int
-        Units of the last layer.
-    coupling : {"mean-field", "stripes-and-arrow", "full"}
-        Outputs are coupled to hidden units, and to each other only through these. For likelihoods
-        that factorize over outputs, the best factor has no other blocks.
+    Outputs are coupled to hidden units, and to each other only through these. For likelihoods that
+    factorize over outputs, the best factor has no other blocks.
     """
 
     def __init__(self, widths, n_outputs, coupling):

@@ -36,15 +36,7 @@ class _WhitenedLayer(FrozenLayer):
 
 
 class StructuredPosterior(DeepPosterior):
-    """Components are draws of the hidden layers and, with variance inflation, nodes of its factor.
-
-    Parameters
-    ----------
-    model : StructuredGP
-    draws : tensor of shape (S, sum of widths)
-    as_trained : bool
-        Whether variances are not inflated.
-    """
+    """Components are draws of the hidden layers and, with inflation, nodes of its factor."""
 
     def __init__(self, model, draws, as_trained=False):
         self._pattern, self._moments = model.q.patterns[model.q.active], model.q.moments()

@@ -154,20 +154,7 @@ class _SmallCholesky(torch.autograd.Function):
 
 
 def forms(A, m, Q):
-    """``m_d^T a`` and ``a^T Q_q a`` for the columns `a` of A (M, s, n).
-
-    Parameters
-    ----------
-    A : tensor of shape (M, s, n)
-    m : tensor of shape (M, D)
-    Q : tensor of shape (q, M, M)
-        Symmetric.
-
-    Returns
-    -------
-    linear : tensor of shape (D, s, n)
-    quadratic : tensor of shape (q, s, n)
-    """
+    """``m_d^T a`` (D, s, n) and ``a^T Q_q a`` (q, s, n) for the columns `a` of A (M, s, n)."""
     M, s, n = A.shape
     A = A.reshape(M, s * n)
     if torch.is_grad_enabled():

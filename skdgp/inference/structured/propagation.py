@@ -13,28 +13,15 @@ def propagate(layers, whitened, pattern, moments, X, eps):
     Units condition on the earlier ones of their chain. With the growing Cholesky factor
     :math:`\Lambda` of these, and draws :math:`f = \hat\mu + R \epsilon` throughout,
     :math:`\Lambda^{-1} (f - \tilde\mu) = \epsilon`; so equations 10 and 11 are
-    :math:`\hat\mu = \tilde\mu + Y^T \epsilon` and :math:`\hat\Sigma = \tilde S - Y^T Y`
-    with :math:`Y = \Lambda^{-1} \tilde S_{<\ell, \ell}`.
+    :math:`\hat\mu = \tilde\mu + Y^T \epsilon` and :math:`\hat\Sigma = \tilde S - Y^T Y` with
+    :math:`Y = \Lambda^{-1} \tilde S_{<\ell, \ell}`.
 
-    Parameters
-    ----------
-    layers : Stack or FrozenStack
-    whitened : callable
-        ``L^{-1} k(Z, H)`` (M, s, n) and ``k(H, H)`` (s, n) of a layer, for rows H (s, n, n_inputs).
-    pattern : Pattern
-    moments : Moments
-    X : tensor of shape (n, n_features)
-    eps : list of tensors of shape (S, n, width) or (S, 1, width)
-        Standard normal draws for the hidden layers. If several outputs are coupled to these,
-        draws for the covariance of the outputs given the hidden units may follow. Outputs are
-        independent given all draws. Without those for the outputs, moments are of each output by
-        itself.
-
-    Returns
-    -------
-    mean, var : tensors of shape (S, n, n_latents); S is 1 without hidden layers
-    k_ff : tensor of shape (s, n)
-        The prior's variance of the last layer.
+    ``whitened(layer, H)`` gives ``L^{-1} k(Z, H)`` (M, s, n) and ``k(H, H)`` (s, n) for rows H (s,
+    n, n_inputs). The draws `eps` (S, n or 1, width) are for the hidden layers. If several outputs
+    are coupled to these, draws for the covariance of the outputs given the hidden units may follow.
+    Outputs are independent given all draws. Without those for the outputs, moments are of each
+    output by itself. Returns means and variances (S, n, n_latents), with one `S` without hidden
+    layers, and the prior's variance of the last layer, (s, n).
     """
     last = len(layers) - 1
     past = [_Past() for _ in pattern.chains]
@@ -86,12 +73,8 @@ def propagate(layers, whitened, pattern, moments, X, eps):
 class _Past:
     """The earlier units of the chains, as each row has met them.
 
-    Attributes
-    ----------
-    factor : tensor of shape (p, p, w, S, n)
-        Cholesky factor of their covariance.
-    eps : tensor of shape (p, w, S, n)
-        The standard normal draws behind them.
+    `factor` (p, p, w, S, n) is the Cholesky factor of their covariance, and `eps` (p, w, S, n) are
+    the standard normal draws behind them.
     """
 
     factor = eps = None
@@ -99,33 +82,18 @@ class _Past:
     def condition(self, crosses):
         """Condition outputs on the past, from their covariances (p, K, w, S, n) with it.
 
-        Returns
-        -------
-        shift : tensor of shape (K, S, n)
-            To be added to the means.
-        Y : tensor of shape (p w, K, S, n)
-            Their squares are to be taken from the covariance.
+        Returns a shift (K, S, n) of the means, and Y (p w, K, S, n), whose squares are to be taken
+        from the covariance.
         """
         Y = substitute(self.factor, torch.cat(crosses))
         return (Y * self.eps[:, None]).sum((0, 2)), Y.transpose(1, 2).flatten(0, 1)
 
     def draw(self, mean, E, own, crosses, eps, floor):
-        """Draws of units given the past, of which they become a part.
+        """Draws (u, w, S, n) of units given the past, of which they become a part.
 
-        Parameters
-        ----------
-        mean : tensor of shape (u, w, s, n)
-        E : tensor of shape (u, u, w, s, n)
-            Covariance, less `own` (s, n) on its diagonal.
-        crosses : list of tensors of shape (p, u, w, S, n)
-            Covariances with the past, one earlier layer after the other.
-        eps : tensor of shape (u, w, S, n) or (u, w, S, 1)
-        floor : tensor of shape ()
-            A variance below which no conditional one can fall.
-
-        Returns
-        -------
-        f : tensor of shape (u, w, S, n)
+        From means (u, w, s, n), covariances E (u, u, w, s, n) less `own` (s, n) on their diagonals,
+        and covariances (p, u, w, S, n) with the past, one earlier layer after the other. No
+        conditional variance can fall below `floor`.
         """
         u = len(E)
         E = E + torch.eye(u, dtype=E.dtype, device=E.device)[..., None, None, None] * own
