@@ -7,13 +7,7 @@ _PACKAGES = frozenset({"contextlib", "joblib", "skdgp", "sklearn"})  #: between 
 
 
 def warn(message, category=UserWarning):
-    """Warn as if at the line that called into the library, by way of a search or pipeline or not.
-
-    Parameters
-    ----------
-    message : str
-    category : type, default=UserWarning
-    """
+    """Attribute a warning to the caller's line, which may be in a search or pipeline around us."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and _package(frame) in _PACKAGES:
         frame, level = frame.f_back, level + 1

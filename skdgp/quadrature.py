@@ -13,6 +13,10 @@ _HALVINGS = 30  #: of an interval
 _NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left out
 
 
+def _tensors(arrays, like):
+    return tuple(torch.as_tensor(a, dtype=like.dtype, device=like.device) for a in arrays)
+
+
 @lru_cache(maxsize=32)
 def _hermite(n):
     nodes, weights = roots_hermitenorm(n)
@@ -25,11 +29,7 @@ def gauss_hermite(n, like):
 
     They are exact for polynomials of degree ``2 n - 1``.
     """
-    nodes, log_weights = _hermite(n)
-    return (
-        torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
-        torch.as_tensor(log_weights, dtype=like.dtype, device=like.device),
-    )
+    return _tensors(_hermite(n), like)
 
 
 @lru_cache(maxsize=32)
@@ -42,11 +42,7 @@ def gauss_legendre(n, like):
 
     They are exact for polynomials of degree ``2 n - 1``.
     """
-    nodes, weights = _legendre(n)
-    return (
-        torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
-        torch.as_tensor(weights, dtype=like.dtype, device=like.device),
-    )
+    return _tensors(_legendre(n), like)
 
 
 @lru_cache(maxsize=32)
@@ -72,18 +68,13 @@ def normal_nodes(dim, budget, like):
     A Gauss-Hermite grid where at least five nodes an axis fit the budget, otherwise a fixed
     scrambled Sobol sequence with its mirror image, scaled to the right second moments.
     """
-    nodes, log_weights = _nodes(dim, budget)
-    return (
-        torch.as_tensor(nodes, dtype=like.dtype, device=like.device),
-        torch.as_tensor(log_weights, dtype=like.dtype, device=like.device),
-    )
+    return _tensors(_nodes(dim, budget), like)
 
 
 @lru_cache(maxsize=8)
 def _sobol(dim, n_groups, n):
-    return (
-        sobol_normal(n_groups * n, dim, seed=0).reshape(n_groups, n, dim).transpose(1, 0, 2).copy()
-    )
+    nodes = sobol_normal(n_groups * n, dim, seed=0).reshape(n_groups, n, dim)
+    return nodes.transpose(1, 0, 2).copy()
 
 
 def sobol_nodes(dim, n_groups, n, like):
@@ -91,7 +82,7 @@ def sobol_nodes(dim, n_groups, n, like):
 
     For means over the groups, too: their errors cancel, while those of common nodes do not.
     """
-    return torch.as_tensor(_sobol(dim, n_groups, n), dtype=like.dtype, device=like.device)
+    return _tensors([_sobol(dim, n_groups, n)], like)[0]
 
 
 def peak(log_density, rises, low, high, sd):

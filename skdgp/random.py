@@ -41,11 +41,6 @@ def latin_normal(n, dim, seed):
     return points
 
 
-def spawn(generator):
-    """A non-negative integer seed, drawn from a torch generator."""
-    return int(torch.randint(2**31 - 1, (), generator=generator, device=generator.device))
-
-
 class RowNoise:
     """Standard normal draws that belong to a row, whatever the other rows are.
 

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from skdgp.random import RowNoise, gamma, latin_normal, normal, sobol_normal, spawn
+from skdgp.random import RowNoise, gamma, latin_normal, normal, sobol_normal
 
 LIKE = torch.empty(0, dtype=torch.float64)
 
@@ -87,16 +87,6 @@ def test_gamma_takes_one_concentration_for_each_column():
     x = gamma(a, (20_000, 2), torch.Generator().manual_seed(0), LIKE)
     z = (x.mean(0) - a) / (a / len(x)).sqrt()
     assert z.abs().max() < 4
-
-
-def test_spawn_gives_different_seeds_that_depend_on_the_generator_alone():
-    def seeds(start):
-        generator = torch.Generator().manual_seed(start)
-        return [spawn(generator) for _ in range(5)]
-
-    assert seeds(0) == seeds(0)
-    assert len({*seeds(0), *seeds(1)}) == 10
-    assert all(isinstance(seed, int) and 0 <= seed < 2**31 for seed in seeds(0))
 
 
 def test_noise_of_rows_is_normal_and_independent():

@@ -19,19 +19,10 @@ _MESSAGE = "skdgp/error"  #: key of the group's store
 
 @contextlib.contextmanager
 def joint(rows, staleness):
-    """A context in which ranks divide what they compute.
+    """A context in which ranks divide what they compute; yields the staleness of steps, on rank 0.
 
-    Parameters
-    ----------
-    rows : list of arrays or None
-        Those that only this rank has.
-    staleness : int or None
-        The bound of asynchronous steps.
-
-    Yields
-    ------
-    list
-        The staleness of each asynchronous step, on rank 0.
+    `rows` are a list of arrays that only this rank has, or None, and `staleness` is the bound of
+    asynchronous steps, or None.
     """
     made = []
     bound = None if staleness is None else (staleness, made)

@@ -51,13 +51,8 @@ def asynchronous(trainer):
 class ParameterServer:
     """Takes gradients from whoever has them, makes a step with each, and hands out the parameters.
 
-    A worker waits for parameters as long as another one's gradient could become older than the bound.
-
-    Parameters
-    ----------
-    trainer : Trainer
-    bound : int
-        Steps made between the parameters of a gradient and its own step, at most.
+    A worker waits for parameters as long as another one's gradient could become older than `bound`:
+    the steps made between the parameters of a gradient and its own step.
     """
 
     def __init__(self, trainer, bound):
@@ -123,10 +118,7 @@ class ParameterServer:
 class Worker:
     """Computes gradients at the parameters that the server hands out.
 
-    Parameters
-    ----------
-    trainer : Trainer
-        That of this rank, which neither judges nor saves anything.
+    The trainer is that of this rank, which neither judges nor saves anything.
     """
 
     def __init__(self, trainer):

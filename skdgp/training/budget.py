@@ -18,18 +18,11 @@ _FEWEST_INDUCING = 30  #: likewise
 
 
 class Budget:
-    """The seconds of a fit, by the clock on the wall: that of the first rank, where ranks divide the fit.
+    """The seconds of a fit, by the clock on the wall; that of the first rank, if several divide it.
 
-    Parameters
-    ----------
-    max_time : float or None
-        Seconds; None if there is no limit.
-    started : float
-        When the fit began, by the monotonic clock.
-    costs : sequence of float
-        Predicted seconds of the members, by which they share.
-    n_jobs : int
-        Members that train at the same time.
+    There is no limit if `max_time` is None. The fit began when the monotonic clock stood at
+    `started`; `n_jobs` members train at the same time, and share by `costs`, their predicted
+    seconds.
     """
 
     def __init__(self, max_time, started, costs=(1.0,), n_jobs=1):
@@ -75,23 +68,9 @@ def planned_ends(costs, n_jobs):
 
 
 def affordable(scheme, cubes, n_rows, n_inducing, is_free):
-    """Rows and inducing points for which there is time.
+    """Rows and inducing points for which `cubes` are enough, in the unit of :meth:`Scheme.cubes`.
 
-    Fewer inducing points come first, if their number is not the user's; only then fewer rows.
-
-    Parameters
-    ----------
-    scheme : Scheme
-    cubes : float
-        Time, in the unit of :meth:`~skdgp.inference.Scheme.cubes`.
-    n_rows, n_inducing : int
-        Available numbers, or those asked for.
-    is_free : bool
-        Whether there may be fewer inducing points.
-
-    Returns
-    -------
-    n_rows, n_inducing : int
+    Fewer inducing points come first, if their number `is_free`; only then fewer rows.
     """
 
     def fits(rows, inducing):

@@ -50,13 +50,9 @@ class Checkpoint:
     def open(self, fingerprint, member=0):
         """The file of a member of the fit with this fingerprint.
 
-        Members after the first one have files of their own beside it, ``fit.1.npz`` and so on. In a fit of
-        several ranks, rank 0 reads and writes.
-
-        Raises
-        ------
-        ValueError
-            If a setting makes no sense, or no file can be written there.
+        Members after the first one have files of their own beside it, ``fit.1.npz`` and so on. In a
+        fit of several ranks, rank 0 reads and writes. Raises ValueError if a setting makes no
+        sense, or no file can be written there.
         """
         return from_first(lambda: self._open(fingerprint, member))
 
@@ -90,16 +86,7 @@ class Checkpoint:
 
 
 class CheckpointFile:
-    """The saved state of one fit.
-
-    Parameters
-    ----------
-    path : str
-    n_steps, n_seconds
-        As for :class:`Checkpoint`.
-    fingerprint : str
-        Identifies settings and data; a file with another fingerprint is not touched.
-    """
+    """The saved state of one fit; a file with another fingerprint is not touched."""
 
     def __init__(self, path, n_steps, n_seconds, fingerprint):
         if os.path.isdir(path):
@@ -155,10 +142,7 @@ class CheckpointFile:
     def load(self):
         """Arrays and numbers of the saved state and whether it is the last; None without a file.
 
-        Raises
-        ------
-        ValueError
-            If the file belongs to another fit, or is no checkpoint.
+        Raises ValueError if the file belongs to another fit, or is no checkpoint.
         """
         found = from_first(lambda: self._read(everything=True))
         if found is None:

@@ -34,18 +34,9 @@ def greedy(model, X, y, weights, train, rng):
     units beyond the number of inputs, or else the last one; the others hand the inputs on, so that
     the last layer has the sparse Gaussian process and the inputs, and can correct the former.
 
-    Parameters
-    ----------
-    model : Model
-        With `layers`; its inducing inputs and mean functions are set.
-    X : ndarray of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows, k)
-        Targets as the model sees them.
-    weights : ndarray of shape (n_rows,)
-    train : callable
-        ``train(trainer=None)`` runs a trainer within the time left, and returns it; None
-        stands for the one of this model in round 1.
-    rng : numpy.random.RandomState
+    Inducing inputs and mean functions of the model are set, and `y` (n_rows, k) are targets as it
+    sees them. ``train(trainer=None)`` runs a trainer within the time left, and returns it; None
+    stands for that of this model in round 1.
     """
     *hidden, last = model.layers
     if not hidden:
@@ -91,13 +82,9 @@ def as_numbers(likelihood, y, classes=None):
 
 
 def stand_in(likelihood, y, weights):
-    """Standardized numbers in the place of the target: itself, indicators of classes, log counts.
+    """Standardized numbers (n_rows, k) in the place of the target, and its deviations (k,) or None.
 
-    Returns
-    -------
-    targets : ndarray of shape (n_rows, k)
-    unit : ndarray of shape (k,) or None
-        Standard deviations of the target if it stands for itself.
+    It stands for itself; classes have indicators, counts their logarithms, and both no deviations.
     """
     y = as_numbers(likelihood, y, np.unique(y) if likelihood.is_class else None)
     mean = np.average(y, axis=0, weights=weights)

@@ -11,21 +11,10 @@ _MAY_DIFFER = ("noise", "progress")  #: roles of parameters that another model n
 def hand_over(members, wanted, model):
     """Start a model with the state of another one of the same shape, perhaps by another scheme.
 
-    Hyperparameters of the likelihood are handed over if both have them; with other noise, the latents of
-    the functions. A covariance that units share goes to each of them; of several, a shared one
-    becomes the mean.
-
-    Parameters
-    ----------
-    members : list of Member
-        Of the fitted estimator; the one that is most like the new model gives its state.
-    wanted : Member
-    model : Model
-
-    Raises
-    ------
-    ValueError
-        If kernels or shapes do not fit, or only one of the two posteriors couples layers.
+    The member that is most like the new model gives its state. Hyperparameters of the likelihood
+    are handed over if both have them; with other noise, the latents of the functions. A covariance
+    that units share goes to each of them; of several, a shared one becomes the mean. Raises
+    ValueError if kernels or shapes do not fit, or only one of the two posteriors couples layers.
     """
     source = min(members, key=lambda member: _distance(member, wanted))
     arrays, roles = source.arrays, _roles(model)

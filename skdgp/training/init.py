@@ -13,27 +13,12 @@ __all__ = ["METHODS", "STARTS", "centers", "hand_over", "start"]
 
 
 def start(model, X, weights, method, rng, y=None, train=None):
-    """Place inducing inputs, and set the mean functions of hidden layers.
+    """Place inducing inputs by a `method` of `STARTS`, and set the mean functions of hidden layers.
 
-    Parameters
-    ----------
-    model : Model
-        With `layers`.
-    X : ndarray of shape (n_rows, n_features)
-        Training rows as the model sees them, or a sample of them.
-    weights : ndarray of shape (n_rows,)
-    method : {"kmeans", "random", "greedy"}
-        Centers by k-means or a random choice of rows. The last one goes on from k-means.
-    rng : numpy.random.RandomState
-    y : ndarray of shape (n_rows, k), optional
-        Targets as the model sees them, for the greedy start.
-    train : callable, optional
-        Trains the model, for the greedy start: see :func:`~skdgp.training.greedy.greedy`.
-
-    Raises
-    ------
-    ValueError
-        If the model has no inducing inputs to be placed.
+    `X` (n_rows, n_features) are training rows as the model sees them, or a sample. The greedy start
+    needs targets `y` (n_rows, k), too, and the function `train` of
+    :func:`~skdgp.training.greedy.greedy`. Raises ValueError if the model has no inducing inputs to
+    be placed.
     """
     if method != METHODS[0]:
         _check(model, method)

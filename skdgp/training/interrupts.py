@@ -23,17 +23,8 @@ def note_interrupt():
 class InterruptGuard:
     """A context in which Ctrl-C is only noted; a second one raises KeyboardInterrupt as usual.
 
-    Nothing changes outside of the main thread, or if the program handles Ctrl-C itself.
-
-    Parameters
-    ----------
-    wanted : bool
-        Whether to note anything.
-
-    Attributes
-    ----------
-    pressed : bool
-        Whether there was a Ctrl-C.
+    Nothing changes unless it is `wanted`, outside of the main thread, or if the program handles
+    Ctrl-C itself. `pressed` is whether there was one.
     """
 
     def __init__(self, wanted):

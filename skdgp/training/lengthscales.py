@@ -20,19 +20,10 @@ _BLIND = 0.1  #: nats per row that a constant gives as well: columns are then tr
 def shorten_lengthscales(layer, likelihood, H, y, weights):
     """Multiply the lengthscales of a layer by the factor that predicts rows best from all others.
 
-    Searches that begin with long lengthscales take a function with many periods for noise: no gradient
-    leads away from there. Nothing changes unless another start is better by far.
-
-    Parameters
-    ----------
-    layer : SparseLayer
-        The last one, whose outputs explain the target.
-    likelihood : Likelihood
-    H : ndarray of shape (n_rows, n_inputs)
-        Inputs of the layer.
-    y : ndarray of shape (n_rows, k)
-        Targets as the model sees them.
-    weights : ndarray of shape (n_rows,)
+    Searches that begin with long lengthscales take a function with many periods for noise: no
+    gradient leads away from there. Nothing changes unless another start is better by far. The layer
+    is the last one, whose outputs explain the target; `H` (n_rows, n_inputs) are its inputs, and
+    `y` (n_rows, k) targets as the model sees them.
     """
     rows = np.random.default_rng(0).permutation(len(H))[:_ROWS]
     targets, _ = stand_in(likelihood, likelihood.at_one_exposure(y[rows]), weights[rows])

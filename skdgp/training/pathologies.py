@@ -24,31 +24,15 @@ class PathologyWarning(UserWarning):
 
 @dataclass
 class Finding:
-    """One figure of one layer, or of a whole model.
+    """One figure of one layer, or of a whole model."""
 
-    Attributes
-    ----------
-    name : str
-        The pathology.
-    layer : int or None
-        From 1; None for the whole model.
-    measure : str
-        Name of the measured quantity.
-    value, threshold : float
-        The figure, and from where on it is suspicious.
-    advice : str
-        Remedy.
-    extreme : float
-        From where on the figure is to blame if predictions suffer a little.
-    """
-
-    name: str
-    layer: int
-    measure: str
+    name: str  #: of the pathology
+    layer: int | None  #: from 1; None for the whole model
+    measure: str  #: name of the measured quantity
     value: float
-    threshold: float
+    threshold: float  #: beyond which the figure is suspicious
     advice: str
-    extreme: float = np.inf
+    extreme: float = np.inf  #: beyond which it is to blame if predictions suffer a little
 
     @property
     def flagged(self):
@@ -62,14 +46,7 @@ class Finding:
 
 
 def noise_finding(noise, reference):
-    """Data explained by noise.
-
-    Parameters
-    ----------
-    noise : float
-        Mean variance of the noise, relative to the variance of the target.
-    reference : Reference
-    """
+    """Data explained by noise, given its mean variance relative to that of the target."""
     share = noise / max(reference.mse, 1e-6) if noise > 0.05 else 0.0
     return Finding(
         "data explained by noise",
@@ -96,19 +73,7 @@ def too_few_finding(n_inducing, reference):
 
 @torch.no_grad()
 def findings(posterior, X):
-    """Figures of the layers of a model.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        Only layers with inducing inputs are looked into.
-    X : tensor of shape (n, n_features)
-        Rows as the model sees them.
-
-    Returns
-    -------
-    findings : list of Finding
-    """
+    """Figures of the layers of a posterior at rows `X` (n, d), if all have inducing inputs."""
     layers, X, found = posterior.layers, X.to(torch.float64), []
 
     def visit(i, layer, H):

@@ -16,25 +16,8 @@ class Interrupted(Exception):
 class PreTraining:
     """Context of the pre-training runs of a fit: their time, and whether to go on.
 
-    On exit it keeps an interrupt for the training proper, which then makes no steps.
-
-    Parameters
-    ----------
-    max_time : float or None
-        Seconds of the whole fit.
-    started : float
-        When it began, by the monotonic clock.
-
-    Attributes
-    ----------
-    trainer : callable
-        Makes the trainer of the model itself.
-    most : int
-        Steps that a run may make; those of a fit that is to be short.
-    skipped : bool
-        Whether a checkpoint will overwrite the results of pre-training.
-    interrupted : bool
-        Whether Ctrl-C ended pre-training.
+    On exit it keeps an interrupt for the training proper, which then makes no steps. `max_time` are
+    the seconds of the whole fit, which began when the monotonic clock stood at `started`.
     """
 
     def __init__(self, max_time, started):

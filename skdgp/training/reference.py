@@ -22,10 +22,10 @@ class LeaveOneOut(NamedTuple):
 
     @classmethod
     def best(cls, K, t):
-        """Predict with the noise that has the highest leave-one-out log density.
+        """Predict `t` (n, k), of variance 1, with the best noise for functions with covariance `K`.
 
-        The targets `t` (n, k) have variance 1, and the functions have the covariance `K` (n, n). The
-        predictions have a closed form (Rasmussen and Williams, 2006, section 5.4.2).
+        The noise has the highest leave-one-out log density. The predictions have a closed form
+        (Rasmussen and Williams, 2006, section 5.4.2).
         """
         values, U = eigh(K, driver="evd")
         values, squares, Ut = np.maximum(values, 0.0), np.square(U), U.T @ t
@@ -43,27 +43,21 @@ class LeaveOneOut(NamedTuple):
 class Reference:
     """Leave-one-out predictions of a Gaussian process with a Matern 3/2 kernel.
 
-    Lengthscale, the same for all inputs, and noise are the best of a few.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, n_features)
-        Standardized.
-    y : ndarray of shape (n, k)
+    Lengthscale, the same for all standardized inputs `X` (n, d), and noise are the best of a few.
 
     Attributes
     ----------
     log_density : ndarray of shape (n,)
-        Of each row given the others, summed over outputs. Variances have a floor at a twentieth of the
-        target's: where the function is known, more confidence is no merit.
+        Of each row given the others, summed over outputs. Variances have a floor at a twentieth of
+        the target's: where the function is known, more confidence is no merit.
     constant : ndarray of shape (n,)
-        Log-density of each row by mean and variance of all.
+        Log density of each row by mean and variance of all.
     mean : ndarray of shape (n, k)
     mse : float
         Mean squared error, relative to the variance of `y`.
     lengthscale, noise : float
-        The best ones; the lengthscale relative to the square root of the number of inputs, the
-        noise to the variance of the function.
+        The lengthscale is relative to the square root of the number of inputs, the noise to the
+        variance of the function.
     n_effective : float
         Effective number of parameters, the trace of the smoother, for a noise of a hundredth at
         least; below, it counts details that nobody needs.

@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from .._warnings import warn
 from ..distributed.ranks import divides, ends_all, from_first
 from ..linalg import workspace
 from .asynchronous import asynchronous
+from .checkpoint import CheckpointFile
 from .interrupts import InterruptGuard, note_interrupt
 
 BLOCK = 50  #: steps between two looks at the progress
@@ -20,106 +23,45 @@ _MAX_FAILURES = 10
 
 
 def schedule(progress):
-    """Fraction of the full step size: constant at first, then a cosine down to a hundredth.
-
-    Parameters
-    ----------
-    progress : float in [0, 1]
-        Share of the budget that is spent.
-    """
+    """Fraction of the full step size: constant for half of the budget, then a cosine to .01."""
     if progress < 0.5:
         return 1.0
     return 0.01 + 0.99 * 0.5 * (1.0 + math.cos(math.pi * (2.0 * min(progress, 1.0) - 1.0)))
 
 
+@dataclass(eq=False, repr=False)
 class Trainer:
-    """Trains one model.
+    """Trains one model."""
 
-    Parameters
-    ----------
-    model : Model
-    rows : object
-        ``rows.batch(step)`` gives the training rows of a step.
-    generator : torch.Generator
-    max_iter : int
-        Number of steps.
-    max_time : float or None
-        Seconds, counted over interruptions; the schedule follows whichever budget is spent sooner.
-    tol : float
-        Smallest change of the score, or of the loss averaged over a block of 50 steps, that counts
-        as progress; 0 for no test.
-    patience : int
-        Number of blocks without progress after which training stops.
-    validate : callable or None
-        Score of the model on held-out rows; the best state is kept.
-    on_block : callable or None
-        Called after each block with a flag for the last one; returns True to stop.
-    checkpoint : CheckpointFile or None
-    decay : bool
-        Whether the step size follows :func:`schedule`, or stays.
-    verbose : int
+    model: object
+    rows: object  #: ``rows.batch(step)`` gives the training rows of a step
+    generator: torch.Generator
+    _: KW_ONLY
+    max_iter: int  #: steps
+    #: seconds, counted over interruptions; the schedule follows the budget that is spent sooner
+    max_time: float | None = None
+    #: least change of the score, or of the loss averaged over a block, that counts; 0 for no test
+    tol: float = 0.0
+    patience: int = 10  #: blocks without progress after which training stops
+    #: returns the score of the model on held-out rows; the best state is kept
+    validate: Callable | None = None
+    #: called after each block with a flag for the last one; returns True to stop
+    on_block: Callable | None = None
+    checkpoint: CheckpointFile | None = None
+    decay: bool = True  #: whether the step size follows :func:`schedule`, or stays
+    verbose: int = 0
 
-    Attributes
-    ----------
-    loss_curve : list of float
-        One number for each step: the negative lower bound per row.
-    validation_scores : list of float
-        One number for each block.
-    n_iter : int
-        Steps made.
-    elapsed : float
-        Seconds spent; a value set before :meth:`run` counts.
-    quiet : bool
-        Whether to keep warnings back, as those of a start that the user has not asked for.
-    reserve : float
-        Seconds that are kept for the work after the last step.
-    is_late : bool
-        Whether time ended the training.
-    interrupted : bool
-        Whether Ctrl-C ended the training; set beforehand, no steps are made.
-    """
+    loss_curve: list = field(default_factory=list, init=False)  #: of each step
+    validation_scores: list = field(default_factory=list, init=False)  #: of each block
+    n_iter: int = field(default=0, init=False)  #: steps made
 
-    def __init__(
-        self,
-        model,
-        rows,
-        generator,
-        *,
-        max_iter,
-        max_time=None,
-        tol=0.0,
-        patience=10,
-        validate=None,
-        on_block=None,
-        checkpoint=None,
-        decay=True,
-        verbose=0,
-    ):
-        self.model = model
-        self.rows = rows
-        self.generator = generator
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.patience = patience
-        self.validate = validate
-        self.on_block = on_block
-        self.checkpoint = checkpoint
-        self.decay = decay
-        self.verbose = verbose
-        self.loss_curve = []
-        self.validation_scores = []
-        self.n_iter = 0
-        self._shrink = 1.0
-        self._failures = 0
-        self._stalled = 0
-        self._best_score = -math.inf
-        self._best_state = None
-        self._unsaved = False
-        self.elapsed = self.reserve = self._of_step = 0.0
-        self.is_late = False
-        self.quiet = False
-        self.interrupted = False
+    elapsed = 0.0  #: seconds spent; a value set before :meth:`run` counts
+    reserve = 0.0  #: seconds that are kept for the work after the last step
+    quiet = False  #: whether to keep warnings back, as those of a start that was not asked for
+    is_late = False  #: whether time ended the training
+    interrupted = False  #: whether Ctrl-C ended the training; set beforehand, no steps are made
+    _shrink, _failures, _stalled, _best_score = 1.0, 0, 0, -math.inf
+    _best_state, _unsaved, _of_step = None, False, 0.0
 
     def train(self):
         """Like :meth:`run`, but Ctrl-C before the end of the first step is raised."""
