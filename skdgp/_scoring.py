@@ -21,12 +21,8 @@ _SEARCH = GridSearchCV.__base__  #: of all searches
 def take_apart(estimator, X=None):
     """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
 
-    A pipeline passes on `predict` alone, a search not even its keywords.
-
-    Raises
-    ------
-    ValueError
-        If a search keeps no best estimator.
+    A pipeline passes on `predict` alone, a search not even its keywords. Raises ValueError if a
+    search keeps no best estimator.
     """
     estimator, transforms = _innermost(estimator)
     if X is not None:
@@ -36,32 +32,19 @@ def take_apart(estimator, X=None):
 
 
 class LatentMixture(NamedTuple):
-    """Latent functions at some rows, as a mixture of Gaussians in units of the target.
+    """Latent functions at some rows, as a mixture of Gaussians in units of the target."""
 
-    Attributes
-    ----------
-    weights : ndarray of shape (C,)
-    mean, sd : ndarrays of shape (C, n, k)
-    n_chains : int
-        Chains whose states the components are, one after another; 0 if they are none.
-    posterior : Posterior or None
-        Of the only member.
-    """
-
-    weights: np.ndarray
-    mean: np.ndarray
-    sd: np.ndarray
-    n_chains: int
-    posterior: object = None
+    weights: np.ndarray  #: (C,)
+    mean: np.ndarray  #: (C, n, k)
+    sd: np.ndarray  #: (C, n, k)
+    n_chains: int  #: whose states the components are, one after another; 0 if they are none
+    posterior: object = None  #: of the only member
 
 
 def latent_mixture(estimator, X, caller):
     """Return the mixture over latent functions, of target means or classes, of a fitted estimator.
 
-    Raises
-    ------
-    ValueError
-        If it is no such estimator.
+    Raises ValueError if it is none of skdgp.
     """
     model, X = take_apart(estimator, X)
     check_is_fitted(model)
@@ -166,12 +149,9 @@ def _predict_interval(estimator, X, coverage, given):
 class Requesting:
     """A scorer with its requests for scikit-learn's metadata routing.
 
-    Parameters
-    ----------
-    score : function
-        Of a fitted estimator, rows, targets, `sample_weight`, and what predictions take, as `exposure`.
-    **requests : bool, str or None
-        As for ``set_score_request`` of scorers that ``make_scorer`` makes.
+    The function `score` takes a fitted estimator, rows, targets, `sample_weight`, and what
+    predictions take, as `exposure`; requests are those of ``set_score_request`` of scorers that
+    ``make_scorer`` makes.
     """
 
     def __init__(self, score, **requests):
@@ -266,13 +246,7 @@ def _check_not_negative(values, name):
 
 
 def check_alpha(alpha, name="alpha") -> np.ndarray:
-    """Orders of quantiles as an array of shape (n_alpha,).
-
-    Raises
-    ------
-    ValueError
-        If there are none, or some are not between 0 and 1.
-    """
+    """Orders of quantiles (n_alpha,); ValueError if there are none, or not all between 0 and 1."""
     alpha = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if alpha.ndim != 1 or alpha.size == 0 or not ((alpha > 0.0) & (alpha < 1.0)).all():
         raise ValueError(f"{name} must hold numbers between 0 and 1, as .95 for 95 %; got {alpha}.")

@@ -43,20 +43,8 @@ class FitProgress:
     """Calls scikit-learn's callbacks in a fit, with one task for each block of steps.
 
     Members that train side by side have one task each, because their blocks end in other processes.
-
-    Parameters
-    ----------
-    estimator : estimator or None
-        None has no callbacks.
-    n_tasks : int
-        The most that there may be.
-    data : dict
-        `X`, `y` and `metadata` for the callbacks.
-
-    Attributes
-    ----------
-    stopped : bool
-        Whether a callback has ended the fit.
+    `data` holds `X`, `y` and `metadata` for the callbacks; an estimator of None has none. `stopped`
+    is whether a callback has ended the fit.
     """
 
     def __init__(self, estimator, n_tasks, data):

@@ -15,28 +15,12 @@ _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 
 
 def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y_checks):
-    """Validate inputs, and targets if there are some.
+    """Validate inputs, and targets if there are some, which the `y_checks` are for.
 
-    A data frame with other columns than numbers, or an array with categories, is read by the estimator's
-    :class:`~skdgp.preprocessing.frames.FrameReader`, which the first call makes.
-
-    Parameters
-    ----------
-    estimator : BaseDeepGP
-    X : array-like or data frame of shape (n_rows, n_columns)
-    y : array-like, optional
-    reset : bool
-        Whether the estimator is fitted anew.
-    extend : bool
-        Whether levels of categories that are new get codes of their own.
-    **y_checks
-        Of the targets, for :func:`~sklearn.utils.check_X_y`.
-
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_columns)
-        NaN where cells are missing.
-    y : ndarray, if it is given
+    A data frame with other columns than numbers, or an array with categories, is read by the
+    :class:`~skdgp.preprocessing.frames.FrameReader` that the first call makes; cells that are
+    missing become NaN. With `reset` the estimator is fitted anew; with `extend`, new levels of
+    categories get codes of their own.
     """
     X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
@@ -102,13 +86,7 @@ def _is_plain(values):
 
 
 def as_numpy(array):
-    """Torch tensors as numpy; everything else as it is.
-
-    Raises
-    ------
-    ValueError
-        If some values are masked: what is under a mask would count.
-    """
+    """Torch tensors as numpy; everything else as it is. ValueError if values are masked."""
     if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
         raise ValueError(
             "Some values are masked, and would count as what is under the mask; fill them, or drop their rows."
@@ -119,10 +97,8 @@ def as_numpy(array):
 def as_inputs(X):
     """As :func:`as_numpy`, of inputs.
 
-    Raises
-    ------
-    ValueError
-        If columns hold dates or durations, what number they become depends on their resolution; or text.
+    Raises ValueError if columns hold text; or dates or durations, whose numbers depend on their
+    resolution.
     """
     X = as_numpy(X)
     names = getattr(X, "columns", None)  # of a frame

@@ -36,14 +36,7 @@ _BEYOND = 0.5  #: standard deviations of a column
 def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     """Make one pass over a chunk of rows; scaling and start come from the first chunk.
 
-    Parameters
-    ----------
-    estimator : BaseDeepGP
-    X, y, sample_weight : array-likes
-    classes : array-like, optional
-        All that will ever come.
-    exposure : array-like, optional
-        Of counts.
+    The `classes`, if they are given, are all that will ever come.
     """
     check_chunk(estimator)
     first, is_new, n_more = not estimator._is_fitted(), False, 0

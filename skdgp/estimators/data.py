@@ -13,9 +13,8 @@ from ..preprocessing.scaling import InputScaler, TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
 
-_PRELOAD = (
-    20_000_000  #: numbers that are scaled and kept at once; larger data are read batch by batch
-)
+#: numbers that are scaled and kept at once; larger data are read batch by batch
+_PRELOAD = 20_000_000
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
 _REACH = 5.0  #: standard deviations of targets from which levels get their positions: outliers count less
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
@@ -25,22 +24,11 @@ _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 class Data:
     """Rows in the user's units, and how they are scaled.
 
-    Parameters
-    ----------
-    X : array of shape (n_rows, n_features)
-        May be a memory map.
-    y : array of shape (n_rows, k)
-    weights : ndarray of shape (n_rows,)
-        How often each row counts.
-    kinds : list of str, optional
-        Of the columns, see :class:`~skdgp.preprocessing.frames.FrameReader`; numbers by default.
-    log_exposure : ndarray of shape (n_rows, 1), optional
-        Logarithms of the exposures of counts.
-
-    Attributes
-    ----------
-    inputs : array of shape (n_rows, n_encoded)
-        The rows as a complete table of numbers, before they are scaled.
+    `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row
+    counts. The `kinds` of the columns are those of
+    :class:`~skdgp.preprocessing.frames.FrameReader`, numbers by default, and `log_exposure` (n, 1)
+    are logarithms of the exposures of counts. `inputs` (n, n_encoded) are the rows as a complete
+    table of numbers, before they are scaled.
     """
 
     def __init__(self, X, y, weights, kinds=None, log_exposure=None):
@@ -53,11 +41,9 @@ class Data:
 
     def part(self, rows):
         """Some of the rows, scaled alike if these are; very large tables are read where they are."""
-        X = some_rows(self.X, rows)
-        weights = self.weights
+        weights, n = self.weights, len(rows)
         equal = weights.strides == (0,)  # broadcast, which takes no memory
-        weights = np.broadcast_to(weights[:1], len(X)) if equal and len(X) else weights[rows]
-        part = Data(X, self.y[rows], weights, self.kinds, self._exposures(rows))
+        part = self._with(rows, np.broadcast_to(weights[:1], n) if equal and n else weights[rows])
         part.x_scaler, part.y_scaler = self.x_scaler, self.y_scaler
         if self.inputs is not self.X:
             part.inputs = some_rows(self.inputs, rows)
@@ -65,8 +51,10 @@ class Data:
 
     x_scaler = y_scaler = None
 
-    def _exposures(self, rows):
-        return None if self.log_exposure is None else self.log_exposure[rows]
+    def _with(self, rows, weights):
+        """Some rows, in the user's units, with these weights."""
+        exposure = None if self.log_exposure is None else self.log_exposure[rows]
+        return Data(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure)
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -79,9 +67,8 @@ class Data:
         """
         encoder = None
         if self.kinds is not None or self._has_gaps():
-            targets = np.clip(
-                stand_in(likelihood, self._at(None), self.weights)[0], -_REACH, _REACH
-            )
+            targets, _ = stand_in(likelihood, self._at(None), self.weights)
+            targets = np.clip(targets, -_REACH, _REACH)
             kinds = self.kinds or ["number"] * self.X.shape[1]
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng)
             self._remember_targets(encoder, likelihood)
@@ -148,9 +135,9 @@ class Data:
 
     def sample(self, n, rng):
         """Return at most `n` random rows, see :meth:`take`."""
-        return self.take(
-            slice(None) if len(self) <= n else np.sort(rng.choice(len(self), n, replace=False))
-        )
+        if len(self) <= n:
+            return self.take(slice(None))
+        return self.take(np.sort(rng.choice(len(self), n, replace=False)))
 
     def mean_log_jacobian(self):
         """Return the term that converts a mean log density to the target's units."""
@@ -164,14 +151,13 @@ class Data:
         """
         if self.X.size + self.y.size > _MERGE:
             return self
-        table = (
-            np.column_stack([self.X, self.targets()]).astype(np.float64) + 0.0
-        )  # which turns -0.0 into 0.0
+        table = np.column_stack([self.X, self.targets()]).astype(np.float64)
+        table += 0.0  # which turns -0.0 into 0.0
         table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
-        return Data(self.X[first], self.y[first], weights, self.kinds, self._exposures(first))
+        return self._with(first, weights)
 
     def piles_up(self):
         """Whether many targets of an output are equal to the smallest or to the largest one.
@@ -209,16 +195,7 @@ class Data:
             chosen = order[without_last_of_class(chosen, of_rows)]
         held = np.bincount(chosen, minlength=len(self))
         parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
-        return tuple(
-            Data(
-                some_rows(self.X, rows),
-                self.y[rows],
-                weights[rows],
-                self.kinds,
-                self._exposures(rows),
-            )
-            for rows, weights in parts
-        )
+        return tuple(self._with(rows, weights[rows]) for rows, weights in parts)
 
 
 def stratified(n, n_chosen, labels, rng):
@@ -255,15 +232,7 @@ def sortable(table):
 
 
 class Rows:
-    """Some rows of a table, which are read when they are asked for.
-
-    Parameters
-    ----------
-    table : array of shape (n_rows, n_columns)
-        May be a memory map.
-    index : ndarray of int
-        Of the rows.
-    """
+    """Rows of a table, which may be a memory map, read when they are asked for."""
 
     def __init__(self, table, index):
         self._table, self._index = table, index
@@ -278,15 +247,7 @@ class Rows:
 
 
 class EncodedRows:
-    """Rows of a table, encoded when they are asked for.
-
-    Parameters
-    ----------
-    table : array of shape (n_rows, n_columns)
-    encoder : ColumnEncoder
-    folds : ndarray of int, shape (n_rows,), or None
-        Of training rows.
-    """
+    """Rows of a table, encoded when they are asked for; training rows have `folds` (n,)."""
 
     dtype = np.dtype(np.float64)
 
@@ -307,28 +268,18 @@ class Minibatches:
     """Minibatches of scaled rows, as tensors.
 
     The batch of a step depends on the seed and the number of the step alone, so that training can
-    be resumed anywhere. Each epoch visits the rows in a new random order. In a fit of several ranks, each
-    has its part of every batch.
-
-    Parameters
-    ----------
-    data : Data
-    batch_size : int
-    seed : int
-    dtype : torch.dtype
-        Of the inputs; targets and weights are float64.
-    device : torch.device
-    total : float, optional
-        Number of rows that the lower bound counts, if not the sum of their weights.
+    be resumed anywhere. Each epoch visits the rows in a new random order. In a fit of several
+    ranks, each has its part of every batch. Inputs have the `dtype`; targets and weights are
+    float64. `total` is the number of rows that the lower bound counts, if not the sum of their
+    weights.
     """
 
     def __init__(self, data, batch_size, seed, dtype, device, total=None):
         self._data, self._seed, self._dtype, self._device = data, seed, dtype, device
         self.n_rows = len(data)
         self.batch_size = min(batch_size, self.n_rows)
-        self.n_batches = (
-            self.n_rows // self.batch_size
-        )  #: in one pass; an incomplete last one is left out
+        #: in one pass; an incomplete last one is left out
+        self.n_batches = self.n_rows // self.batch_size
         weight = float(data.weights.sum())
         self.total = weight if total is None else float(total)
         self._scale = self.total / weight * self.n_rows / self.batch_size
@@ -361,11 +312,8 @@ class Minibatches:
         """The rows of a step."""
         own, numbers = self._place()
         if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
-            parts = (
-                self._tensors
-                if own.stop - own.start == self.n_rows
-                else [t[own] for t in self._tensors]
-            )
+            whole = own.stop - own.start == self.n_rows
+            parts = self._tensors if whole else [t[own] for t in self._tensors]
             return Batch(*parts, *numbers)
         epoch, position = divmod(step, self.n_batches)
         if epoch != self._epoch:

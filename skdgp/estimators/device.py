@@ -7,18 +7,7 @@ _FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 
 
 def training_device(device, dtype):
-    """Return the device for training.
-
-    Parameters
-    ----------
-    device, dtype : str
-        Arguments of the estimator.
-
-    Raises
-    ------
-    ValueError
-        If torch cannot use the device.
-    """
+    """Return the device for training; raises ValueError if torch cannot use it."""
     if device == "auto":
         fits = torch.cuda.is_available() and (
             dtype == "float32"

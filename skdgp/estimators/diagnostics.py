@@ -17,9 +17,7 @@ ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
 _FEWEST_ROWS = 30
 _FEWEST_STEPS = 100
-_SEVERE = (
-    0.4  #: share of what the reference knows from which on a model that misses it is pathological
-)
+_SEVERE = 0.4  #: share of what the reference knows that only pathological models miss
 _SEVERE_IF_BLAMED = 0.25  #: the same where an extreme figure is to blame
 _LITTLE = 0.1  #: nats per row below which the reference itself knows nothing
 _CHAIN_ROWS = 20  #: at which chains are compared
@@ -30,17 +28,11 @@ _LIGHT = 0.1  #: weight of a row below which it hardly counts
 
 @dataclass
 class Report:
-    """The state of one model of a mixture.
+    """The state of one model of a mixture."""
 
-    Attributes
-    ----------
-    missed : float or None
-        What the reference knows and the model does not, as a share: the gap of their log-densities,
-        less two standard errors, over the gap between the reference and a constant prediction.
-    findings : list of Finding
-    """
-
-    missed: float
+    #: What the reference knows and the model does not, as a share: the gap of their log densities,
+    #: less two standard errors, over the gap between the reference and a constant prediction
+    missed: float | None
     findings: list
 
     @property
@@ -64,16 +56,9 @@ def limit(reports):
 
 
 class Diagnostics:
-    """Comparison of members' predictions for training rows with a simple reference.
+    """Comparison of members' predictions with a simple reference.
 
-    Parameters
-    ----------
-    members : list of Member
-    X : ndarray of shape (n, n_features)
-        Scaled.
-    y : ndarray of shape (n, k)
-        As the models see it.
-    device : str
+    Training rows `X` (n, d) are scaled, and `y` (n, k) are targets as the models see them.
     """
 
     def __init__(self, members, X, y, device):

@@ -9,10 +9,7 @@ from .arrays import as_numpy
 def log_exposure(exposure, n_rows):
     """Logarithms (n_rows, 1) of exposures; None if there are none.
 
-    Raises
-    ------
-    ValueError
-        If there are not as many as rows, or some are not positive and finite.
+    Raises ValueError if there are not as many as rows, or some are not positive and finite.
     """
     if exposure is None:
         return None

@@ -45,15 +45,8 @@ _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their star
 def fit_estimator(estimator, data, held_out, raw, started):
     """Train all members, and set the fitted attributes.
 
-    Parameters
-    ----------
-    estimator : BaseDeepGP
-    data, held_out : Data
-        Training rows, and those that stop the training or None.
-    raw : dict
-        `X`, `y` and `metadata` for callbacks.
-    started : float
-        When the fit began, by the monotonic clock.
+    `held_out` are rows that stop the training, or None, and `raw` has `X`, `y` and `metadata` for
+    callbacks. The fit began when the monotonic clock stood at `started`.
     """
     fit = MixtureFit(estimator, data, held_out, raw, started)
     result, found = fit.run(), {}
@@ -95,15 +88,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
 class MixtureFit:
     """All that one call of ``fit`` has decided before the first member trains.
 
-    Parameters
-    ----------
-    estimator, data, held_out, raw, started
-        As of :func:`fit_estimator`.
-
-    Raises
-    ------
-    ValueError
-        If an argument makes no sense for one of the members.
+    Raises ValueError if an argument makes no sense for one of the members.
     """
 
     def __init__(self, estimator, data, held_out, raw, started):
@@ -208,13 +193,7 @@ class MixtureFit:
     # Training
 
     def run(self):
-        """Train all members.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            If it comes before there is anything to predict with.
-        """
+        """Train all members; Ctrl-C is raised if there is nothing to predict with yet."""
         trained, errors, late, interrupted = [], [], [], False
         numbers = range(len(self.plans))
         outcomes = map(self._attempt, numbers)

@@ -24,15 +24,8 @@ DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.floa
 class MemberFit:
     """Builds, starts and trains the members of one fit.
 
-    Parameters
-    ----------
-    estimator : BaseDeepGP
-        Source of the parameters and of the handling of targets.
-    device : str
-    source : BaseDeepGP or None
-        The fitted estimator whose state is the start.
-    is_mixture : bool
-        Whether there are several members, which are less verbose.
+    The estimator gives parameters and the handling of targets; `source` is the fitted one whose
+    state is the start, or None. Members of a mixture are less verbose.
     """
 
     def __init__(self, estimator, device, source=None, is_mixture=False):
@@ -42,10 +35,7 @@ class MemberFit:
     def member(self, plan, data, rng, source=None):
         """A member of the shape that the parameters ask for.
 
-        Raises
-        ------
-        ValueError
-            If it is to go on with a model of another shape.
+        Raises ValueError if it is to go on with a model of another shape.
         """
         estimator, scheme, likelihood = self.estimator, plan.scheme, plan.likelihood
         _, y, weights = data.sample(_SAMPLE_ROWS, rng)
@@ -129,29 +119,12 @@ class MemberFit:
         )
 
     def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
-        """Train a member.
+        """Train a member; returns it and its trainer.
 
-        Parameters
-        ----------
-        plan : Plan
-        data : Data
-            Scaled.
-        held_out : Data or None
-            Rows whose log density stops the training.
-        seed : int
-            Of minibatches and draws.
-        rng : numpy.random.RandomState
-            Of starting values.
-        pretraining : PreTraining
-        source : Member, optional
-            A member of an earlier fit to go on with.
-        prepare : callable, optional
-            Gets the trainer before it runs, and a function that makes the member as it is.
-
-        Returns
-        -------
-        member : Member
-        trainer : Trainer
+        Rows `held_out`, if there are some, stop the training by their log density. The `seed` is
+        for minibatches and draws, and `rng` for starting values; `source` is a member of an earlier
+        fit to go on with. ``prepare(trainer, present)`` is called before the trainer runs, and
+        ``present()`` makes the member as it is.
         """
         began = time.process_time()
         member, model = self.start(plan, data, rng, pretraining, source)

@@ -21,23 +21,20 @@ class Pairs:
 
     Attributes
     ----------
-    rows : ndarray of shape (n, n_features)
-        In the user's units.
-    weights : ndarray of shape (n,)
-        Shares of the data for which rows stand; 0 for rows that are there for a rare value of a column.
-    column, row : ndarrays of int of shape (m,)
-        The column that changes, and the number of the row in which it does.
-    value : ndarray of shape (m,)
-        Its new value.
+    rows, weights : ndarrays of shape (n, n_features) and (n,)
+        In the user's units, with the shares of the data for which they stand; 0 for rows that are
+        there for a rare value of a column.
+    column, row, value : ndarrays of shape (m,)
+        The column that changes, the number of the row in which it does, and its new value.
     share : ndarray of shape (m,)
-        Share of all pairs of rows of the data for which this one stands; pairs with equal values need none.
+        Share of all pairs of rows of the data for which this one stands; pairs with equal values
+        need none.
     """
 
     def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
         index, most = slice(None), max(n_rows, _LOOKED_AT // X.shape[1])
-        if len(X) > most and (
-            weights is None or weights.strides == (0,)
-        ):  # equal, for memory's sake
+        equal = weights is None or weights.strides == (0,)  # which saves memory
+        if len(X) > most and equal:
             index, p = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp), np.ones(most)
         else:
             p = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -127,24 +124,11 @@ def _of_column(column, p, kept, shares_, n, rng):
 
 
 def total_effects(predict, pairs) -> np.ndarray:
-    """Half the mean squared change of a prediction if one column takes values of other rows.
+    """Half the mean squared change (n_features, ...) of predictions if one column changes.
 
-    Total-effect indices of Sobol, before they are divided by the variance, as of Jansen (1999), eq. 6.
-
-    Parameters
-    ----------
-    predict : callable
-        Maps (n, n_features) to (n, k), or to (n, k, n_draws) for many functions.
-    pairs : Pairs
-
-    Returns
-    -------
-    effects : ndarray of shape (n_features,) or (n_features, n_draws)
-
-    References
-    ----------
-    M. J. W. Jansen (1999). Analysis of variance designs for model output. Computer Physics
-    Communications 117.
+    It takes values of other rows. These are total-effect indices of Sobol, before they are divided
+    by the variance, as of Jansen (1999, Computer Physics Communications 117, eq. 6). `predict` maps
+    (n, n_features) to (n, k), or to (n, k, n_draws) for many functions.
     """
     before = predict(pairs.rows)
     effects = np.zeros((pairs.rows.shape[1], *before.shape[2:]))

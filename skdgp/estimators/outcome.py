@@ -32,52 +32,25 @@ _OF_SINGLE = (
 
 @dataclass(eq=False)
 class Trained:
-    """A member, and what its training has to say to the mixture.
-
-    Attributes
-    ----------
-    member : Member
-    trainer : Trainer or None
-        Of a single model.
-    loo : ndarray of shape (n_dispersions, n_rows) or None
-        Leave-one-out log densities of the rows that are scored.
-    held_out : ndarray of shape (n_held_out,) or None
-        Log densities of the rows that it has not seen.
-    errors : ndarray of shape (n_draws,) or None
-        Of these log densities with the first draws alone.
-    interrupted : bool
-    unfinished : str or None
-        What training has not come to.
-    progress : float
-        Share of the steps that were made if time ended the training, else 1.
-    """
+    """A member, and what its training has to say to the mixture."""
 
     member: Member
-    trainer: Trainer | None = None
-    loo: np.ndarray | None = None
-    held_out: np.ndarray | None = None
-    errors: np.ndarray | None = None
+    trainer: Trainer | None = None  #: of a single model
+    loo: np.ndarray | None = None  #: log densities of scored rows, (n_dispersions, n_rows)
+    held_out: np.ndarray | None = None  #: log densities of unseen rows, (n_held_out,)
+    errors: np.ndarray | None = None  #: of these with the first draws alone, (n_draws,)
     interrupted: bool = False
-    unfinished: str | None = None
-    progress: float = 1.0
+    unfinished: str | None = None  #: what training has not come to
+    progress: float = 1.0  #: share of the steps that were made if time ended the training
 
 
 @dataclass(eq=False)
 class Result:
-    """Results of training.
-
-    Attributes
-    ----------
-    trained : list of Trained
-    interrupted : bool
-        Whether Ctrl-C ended it.
-    no_time : list of str
-        Schemes of the members for which there was no time.
-    """
+    """Results of training."""
 
     trained: list
-    interrupted: bool
-    no_time: list
+    interrupted: bool  #: whether Ctrl-C ended it
+    no_time: list  #: names of the schemes of members for which there was no time
 
 
 def is_failure(error):

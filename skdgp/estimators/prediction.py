@@ -26,14 +26,7 @@ def warn_of_changed(X, x_scaler, names):
 
 
 class Predictor:
-    """The mixture of some members, with the scaling of their inputs.
-
-    Parameters
-    ----------
-    members : list of Member
-    x_scaler : InputScaler
-    device : str
-    """
+    """The mixture of some members on a device, with the scaling of their inputs."""
 
     def __init__(self, members, x_scaler, device):
         self.members, self.x_scaler, self.device = members, x_scaler, device
@@ -96,10 +89,8 @@ class Predictor:
                 cov = cov + (shares @ posterior.inflation.to(shares)) * changes
             if versions is not None:  # equal rows have the same unknown cells, as in draws
                 center, deviation = (part[:, :k] for part in effects(posterior, x, versions))
-                rows, (_, which) = (
-                    versions.rows,
-                    x[versions.rows].unique(dim=0, return_inverse=True),
-                )
+                rows = versions.rows
+                _, which = x[rows].unique(dim=0, return_inverse=True)
                 products = torch.einsum("ik,jk->kij", deviation, deviation)
                 mean, cov = mean.clone(), cov.clone()
                 mean[:, rows, :k] += center
@@ -118,9 +109,9 @@ class Predictor:
         return np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
 
     def mapped_covariance(self, X, std, scaler, latent):
-        """Covariances (n, n, k) of targets before their map, or of latent functions, in the user's units.
+        """Covariances (n, n, k) of targets before their map, or of latent functions.
 
-        Correlations are those of draws; `std` (n, k) are the standard deviations.
+        In the user's units; correlations are those of draws, `std` (n, k) the standard deviations.
         """
         draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
         draws = self.unmapped(X, draws, scaler, latent) / np.maximum(std, 1e-300)

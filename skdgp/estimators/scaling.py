@@ -6,19 +6,10 @@ _MOST_WARPED = 300  #: columns that are warped by default: of more, 400 rows can
 
 
 def scale(estimator, data, likelihood, source, rng, others=None):
-    """Learn the scaling of inputs and targets, or take that of another fit.
+    """Learn the scaling of inputs and targets in place, or take that of another fit.
 
-    Parameters
-    ----------
-    estimator : BaseDeepGP
-    data : Data
-        Rows, which are scaled in place.
-    likelihood : Likelihood
-    source : BaseDeepGP or None
-        The fitted estimator whose scaling is used.
-    rng : numpy.random.RandomState
-    others : list of Data, optional
-        Rows whose targets need the map, too; None if these are not known yet.
+    `source` is a fitted estimator whose scaling is used, or None. Targets of `others`, a list of
+    Data, need the map, too; it is None if they are not known yet.
     """
     known = data.y_scaler  # of the whole of which these rows are a part
 

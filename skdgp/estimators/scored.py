@@ -12,9 +12,8 @@ from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_w
 from .data import stratified, without_last_of_class
 from .fitting import log_densities, log_densities_of_draws
 
-_SCORED_ROWS = (
-    2000  #: rows whose log densities decide on weights: a standard error of .03 nats and less
-)
+#: rows whose log densities decide on weights: a standard error of .03 nats and less
+_SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
@@ -23,24 +22,9 @@ _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses
 class ScoredRows:
     """Rows that members are scored by: left out one by one, or held out from their training.
 
-    Parameters
-    ----------
-    data : Data
-        Scaled.
-    plans : list of Plan
-    labels : ndarray of shape (n_rows,) or None
-        Classes, which are held out in their proportions.
-    disperses : bool
-        Whether the mixture has a dispersion.
-    device : str
-    seed : int
-
-    Attributes
-    ----------
-    held : ndarray of int or None
-        Rows that members without leave-one-out do not see.
-    rest : Data
-        All others.
+    The rows that members without leave-one-out do not see are `held`, an array of int or None, and
+    all others `rest`. They are held out in the proportions of `labels`, the classes, if there are
+    some. `disperses` is whether the mixture has a dispersion.
     """
 
     def __init__(self, data, plans, labels, disperses, device, seed):
@@ -150,10 +134,7 @@ class ScoredRows:
 def errors_of_draws(log_p):
     """Root mean squares (n_draws,) of the differences that the first draws make to log densities.
 
-    Parameters
-    ----------
-    log_p : ndarray of shape (n_draws, n_rows)
-        Log densities of rows under single draws, up to a constant.
+    Those of rows under single draws are `log_p` (n_draws, n_rows), up to a constant.
     """
     counts = np.arange(1.0, len(log_p) + 1.0)[:, None]
     mixed = np.logaddexp.accumulate(log_p) - np.log(counts)

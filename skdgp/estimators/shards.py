@@ -7,15 +7,9 @@ from .data import Minibatches
 
 
 def of_shards(batches, estimator, data):
-    """Minibatches like these of the rows that this rank alone has; the same ones if there are none such.
+    """Minibatches like these of the rows that this rank alone has; the same ones if there are none.
 
-    Parameters
-    ----------
-    batches : Minibatches
-    estimator : BaseDeepGP
-        Whose `fit` has begun with the sample of all rows.
-    data : Data
-        This sample, scaled.
+    The estimator has begun its `fit` with a sample of all rows, `data`, which is scaled.
     """
     shard = own_rows()
     if shard is None:
@@ -35,16 +29,9 @@ def of_shards(batches, estimator, data):
 class ShardBatches(Minibatches):
     """Minibatches to which each rank adds rows that it alone has.
 
-    Their number is in proportion to those that the rank has, but at least one; weights make up for the rest.
-
-    Parameters
-    ----------
-    own : Data or None
-        Rows of this rank, if it has some.
-    spare : Data
-        Rows of which a rank without any takes the first one, with a weight of zero.
-    like : Minibatches
-        With the batch size of all ranks together, and all other settings.
+    Their number is in proportion to those that the rank has, `own`, but at least one; weights make
+    up for the rest. A rank without any takes the first of the `spare` rows, with a weight of zero.
+    The batches `like` have the size of all ranks together, and all other settings.
     """
 
     def __init__(self, own, spare, like):

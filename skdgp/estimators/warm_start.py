@@ -44,12 +44,8 @@ def takes_chunks(estimator):
 def init_source(estimator):
     """The fitted estimator whose state is the start; None if there is none.
 
-    Raises
-    ------
-    ValueError
-        If it is no estimator of skdgp, or was fitted with other features.
-    NotFittedError
-        If it is not fitted.
+    Raises ValueError if it is no estimator of skdgp, or was fitted with other features, and
+    NotFittedError if it is not fitted.
     """
     if isinstance(estimator.init, str):
         return None
@@ -91,14 +87,10 @@ def _parts(kernel):
 
 
 def warm_start_sources(plans, members):
-    """For each plan the member that it goes on with: the first one left with its scheme and kernel, or None.
+    """For each plan the first member left with its scheme and kernel, to go on with, or None.
 
-    A single plan may have other settings of the scheme than the member.
-
-    Raises
-    ------
-    ValueError
-        If there is none for a single plan.
+    A single plan may have other settings of the scheme than the member. Raises ValueError if there
+    is none for it.
     """
 
     def alike(plan, member, of_scheme=repr):
