@@ -14,21 +14,12 @@ _GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and witho
 _WEEK, _YEAR = 7.0, 365.2425  #: days
 _REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
 _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
-_PRIOR_DOF = (
-    3.0  #: degrees of freedom of the prior of the variance between levels, the fewest with a mean
-)
+#: degrees of freedom of the prior of the variance between levels, the fewest with a mean
+_PRIOR_DOF = 3.0
 
 
 class _Column:
-    """Encoding of one column of a table.
-
-    Attributes
-    ----------
-    n_encoded : int
-        Columns of its encoding.
-    has_indicator : bool
-        Whether one of them tells gaps from values.
-    """
+    """Encoding of one column of a table by one or more, of which one may tell gaps from values."""
 
     has_indicator = learned_gaps = False
 
@@ -44,11 +35,11 @@ class _Column:
         self.learned_gaps = own >= _GAPS * (own + others)
         if not self.learned_gaps or others == 0.0 or missing.sum() < 2:
             return
-        means = [
+        with_gap, without = (
             np.average(targets[part], axis=0, weights=weights[part]) for part in (missing, ~missing)
-        ]
+        )
         error = np.sqrt(1.0 / own + 1.0 / others)  # of standardized targets
-        self.has_indicator = bool(np.abs(means[0] - means[1]).max() > _GAP_ERRORS * error)
+        self.has_indicator = bool(np.abs(with_gap - without).max() > _GAP_ERRORS * error)
 
     @property
     def n_encoded(self):
@@ -104,10 +95,8 @@ class _Cyclic(_Column):
         return bool(long_enough) and len(np.unique(np.round(values / length % 1.0, 6))) > 2
 
     def _suffixes(self):
-        return [
-            "",
-            *(f" ({part} of {name})" for name, _ in self._kept for part in ("sine", "cosine")),
-        ]
+        circles = (f" ({part} of {name})" for name, _ in self._kept for part in ("sine", "cosine"))
+        return ["", *circles]
 
     def _encode(self, values, folds):
         angles = [2.0 * np.pi * values / length for _, length in self._kept]
@@ -203,11 +192,11 @@ class Levels(_Column):
         return positions[chosen], unbiased * new * dof / (dof - 2.0)
 
     def share(self):
-        """Variance that a new level adds where all known ones are alike, relative to the prior one of a level.
+        """Variance that a new level adds where known ones are alike, relative to that of a level.
 
-        The scale of the prior in :meth:`alternatives` is that of the known levels plus a third of this
-        prior variance, so that few levels that happen to be alike do not rule out another one. Of one
-        level it is 2, the difference of two.
+        The scale of the prior in :meth:`alternatives` is that of the known levels plus a third of
+        this prior variance, so that few levels that happen to be alike do not rule out another one.
+        Of one level it is 2, the difference of two.
         """
         L = max(self._n_levels, 1)
         return (1.0 + 1.0 / L) * (_PRIOR_DOF - 2.0) / (L + _PRIOR_DOF - 3.0)
@@ -216,19 +205,9 @@ class Levels(_Column):
 def shrunk_means(codes, targets, weights, n_levels):
     """Mean targets of the levels as best linear unbiased predictions of a one-way mixed model.
 
-    Parameters
-    ----------
-    codes : ndarray of int, shape (n_rows,)
-    targets : ndarray of shape (n_rows, k)
-    weights : ndarray of shape (n_rows,)
-    n_levels : int
-
-    Returns
-    -------
-    means : ndarray of shape (n_levels, k)
-        Deviations from the mean of all rows; 0 for levels without rows.
-    ratio : ndarray of shape (k,)
-        Variance within levels over that between them: how many rows the mean of all is worth.
+    `codes` (n,) are numbers of levels, `targets` have shape (n, k). Returns deviations from the
+    mean of all rows (n_levels, k), 0 for levels without rows, and for each target the variance
+    within levels over that between them: how many rows the mean of all is worth.
     """
     size = np.bincount(codes, weights=weights, minlength=n_levels)
     total = max(size.sum(), 1e-300)

@@ -12,26 +12,16 @@ CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision
 class ConstantColumns:
     """Rows in which columns have another value than the only one of training, or a new level.
 
-    Models do not see these columns. If the effects of all columns were independent and of the same size,
-    each would be one over their number of the variance of the function; and with a new value the function
-    changes by a number with twice that variance. For a standardized target
-    the variance of the function is taken to be one. A new level of a category has an effect of its own,
-    too, beside the variance between known levels (see :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
+    Models do not see these columns. If the effects of all columns were independent and of the same
+    size, each would be one over their number of the variance of the function; and with a new value
+    the function changes by a number with twice that variance. For a standardized target the
+    variance of the function is taken to be one. A new level of a category has an effect of its own,
+    too, beside the variance between known levels (see
+    :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
 
-    Parameters
-    ----------
-    X : ndarray of shape (n_rows, n_features)
-        In the user's units.
-    scaler : InputScaler
-
-    Attributes
-    ----------
-    columns : ndarray of int, shape (n_columns,)
-        Those that differ from their constant, or have a new level, in some row.
-    differs : ndarray of shape (n_rows, n_columns), of bool
-    values : ndarray of shape (n_rows, n_columns)
-    variance : ndarray of shape (n_columns,)
-        Of the effect of each.
+    Rows `X` (n, n_features) are in the user's units. Of those columns that differ from their
+    constant in some row, or have a new level, there are the numbers `columns`, the `values` (n,
+    n_columns) and where they differ, `differs`, and the `variance` of the effect of each.
     """
 
     def __init__(self, X, scaler):

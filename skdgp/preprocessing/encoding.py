@@ -17,41 +17,21 @@ _KINDS = {"category": Levels, "ordered": Ordered, "date": Date, "time": Time}  #
 class ColumnEncoder:
     """Encode the columns of a table as numbers that every kernel understands.
 
-    Levels of a category get positions by the mean targets of their rows, shrunk towards the mean of all
-    rows as in a mixed model, so that rare levels stay near the middle (Micci-Barreca, 2001). Positions of
-    training rows are cross-fitted: they come from the rows of other folds. Missing cells are filled with
-    estimates from the nearest rows and the other columns, with an indicator where gaps go with other targets.
-    Dates have circles for those cycles that they cover.
+    Levels of a category get positions by the mean targets of their rows, shrunk towards the mean of
+    all rows as in a mixed model, so that rare levels stay near the middle (Micci-Barreca, 2001, ACM
+    SIGKDD Explorations 3). Positions of training rows are cross-fitted: they come from the rows of
+    other folds. Missing cells are filled with estimates from the nearest rows and the other
+    columns, with an indicator where gaps go with other targets. Dates have circles for those cycles
+    that they cover.
 
-    Attributes
-    ----------
-    sources : ndarray of int, shape (n_encoded,)
-        The column of the table that each encoded column comes from.
-    suffixes : list of str
-        What an encoded column adds to the name of its source.
-
-    References
-    ----------
-    D. Micci-Barreca (2001). A preprocessing scheme for high-cardinality categorical attributes in
-    classification and prediction problems. ACM SIGKDD Explorations 3.
+    The columns of the table that encoded ones come from are `sources`, and `suffixes` are what
+    these add to their names.
     """
 
     def fit(self, table, targets, weights, kinds, rng):
-        """Learn the encoding.
+        """Learn the encoding of a table (n, n_columns) of :class:`FrameReader`.
 
-        Parameters
-        ----------
-        table : array of shape (n_rows, n_columns)
-            See :class:`~skdgp.preprocessing.frames.FrameReader`.
-        targets : ndarray of shape (n_rows, k)
-            Standardized numbers in the place of the targets.
-        weights : ndarray of shape (n_rows,)
-        kinds : list of str
-        rng : numpy.random.RandomState
-
-        Returns
-        -------
-        self : ColumnEncoder
+        The `targets` (n, k) are standardized numbers in the place of the targets.
         """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
@@ -98,18 +78,9 @@ class ColumnEncoder:
         return np.concatenate(parts, axis=1)
 
     def transform(self, table, folds=None):
-        """Encode rows.
+        """Encode rows without gaps, (n, n_encoded).
 
-        Parameters
-        ----------
-        table : array of shape (n_rows, n_columns)
-        folds : ndarray of int, shape (n_rows,), optional
-            Of training rows; of these, positions of levels are cross-fitted.
-
-        Returns
-        -------
-        encoded : ndarray of shape (n_rows, n_encoded)
-            Without gaps.
+        Of training rows, which have `folds` (n,), positions of levels are cross-fitted.
         """
         encoded = self._open(np.asarray(table, dtype=np.float64), folds)
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))
@@ -148,17 +119,12 @@ class ColumnEncoder:
         )
 
     def versions(self, table):
-        """Encode rows with unknown cells in several ways, between which predictions vary.
+        """Encode rows with unknown cells in several ways, (n, n_versions, n_encoded).
 
-        An unseen level may be like any of the known ones, and new gaps may hide what the nearest rows
-        have there: all gaps of a version what one of these rows has.
-
-        Returns
-        -------
-        encoded : ndarray of shape (n_rows, n_versions, n_encoded)
-        factor : ndarray of shape (n_rows,)
-            By which the variance between versions underestimates that of a new level: with few
-            levels the variance between them is uncertain.
+        An unseen level may be like any of the known ones, and new gaps may hide what the nearest
+        rows have there: all gaps of a version what one of these rows has. The second result (n,) is
+        by which factor the variance between versions underestimates that of a new level: with few
+        levels the variance between them is uncertain.
         """
         table = np.asarray(table, dtype=np.float64)
         encoded, factor = self._open(table, None), np.ones(len(table))

@@ -14,13 +14,10 @@ UNSEEN = -1.0  #: code of a level that was not in training
 class FrameReader:
     """Read data frames as tables of float64.
 
-    Numbers stay as they are. Booleans become 0 and 1, categories the position of their level, dates,
-    times and durations become days. Missing cells become NaN, levels that were not in training -1.
-
-    Parameters
-    ----------
-    categorical_features : "from_dtype", array-like of {bool, int, str} or None
-        As in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`.
+    Numbers stay as they are. Booleans become 0 and 1, categories the position of their level,
+    dates, times and durations become days. Missing cells become NaN, levels that were not in
+    training -1. `categorical_features` is as in
+    :class:`~sklearn.ensemble.HistGradientBoostingRegressor`.
 
     Attributes
     ----------
@@ -85,15 +82,7 @@ class FrameReader:
     def transform(self, X, extend=False):
         """Read a frame with the columns of the one that was fitted.
 
-        Parameters
-        ----------
-        X : data frame or array of shape (n_rows, n_columns)
-        extend : bool
-            Whether new levels get codes of their own.
-
-        Returns
-        -------
-        table : ndarray of shape (n_rows, n_columns)
+        With `extend`, new levels get codes of their own.
         """
         columns = columns_of(X)
         table = np.empty((len(columns[0]) if columns else 0, len(columns)))
@@ -119,14 +108,7 @@ class FrameReader:
 class _Column:
     """One column of a frame or of an array.
 
-    Parameters
-    ----------
-    name : str or int
-    values : narwhals.Series or ndarray of shape (n_rows,)
-    order : list or None
-        Levels in their order, of ordered categories.
-    is_category : bool
-        Whether the dtype says so.
+    Ordered categories have their levels in `order`; `is_category` is whether the dtype says so.
     """
 
     def __init__(self, name, values, order=None, is_category=False):
@@ -164,13 +146,7 @@ class _Column:
         return "category", in_order(levels)
 
     def levels(self):
-        """Distinct values that are present, as Python objects.
-
-        Raises
-        ------
-        ValueError
-            If some are neither strings nor numbers.
-        """
+        """Distinct values that are present; ValueError if some are neither strings nor numbers."""
         return list(dict.fromkeys(self._cells()))
 
     def _cells(self, others=()):
@@ -195,10 +171,7 @@ class _Column:
     def numbers(self, kind):
         """Values as float64, dates in days, NaN where they are missing.
 
-        Raises
-        ------
-        ValueError
-            If some are no numbers, or infinite.
+        Raises ValueError if some are no numbers, or infinite.
         """
         if self._is_temporal():
             return self._days()
@@ -307,9 +280,7 @@ class _Column:
             values = self.values
             if dtype == nw.Date:
                 values = values.cast(nw.Datetime("us"))
-            elif (
-                dtype.time_zone is not None
-            ):  # weekdays and hours are those of the clock on the wall
+            elif dtype.time_zone is not None:  # hours are those of the clock on the wall
                 values = values.dt.replace_time_zone(None)
             numbers = values.dt.timestamp("us")
         return np.asarray(numbers.cast(nw.Float64).to_numpy(), dtype=np.float64) / DAY
@@ -318,10 +289,7 @@ class _Column:
 def as_frame(X):
     """A data frame or a series behind narwhals; all else as it is.
 
-    Raises
-    ------
-    ValueError
-        If several columns have the same name, or the frame is lazy.
+    Raises ValueError if several columns have the same name, or the frame is lazy.
     """
     try:
         frame = nw.from_native(X, allow_series=True, pass_through=True)

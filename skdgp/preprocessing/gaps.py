@@ -14,29 +14,19 @@ _MOST = 100  #: columns up to which the covariance of some hundred rows says som
 class Donors:
     r"""Training rows from which missing cells of other rows are filled.
 
-    A missing cell gets the average of two estimates, the mean of the nearest donors in the other columns, and
-    the conditional mean of a Gaussian distribution of all columns; of very many columns, the former alone.
+    A missing cell gets the average of two estimates, the mean of the nearest donors in the other
+    columns, and the conditional mean of a Gaussian distribution of all columns; of very many
+    columns, the former alone.
 
-    Let a target be linear in the columns, with coefficients :math:`\beta` and noise of variance `r`. Where the
-    cells `m` are missing, its conditional variance is :math:`r + h = r + \beta_m^T V_m \beta_m`, with the
-    covariance :math:`V_m` of these cells given the others. A model that is trained on filled rows learns noise
-    of the mean variance :math:`r + \bar h` of training, where gaps are counted already. The noise of a row is
-    thus :math:`(r + h) / (r + \bar h)` times that.
+    Let a target be linear in the columns, with coefficients :math:`\beta` and noise of variance
+    `r`. Where the cells `m` are missing, its conditional variance is :math:`r + h = r + \beta_m^T
+    V_m \beta_m`, with the covariance :math:`V_m` of these cells given the others. A model that is
+    trained on filled rows learns noise of the mean variance :math:`r + \bar h` of training, where
+    gaps are counted already. The noise of a row is thus :math:`(r + h) / (r + \bar h)` times that.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n, d)
-        NaN where cells are missing.
-    targets : ndarray of shape (n, k)
-        Standardized.
-    learned : ndarray of shape (d,), of bool
-        Columns in which training rows have gaps that count.
-
-    Attributes
-    ----------
-    rows : ndarray of shape (n, d)
-    has_gaps : bool
-        Whether some of these gaps count.
+    The `rows` (n, d) are NaN where cells are missing, `targets` (n, k) are standardized, and
+    `learned` (d,) are columns in which training rows have gaps that count; `has_gaps` is whether
+    there are some.
     """
 
     def __init__(self, rows, targets, learned):

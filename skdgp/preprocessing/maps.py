@@ -59,13 +59,9 @@ class ExponentialNormal:
 
     .. math:: g(y) = \Phi^{-1}(1 - e^{-y / s})
 
-    Gamma, Weibull and exponential amounts are nearly Gaussian after it. A logarithm would leave them a long
-    lower tail, whose mirror image then ruins means.
-
-    Parameters
-    ----------
-    unit : float
-        The number `s`: about the mean of the targets, or much more if their logarithm is nearly Gaussian.
+    Gamma, Weibull and exponential amounts are nearly Gaussian after it. A logarithm would leave
+    them a long lower tail, whose mirror image then ruins means. The `unit` `s` is about the mean of
+    the targets, or much more if their logarithm is nearly Gaussian.
     """
 
     name = "exponential-normal"
@@ -140,15 +136,10 @@ class YeoJohnson:
 
     .. math:: g(u) = \operatorname{sign}(u) \, ((1 + |u|)^p - 1) / p
 
-    with :math:`p = \lambda` for positive `u` and :math:`2 - \lambda` for others. Between 0 and 2 all real
-    numbers are values, so that every prediction has an inverse.
-
-    Parameters
-    ----------
-    center, unit : float
-        Median of the targets, and median distance from it: other units lead to the same map.
-    curve : float
-        The number between 0 and 2; the identity is 1.
+    with :math:`p = \lambda` for positive `u` and :math:`2 - \lambda` for others. Between 0 and 2
+    all real numbers are values, so that every prediction has an inverse; the identity is a `curve`
+    of 1. `center` and `unit` are the median of the targets, and the median distance from it: other
+    units lead to the same map.
     """
 
     name = "yeo-johnson"

@@ -12,18 +12,15 @@ from .maps import Logit
 from .robust import LEFT_OVER, left_over, ordinary_range, weighted_moments
 
 POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
-SUPPORTS = {
-    **dict.fromkeys(POSITIVE, (0.0, np.inf)),
-    "logit": (0.0, 1.0),
-}  #: between which targets lie
+#: numbers between which targets lie
+SUPPORTS = {**dict.fromkeys(POSITIVE, (0.0, np.inf)), "logit": (0.0, 1.0)}
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
-_REACH = (
-    1000.0  #: standard deviations that a distribution has at least where targets are not mapped
-)
+#: standard deviations that a distribution has at least where targets are not mapped
+_REACH = 1000.0
 
 
 class Versions(NamedTuple):
@@ -40,16 +37,11 @@ class InputScaler:
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. Values that many rows share and that are far from all others, such as codes for what is
-    missing or the ends of a sensor, count as the next ordinary one. Values farther than five standard
-    deviations from the mean grow only logarithmically. Constant columns are dropped, and those that hold
-    nothing but rounding errors. What is scaled may then be warped.
-
-    Parameters
-    ----------
-    standardize : bool
-        If False, columns pass as they are.
-    encoder : ColumnEncoder, optional
-        Fitted; makes complete tables of numbers from rows with categories, dates and missing cells.
+    missing or the ends of a sensor, count as the next ordinary one. Values farther than five
+    standard deviations from the mean grow only logarithmically. Constant columns are dropped, and
+    those that hold nothing but rounding errors. What is scaled may then be warped. Without
+    `standardize`, columns pass as they are. A fitted `encoder` makes complete tables of numbers
+    from rows with categories, dates and missing cells.
 
     Attributes
     ----------
@@ -156,12 +148,7 @@ class InputScaler:
         return self.scaled(X)
 
     def versions(self, X):
-        """Rows with cells that no training row prepares for, in several versions.
-
-        Returns
-        -------
-        versions : Versions or None
-        """
+        """Versions of rows with cells that no training row prepares for; None without them."""
         encoder = self.encoder
         if encoder is None:
             if not np.isnan(X[:, self.columns]).any():
@@ -196,15 +183,10 @@ class InputScaler:
         return new
 
     def with_changed(self, X, weights):
-        """A scaler with columns, too, that were constant so far and are not in these rows, at the end.
+        """A scaler with columns, too, that were constant so far and are not in these rows, last.
 
-        What they were stays their center, so that all rows before have zeros there.
-
-        Parameters
-        ----------
-        X : array of shape (n_rows, n_encoded)
-            A complete table.
-        weights : ndarray of shape (n_rows,)
+        What they were stays their center, so that all rows before have zeros there. `X` (n,
+        n_encoded) is a complete table.
         """
         known = self.columns[: len(self.columns) * (not self.blank)]
         others = np.setdiff1d(np.arange(len(self.constants)), known)
@@ -259,11 +241,7 @@ class InputScaler:
 class TargetScaler:
     """Maps, centers and scales each target, or does nothing.
 
-    Parameters
-    ----------
-    standardize : bool
-    maps : list, optional
-        For each target a monotone map that comes first, see :mod:`skdgp.preprocessing.target_maps`, or None.
+    A monotone map of each target may come first, see :mod:`skdgp.preprocessing.target_maps`.
 
     Attributes
     ----------
@@ -355,9 +333,7 @@ class TargetScaler:
     def log_jacobian(self, y):
         """Logarithm of the derivative of what is standardized by `y`, over all outputs.
 
-        Returns
-        -------
-        log_jacobian : float, or ndarray of shape (n,) if there are maps
+        A number or, if there are maps, one for each row.
         """
         total = -np.log(self.scale).sum()
         for j, g in enumerate(self.maps or ()):
