@@ -1,16 +1,16 @@
-"""Draws of functions from the prior."""
+"""Draws of functions from the prior, by random features."""
 
 import math
 
 import torch
 
-from ..random import normal
+from ..random import normal, uniform
 
 IMPORTANCE_FRACTION = 0.5  #: fraction of the features of a function that are at high frequencies
-N_FEATURES = (
-    512  #: of a function: values of the prior are exactly Gaussian, correlations good to 3 %
-)
+N_FEATURES = 512  #: of a function: values are exactly Gaussian, correlations good to 3 %
 _AT_ONCE = 64  #: rows
+#: range of log squared frequencies at high frequencies: so much, and so much over `nu`
+_REACH = 17.0, 6.0
 
 
 def prior_functions(kernel, n, n_outputs, generator, like, n_features):
@@ -24,3 +24,30 @@ def prior_functions(kernel, n, n_outputs, generator, like, n_features):
     return lambda X: torch.cat(
         [phi(H.expand(n, *H.shape)).flatten(-2) @ w for H in X.split(_AT_ONCE)], 1
     )
+
+
+def importance_sampled(half, present, share, nu, importance, generator):
+    """Features of which more have high frequencies, with weights that leave the kernel as it is.
+
+    A fraction `importance` of the features depends on one input of which `half`, one half of the
+    chi-square variable that frequencies are divided by, is small: its logarithm is uniform. `half`
+    and `present` (..., n_inputs, R) are draws of ``Gamma(nu)``, and whether features depend on the
+    inputs, which they do with probability `share`. The weights (..., 1, R) are the density under
+    the kernel over that of the draws.
+    """
+    if importance == 0.0:
+        return half, present, 1.0
+    *groups, n_inputs, R = half.shape
+    order, within = uniform((2, *groups, 1, R), generator, half)
+    # stratified; below 1 at high frequencies
+    level = (order.argsort(-1) + within) / (R * importance)
+    which = (n_inputs * uniform((*groups, 1, R), generator, half)).floor()
+    chosen = torch.arange(n_inputs, device=half.device)[:, None] == which
+    chosen = chosen & (level < 1.0)
+    reach = _REACH[0] + _REACH[1] / nu
+    half = torch.where(chosen, nu * torch.exp(-reach * level), half)
+    present = present | chosen
+    inside = present & (half < nu) & (half > nu * math.exp(-reach))
+    ratio = torch.exp(math.lgamma(nu) + half - nu * half.log()) / (reach * share)
+    ratio = torch.where(inside, ratio, 0.0).mean(-2, keepdim=True)
+    return half, present, 1.0 / (1.0 - importance + importance * ratio)

@@ -19,9 +19,9 @@ from .component import Trainable
 from .covariances import RadialCovariances
 from .frozen import FormLayer
 from .gaussian import GaussianBlock
+from .inducing import relocated
 from .kernels import Stationary
 from .kernels.base import tensor_like
-from .relocation import relocated
 
 LEAST_VARIANCE = 1e-10  #: of rows given the inducing outputs
 

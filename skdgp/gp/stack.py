@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from ..random import normal
-from .centers import centers
-from .means import linear_map
+from .inducing import centers, linear_map
 
 _FLOOR = 1e-12  #: least variance of an output
 

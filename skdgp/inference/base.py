@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import ClassVar
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, make_constraint
@@ -13,6 +14,7 @@ from torch import nn
 
 from ..gp.component import hyperparameters
 from ..gp.stack import Stack
+from ..random import sobol_normal
 
 #: constructor arguments that shape hidden layers which have features
 OF_LAYERS = frozenset({"width", "mean", "input_connected"})
@@ -186,6 +188,7 @@ class Model(nn.Module):
     cover = None
     solution: ClassVar = {}  #: see :meth:`~skdgp.inference.posterior.Posterior.solution`
     is_full_batch = False  #: whether each step looks at all rows
+    homoscedastic = False  #: whether noise that may vary has the same size everywhere as yet
     unfinished = None  #: a sentence for the user if the model is not yet what it is to be
     _seconds = None
 
@@ -258,7 +261,12 @@ class Model(nn.Module):
 
     def draws(self, n, seed):
         """Base randomness of a predictive distribution, as numpy, shape (n_draws, ...)."""
-        raise NotImplementedError
+        widths = self.draw_widths()
+        return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
+
+    def draw_widths(self):
+        """Dimensions of the draws that propagation needs, layer by layer."""
+        return [layer.n_outputs for layer in self.layers][:-1]
 
     def posterior(self, draws, as_trained=False):
         """The frozen posterior that predicts with these draws, which come from :meth:`draws`.

@@ -62,7 +62,7 @@ class ChainModel(Model):
 
     def n_hidden(self):
         """Hidden units of all layers, each of which needs one number of a predictive draw."""
-        raise NotImplementedError
+        return sum(self.draw_widths())
 
     def draws(self, n, seed):
         """One point for each state that is to be kept, whatever `n` is."""

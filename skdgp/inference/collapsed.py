@@ -202,9 +202,8 @@ class CollapsedGP(MarginalLikelihoodGP):
         self.register_buffer("eps", self._draws(_STATES, 1))  # of predictions
         self._be_uncertain(False)
         self._eps = None
-        self._n_first = (
-            None  # steps for the last layer alone that are left; below zero they are over
-        )
+        # steps for the last layer alone that are left; below zero they are over
+        self._n_first = None
 
     @property
     def hidden(self):

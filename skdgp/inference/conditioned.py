@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..gp.draws import N_FEATURES, prior_functions
+from ..gp.draws import prior_functions
 from ..gp.kernels import Kernel
 from ..gp.rows import leave_one_out
 from ..linalg import at_once, cholesky, inverse_triangular, packed
@@ -164,8 +164,6 @@ class ConditionedPosterior(ScaledPosterior):
     looks for neighbors.
     """
 
-    n_features = N_FEATURES
-
     @torch.no_grad()
     def __init__(
         self,
@@ -186,8 +184,8 @@ class ConditionedPosterior(ScaledPosterior):
         self._local_scale, self._loo = local_scale, loo
         self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
         log_weights = z.new_zeros(1) if local_scale is None else self._scale.log_weights
-        self._log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
-        super().__init__(likelihood, kernels, inducing_inputs, torch.ones_like(self._log_weights))
+        log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
+        super().__init__(likelihood, kernels, inducing_inputs, log_weights)
 
     def _pieces(self, X):
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))

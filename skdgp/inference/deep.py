@@ -1,18 +1,15 @@
 """Deep Gaussian processes trained by draws from their hidden layers, and their posteriors."""
 
 import contextlib
-import math
 
-import numpy as np
 import torch
 
 from ..gp.component import Trainable
-from ..gp.draws import N_FEATURES
 from ..optim.gradient_steps import GradientSteps
-from ..random import normal, sobol_normal
+from ..random import normal
 from .base import Model
 from .homoscedastic_warmup import HomoscedasticWarmup, without_scales
-from .posterior import Functions, Latent, Posterior, frozen_parts
+from .posterior import Functions, Latent, Posterior, equal_weights, frozen_parts
 
 
 class DeepSparseGP(Model):
@@ -105,10 +102,6 @@ class DeepSparseGP(Model):
         for layer, B in zip(self.layers, parts):
             layer.q.carry(B)
 
-    def draw_widths(self):
-        """Dimensions of the draws that propagation needs, layer by layer."""
-        return [layer.n_outputs for layer in self.layers][:-1]
-
     def draw_eps(self, batch, generator):
         """Standard normal draws of a step, layer by layer."""
         shapes = [(self.n_draws, len(batch.X), width) for width in self.draw_widths()]
@@ -122,12 +115,12 @@ class DeepSparseGP(Model):
         ell = self.likelihood().expected_log_prob(batch.y, mean, var)  # S, n
         return batch.scale / len(ell) * (batch.weight * ell).sum()
 
-    def draws(self, n, seed):
-        widths = self.draw_widths()
-        return sobol_normal(n, sum(widths), seed) if widths else np.zeros((1, 0))
-
     def _frozen(self, draws, as_trained):
         return DeepPosterior(self, draws)
+
+    @property
+    def homoscedastic(self):
+        return self.warmup.active
 
     @property
     def unfinished(self):
@@ -140,18 +133,16 @@ class DeepPosterior(Posterior):
     The draws (S, sum of widths) are standard normal deviations of the hidden layers.
     """
 
-    n_features = N_FEATURES
     _of_layer = None  #: moments of a layer, as for :meth:`~skdgp.gp.stack.Stack.moments`
 
     def __init__(self, model, draws, layers=None):
-        like, widths = model.layers[0].Z, model.draw_widths()
-        draws = torch.as_tensor(draws).to(like)
+        draws, widths = torch.as_tensor(draws).to(model.layers[0].Z), model.draw_widths()
+        super().__init__(*frozen_parts(model), equal_weights(len(draws), draws))
         eps = draws[:, : sum(widths)].split(widths, 1) if widths else ()
-        self.eps, C = [e[:, None].clone() for e in eps], len(draws)
-        super().__init__(*frozen_parts(model), inflation=like.new_ones(C))
+        self.eps = [e[:, None].clone() for e in eps]
         self.layers = model.layers.frozen() if layers is None else layers
-        self.n_means, self.homoscedastic = model.n_means, model.warmup.active
-        self._log_weights = like.new_full((C,), -math.log(C))
+        self.n_means = self.likelihood.n_means(self.layers[-1].n_outputs)
+        self.homoscedastic = model.homoscedastic
 
     def latent(self, X):
         mean, var = self.layers.moments(X.to(torch.float64), self.eps, self._of_layer)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..gp.centers import centers
+from ..gp.inducing import centers
 from ..gp.kernels import Kernel
 from ..linalg import at_once, cholesky
 from .unique_inputs import NeighborSearch

@@ -15,7 +15,7 @@ from ..linalg import LOG_2PI
 from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
 from .base import COUNT, Scheme
-from .posterior import Latent, Posterior
+from .posterior import Latent, Posterior, equal_weights
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -98,9 +98,8 @@ class FrozenScale:
         u = torch.asinh(_REACH / spread) * grid
         log_l = half.log() + spread * torch.sinh(u)
         self.log_weights = torch.log_softmax(half * log_l - log_l.exp() + torch.cosh(u).log(), 0)
-        self._log_mixing = (half.log() - log_l).view(
-            -1, 1, 1, 1
-        )  # of the squared scale over its estimate
+        # of the squared scale over its estimate
+        self._log_mixing = (half.log() - log_l).view(-1, 1, 1, 1)
         self._mixing = self._log_mixing.exp()
         self.mean_mixing = self.log_weights.exp() @ self._mixing.flatten()
 
@@ -226,7 +225,7 @@ class ScaledPosterior(Posterior):
         if self._scale is None:
             return super().compact(X)
         parts = list(starmap(self._scale.mixed, self._of_states(X)))
-        log_weights = self._log_weights.new_full((len(parts[0][0]),), -math.log(len(parts[0][0])))
+        log_weights = equal_weights(len(parts[0][0]), self._log_weights)
         likelihood = ScaleMixture(self.likelihood.variance, self._scale)
         return Latent.of_pieces(log_weights, parts), likelihood
 

@@ -1,10 +1,13 @@
 """Base class of posteriors, the predictions of trained models."""
 
+import math
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+
+from ..gp.draws import N_FEATURES
 
 
 class Latent(NamedTuple):
@@ -33,9 +36,7 @@ class Functions(NamedTuple):
     """
 
     evaluate: Callable
-    inflation: (
-        torch.Tensor
-    )  #: (n,), extrapolation variance inflation, as of the component drawn from
+    inflation: torch.Tensor  #: (n,), extrapolation variance inflation of the component drawn from
     components: torch.Tensor | None = None  #: (n,), where each has a likelihood of its own
 
     def __call__(self, X, noise=None):
@@ -60,11 +61,14 @@ class Posterior:
     #: (C, d) by name: those of chains that sample them, in standardized units
     hyperparameters: ClassVar = {}
 
-    def __init__(self, likelihood, kernels=(), inducing_inputs=(), inflation=None):
+    n_features = N_FEATURES  #: random features of a draw of functions
+
+    def __init__(self, likelihood, kernels=(), inducing_inputs=(), log_weights=None):
         self.likelihood = likelihood
         self.kernels = list(kernels)
         self.inducing_inputs = list(inducing_inputs)
-        self.inflation = inflation
+        self._log_weights = torch.zeros(1) if log_weights is None else log_weights
+        self.inflation = torch.ones_like(self._log_weights)
 
     def likelihood_of(self, components=slice(None)):
         """The likelihood of some components of :meth:`latent`.
@@ -106,6 +110,11 @@ class Posterior:
         deviations of predictions, the shape is (n_dispersions, n_rows).
         """
         return None
+
+
+def equal_weights(n, like):
+    """Logarithms of the weights of `n` components."""
+    return like.new_full((n,), -math.log(n))
 
 
 def frozen_parts(model):

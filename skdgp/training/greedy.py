@@ -6,7 +6,7 @@ import math
 import numpy as np
 import torch
 
-from ..gp.centers import centers
+from ..gp.inducing import centers
 from ..gp.likelihoods import Gaussian
 from ..inference.base import Architecture
 from ..inference.batch import Batch

@@ -1,7 +1,7 @@
 """Starting values that depend on data."""
 
-from ..gp.centers import METHODS, centers
 from ..gp.gaussian import GaussianBlock
+from ..gp.inducing import METHODS, centers
 from ..gp.layer import SparseLayer
 from .greedy import greedy
 from .handover import hand_over

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from skdgp.gp.means import linear_map
+from skdgp.gp.inducing import linear_map
 
 
 def rows(*shape, seed=0):

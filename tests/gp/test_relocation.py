@@ -5,9 +5,9 @@ import pytest
 import torch
 from numpy.testing import assert_allclose
 
+from skdgp.gp.inducing import relocated, spread_out
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.gp.relocation import relocated, spread_out
 from skdgp.inference import AEP, DSVI, StructuredVI
 from skdgp.inference.base import Architecture
 

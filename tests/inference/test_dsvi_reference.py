@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from skdgp.gp.gaussian import GaussianBlock
+from skdgp.gp.inducing import linear_map
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import (
     Bernoulli,
@@ -18,7 +19,6 @@ from skdgp.gp.likelihoods import (
     Softmax,
     StudentT,
 )
-from skdgp.gp.means import linear_map
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture
 from skdgp.inference.batch import Batch

@@ -9,8 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
 
 from skdgp import DeepGPRegressor
+from skdgp.gp.inducing import linear_map
 from skdgp.gp.kernels import Linear, Matern, SquaredExponential
-from skdgp.gp.means import linear_map
 from skdgp.inference import DSVI
 from skdgp.training.init import METHODS, centers, start
 

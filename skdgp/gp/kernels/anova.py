@@ -4,7 +4,7 @@ import torch
 
 from ...random import gamma, normal, uniform
 from ..covariances import FactorProduct
-from ..frequencies import importance_sampled
+from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
 

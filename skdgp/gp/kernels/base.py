@@ -175,7 +175,7 @@ def _other_kernel(other):
 
 
 class Pair(Kernel):
-    """Base class of the kernels that are made of two."""
+    """Base class of the kernels that are made of two, whose values are joined."""
 
     _parts = ("left", "right")
     _of_length = {}
@@ -183,6 +183,9 @@ class Pair(Kernel):
     def __init__(self, left, right):
         self.left = left
         self.right = right
+
+    def _joined(self, left, right):
+        raise NotImplementedError
 
     def bind(self, n_features):
         left, right = (as_kernel(part).bind(n_features) for part in (self.left, self.right))
@@ -194,6 +197,31 @@ class Pair(Kernel):
         )
         return self.with_values(left=left, right=right)
 
+    def __call__(self, X, Z):
+        return self._joined(self.left(X, Z), self.right(X, Z))
+
+    def between(self, X, Z):
+        return self._joined(self.left.between(X, Z), self.right.between(X, Z))
+
+    def within(self, X):
+        return self._joined(self.left.within(X), self.right.within(X))
+
+    def from_gram(self, G, left=None, right=None):
+        return self._joined(
+            self.left.from_gram(G, left, right), self.right.from_gram(G, left, right)
+        )
+
+    def diag_from_gram(self, d):
+        return self._joined(self.left.diag_from_gram(d), self.right.diag_from_gram(d))
+
+    def diag(self, X):
+        return self._joined(self.left.diag(X), self.right.diag(X))
+
+    def features(self, n, n_features, generator, like, importance=0.0):
+        parts = self.left, self.right
+        left, right = (p.features(n, n_features, generator, like, importance) for p in parts)
+        return lambda X: self._joined_features(left(X), right(X))
+
     def _slopes_of_parts(self):
         return [torch.as_tensor(p.slopes, dtype=torch.float64) for p in (self.left, self.right)]
 
@@ -201,42 +229,25 @@ class Pair(Kernel):
 class Sum(Pair):
     """Sum of two kernels; written ``left + right``."""
 
-    def __call__(self, X, Z):
-        return self.left(X, Z) + self.right(X, Z)
+    def _joined(self, left, right):
+        return left + right
+
+    def _joined_features(self, left, right):
+        return torch.cat([left, right], -1)
 
     @property
     def slopes(self):
-        left, right = self._slopes_of_parts()
-        return left + right
-
-    def between(self, X, Z):
-        return self.left.between(X, Z) + self.right.between(X, Z)
-
-    def within(self, X):
-        return self.left.within(X) + self.right.within(X)
-
-    def from_gram(self, G, left=None, right=None):
-        return self.left.from_gram(G, left, right) + self.right.from_gram(G, left, right)
-
-    def diag_from_gram(self, d):
-        return self.left.diag_from_gram(d) + self.right.diag_from_gram(d)
-
-    def diag(self, X):
-        return self.left.diag(X) + self.right.diag(X)
-
-    def features(self, n, n_features, generator, like, importance=0.0):
-        left, right = (
-            part.features(n, n_features, generator, like, importance)
-            for part in (self.left, self.right)
-        )
-        return lambda X: torch.cat([left(X), right(X)], -1)
+        return sum(self._slopes_of_parts())
 
 
 class Product(Pair):
     """Product of two kernels; written ``left * right``."""
 
-    def __call__(self, X, Z):
-        return self.left(X, Z) * self.right(X, Z)
+    def _joined(self, left, right):
+        return left * right
+
+    def _joined_features(self, left, right):
+        return (left[..., :, None] * right[..., None, :]).flatten(-2)
 
     @property
     def slopes(self):
@@ -244,28 +255,6 @@ class Product(Pair):
         left, right = self._slopes_of_parts()
         X = torch.ones_like(left + right).reshape(1, -1)
         return left * self.right.diag(X) + right * self.left.diag(X)
-
-    def between(self, X, Z):
-        return self.left.between(X, Z) * self.right.between(X, Z)
-
-    def within(self, X):
-        return self.left.within(X) * self.right.within(X)
-
-    def from_gram(self, G, left=None, right=None):
-        return self.left.from_gram(G, left, right) * self.right.from_gram(G, left, right)
-
-    def diag_from_gram(self, d):
-        return self.left.diag_from_gram(d) * self.right.diag_from_gram(d)
-
-    def diag(self, X):
-        return self.left.diag(X) * self.right.diag(X)
-
-    def features(self, n, n_features, generator, like, importance=0.0):
-        left, right = (
-            part.features(n, n_features, generator, like, importance)
-            for part in (self.left, self.right)
-        )
-        return lambda X: (left(X)[..., :, None] * right(X)[..., None, :]).flatten(-2)
 
 
 def tensor_like(value, tensor):

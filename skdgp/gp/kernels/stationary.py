@@ -6,7 +6,7 @@ import torch
 
 from ...random import gamma, normal
 from ..covariances import Radial, SquaredDistance, squared_distances
-from ..frequencies import importance_sampled
+from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .gram import GramRadial, diagonals, with_diagonal
 

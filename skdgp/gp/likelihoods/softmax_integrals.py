@@ -8,10 +8,8 @@ from ...linalg import at_once
 from ...quadrature import gauss_hermite, gauss_legendre, sobol_nodes
 
 _TINY = 1e-12
-_N_NODES = (
-    4096,
-    2048,
-)  #: of a prediction over all components, for ten classes or fewer, and for more
+#: of a prediction over all components, for ten classes or fewer, and for more
+_N_NODES = 4096, 2048
 _FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
 _N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
 _N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise

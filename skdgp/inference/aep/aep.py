@@ -150,9 +150,8 @@ def _trace_excess(X, R, a):
     log_det = 2.0 * torch.diagonal(R, dim1=-2, dim2=-1).log().sum(-1) / a
     exact = torch.diagonal(X, dim1=-2, dim2=-1).sum(-1) - log_det
     squares = X.square().sum((-2, -1))
-    series = (
-        a * squares / 2.0 - a**2 * (X @ X * X).sum((-2, -1)) / 3.0
-    )  # where rounding is divided by a
+    # where rounding is divided by a
+    series = a * squares / 2.0 - a**2 * (X @ X * X).sum((-2, -1)) / 3.0
     return torch.where(a * squares.sqrt() < 1e-4, series, exact).sum()
 
 

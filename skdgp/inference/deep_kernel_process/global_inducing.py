@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from ...gp.means import linear_map
+from ...gp.inducing import linear_map
 from ...random import normal
 from ..base import OF_LAYERS
 from ..batch import whole

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...gp.centers import centers
 from ...gp.component import Trainable
+from ...gp.inducing import centers
 from ...optim.gradient_steps import GradientSteps
 from ...random import latin_normal
 from ..base import Model

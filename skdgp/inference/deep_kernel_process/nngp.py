@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import torch
 from sklearn.base import clone
 from torch import nn
@@ -192,9 +191,6 @@ class ExactNNGP(Model):
             return -self.steps.search.f * float(self.weight.sum())
         return float(self._log_marginal_likelihood())
 
-    def draws(self, n, seed):
-        return np.zeros((1, 0))
-
     @torch.no_grad()
     def posterior(self, draws, as_trained=False):
         process, precision = self.process, 1.0 / self._noise()
@@ -220,9 +216,8 @@ class ExactPosterior(GramPosterior):
         L, y = self.path.levels[-1].L, self._y
         K = L @ L.mT + torch.diag_embed(self._variances)
         K_inv = torch.cholesky_inverse(cholesky(K, rounding(K)))
-        mean, var = leave_one_out(
-            y, (K_inv @ y[..., None])[..., 0], diagonal(K_inv)
-        )  # of means of targets
+        # of means of targets
+        mean, var = leave_one_out(y, (K_inv @ y[..., None])[..., 0], diagonal(K_inv))
         var = var + self._variances * (self._weight - 1.0)  # of single targets
         factors = torch.as_tensor(1.0 if dispersions is None else dispersions).to(y)
         var = factors.square()[..., None, None] * var

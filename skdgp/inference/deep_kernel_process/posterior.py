@@ -1,11 +1,9 @@
 """Frozen posteriors of kernel processes: everything but new rows is computed once."""
 
-import math
-
 import torch
 
 from ...random import gamma, normal
-from ..posterior import Functions, Latent, Posterior
+from ..posterior import Functions, Latent, Posterior, equal_weights
 from .process import Level, among, diagonal, equal_rows
 from .sites import Whitened
 from .wishart import degrees, inverse_wishart_root
@@ -26,10 +24,9 @@ class ProcessPosterior(Posterior):
             model.likelihood.fitted(),
             model.fitted_kernels(),
             [model.Z.numpy(force=True).copy()],
-            like.new_ones(n_components),
+            equal_weights(n_components, like),
         )
         self._scale = like.detach().exp()
-        self._log_weights = like.new_full((n_components,), -math.log(n_components))
 
     def inputs(self, X):
         return X.to(torch.float64) * self._scale

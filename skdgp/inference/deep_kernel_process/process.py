@@ -273,7 +273,7 @@ class Path:
 
     F: (
         torch.Tensor
-    )  #: (S or none, P, n_features), inducing inputs in the metric, over its root size
+    )  #: (..., P, n_features), inducing inputs in the metric, over the root of n_features
     metric: torch.Tensor  #: (S, n_features, n_features), or None
     levels: list = field(default_factory=list)
     kl: torch.Tensor = 0.0  #: (S,)

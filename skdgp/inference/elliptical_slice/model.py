@@ -55,9 +55,6 @@ class SlicedDeepGP(ChainModel):
     def kernels(self):
         return [layer.kernel for layer in self.layers]
 
-    def n_hidden(self):
-        return sum(self.widths) if self.integrates else sum(self.widths[:-1])
-
     # Densities of states with indices i: v (S, N, H), phi (S, P)
 
     def beside(self, F, i):
@@ -283,9 +280,8 @@ class SlicedDeepGP(ChainModel):
 
         So it is where hidden means are zero and the next kernel depends on differences.
         """
-        n = len(self.widths) - (
-            not self.integrates
-        )  # the last sampled layer is seen by the likelihood
+        # the last sampled layer is seen by the likelihood
+        n = len(self.widths) - (not self.integrates)
         if n == 0 or any(layer.W is not None for layer in self.layers):
             return v
         if not all(isinstance(k.component, Stationary) for k in list(self.kernels)[1:]):

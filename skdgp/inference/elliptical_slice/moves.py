@@ -4,9 +4,8 @@ import math
 
 import torch
 
-MOST_AHEAD = (
-    8  #: proposals of a state that are evaluated together, where that takes less than one by one
-)
+#: proposals of a state that are evaluated together, where that takes less than one by one
+MOST_AHEAD = 8
 
 
 def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD):

@@ -1,19 +1,18 @@
 """Predictions of a deep Gaussian process from states of chains at all rows."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from ...gp.component import to_numpy
-from ...gp.draws import N_FEATURES, prior_functions
+from ...gp.draws import prior_functions
 from ...gp.stack import FrozenStack
 from ...random import normal
 from ..chains import pick_states
 from ..conditioned import ConditionedGP
 from ..near_rows import GaussianTargets, NearRows, whitened
-from ..posterior import Functions, Latent, Posterior
+from ..posterior import Functions, Latent, Posterior, equal_weights
 from ..unique_inputs import NeighborSearch
 from .hyperparameters import sampled, states_of
 
@@ -30,8 +29,6 @@ class SlicedPosterior(Posterior):
     states that were kept.
     """
 
-    n_features = N_FEATURES
-
     @torch.no_grad()
     def __init__(self, model, states, draws):
         v, phi, n_chains = states["v"], states["phi"], model.n_chains
@@ -43,9 +40,8 @@ class SlicedPosterior(Posterior):
         chosen = np.add.outer(each * np.arange(n_chains), place).ravel()
         kernels, likelihood = model.logarithms.components(phi.exp().mean(0).log())
         rows = model.rows[0].cpu().numpy().copy()  # which the first layer is known at
-        super().__init__(
-            to_numpy(likelihood), map(to_numpy, kernels), [rows], v.new_ones(len(chosen))
-        )
+        log_weights = equal_weights(len(chosen), v)
+        super().__init__(to_numpy(likelihood), map(to_numpy, kernels), [rows], log_weights)
         self.n_chains = n_chains
         self.powers = torch.cat([model.powers, model.powers.new_zeros(1)])
         self.log_likelihoods = None
@@ -64,7 +60,6 @@ class SlicedPosterior(Posterior):
         self._search = None
         if n_neighbors is not None:
             self._search = NeighborSearch(model.rows[0], model.metric(), n_neighbors)
-        self._log_weights = v.new_full((len(chosen),), -math.log(len(chosen)))
 
     def likelihood_of(self, components=slice(None)):
         return states_of(self._likelihoods, components)

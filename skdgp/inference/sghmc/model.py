@@ -63,9 +63,6 @@ class SampledDeepGP(ChainModel):
         self._whitenings = None
         return super()._apply(fn, recurse)
 
-    def n_hidden(self):
-        return sum(layer.n_outputs for layer in self.layers[:-1])
-
     # The target
 
     def propagate(self, X, v, eps, whitenings):

@@ -1,14 +1,11 @@
 """Predictions of a deep Gaussian process from states of chains."""
 
-import math
-
 import torch
 
-from ...gp.draws import N_FEATURES
 from ...gp.frozen import FrozenLayer
 from ...gp.layer import LEAST_VARIANCE
 from ..chains import pick_states
-from ..posterior import Functions, Latent, Posterior, frozen_parts
+from ..posterior import Functions, Latent, Posterior, equal_weights, frozen_parts
 
 _AT_ONCE = 4_000_000  #: numbers of projections
 
@@ -20,17 +17,14 @@ class SampledPosterior(Posterior):
     units, shared by all rows.
     """
 
-    n_features = N_FEATURES
-
     @torch.no_grad()
     def __init__(self, model, v, draws):
         S = len(v[0])
-        super().__init__(*frozen_parts(model), v[0].new_ones(S))
+        super().__init__(*frozen_parts(model), equal_weights(S, v[0]))
         self.n_chains, self._v = model.n_chains, v
         self._layers = model.layers.frozen(lambda layer: layer.frozen(FrozenLayer))
         eps = torch.as_tensor(draws)[:S].to(v[0])
         self._eps = eps.split([layer.n_outputs for layer in self._layers[:-1]], 1)
-        self._log_weights = v[0].new_full((S,), -math.log(S))
 
     def latent(self, X):
         X, S = X.to(torch.float64), len(self._log_weights)

@@ -2,9 +2,8 @@
 
 import torch
 
-from ...gp.draws import N_FEATURES
 from ...gp.frozen import FrozenLayer
-from ..posterior import Functions, Latent, Posterior, frozen_parts
+from ..deep import DeepPosterior
 
 AT_ONCE = 1_000_000  #: elements of a matrix with rows that are worked on together
 
@@ -28,24 +27,9 @@ class SolvedLayer(FrozenLayer):
         return A.T @ self.q_mean, torch.stack(var, 1)
 
 
-class ShallowPosterior(Posterior):
+class ShallowPosterior(DeepPosterior):
     """A single Gaussian for each row, by a :class:`FullBatchGP` whose posterior is solved."""
 
-    n_features = N_FEATURES
-
     def __init__(self, model):
-        like = model.layers[0].Z
-        super().__init__(*frozen_parts(model), inflation=like.new_ones(1))
-        self.layers = model.layers.frozen(lambda layer: layer.frozen(SolvedLayer))
-        self._log_weights = like.new_zeros(1)
-
-    def latent(self, X):
-        mean, var = self.layers[0].moments(X.to(torch.float64))
-        return Latent(self._log_weights, mean[None], var.clamp_min(1e-12)[None])
-
-    def functions(self, n, generator, X=None):
-        f = self.layers[0].functions(n, self.n_features, generator)
-        return Functions(self.layers.functions(n, [f]), self.inflation.expand(n))
-
-    def covariance(self, X):
-        return self.layers[0].covariance(X.to(torch.float64))
+        layers = model.layers.frozen(lambda layer: layer.frozen(SolvedLayer))
+        super().__init__(model, torch.zeros(1, 0), layers)

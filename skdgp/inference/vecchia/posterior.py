@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ...gp.draws import N_FEATURES, prior_functions
+from ...gp.draws import prior_functions
 from ...linalg import at_once
 from ...random import normal
 from ..full_scale import weights_of_neighbors
@@ -33,8 +33,6 @@ class NeighborPosterior(ScaledPosterior):
         As of :class:`~skdgp.inference.posterior.Posterior`.
     """
 
-    n_features = N_FEATURES
-
     @torch.no_grad()
     def __init__(
         self, near, search, local_scale, grid, rows, log_density, likelihood, kernels, inducing
@@ -43,8 +41,8 @@ class NeighborPosterior(ScaledPosterior):
         self._frozen = FrozenRows(near)
         self._rows, self._log_density = rows, log_density
         self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
-        self._log_weights = near.Z.new_zeros(1) if local_scale is None else self._scale.log_weights
-        super().__init__(likelihood, kernels, inducing, torch.ones_like(self._log_weights))
+        log_weights = near.Z.new_zeros(1) if local_scale is None else self._scale.log_weights
+        super().__init__(likelihood, kernels, inducing, log_weights)
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
