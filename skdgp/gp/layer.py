@@ -15,13 +15,13 @@ from ..linalg import (
     symmetric_products,
     triangular_product,
 )
-from .component import Trainable
 from .covariances import RadialCovariances
 from .frozen import FormLayer
 from .gaussian import GaussianBlock
 from .inducing import relocated
 from .kernels import Stationary
 from .kernels.base import tensor_like
+from .stack import Layer
 
 LEAST_VARIANCE = 1e-10  #: of rows given the inducing outputs
 
@@ -109,7 +109,7 @@ def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
 
-class SparseLayer(nn.Module):
+class SparseLayer(Layer):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
     With `linear_mean` the outputs have the mean ``h W`` with a fixed matrix `W`. A variance that starts at
@@ -119,7 +119,7 @@ class SparseLayer(nn.Module):
     for what needs them, `root`, or None, and `moments`.
     """
 
-    roles = {"Z": "inducing_input", "W": "mean", "log_noise": "noise"}
+    roles = {**Layer.roles, "Z": "inducing_input", "log_noise": "noise"}
 
     def __init__(
         self,
@@ -135,39 +135,19 @@ class SparseLayer(nn.Module):
         jitter=1e-6,
         q=None,
     ):
-        super().__init__()
-        self.n_outputs = n_outputs
+        super().__init__(kernel, n_inputs, n_outputs, linear_mean)
         self.jitter = jitter
-        self.kernel = Trainable(kernel)
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared) if q is None else q
-        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
-        self.register_buffer("W", W)
-        if noise > 0.0:
-            self.log_noise = nn.Parameter(torch.tensor(math.log(noise), dtype=torch.float64))
-        else:
-            self.log_noise = None
+        log_noise = torch.tensor(math.log(noise or 1.0), dtype=torch.float64)
+        self.log_noise = nn.Parameter(log_noise) if noise > 0.0 else None
 
     def noise(self):
         return 0.0 if self.log_noise is None else torch.exp(self.log_noise)
 
-    def mean_function(self, H):
-        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
-
     @property
     def n_inducing(self):
         return len(self.Z)
-
-    @torch.no_grad()
-    def start(self, Z, W, rng):
-        """Take inducing inputs (M, n_inputs), and a mean function of the outputs of the layer before.
-
-        Inputs beside these have no part in the mean function. `W` is None for the last layer.
-        """
-        self.Z.copy_(Z)
-        if self.W is not None and W is not None:
-            self.W.zero_()
-            self.W[: len(W)].copy_(W)
 
     @torch.no_grad()
     def relocate(self, H, n):

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from ..random import normal
+from .component import Trainable
 from .inducing import centers, linear_map
 
 _FLOOR = 1e-12  #: least variance of an output
@@ -54,12 +55,40 @@ class _Walk:
         return (mean, var) if mean.ndim == 3 else (mean[None], var[None])
 
 
-class Stack(_Walk, nn.ModuleList):
-    """The layers of a deep Gaussian process.
+class Layer(nn.Module):
+    """Base class of layers: a kernel, and the mean ``h W`` with a fixed matrix `W`, or zero.
 
-    A layer has `n_outputs`; ``start(Z, W, rng)`` takes its inducing inputs and its mean function,
     ``frozen()`` is the layer at rest, and ``shared_moments(H)`` gives the moments of its outputs.
     """
+
+    roles = {"W": "mean"}
+    n_inducing = 0  #: rows of `Z` that start at centers of the rows
+
+    def __init__(self, kernel, n_inputs, n_outputs, linear_mean=False):
+        super().__init__()
+        self.n_outputs = n_outputs
+        self.kernel = Trainable(kernel)
+        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
+        self.register_buffer("W", W)
+
+    def mean_function(self, H):
+        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
+
+    @torch.no_grad()
+    def start(self, Z, W, rng):
+        """Take inducing inputs (M, n_inputs), and a mean function of the outputs of the layer before.
+
+        Inputs beside these have no part in the mean function. `W` is None for the last layer.
+        """
+        if self.n_inducing:
+            self.Z.copy_(Z)
+        if self.W is not None and W is not None:
+            self.W.zero_()
+            self.W[: len(W)].copy_(W)
+
+
+class Stack(_Walk, nn.ModuleList):
+    """The layers of a deep Gaussian process."""
 
     def __init__(self, layers=(), input_connected=False):
         super().__init__(layers)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, make_constraint
 from torch import nn
 
@@ -85,10 +85,13 @@ class Scheme(BaseEstimator):
     fewer_draws = True
     leaves_one_out = False
 
+    #: names of the likelihoods that ``"auto"`` stands for in regression, of shallow and of deep models
+    auto_noise = "gaussian", "gaussian"
+
     def auto_likelihood(self, n_classes=None, n_layers=2):
         """Name of the likelihood that ``"auto"`` stands for; `n_classes` is None for regression."""
         if n_classes is None:
-            return "gaussian"
+            return self.auto_noise[n_layers > 1]
         return "probit" if n_classes == 2 else "softmax"
 
     #: name of the kernel that ``"auto"`` stands for
@@ -112,6 +115,11 @@ class Scheme(BaseEstimator):
         likelihood : Likelihood, optional
         """
         return self
+
+    def _with_defaults(self, **values):
+        """A copy with these values in the place of None."""
+        missing = {name: value for name, value in values.items() if getattr(self, name) is None}
+        return clone(self).set_params(**missing)
 
     def max_iter(self, n_rows):
         """Number of steps unless the user gives one."""

@@ -6,11 +6,27 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from ..random import sobol_normal
-from .base import Model
+from .base import COUNT, COUNT_OR_ZERO, Model, Scheme
 
 #: between the 1.01 of Vehtari et al. (2021) and the 1.1 of Gelman et al. (2013)
 LARGEST_RHAT = 1.05
 LEAST_SIZE = 400.0  #: independent draws, by Vehtari et al. (2021): errors of 5 % of a deviation
+
+
+class ChainScheme(Scheme):
+    """Base class of samplers, which keep `n_samples` states of `n_chains` chains."""
+
+    takes_chunks = False
+    fewer_draws = False
+    _parameter_constraints = {
+        "n_chains": [COUNT],
+        "n_samples": [COUNT],
+        "n_burn_in": [COUNT_OR_ZERO, None],
+        "spacing": [COUNT, None],
+    }
+
+    def _states_of_each(self):
+        return -(-self.n_samples // self.n_chains)
 
 
 class ChainModel(Model):

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.component import Trainable, hyperparameters
+from ..gp.component import hyperparameters
 from ..gp.kernels.base import Kernel, stacked
+from ..gp.stack import Layer
 from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
@@ -92,7 +93,7 @@ class CollapsedVI(LocalScaleScheme):
         self.n_draws = n_draws
         self.n_neighbors = n_neighbors
 
-    auto_likelihood = Scheme.auto_likelihood  # the local scale is an option
+    auto_noise = Scheme.auto_noise  # the local scale is an option
 
     def max_iter(self, n_rows):
         return 150
@@ -113,19 +114,15 @@ class CollapsedVI(LocalScaleScheme):
         return CollapsedGP if self._is_gaussian(likelihood) else None
 
 
-class _Hidden(nn.Module):
+class _Hidden(Layer):
     """Functions of inducing variables: ``h W + k(h, Z) L^{-T} v``."""
 
-    roles = {"v": "posterior", "Z": "inducing_input", "W": "mean"}
+    roles = {**Layer.roles, "v": "posterior", "Z": "inducing_input"}
 
     def __init__(self, kernel, n_inputs, n_outputs, n_inducing, linear_mean):
-        super().__init__()
-        self.n_outputs = n_outputs
-        self.kernel = Trainable(kernel)
+        super().__init__(kernel, n_inputs, n_outputs, linear_mean)
         self.v = nn.Parameter(torch.zeros(n_inducing, n_outputs, dtype=torch.float64))
         self.register_buffer("Z", torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
-        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
-        self.register_buffer("W", W)
 
     @property
     def n_inducing(self):
@@ -133,13 +130,10 @@ class _Hidden(nn.Module):
 
     def start(self, Z, W, rng):
         """Take inducing inputs, and begin as a linear map."""
-        self.Z.copy_(Z)
+        super().start(Z, W, rng)
         if self.W is None:
-            self.v.copy_(
-                torch.linalg.solve_triangular(self.root(), Z[:, : len(W)] @ W, upper=False)
-            )
-        else:
-            self.W[: len(W)].copy_(W)
+            given = torch.linalg.solve_triangular(self.root(), Z[:, : len(W)] @ W, upper=False)
+            self.v.copy_(given)
 
     def root(self):
         return cholesky(self.kernel()(self.Z, self.Z), _JITTER)

@@ -108,11 +108,8 @@ class DSVI(Scheme):
         self.natural_gradient = natural_gradient
         self.natural_step = natural_step
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        # in a shallow model, noise that may grow explains what slow lengthscales do not yet
-        if n_classes is None and n_layers > 1:
-            return "heteroscedastic_student_t"
-        return super().auto_likelihood(n_classes, n_layers)
+    # in a shallow model, noise that may grow explains what slow lengthscales do not yet
+    auto_noise = "gaussian", "heteroscedastic_student_t"
 
     def max_iter(self, n_rows):
         return next((steps for rows, steps in _STEPS if n_rows <= rows), 1500)

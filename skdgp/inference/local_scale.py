@@ -240,10 +240,7 @@ class LocalScaleScheme(Scheme):
     _serves = "Gaussian noise, of constant or varying size"
     _shallow = True
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        if n_classes is None:
-            return "heteroscedastic"
-        return super().auto_likelihood(n_classes, n_layers)
+    auto_noise = "heteroscedastic", "heteroscedastic"
 
     def batch_size(self, n_rows):
         return n_rows

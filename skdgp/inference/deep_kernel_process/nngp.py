@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from sklearn.base import clone
 from torch import nn
 
 from ...gp.likelihoods import Gaussian
@@ -76,9 +75,7 @@ class NNGP(KernelScheme):
             raise ValueError(
                 f"NNGP(exact=True) is for Gaussian noise; got {type(likelihood).__name__}. Leave exact at None."
             )
-        if self.exact is not None:
-            return self
-        return clone(self).set_params(exact=bool(n_rows <= _EXACT and gaussian))
+        return self._with_defaults(exact=bool(n_rows <= _EXACT and gaussian))
 
     def max_iter(self, n_rows):
         return 100 if self.exact else super().max_iter(n_rows)

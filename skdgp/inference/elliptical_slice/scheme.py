@@ -2,17 +2,17 @@
 
 import math
 
-from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS, Scheme
+from ..base import COUNT, INNER_FRACTION, OF_LAYERS
+from ..chains import ChainScheme
 from .model import MOST_ROWS, SlicedDeepGP
 
 _BURN_IN = 0.25  #: share of the steps
 _CUBES = 1200.0  #: cost of a step of all chains, in factorizations of as many rows
 
 
-class EllipticalSlice(Scheme):
+class EllipticalSlice(ChainScheme):
     r"""Elliptical slice sampling of all rows' hidden values, with parallel tempering: a gold standard.
 
     Without inducing points: hidden layers hold values at all rows, and their exact posterior is sampled
@@ -73,17 +73,11 @@ class EllipticalSlice(Scheme):
     """
 
     uses = OF_LAYERS
-    takes_chunks = False
-    fewer_draws = False
-
     _parameter_constraints = {
+        **ChainScheme._parameter_constraints,
         "n_tempering": [COUNT],
         "hyperparameters": [StrOptions({"sample", "fixed"})],
-        "n_chains": [COUNT],
-        "n_samples": [COUNT],
         "least_power": [INNER_FRACTION],
-        "n_burn_in": [COUNT_OR_ZERO, None],
-        "spacing": [COUNT, None],
         "n_neighbors": [COUNT, None],
     }
 
@@ -114,12 +108,8 @@ class EllipticalSlice(Scheme):
     def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         n_steps = self.max_iter(n_rows) if max_iter is None else max_iter
         burn_in = int(_BURN_IN * n_steps) if self.n_burn_in is None else self.n_burn_in
-        usual = {
-            "n_burn_in": burn_in,
-            "spacing": max(1, (n_steps - burn_in) // -(-self.n_samples // self.n_chains)),
-        }
-        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
-        return clone(self).set_params(**missing)
+        spacing = max(1, (n_steps - burn_in) // self._states_of_each())
+        return self._with_defaults(n_burn_in=burn_in, spacing=spacing)
 
     def max_iter(self, n_rows):
         return 6000 if n_rows <= 100 else 3000

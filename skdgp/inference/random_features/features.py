@@ -5,13 +5,12 @@ import math
 
 import numpy as np
 import torch
-from torch import nn
 
-from ...gp.component import Trainable
 from ...gp.gaussian import DiagonalBlock, GaussianBlock
 from ...gp.kernels import ArcCosine, Matern, SquaredExponential
 from ...gp.kernels.base import tensor_like
 from ...gp.kernels.inner import rectified
+from ...gp.stack import Layer
 from ...random import normal
 from .frequencies import draw_frequencies, stratified_chi2
 from .products import CosSin, CosSinMoments, LocalMoments, QuadraticForms
@@ -19,7 +18,7 @@ from .products import CosSin, CosSinMoments, LocalMoments, QuadraticForms
 _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
 
 
-class FeatureLayer(nn.Module):
+class FeatureLayer(Layer):
     r"""Functions ``f_d(h) = phi(h) w_d`` with random features and weights ``w_d ~ N(0, I)``.
 
     For the squared exponential and Matern kernels,
@@ -35,9 +34,6 @@ class FeatureLayer(nn.Module):
     start at `variance`.
     """
 
-    n_inducing = 0
-    roles = {"W": "mean"}
-
     def __init__(
         self,
         kernel,
@@ -50,16 +46,15 @@ class FeatureLayer(nn.Module):
         variance=1.0,
         sampling="auto",
     ):
-        super().__init__()
+        super().__init__(kernel, n_inputs, n_outputs, linear_mean)
         if not isinstance(kernel, (SquaredExponential, Matern, ArcCosine)):
             raise ValueError(
                 f"inference='rff' does not know {type(kernel).__name__} kernels; those that it knows are "
                 "SquaredExponential, Matern and ArcCosine."
             )
-        self.n_inputs, self.n_outputs = n_inputs, n_outputs
+        self.n_inputs = n_inputs
         self.trigonometric = not isinstance(kernel, ArcCosine)
         self.resampled, self.sampling = frequencies == "resampled", sampling
-        self.kernel = Trainable(kernel)
         shape = n_inputs if self.trigonometric else n_inputs + 1, n_frequencies
         self.register_buffer("z", torch.zeros(shape, dtype=torch.float64))
         mix = torch.ones(n_frequencies, dtype=torch.float64) if isinstance(kernel, Matern) else None
@@ -70,8 +65,6 @@ class FeatureLayer(nn.Module):
             self.q = GaussianBlock(n_weights, n_outputs, math.sqrt(variance), natural=True)
         else:
             self.q = DiagonalBlock(n_weights, n_outputs, variance)
-        W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
-        self.register_buffer("W", W)
 
     @property
     def Z(self):
@@ -94,12 +87,9 @@ class FeatureLayer(nn.Module):
         if self.resampled:  # the prior's second moments, and less noise
             self.q_omega.mean.copy_(math.sqrt(1.0 - spread**2) * self.z)
             self.q_omega.rho.fill_(2.0 * math.log(spread))
-        if W is None:
-            return
-        if self.W is None:
+        super().start(Z, W, rng)
+        if W is not None and self.W is None:
             self.q.mean.copy_(torch.as_tensor(rng.standard_normal(self.q.mean.shape)))
-        else:
-            self.W[: len(W)].copy_(W)
 
     def basis(self, xi, like):
         """The feature map for frequencies that are resampled by `xi`, (S, n_inputs, R) or None.
@@ -131,9 +121,6 @@ class FeatureLayer(nn.Module):
     def noise(self):
         """Variance that is added to the outputs: none."""
         return 0.0
-
-    def mean_function(self, H):
-        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
     def moments(self, H, xi=None, weights=None):
         """Mean and variance of the outputs, (..., P, n_outputs), at H (..., P, n_inputs).

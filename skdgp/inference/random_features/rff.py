@@ -114,12 +114,7 @@ class RandomFeatures(Scheme):
         self.natural_step = natural_step
         self.n_draws = n_draws
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        return (
-            "heteroscedastic_student_t"
-            if n_classes is None
-            else super().auto_likelihood(n_classes, n_layers)
-        )
+    auto_noise = "heteroscedastic_student_t", "heteroscedastic_student_t"
 
     def n_inducing(self, n_rows, n_classes=None):
         return 128

@@ -2,10 +2,10 @@
 
 import math
 
-from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
-from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS, POSITIVE, Scheme
+from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS, POSITIVE
+from ..chains import ChainScheme
 from .dynamics import autocorrelation_time
 from .model import SampledDeepGP
 
@@ -14,7 +14,7 @@ _LEARN = 1500  #: steps until hyperparameters rest
 _SHARES = 0.4, 0.1  #: of a given number of steps, for hyperparameters and for burn-in
 
 
-class SGHMC(Scheme):
+class SGHMC(ChainScheme):
     r"""Stochastic gradient Hamiltonian Monte Carlo (Havasi et al., 2018), preconditioned.
 
     Chains sample the whitened inducing outputs of all layers, all chains in one batched computation.
@@ -79,19 +79,13 @@ class SGHMC(Scheme):
     """
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
-    takes_chunks = False
-    fewer_draws = False
-
     _parameter_constraints = {
+        **ChainScheme._parameter_constraints,
         "target": [StrOptions({"marginal", "variational"})],
         "preconditioner": [StrOptions({"fisher", "adaptive"})],
-        "n_chains": [COUNT],
-        "n_samples": [COUNT],
         "step_size": [INNER_FRACTION],
         "friction": [INNER_FRACTION],
         "n_learn": [COUNT_OR_ZERO, None],
-        "n_burn_in": [COUNT_OR_ZERO, None],
-        "spacing": [COUNT, None],
         "last_layer": [StrOptions({"exact", "sampled"})],
         "n_hidden_draws": [COUNT],
         "inner_variance": [POSITIVE],
@@ -152,15 +146,12 @@ class SGHMC(Scheme):
             learn, burn_in = (int(share * max_iter) for share in _SHARES)
             learn = learn if self.n_learn is None else self.n_learn
             burn_in = burn_in if self.n_burn_in is None else self.n_burn_in
-            spacing = max(1, (max_iter - learn - burn_in) // -(-self.n_samples // self.n_chains))
-        usual = {"n_learn": learn, "n_burn_in": burn_in, "spacing": spacing}
-        missing = {name: value for name, value in usual.items() if getattr(self, name) is None}
-        return clone(self).set_params(**missing)
+            spacing = max(1, (max_iter - learn - burn_in) // self._states_of_each())
+        return self._with_defaults(n_learn=learn, n_burn_in=burn_in, spacing=spacing)
 
     def max_iter(self, n_rows):
         scheme = self.for_data(n_rows)
-        n_kept = -(-scheme.n_samples // scheme.n_chains)
-        return scheme.n_learn + scheme.n_burn_in + scheme.spacing * n_kept
+        return scheme.n_learn + scheme.n_burn_in + scheme.spacing * self._states_of_each()
 
     def batch_size(self, n_rows):
         return 10_000

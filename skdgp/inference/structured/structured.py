@@ -108,11 +108,8 @@ class StructuredVI(Scheme):
         self.natural_step = natural_step
         self.n_inflation_splits = n_inflation_splits
 
-    def auto_likelihood(self, n_classes=None, n_layers=2):
-        # in a shallow model, noise that may grow explains what slow lengthscales do not yet
-        if n_classes is None and n_layers > 1:
-            return "heteroscedastic_student_t"
-        return super().auto_likelihood(n_classes, n_layers)
+    # in a shallow model, noise that may grow explains what slow lengthscales do not yet
+    auto_noise = "gaussian", "heteroscedastic_student_t"
 
     def max_iter(self, n_rows):
         return 1000 if n_rows <= _FEW_ROWS else 1500
