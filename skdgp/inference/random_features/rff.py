@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import torch
 from sklearn.utils._param_validation import StrOptions
 
 from ...optim.gradient_steps import SLOW
-from ...random import sobol_normal
+from ...random import latin_normal, sobol_normal
 from ..base import COUNT, FRACTION, OF_LAYERS, Scheme
-from ..deep import DeepSparseGP
+from ..deep import DeepPosterior, DeepSparseGP
 from .features import FeatureLayer
 from .frequencies import SAMPLINGS
-from .posterior import FeaturePosterior
 
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves
 _DILIGENT = 50  #: steps in which everything moves
@@ -211,3 +211,25 @@ class DeepRandomFeatures(DeepSparseGP):
 
     def _frozen(self, draws, as_trained):
         return FeaturePosterior(self, draws)
+
+
+class FeaturePosterior(DeepPosterior):
+    """Components are draws of the hidden layers and, where these are resampled, of the frequencies.
+
+    In this case the draws (S, sum of widths) have one more column, of a seed.
+    """
+
+    def __init__(self, model, draws):
+        super().__init__(model, draws)
+        self._xi = [None] * len(self.layers)
+        if self.layers[0].resampled:
+            sizes, seed = [layer.z.numel() for layer in self.layers], int(draws[0, -1])
+            xi = torch.as_tensor(latin_normal(len(draws), sum(sizes), seed)).to(self._log_weights)
+            parts = zip(self.layers, xi.split(sizes, 1))
+            self._xi = [part.reshape(-1, *layer.z.shape) for layer, part in parts]
+
+    def _of_layer(self, i, layer, H):
+        return layer.moments(H, self._xi[i])
+
+    def covariance(self, X):
+        return None

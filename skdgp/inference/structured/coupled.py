@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from ...linalg import cholesky, rounding
 from ...random import normal
 from .moments import Factor, columns, moments_of, pull_back
 from .pattern import COUPLINGS, Pattern
@@ -255,6 +256,36 @@ class CoupledGaussian(nn.Module):
                 squares[pattern.n_hidden :] += xi.arrows[c].square().view(K, -1).sum(1)
         length = gamma * float(squares.max().sqrt())
         return min(1.0, self.radius / length) if length > 0.0 else 1.0
+
+    @torch.no_grad()
+    def carry(self, parts):
+        """Become the posterior of other variables, as :meth:`GaussianBlock.carry` does for one layer.
+
+        Covariances keep their pattern. What the factor has no blocks for, between outputs given hidden
+        units, is left out. Each layer has a part (1, M_new, M).
+        """
+        T, M = self.mean.shape
+        final = self.patterns[self.coupling]
+        B = torch.cat(
+            [
+                part.expand(width, -1, -1)
+                for part, width in zip(parts, (*final.widths, final.n_outputs))
+            ]
+        )
+        n, (i, j) = B.shape[1], (torch.as_tensor(index) for index in (self.slots >= 0).nonzero())
+        slots = torch.as_tensor(self.slots)[i, j]
+        root = self.root.new_zeros(T, T, M, M)
+        root[i, j] = self.root[slots]
+        root = (B @ root.transpose(1, 2).reshape(T, M, T * M)).reshape(T * n, T * M)
+        cov = (root @ root.mT).view(T, n, T, n)
+        units = torch.arange(T)
+        cov[units, :, units] += torch.eye(n).to(B) - B @ B.mT
+        cov = cov.view(T * n, T * n)
+        root = cholesky(cov, rounding(cov)).view(T, n, T, n).transpose(1, 2)
+        blocks = self.root.new_zeros(len(self.root), n, n)
+        blocks[slots] = root[i, j]
+        self.mean = nn.Parameter((B @ self.mean[..., None])[..., 0], self.mean.requires_grad)
+        self.root = nn.Parameter(blocks, self.root.requires_grad)
 
     # Draws
 

@@ -6,7 +6,6 @@ from ...gp.layer import SparseLayer
 from ..base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
 from ..deep import DeepSparseGP
 from ..homoscedastic_warmup import without_scales
-from .carry import carry
 from .coupled import CoupledGaussian, Marginal
 from .inflation import VarianceInflation
 from .pattern import COUPLINGS
@@ -166,7 +165,7 @@ class StructuredGP(DeepSparseGP):
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
 
     def carry(self, parts):
-        carry(self.q, parts)
+        self.q.carry(parts)
 
     def draw_widths(self):
         shares = self.q.patterns[self.q.coupling].shares
