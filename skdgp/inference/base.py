@@ -2,9 +2,9 @@
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import ClassVar
+from typing import ClassVar, get_args
 
 import numpy as np
 import torch
@@ -153,6 +153,16 @@ class Scheme(BaseEstimator):
 
     #: for each setting, the values that it may have, as in scikit-learn
     _parameter_constraints = {}
+
+    def __init_subclass__(cls, **kwargs):
+        """Make the constructor from settings ``name: Annotated[type, *values] = default``."""
+        super().__init_subclass__(**kwargs)
+        is_given = "__init__" in vars(cls)
+        dataclass(eq=False, repr=False)(cls)
+        if not is_given:  # documentation shows defaults alone
+            cls.__init__.__annotations__ = {}
+        of_fields = {field.name: get_args(field.type)[1:] for field in fields(cls)}
+        cls._parameter_constraints = {**cls._parameter_constraints, **of_fields}
 
     def validate(self):
         """Raise ValueError if a setting makes no sense."""

@@ -6,7 +6,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from ..random import sobol_normal
-from .base import COUNT, COUNT_OR_ZERO, Model, Scheme
+from .base import Model, Scheme
 
 #: between the 1.01 of Vehtari et al. (2021) and the 1.1 of Gelman et al. (2013)
 LARGEST_RHAT = 1.05
@@ -18,12 +18,6 @@ class ChainScheme(Scheme):
 
     takes_chunks = False
     fewer_draws = False
-    _parameter_constraints = {
-        "n_chains": [COUNT],
-        "n_samples": [COUNT],
-        "n_burn_in": [COUNT_OR_ZERO, None],
-        "spacing": [COUNT, None],
-    }
 
     def _states_of_each(self):
         return -(-self.n_samples // self.n_chains)

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -87,11 +87,8 @@ class CollapsedVI(LocalScaleScheme):
 
     uses = OF_LAYERS | {"n_inducing"}
 
-    _parameter_constraints = {"n_draws": [COUNT, None], "n_neighbors": [COUNT]}
-
-    def __init__(self, n_draws=None, n_neighbors=8):
-        self.n_draws = n_draws
-        self.n_neighbors = n_neighbors
+    n_draws: Annotated[int | None, COUNT, None] = None
+    n_neighbors: Annotated[int, COUNT] = 8
 
     auto_noise = Scheme.auto_noise  # the local scale is an option
 

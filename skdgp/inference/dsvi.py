@@ -1,5 +1,7 @@
 """Doubly stochastic variational inference with a mean-field posterior."""
 
+from typing import Annotated
+
 import torch
 from sklearn.utils._param_validation import StrOptions
 
@@ -74,39 +76,15 @@ class DSVI(Scheme):
     widens = True
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
-    _parameter_constraints = {
-        "n_draws": [COUNT],
-        "shared_covariance": ["boolean"],
-        "inner_noise": [NOT_NEGATIVE],
-        "inner_scale": [POSITIVE, None],
-        "inner_variance": [POSITIVE],
-        "n_warmup": [COUNT_OR_ZERO],
-        "n_shallow": [COUNT_OR_ZERO],
-        "natural_gradient": [StrOptions({"last", "all", "none"})],
-        "natural_step": [FRACTION],
-    }
-
-    def __init__(
-        self,
-        n_draws=1,
-        shared_covariance=True,
-        inner_noise=1e-5,
-        inner_scale=None,
-        inner_variance=0.01,
-        n_warmup=0,
-        n_shallow=0,
-        natural_gradient="last",
-        natural_step=0.1,
-    ):
-        self.n_draws = n_draws
-        self.shared_covariance = shared_covariance
-        self.inner_noise = inner_noise
-        self.inner_scale = inner_scale
-        self.inner_variance = inner_variance
-        self.n_warmup = n_warmup
-        self.n_shallow = n_shallow
-        self.natural_gradient = natural_gradient
-        self.natural_step = natural_step
+    n_draws: Annotated[int, COUNT] = 1
+    shared_covariance: Annotated[bool, "boolean"] = True
+    inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
+    inner_scale: Annotated[float | None, POSITIVE, None] = None
+    inner_variance: Annotated[float, POSITIVE] = 0.01
+    n_warmup: Annotated[int, COUNT_OR_ZERO] = 0
+    n_shallow: Annotated[int, COUNT_OR_ZERO] = 0
+    natural_gradient: Annotated[str, StrOptions({"last", "all", "none"})] = "last"
+    natural_step: Annotated[float, FRACTION] = 0.1
 
     # in a shallow model, noise that may grow explains what slow lengthscales do not yet
     auto_noise = "gaussian", "heteroscedastic_student_t"

@@ -1,5 +1,7 @@
 """Approximate expectation propagation: power EP with one factor for all rows."""
 
+from typing import Annotated
+
 import numpy as np
 import torch
 from sklearn.utils._param_validation import StrOptions
@@ -63,24 +65,10 @@ class AEP(Scheme):
     widens = True
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
-    _parameter_constraints = {
-        "alpha": [FRACTION],
-        "prediction": [StrOptions({"moment-matching", "sampling"})],
-        "inner_noise": [NOT_NEGATIVE],
-        "inner_scale": [POSITIVE],
-    }
-
-    def __init__(
-        self,
-        alpha=0.5,
-        prediction="moment-matching",
-        inner_noise=1e-5,
-        inner_scale=0.1,
-    ):
-        self.alpha = alpha
-        self.prediction = prediction
-        self.inner_noise = inner_noise
-        self.inner_scale = inner_scale
+    alpha: Annotated[float, FRACTION] = 0.5
+    prediction: Annotated[str, StrOptions({"moment-matching", "sampling"})] = "moment-matching"
+    inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
+    inner_scale: Annotated[float, POSITIVE] = 0.1
 
     def batch_size(self, n_rows):
         return 250

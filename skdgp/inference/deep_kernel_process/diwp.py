@@ -1,5 +1,7 @@
 """Deep inverse Wishart processes."""
 
+from typing import Annotated
+
 from ..base import COUNT, FRACTION, POSITIVE, Scheme
 from .model import GramModel
 
@@ -13,7 +15,6 @@ class KernelScheme(Scheme):
     """Base class of the schemes of kernel processes."""
 
     uses = frozenset({"n_inducing", "learning_rate", "batch_size"})
-    _parameter_constraints = {"n_draws": [COUNT], "natural_step": [FRACTION]}
 
     def max_iter(self, n_rows):
         return _STEPS
@@ -54,12 +55,9 @@ class DeepInverseWishart(KernelScheme):
     (2,)
     """
 
-    _parameter_constraints = {**KernelScheme._parameter_constraints, "delta": [POSITIVE]}
-
-    def __init__(self, n_draws=1, delta=10.0, natural_step=0.1):
-        self.n_draws = n_draws
-        self.delta = delta
-        self.natural_step = natural_step
+    n_draws: Annotated[int, COUNT] = 1
+    delta: Annotated[float, POSITIVE] = 10.0
+    natural_step: Annotated[float, FRACTION] = 0.1
 
     def beyond_hyperparameters(self, architecture, likelihood):
         return "how random its Gram matrices are"

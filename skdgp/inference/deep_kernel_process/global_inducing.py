@@ -1,13 +1,14 @@
 """Deep Gaussian processes with global inducing points."""
 
 import math
+from typing import Annotated
 
 import torch
 from torch import nn
 
 from ...gp.inducing import linear_map
 from ...random import normal
-from ..base import OF_LAYERS
+from ..base import COUNT, FRACTION, OF_LAYERS
 from ..batch import whole
 from ..posterior import Latent
 from .diwp import KernelScheme
@@ -49,9 +50,8 @@ class GlobalInducing(KernelScheme):
 
     uses = KernelScheme.uses | OF_LAYERS - {"input_connected"}
 
-    def __init__(self, n_draws=1, natural_step=0.1):
-        self.n_draws = n_draws
-        self.natural_step = natural_step
+    n_draws: Annotated[int, COUNT] = 1
+    natural_step: Annotated[float, FRACTION] = 0.1
 
     def build(self, architecture, likelihood):
         return GlobalModel(architecture, likelihood, self)

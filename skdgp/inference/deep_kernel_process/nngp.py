@@ -1,6 +1,7 @@
 """Neural network Gaussian processes: deep kernels without randomness."""
 
 from dataclasses import replace
+from typing import Annotated
 
 import torch
 from torch import nn
@@ -54,16 +55,9 @@ class NNGP(KernelScheme):
 
     delta, n_draws = None, 1
 
-    _parameter_constraints = {
-        "exact": ["boolean", None],
-        "natural_step": [FRACTION],
-        "tol": [NOT_NEGATIVE],
-    }
-
-    def __init__(self, exact=None, natural_step=0.1, tol=1e-8):
-        self.exact = exact
-        self.natural_step = natural_step
-        self.tol = tol
+    exact: Annotated[bool | None, "boolean", None] = None
+    natural_step: Annotated[float, FRACTION] = 0.1
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-8
 
     @property
     def takes_chunks(self):

@@ -1,10 +1,11 @@
 """Parameters of elliptical slice sampling."""
 
 import math
+from typing import Annotated
 
 from sklearn.utils._param_validation import StrOptions
 
-from ..base import COUNT, INNER_FRACTION, OF_LAYERS
+from ..base import COUNT, COUNT_OR_ZERO, INNER_FRACTION, OF_LAYERS
 from ..chains import ChainScheme
 from .model import MOST_ROWS, SlicedDeepGP
 
@@ -73,33 +74,14 @@ class EllipticalSlice(ChainScheme):
     """
 
     uses = OF_LAYERS
-    _parameter_constraints = {
-        **ChainScheme._parameter_constraints,
-        "n_tempering": [COUNT],
-        "hyperparameters": [StrOptions({"sample", "fixed"})],
-        "least_power": [INNER_FRACTION],
-        "n_neighbors": [COUNT, None],
-    }
-
-    def __init__(
-        self,
-        n_tempering=8,
-        hyperparameters="sample",
-        n_chains=4,
-        n_samples=800,
-        least_power=0.01,
-        n_burn_in=None,
-        spacing=None,
-        n_neighbors=None,
-    ):
-        self.n_tempering = n_tempering
-        self.hyperparameters = hyperparameters
-        self.n_chains = n_chains
-        self.n_samples = n_samples
-        self.least_power = least_power
-        self.n_burn_in = n_burn_in
-        self.spacing = spacing
-        self.n_neighbors = n_neighbors
+    n_tempering: Annotated[int, COUNT] = 8
+    hyperparameters: Annotated[str, StrOptions({"sample", "fixed"})] = "sample"
+    n_chains: Annotated[int, COUNT] = 4
+    n_samples: Annotated[int, COUNT] = 800
+    least_power: Annotated[float, INNER_FRACTION] = 0.01
+    n_burn_in: Annotated[int | None, COUNT_OR_ZERO, None] = None
+    spacing: Annotated[int | None, COUNT, None] = None
+    n_neighbors: Annotated[int | None, COUNT, None] = None
 
     def cubes(self, n_rows, n_inducing):
         exact = self.n_neighbors is None and n_rows <= MOST_ROWS

@@ -1,6 +1,7 @@
 """Deep Gaussian processes by random features."""
 
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 import torch
@@ -89,30 +90,12 @@ class RandomFeatures(Scheme):
 
     uses = OF_LAYERS | {"learning_rate", "batch_size", "dtype"}
 
-    _parameter_constraints = {
-        "n_features": [COUNT, None],
-        "frequencies": [StrOptions({"fixed", "variational", "resampled"})],
-        "sampling": [StrOptions(set(SAMPLINGS))],
-        "covariance": [StrOptions({"auto", "full", "diagonal"})],
-        "natural_step": [FRACTION],
-        "n_draws": [COUNT],
-    }
-
-    def __init__(
-        self,
-        n_features=None,
-        frequencies="fixed",
-        sampling="auto",
-        covariance="auto",
-        natural_step=0.1,
-        n_draws=1,
-    ):
-        self.n_features = n_features
-        self.frequencies = frequencies
-        self.sampling = sampling
-        self.covariance = covariance
-        self.natural_step = natural_step
-        self.n_draws = n_draws
+    n_features: Annotated[int | None, COUNT, None] = None
+    frequencies: Annotated[str, StrOptions({"fixed", "variational", "resampled"})] = "fixed"
+    sampling: Annotated[str, StrOptions(set(SAMPLINGS))] = "auto"
+    covariance: Annotated[str, StrOptions({"auto", "full", "diagonal"})] = "auto"
+    natural_step: Annotated[float, FRACTION] = 0.1
+    n_draws: Annotated[int, COUNT] = 1
 
     auto_noise = "heteroscedastic_student_t", "heteroscedastic_student_t"
 

@@ -1,6 +1,7 @@
 """Parameters of stochastic gradient Hamiltonian Monte Carlo."""
 
 import math
+from typing import Annotated
 
 from sklearn.utils._param_validation import StrOptions
 
@@ -79,45 +80,18 @@ class SGHMC(ChainScheme):
     """
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
-    _parameter_constraints = {
-        **ChainScheme._parameter_constraints,
-        "target": [StrOptions({"marginal", "variational"})],
-        "preconditioner": [StrOptions({"fisher", "adaptive"})],
-        "step_size": [INNER_FRACTION],
-        "friction": [INNER_FRACTION],
-        "n_learn": [COUNT_OR_ZERO, None],
-        "last_layer": [StrOptions({"exact", "sampled"})],
-        "n_hidden_draws": [COUNT],
-        "inner_variance": [POSITIVE],
-    }
-
-    def __init__(
-        self,
-        target="marginal",
-        preconditioner="fisher",
-        n_chains=4,
-        n_samples=800,
-        step_size=0.05,
-        friction=0.45,
-        n_learn=None,
-        n_burn_in=None,
-        spacing=None,
-        last_layer="exact",
-        n_hidden_draws=1,
-        inner_variance=0.01,
-    ):
-        self.target = target
-        self.preconditioner = preconditioner
-        self.n_chains = n_chains
-        self.n_samples = n_samples
-        self.step_size = step_size
-        self.friction = friction
-        self.n_learn = n_learn
-        self.n_burn_in = n_burn_in
-        self.spacing = spacing
-        self.last_layer = last_layer
-        self.n_hidden_draws = n_hidden_draws
-        self.inner_variance = inner_variance
+    target: Annotated[str, StrOptions({"marginal", "variational"})] = "marginal"
+    preconditioner: Annotated[str, StrOptions({"fisher", "adaptive"})] = "fisher"
+    n_chains: Annotated[int, COUNT] = 4
+    n_samples: Annotated[int, COUNT] = 800
+    step_size: Annotated[float, INNER_FRACTION] = 0.05
+    friction: Annotated[float, INNER_FRACTION] = 0.45
+    n_learn: Annotated[int | None, COUNT_OR_ZERO, None] = None
+    n_burn_in: Annotated[int | None, COUNT_OR_ZERO, None] = None
+    spacing: Annotated[int | None, COUNT, None] = None
+    last_layer: Annotated[str, StrOptions({"exact", "sampled"})] = "exact"
+    n_hidden_draws: Annotated[int, COUNT] = 1
+    inner_variance: Annotated[float, POSITIVE] = 0.01
 
     @classmethod
     def published(cls):

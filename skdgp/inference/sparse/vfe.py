@@ -1,5 +1,7 @@
 """Shallow sparse GPs with their posterior in closed form, and what they become for classes."""
 
+from typing import Annotated
+
 import torch
 
 from ...gp.likelihoods import Bernoulli, Gaussian, Softmax
@@ -60,16 +62,9 @@ class VFE(Scheme):
     leaves_one_out = True  # for classes
     _alpha = 0.0  # of power expectation propagation, of which this is the limit
 
-    _parameter_constraints = {
-        "train_inducing": ["boolean"],
-        "tol": [NOT_NEGATIVE],
-        "deviation": [POSITIVE, None],
-    }
-
-    def __init__(self, train_inducing=False, tol=1e-8, deviation=None):
-        self.train_inducing = train_inducing
-        self.tol = tol
-        self.deviation = deviation
+    train_inducing: Annotated[bool, "boolean"] = False
+    tol: Annotated[float, NOT_NEGATIVE] = 1e-8
+    deviation: Annotated[float | None, POSITIVE, None] = None
 
     def max_iter(self, n_rows):
         return 100
@@ -137,7 +132,7 @@ class PowerEP(VFE):
 
     leaves_one_out = False
 
-    _parameter_constraints = {**VFE._parameter_constraints, "alpha": [FRACTION]}
+    alpha: Annotated[float, FRACTION] = 0.5
 
     def __init__(self, alpha=0.5, train_inducing=False, tol=1e-8, deviation=None):
         super().__init__(train_inducing, tol, deviation)

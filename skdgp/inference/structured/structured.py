@@ -1,5 +1,7 @@
 """Structured variational inference: posteriors that couple units within and across layers."""
 
+from typing import Annotated
+
 from sklearn.utils._param_validation import StrOptions
 
 from ...gp.layer import SparseLayer
@@ -73,39 +75,15 @@ class StructuredVI(Scheme):
 
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size", "dtype"}
 
-    _parameter_constraints = {
-        "coupling": [StrOptions(set(COUPLINGS))],
-        "n_draws": [COUNT],
-        "n_warmup": [COUNT_OR_ZERO],
-        "inner_noise": [NOT_NEGATIVE],
-        "inner_scale": [POSITIVE],
-        "inner_variance": [POSITIVE],
-        "natural_gradient": ["boolean"],
-        "natural_step": [FRACTION],
-        "n_inflation_splits": [COUNT_OR_ZERO],
-    }
-
-    def __init__(
-        self,
-        coupling="stripes-and-arrow",
-        n_draws=1,
-        n_warmup=50,
-        inner_noise=1e-5,
-        inner_scale=0.5,
-        inner_variance=0.05,
-        natural_gradient=True,
-        natural_step=0.2,
-        n_inflation_splits=0,
-    ):
-        self.coupling = coupling
-        self.n_draws = n_draws
-        self.n_warmup = n_warmup
-        self.inner_noise = inner_noise
-        self.inner_scale = inner_scale
-        self.inner_variance = inner_variance
-        self.natural_gradient = natural_gradient
-        self.natural_step = natural_step
-        self.n_inflation_splits = n_inflation_splits
+    coupling: Annotated[str, StrOptions(set(COUPLINGS))] = "stripes-and-arrow"
+    n_draws: Annotated[int, COUNT] = 1
+    n_warmup: Annotated[int, COUNT_OR_ZERO] = 50
+    inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
+    inner_scale: Annotated[float, POSITIVE] = 0.5
+    inner_variance: Annotated[float, POSITIVE] = 0.05
+    natural_gradient: Annotated[bool, "boolean"] = True
+    natural_step: Annotated[float, FRACTION] = 0.2
+    n_inflation_splits: Annotated[int, COUNT_OR_ZERO] = 0
 
     # in a shallow model, noise that may grow explains what slow lengthscales do not yet
     auto_noise = "gaussian", "heteroscedastic_student_t"
