@@ -56,7 +56,7 @@ def add_diagonal(K, value):
 
 
 def gram(A, weights):
-    """``A diag(w) A^T`` (k, M, M) for each row `w` of the weights; little more than half is computed."""
+    """``A diag(w) A^T`` for each row `w` of the weights; little more than half is computed."""
     return torch.stack([symmetric_products((A * w)[None], A)[0] for w in weights])
 
 
@@ -146,10 +146,10 @@ def root_of_inverse(P):
 
 
 def sum_of_products(a, b, axis, space, out=None):
-    """``(a * b).sum(axis)`` by way of a workspace, slice by slice of the first axis of `a`.
+    """``(a * b).sum(axis)``, slice by slice of the first axis of `a`, to stay in the cache.
 
-    A slice at a time stays in the cache. For `axis` 1, `b` has one axis less, which all slices
-    meet; other axes may have length one in `a` or in `b`. A sum over axis 0 goes into `out`.
+    For `axis` 1, `b` has one axis less, which all slices meet; other axes may have length one in
+    `a` or in `b`.
     """
     if axis == 0:
         pairs = zip(a.unbind(), b.unbind())

@@ -25,10 +25,7 @@ def _hermite(n):
 
 
 def gauss_hermite(n, like):
-    """Nodes and log-weights for means over a standard normal variable, like a tensor.
-
-    They are exact for polynomials of degree ``2 n - 1``.
-    """
+    """Nodes and log-weights for means of polynomials over a standard normal variable."""
     return _tensors(_hermite(n), like)
 
 
@@ -38,10 +35,7 @@ def _legendre(n):
 
 
 def gauss_legendre(n, like):
-    """Nodes and weights for integrals over the interval from -1 to 1, like a tensor.
-
-    They are exact for polynomials of degree ``2 n - 1``.
-    """
+    """Nodes and weights for integrals of polynomials over the interval from -1 to 1."""
     return _tensors(_legendre(n), like)
 
 

@@ -9,11 +9,7 @@ _AT_ONCE = 4096  #: variables of a Latin hypercube, for the sake of memory
 
 
 def sobol_normal(n, dim, seed):
-    """Scrambled Sobol points mapped to standard normal variables, (n, dim).
-
-    A power of two keeps the points balanced. In more than 21,201 dimensions, for which there are no
-    such points, the variables are independent.
-    """
+    """Scrambled Sobol points as normal variables; beyond 21,201 dimensions, independent draws."""
     if dim == 0:
         return np.zeros((n, 0))
     if dim > qmc.Sobol.MAXDIM:
@@ -44,8 +40,7 @@ def latin_normal(n, dim, seed):
 class RowNoise:
     """Standard normal draws that belong to a row, whatever the other rows are.
 
-    Each number is a hash of the row, the seed and its place, so that rows can be asked for together
-    or apart.
+    Each number is a hash of the row, the seed and its place.
     """
 
     def __init__(self, X, seed):

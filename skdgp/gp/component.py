@@ -23,8 +23,8 @@ class Hyperparameter(NamedTuple):
 def hyperparameters(module, role="posterior", prefix="", buffers=False):
     """Parameters of a torch module and its parts, with their roles, in the order of its parameters.
 
-    A class of ours maps names of parameters, and of parts, to roles in its attribute `roles`. Other
-    names have the role of the part that they belong to. With `buffers`, these are listed, too.
+    The attribute `roles` of a class maps names of parameters, and of parts, to roles. Other names
+    have the role of the part that they belong to.
     """
     roles = getattr(module, "roles", {})
     own = list(module.named_parameters(recurse=False))
@@ -121,11 +121,7 @@ class Trainable(nn.Module):
 
     @torch.no_grad()
     def multiply(self, role, factor, parts=True):
-        """Multiply the hyperparameters of a role without a floor above zero; return if there are any.
-
-        Of a factor (n_inputs,), one lengthscale of all inputs takes the largest. Without `parts`,
-        those of the parts of a sum or product stay.
-        """
+        """Multiply hyperparameters of a role without a floor above zero; return if there are any."""
         found = self.hyperparameters() if parts or not self.component._parts else []
         scaled = [p for _, given, p in found if given == role]
         for parameter in scaled:

@@ -121,11 +121,10 @@ class Radial(torch.autograd.Function):
 
 
 class RadialCovariances:
-    """:class:`Radial` among inducing inputs and from these to rows, and the way back through both at once.
+    """:class:`Radial` among inducing inputs and from these to rows, with one way back through both.
 
     Inputs are scaled once; gradients of inducing inputs and of numbers are summed over both
-    matrices. Rows H (P, n_features) have the dtype of all that has rows; numbers have that of Z (M,
-    n_features).
+    matrices.
     """
 
     def __init__(self, kernel, Z, H, lengthscale, variance):
@@ -149,10 +148,7 @@ class RadialCovariances:
         return norms.device.type == "cpu" and len(norms) > 0 and float(norms.max()) < _SMALL_NORM
 
     def backward(self, G_uu, G_uf, of_rows=True):
-        """Gradients of Z, H (None unless they are wanted), lengthscale and variance.
-
-        Those of the matrices, of which the first is symmetric, are overwritten.
-        """
+        """Gradients of Z, H if wanted, lengthscale and variance; those given are overwritten."""
         Z, H, kernel, lengthscale = self.Z.T, self.H.T, self.kernel, self.lengthscale
         G_uu.mul_(self.K_uu), G_uf.mul_(self.K_uf)
         d_variance = (G_uu.sum() + G_uf.sum()) / self.variance

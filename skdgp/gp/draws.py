@@ -14,10 +14,7 @@ _REACH = 17.0, 6.0
 
 
 def prior_functions(kernel, n, n_outputs, generator, like, n_features):
-    """`n` functions from the prior, by random features (Wilson et al., 2020).
-
-    They map (n_rows, n_inputs) to (n, n_rows, n_outputs).
-    """
+    """`n` functions from the prior, by random features (Wilson et al., 2020)."""
     phi = kernel.features((n, n_features), like.shape[1], generator, like, IMPORTANCE_FRACTION)
     width = phi(like.new_zeros(1, 1, like.shape[1])).shape[-1]
     w = normal((n, n_features * width, n_outputs), generator, like) / math.sqrt(n_features)
@@ -30,10 +27,8 @@ def importance_sampled(half, present, share, nu, importance, generator):
     """Features of which more have high frequencies, with weights that leave the kernel as it is.
 
     A fraction `importance` of the features depends on one input of which `half`, one half of the
-    chi-square variable that frequencies are divided by, is small: its logarithm is uniform. `half`
-    and `present` (..., n_inputs, R) are draws of ``Gamma(nu)``, and whether features depend on the
-    inputs, which they do with probability `share`. The weights (..., 1, R) are the density under
-    the kernel over that of the draws.
+    chi-square variable that frequencies are divided by, is small: its logarithm is uniform. The
+    weights are the density under the kernel over that of the draws.
     """
     if importance == 0.0:
         return half, present, 1.0

@@ -19,11 +19,7 @@ def _factors(Q, L_inv):
 
 
 class FrozenLayer:
-    """A layer of sparse Gaussian processes at rest, see :meth:`~skdgp.gp.layer.SparseLayer.frozen`.
-
-    The whitened inducing variables have means (M, D) and, if the outputs are independent of other
-    layers, roots of covariances (D or 1, M, M).
-    """
+    """A layer of sparse Gaussian processes at rest; see :class:`~skdgp.gp.layer.SparseLayer`."""
 
     def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0):
         self.kernel, self.Z, self.jitter = kernel, Z, jitter
@@ -79,9 +75,7 @@ class FrozenLayer:
         """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
 
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
-        Draws `v` (n, M, D) of the whitened inducing variables may be given, with their means
-        `center` where these are not those of q(v). The result maps (n, P, n_inputs) to mean and
-        deviation, (n, P, D).
+        Draws `v` (n, M, D) of the whitened inducing variables, and their means, may be given.
         """
         kernel, Z, (M, D) = self.kernel, self.Z, self.q_mean.shape
         phi = kernel.features((n, n_features), Z.shape[1], generator, Z, IMPORTANCE_FRACTION)

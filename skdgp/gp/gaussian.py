@@ -19,9 +19,8 @@ def sample(mean, root, n, generator):
 class GaussianBlock(nn.Module):
     """``q(v_d) = N(mean_d, root_d root_d^T)`` for each output `d`, against the prior ``N(0, I)``.
 
-    The mean has shape (M, D). The root, (D, M, M), or (1, M, M) if all outputs share one
-    covariance, is lower triangular, every step keeps it so, and it starts at `scale` times the
-    identity. If the block takes no `natural` steps, both belong to the optimizer.
+    The root is lower triangular, every step keeps it so, and it starts at `scale` times the
+    identity. If the block takes no `natural` steps, mean and root belong to the optimizer.
     """
 
     roles = {"root": "posterior_root"}
@@ -47,8 +46,7 @@ class GaussianBlock(nn.Module):
         """Mean (M, D), and the difference of the covariance to the prior's (as `root`).
 
         In training, unless the block is held, both are leaves of the graph. The gradients that they
-        collect go to :meth:`natural_step` or :meth:`set_gradients`. The covariance has `dtype`
-        unless the block is natural.
+        collect go to :meth:`natural_step` or :meth:`set_gradients`.
         """
         with torch.no_grad():
             root = self.root if self.natural else self.root.to(dtype)
@@ -85,11 +83,7 @@ class GaussianBlock(nn.Module):
 
     @torch.no_grad()
     def set_gradients(self, scale):
-        """Set the gradients of mean and root for the optimizer.
-
-        They are those of the objective whose gradients the leaves have collected, plus `scale` times
-        that of :meth:`kl`.
-        """
+        """Set the collected gradients for the optimizer, plus `scale` times that of :meth:`kl`."""
         mean, root = self.mean, self.root
         g_mean, g_cov = (leaf.grad for leaf in self._leaves)
         mean.grad = g_mean.add_(mean, alpha=scale)
@@ -105,10 +99,8 @@ class GaussianBlock(nn.Module):
     def natural_step(self, gradients, gamma):
         """One step of size `gamma`, in (0, 1], in the natural parameters (Salimbeni et al., 2018).
 
-        The gradients are those of the expected log-likelihood alone, with respect to mean and
-        covariance; the divergence is dealt with in closed form. A step of size 1 jumps to the
-        optimum if the likelihood is Gaussian. False, and nothing has changed, if the new covariance
-        would not be positive definite.
+        By gradients of the expected log-likelihood in mean and covariance. False, and nothing has
+        changed, if the new covariance would not be positive definite.
         """
         g_mean, g_cov = gradients
         P = self.precision()
@@ -132,7 +124,7 @@ class GaussianBlock(nn.Module):
 
     @torch.no_grad()
     def carry(self, B):
-        """Become the posterior of ``B v`` plus what the prior has beyond it, for B (D or 1, M', M)."""
+        """Become the posterior of ``B v`` plus what the prior has beyond it."""
         mean, root = (B @ self.mean.mT[..., None])[..., 0].mT, B @ self.root.double()
         beyond = add_diagonal(root @ root.mT - B @ B.mT, 1.0)
         root = cholesky(beyond, rounding(beyond)).to(self.root.dtype)

@@ -50,8 +50,7 @@ def linear_map(A, n_outputs, weights=None):
 def spread_out(K, n, n_kept=0):
     """Indices of `n` points, each where the prior varies most given those before (pivoted Cholesky).
 
-    From the prior covariance of all points (Burt, Rasmussen and van der Wilk, 2020, JMLR 21). The
-    first `n_kept` are chosen in any case.
+    Burt, Rasmussen and van der Wilk (2020, JMLR 21); the first `n_kept` are chosen in any case.
     """
     rest, rows, chosen = torch.diagonal(K).clone(), K.new_zeros(n, len(K)), []
     for i in range(n):

@@ -151,11 +151,7 @@ class SparseLayer(Layer):
 
     @torch.no_grad()
     def relocate(self, H, n):
-        """Place inducing inputs among the present ones and some rows, see :func:`relocated`.
-
-        Returns the mean of the outputs at the rows, (P, n_outputs), and the matrix (1, n, M) with
-        which `q` is to be carried over.
-        """
+        """Move inducing inputs; return the mean at the rows, and the matrix that carries `q`."""
         M, D = len(self.q.mean), self.n_outputs
         mean, _ = self.moments(H, (self.q.mean, H.new_zeros(D, M, M)))
         Z, B = relocated(self.kernel(), self.Z, H, n, self.jitter)
@@ -165,8 +161,8 @@ class SparseLayer(Layer):
     def moments(self, H, q=None):
         """Mean and variance of the outputs, whitened (Salimbeni and Deisenroth, 2017, eqs. 7 and 8).
 
-        The dtype of H (..., n_inputs) is that of the large products; matrices of inducing variables
-        stay in float64. `q` has mean and excess covariance in the place of those of q(v).
+        `q` has mean and excess covariance in the place of those of q(v). Large products have the
+        dtype of H.
         """
         mean, var = self.shared_moments(H, q)
         return mean, var.expand_as(mean)

@@ -7,11 +7,7 @@ OF_COLUMNS = frozenset({"lengthscale", "variance", "strength", "shape"})
 
 
 def of_deviations(logarithms, scale):
-    """Minus the log-density, up to a constant, of how far logarithms are from their mean.
-
-    The deviations have Cauchy distributions: most hyperparameters stay together, and yet a few may
-    go far.
-    """
+    """Minus the log-density of Cauchy deviations of logarithms from their mean."""
     return torch.log1p(((logarithms - logarithms.mean()) / scale).square()).sum()
 
 

@@ -14,9 +14,9 @@ _FLOOR = 1e-12  #: least variance of an output
 class _Walk:
     """The walk of rows through layers that follow each other.
 
-    Every scheme takes the same walk. Schemes differ by the outputs of a layer: draws, moments,
-    states of a sampler, functions. If the walk is `input_connected`, later layers have the rows as
-    inputs beside the outputs of the layer before.
+    Schemes differ by the outputs of a layer: draws, moments, states of a sampler, functions. If the
+    walk is `input_connected`, later layers have the rows as inputs beside the outputs of the layer
+    before.
     """
 
     def inputs(self, H, X):
@@ -26,11 +26,7 @@ class _Walk:
         return torch.cat([H, X.expand(*H.shape[:-1], X.shape[-1])], -1)
 
     def walk(self, X, visit):
-        """Pass rows (..., n, n_features) through the layers; return the outputs of the last visit.
-
-        ``visit(i, layer, H)`` maps the inputs of layer `i`, (..., n, n_inputs), to its outputs.
-        Leading dimensions beyond those of `X` are draws.
-        """
+        """Pass rows through ``visit(i, layer, H)``; leading dimensions are draws."""
         H = X
         for i, layer in enumerate(self):
             H = visit(i, layer, self.inputs(H, X) if i else H)
@@ -39,10 +35,8 @@ class _Walk:
     def moments(self, X, eps, of_layer=None):
         """Moments of the last layer given the draws of the hidden ones (Salimbeni and Deisenroth, 2017).
 
-        The standard normal draws are (S, n, width) or (S, 1, width). Mean and variance of a layer's
-        outputs are ``of_layer(i, layer, H)``, by default ``layer.shared_moments(H)``. The results
-        have shape (S, n, n_latents); `S` is 1 without hidden layers, and variances may have one
-        column for all latents.
+        Those of a layer are ``of_layer(i, layer, H)``, by default ``layer.shared_moments(H)``. `S`
+        is 1 without hidden layers, and variances may have one column for all latents.
         """
         last = len(self) - 1
 
@@ -103,9 +97,9 @@ class Stack(_Walk, nn.ModuleList):
     def start(self, X, weights, rng, method="kmeans"):
         """Place the inducing inputs, and set the mean functions of hidden layers.
 
-        The inducing inputs of the first layer are centers of the rows, which are training rows as
-        the model sees them, or a sample of them; those of later layers are the same centers, pushed
-        through the mean functions. Returns the inputs of the last layer, pushed likewise.
+        The inducing inputs of the first layer are centers of the rows, or of a sample; those of
+        later layers are the same centers, pushed through the mean functions, as are the inputs of
+        the last layer that are returned.
         """
         n, M = len(X), self[0].n_inducing
         Z = centers(X, weights, M, method, rng) if M else X[:0]
@@ -127,10 +121,9 @@ class Stack(_Walk, nn.ModuleList):
 
 
 class FrozenStack(_Walk, list):
-    """The layers of a deep Gaussian process at rest, for predictions.
+    """The layers of a deep Gaussian process at rest, which threads can share, for predictions.
 
-    Nothing changes any more, so that threads can share it. Predictions are differentiable in the
-    rows where the caller enables gradients.
+    Predictions are differentiable in the rows where the caller enables gradients.
     """
 
     def __init__(self, layers, input_connected):
@@ -138,10 +131,7 @@ class FrozenStack(_Walk, list):
         self.input_connected = input_connected
 
     def functions(self, n, functions):
-        """Compose draws of deep functions, as in :class:`Functions`, from those of their layers.
-
-        Those of a layer give mean and deviation at (n, P, n_inputs).
-        """
+        """Compose draws of deep functions from those of layers, means and deviations."""
         last = len(self) - 1
 
         def evaluate(X, noise=None):

@@ -44,7 +44,7 @@ class Architecture:
         return [self.n_features] + [width + extra for width in self.widths]
 
     def stack(self, make, settings=lambda i: {}):
-        """A stack; ``make(kernel, n_inputs, n_outputs, n_inducing, **settings(i))`` gives its layers."""
+        """A stack of layers ``make(kernel, n_inputs, n_outputs, n_inducing, **settings(i))``."""
         outputs = (*self.widths, self.n_latents)
         shapes = enumerate(zip(self.kernels, self.layer_inputs(), outputs))
         return Stack(
@@ -219,15 +219,11 @@ class Model(nn.Module):
         return self.steps is not None and self.steps.finished
 
     def start(self, X, weights, rng, method="kmeans"):
-        """Set what depends on rows; the default places the inducing inputs of the `layers`.
-
-        `X` (n_rows, n_features) are training rows as the model sees them, or a sample of them, and
-        `method` is ``"kmeans"`` or ``"random"``.
-        """
+        """Set what depends on rows; the default places the inducing inputs of the `layers`."""
         return self.layers.start(X, weights, rng, method)
 
     def prepare(self, learning_rate, dtype):
-        """Called once before training; `dtype` is that of the inputs of steps and of large products."""
+        """Called once before training, with the dtype of inputs and of large products."""
         self.learning_rate = learning_rate
         for block in self.blocks():
             if not block.natural:
@@ -287,11 +283,7 @@ class Model(nn.Module):
         return [layer.n_outputs for layer in self.layers][:-1]
 
     def posterior(self, draws, as_trained=False):
-        """The frozen posterior that predicts with these draws, which come from :meth:`draws`.
-
-        `as_trained` leaves out what was added to the posterior that the lower bound is of, such as
-        extrapolation variance inflation.
-        """
+        """The frozen posterior that predicts with these draws; `as_trained`, without inflation."""
         with self.averaged(), torch.no_grad():
             return self._frozen(draws, as_trained)
 
@@ -326,7 +318,7 @@ class Model(nn.Module):
         self.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
 
     def load_fewer_inputs(self, arrays, rng):
-        """Load the state of a model with fewer inputs: the others, the last ones, were zero so far."""
+        """Load the state of a model with fewer inputs: others, the last ones, were zero so far."""
         state = self.state()
         for name, old in arrays.items():
             if name in state and old.shape != state[name].shape:

@@ -25,10 +25,7 @@ class Batch(NamedTuple):
     n_all: int = 0  #: rows of the batch of all ranks, where it is divided
 
     def draw(self, make, shape, axis=-2):
-        """Draws for these rows: their part of ``make(shape)`` for the batch of all ranks.
-
-        `shape` is that for these rows, which are its `axis`.
-        """
+        """Draws of this shape: the part of these rows, its `axis`, of ``make`` for all ranks."""
         if self.share == 1.0:
             return make(shape)
         whole = list(shape)
@@ -36,10 +33,7 @@ class Batch(NamedTuple):
         return make(tuple(whole)).narrow(axis, self.first, shape[axis]).contiguous()
 
     def halves(self):
-        """Two halves, whose gradients differ by their noise.
-
-        The batch alone if it has all rows, or if a rank has less than two.
-        """
+        """Two halves, whose gradients differ by their noise; one if it has all rows, or few."""
         n = self.n_all or len(self.X)
         if self.scale == 1.0 or n < 2:
             return [self]

@@ -24,12 +24,9 @@ class ChainScheme(Scheme):
 
 
 class ChainModel(Model):
-    """A model whose steps move several chains at once, and keep some of their states.
+    """A model whose steps move several `chains` at once, and keep some of their states.
 
-    A model that goes on with the states of an earlier fit forgets those that were kept. `chains`
-    and `kept` have tensors (n_chains, ...) by name: where the chains are, and lists of where they
-    were. Of all chains together `n_samples` states are kept, rounded up to a multiple of
-    `n_chains`.
+    A model that goes on with the states of an earlier fit forgets those that were `kept`.
     """
 
     def __init__(self, n_chains, n_samples):
@@ -60,10 +57,7 @@ class ChainModel(Model):
         }
 
     def states(self):
-        """States that predict, (n_states, ...) for each name: the present ones before any is kept.
-
-        States of one chain follow each other.
-        """
+        """States that predict, chain after chain: the present ones before any is kept."""
         if not self.chains:
             raise ValueError("There are no states to predict from: no step of a chain was made.")
         if not self.kept:
@@ -115,11 +109,7 @@ def pick_states(n_states, n, generator):
 
 
 def split_rhat(draws):
-    """Split R-hat (Gelman et al., 2013, section 11.4), the square root of a ratio of variances.
-
-    From draws (n_chains, n_draws, ...), four at least of each chain. It is near one where halves of
-    chains agree with each other, and NaN where nothing varies.
-    """
+    """Split R-hat (Gelman et al., 2013, section 11.4) of draws (n_chains, n_draws, ...)."""
     split = _split(draws)
     n, within, between = (
         split.shape[1],
@@ -138,10 +128,7 @@ def rank_rhat(draws):
 
 
 def sample_sizes(draws):
-    """Effective sample sizes of the bulk and of the tails (Vehtari et al., 2021, sections 3.2 and 4.3).
-
-    From draws (n_chains, n_draws, ...), eight at least of each chain; NaN where nothing varies.
-    """
+    """Effective sample sizes of bulk and tails (Vehtari et al., 2021, sections 3.2 and 4.3)."""
     split = _split(draws)
     low, high = (split <= np.quantile(split, p, (0, 1)) for p in (0.05, 0.95))
     tails = (_independent(part.astype(float)) for part in (low, high))

@@ -166,10 +166,7 @@ class _Function(NamedTuple):
 
 
 class CollapsedGP(MarginalLikelihoodGP):
-    """The model that :class:`CollapsedVI` builds.
-
-    At rest, layers hold the posterior mean of what is uncertain.
-    """
+    """The model of :class:`CollapsedVI`; at rest, layers hold the mean of what is uncertain."""
 
     _n_states = _STATES
     _cubes_of_steps = 3000.0

@@ -26,10 +26,7 @@ _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covarianc
 
 
 class ConditionedGP(NamedTuple):
-    """A Gaussian process given all unique inputs, for some hyperparameters of its kernel.
-
-    Or J of them, for as many states of the hyperparameters, which lead all shapes then.
-    """
+    """A Gaussian process given all unique inputs; or J of them, which lead all shapes then."""
 
     kernel: Kernel
     inputs: Callable  #: maps rows to the inputs of the kernel
@@ -48,10 +45,7 @@ class ConditionedGP(NamedTuple):
         return self.a @ K, var.clamp_min_(_LEAST_VARIANCE)
 
     def paths(self, n, generator, noise, n_features):
-        """Rows to means (n_rows, k) of the function, and deviations (n, n_rows, k) of draws from them.
-
-        By pathwise conditioning (Wilson et al., 2020), with `noise` (k, P) at the unique inputs.
-        """
+        """Rows to means (n_rows, k) and deviations (n, n_rows, k), by Wilson et al. (2020)."""
         prior = prior_functions(self.kernel, n, len(self.a), generator, self.H, n_features)
         errors = normal((n, *self.a.T.shape), generator, self.H) * noise.T.sqrt()
         seen = prior(self.H) + errors
@@ -74,10 +68,7 @@ class ConditionedGP(NamedTuple):
         return lambda where: (mean[where], deviation[:, where])
 
     def loo_moments(self, y, records):
-        """Mean and variance of each of the targets `y` (k, P) given all other records, noise included.
-
-        Copies of one record are left out together.
-        """
+        """Mean and variance of each target `y` (k, P) given other records; copies leave together."""
         roots = inverse_triangular(self.root)
         mean, var = leave_one_out(y, self.a, roots.square().sum(-2))
         for copies in records:
@@ -157,12 +148,7 @@ def positions(rows, given):
 
 
 class ConditionedPosterior(ScaledPosterior):
-    """A mixture, with equal weights, of J processes given all rows, with a local scale of each.
-
-    `together` are all of the processes `gps`. At the unique inputs there are noise (k, P) and
-    standardized leave-one-out errors z (J, k, P). `grid` (n_draws,) is one of scales, and `nearest`
-    looks for neighbors.
-    """
+    """A mixture, with equal weights, of J processes given all rows, with a local scale of each."""
 
     @torch.no_grad()
     def __init__(

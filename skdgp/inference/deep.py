@@ -128,10 +128,7 @@ class DeepSparseGP(Model):
 
 
 class DeepPosterior(Posterior):
-    """The frozen posterior of a :class:`DeepSparseGP`, a mixture over draws from the hidden layers.
-
-    The draws (S, sum of widths) are standard normal deviations of the hidden layers.
-    """
+    """The frozen posterior of a :class:`DeepSparseGP`, a mixture over draws of hidden layers."""
 
     _of_layer = None  #: moments of a layer, as for :meth:`~skdgp.gp.stack.Stack.moments`
 

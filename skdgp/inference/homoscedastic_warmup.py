@@ -16,8 +16,7 @@ class HomoscedasticWarmup(nn.Module):
     """First `n_steps` in which latent functions that are scales of the noise stay at zero.
 
     Otherwise varying noise explains variation that kernels do not explain yet, and they never do.
-    Scales from an earlier fit, or from another model, are not reset. `progress` has the steps made,
-    also those of earlier fits, and whether noise then has the same size everywhere.
+    Scales from an earlier fit, or from another model, are not reset.
     """
 
     roles = {"progress": "progress"}

@@ -81,10 +81,7 @@ class LocalScale(nn.Module):
 
 
 class FrozenScale:
-    """A local scale at rest, as a mixture over a grid (n_draws,) from :func:`scale_grid`.
-
-    `mean_mixing` is the mean of the squared scale over its estimate.
-    """
+    """A local scale at rest, as a mixture over a grid (n_draws,) from :func:`scale_grid`."""
 
     @torch.no_grad()
     def __init__(self, local_scale, grid):
@@ -113,10 +110,7 @@ class FrozenScale:
         return torch.addcmul(self._prior, self._each, z.square().sum(-1))
 
     def components(self, mean, var, squared):
-        """Means and variances (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales.
-
-        From moments of functions for unit scale, and estimates of squared scales, (J, n, k).
-        """
+        """Moments (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales."""
         k, shape = mean.shape[-1], (len(self._mixing), *mean.shape[:-1], 2 * mean.shape[-1])
         means, variances = mean.new_empty(shape), mean.new_zeros(shape)
         means[..., :k] = mean
@@ -150,8 +144,7 @@ class FrozenScale:
 class ScaleMixture(GaussianMixture):
     """Gaussian noise and Gaussian functions with one unknown scale, whose mixture is taken here.
 
-    Latents are functions, whose variances are means over the mixture, and squared scales of all
-    variances. The noise has the variance (k,) for unit scale.
+    Latents are functions, whose variances are means over the mixture, and squared scales.
     """
 
     def __init__(self, variance, scale):
@@ -184,11 +177,10 @@ class ScaleMixture(GaussianMixture):
 
 
 def log_density(local_scale, y, mean, sd, z):
-    """Log density of rows, all outputs together.
+    """Log density of rows, all outputs together; with a local scale that of a multivariate t.
 
-    With a local scale that of a multivariate t distribution: the unknown scale is over its estimate
-    by one factor for all outputs. Targets and moments for unit scale have shape (..., n,
-    n_outputs), and the whitened errors `z` of near rows (..., n, n_outputs, k).
+    Targets and moments for unit scale are (..., n, n_outputs), and errors `z` (..., n, n_outputs,
+    k).
     """
     error, ell = (y - mean).square() / sd.square(), -sd.log()
     if local_scale is None:
@@ -209,8 +201,8 @@ def scale_grid(local_scale, n):
 class ScaledPosterior(Posterior):
     """Base class of mixtures of J Gaussian processes, with a local scale or without.
 
-    A subclass gives ``_of_states(X)``: means and variances (J, n, k) of pieces of rows and, with a local scale,
-    estimates of its square. It has `_log_weights` of components, and `_scale`, a :class:`FrozenScale` or None.
+    ``_of_states(X)`` gives means and variances (J, n, k) of pieces of rows and, with `_scale`,
+    estimates of its square.
     """
 
     @torch.no_grad()

@@ -25,12 +25,11 @@ class NearRows(NamedTuple):
     smooth: FullScale | None = None  #: explains long distances, of one output
 
     def say(self, X, nearest, held=None):
-        """Condition rows X (n, n_features) on their neighbors, of indices (n, k), for unit scale.
+        """Condition rows on their neighbors, of indices (n, k), for unit scale.
 
-        `held` has targets (n, k, n_outputs) and weights (n, k) of the neighbors, if not all that
-        their unique inputs hold. Returns means and deviations (n, n_outputs) of targets that count
-        once; the Cholesky factors (n, n_outputs, k + 1, k + 1) of the covariances of the neighbors
-        and, last, the row; and whitened targets of the neighbors, (n, n_outputs, k).
+        Means and deviations of targets that count once; Cholesky factors of the covariances of the
+        neighbors and, last, the row; and whitened targets of the neighbors. `held` has other
+        targets and weights than those of the neighbors.
         """
         mean, sd, L, z, far = self._parts(X, nearest, held)
         return mean, sd if far is None else (sd.square() + far).sqrt(), L, z
@@ -67,7 +66,7 @@ class NearRows(NamedTuple):
         return F[:, -1] - (weights_of_neighbors(L)[:, None] @ F[:, :-1])[:, 0]
 
     def without(self, rows, chosen, search):
-        """Targets, means, deviations and `z` of chosen training rows, each given near other rows."""
+        """Targets, means, deviations and `z` of training rows, each given other rows."""
         X, y, weight, index, _ = (part[chosen] for part in rows[:5])
         nearest = search.of_rows(rows, chosen)
         # a unique input that holds other targets stays, without one count of the row
@@ -94,10 +93,7 @@ class GaussianTargets:
         self.noise = variance
 
     def targets(self, y, weight):
-        """Return observations of the process at unique inputs, (n, P, n_outputs), and their variances.
-
-        The variances have shape (n, n_outputs, P).
-        """
+        """Observations (n, P, n_outputs) of the process, and their variances (n, n_outputs, P)."""
         return y, self.noise[:, None] / weight[:, None]
 
     def latents(self, mean, var):

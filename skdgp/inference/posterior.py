@@ -71,10 +71,7 @@ class Posterior:
         self.inflation = torch.ones_like(self._log_weights)
 
     def likelihood_of(self, components=slice(None)):
-        """The likelihood of some components of :meth:`latent`.
-
-        Hyperparameters have shape (C, 1, k) where each component has its own.
-        """
+        """The likelihood of some components; hyperparameters are (C, 1, k) if each has its own."""
         return self.likelihood
 
     def latent(self, X: torch.Tensor) -> Latent:
@@ -86,10 +83,7 @@ class Posterior:
         return self.latent(X), self.likelihood_of()
 
     def functions(self, n: int, generator: torch.Generator, X=None) -> Functions:
-        """`n` draws of the latent functions.
-
-        If the functions will be asked for the rows `X` alone, a joint draw may be cheaper.
-        """
+        """`n` draws of the latent functions, perhaps for the rows `X` alone."""
         raise NotImplementedError
 
     def covariance(self, X: torch.Tensor) -> torch.Tensor | None:
@@ -104,7 +98,7 @@ class Posterior:
         return {}
 
     def loo_log_density(self, rows: np.ndarray, dispersions=None) -> np.ndarray | None:
-        """Log densities of training rows, each given all others; None where that is not cheap and exact.
+        """Log densities of training rows, each given all others; None where that is not cheap.
 
         In units of the standardized target, (n_rows,). With factors `dispersions` of the standard
         deviations of predictions, the shape is (n_dispersions, n_rows).

@@ -148,10 +148,7 @@ def _finder(points):
 
 
 class NeighborSearch:
-    """Looks for the nearest unique inputs; never changes.
-
-    `metric` (n_inputs,) has the units of what `inputs` maps rows to, where they are looked for.
-    """
+    """Looks for the nearest unique inputs, in units of what `inputs` gives; never changes."""
 
     def __init__(self, Z, metric, n_neighbors, inputs=None):
         self.metric, self.n_neighbors = metric, n_neighbors
@@ -168,10 +165,9 @@ class NeighborSearch:
         return self(rows.X[chosen], rows.left_out(chosen), rows.records)
 
     def __call__(self, X, left_out=None, records=None):
-        """Indices (n, k) of the nearest unique inputs, the nearest last.
+        """Indices (n, k) of the nearest unique inputs, the nearest last, without those left out.
 
-        As many for each as there are for the one that has the fewest. `records` (P,) are those of
-        the unique inputs, and `left_out` (n,) is one that is not to be a neighbor, or -1.
+        As many for each row as there are for the one that has the fewest.
         """
         fewer = 0
         if left_out is not None and (left_out >= 0).any():

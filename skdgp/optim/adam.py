@@ -4,12 +4,11 @@ import torch
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015), by torch's function for many parameters at once.
+    """Adam (Kingma and Ba, 2015) of groups of parameters with the factors of their step sizes.
 
     The class :class:`torch.optim.Adam` does the same, but imports torch's compiler, which costs
     every process two seconds, and sorts and checks at every step for longer than small models
-    compute. `groups` are pairs of parameters and the factor of their step size; `slots` has the
-    state of each parameter in their order, empty until its first step.
+    compute.
     """
 
     def __init__(self, groups):

@@ -74,10 +74,7 @@ class GradientSteps:
             block.collect(sums)
 
     def apply(self, model, ell, total, rate):
-        """Make a step with what has been collected, as :meth:`step`.
-
-        `ell` is the expected log-likelihood of all rows, and `total` their weight.
-        """
+        """Make a step with what has been collected, and the expected log-likelihood of all rows."""
         value = float(model.kl() - ell) / total
         if value - value != 0.0:  # not finite: leave everything as it is
             return value

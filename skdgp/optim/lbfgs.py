@@ -10,10 +10,8 @@ _HALVINGS = 12
 class LBFGS:
     """Minimizes a smooth function of one flat vector (Nocedal and Wright, 2006, algorithm 7.5).
 
-    It keeps `memory` pairs of steps and changes of the gradient. No component of a step exceeds
-    `largest`. An iteration that lowers the value by less than `tol`, relative to the larger of 1
-    and its size, is the last. `x`, `f` and `g` are where the last iteration ended, value and
-    gradient.
+    No component of a step exceeds `largest`. An iteration that lowers the value by less than `tol`,
+    relative to the larger of 1 and its size, is the last.
     """
 
     def __init__(self, memory=20, largest=2.0, tol=1e-8):
@@ -102,10 +100,7 @@ def of_parameters(loss, parameters):
 
 
 def minimize(evaluate, parameters, n_steps, tol):
-    """Search from the present values of some parameters for those with the least value.
-
-    They end where the search, an :class:`LBFGS`, ends, also by an error.
-    """
+    """Search for the least value; the parameters end where the search ends, also by an error."""
     search = LBFGS(tol=tol)
     try:
         search.start(parameters_to_vector(parameters).detach().clone(), evaluate)

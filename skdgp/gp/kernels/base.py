@@ -263,10 +263,7 @@ def tensor_like(value, tensor):
 
 
 def stacked(kernels):
-    """One kernel from J states of a kernel, for :meth:`Kernel.between` and :meth:`Kernel.diag`.
-
-    Hyperparameters have shape (J, 1, 1), or (J, 1, n_features) where they differ between inputs.
-    """
+    """One kernel from J states, whose hyperparameters are (J, 1, 1), or (J, 1, n_features)."""
     first, values = kernels[0], {}
     for name in first._parts:
         values[name] = stacked([getattr(kernel, name) for kernel in kernels])

@@ -28,10 +28,7 @@ def squared_distances(G, left, right):
 
 
 class GramRadial(torch.autograd.Function):
-    """``variance * profile(squared distance / lengthscale^2)``, in one pass in each direction.
-
-    For kernels with slopes of the profile, and no other hyperparameters.
-    """
+    """``variance * profile(squared distance / lengthscale^2)``, by one pass each way."""
 
     @staticmethod
     def forward(ctx, G, left, right, lengthscale, variance, kernel):
@@ -64,10 +61,7 @@ class GramRadial(torch.autograd.Function):
 
 
 def arc_cosine(order, inner, left, right):
-    r"""Arc-cosine kernels :math:`(|u| |v|)^n J_n(\theta) / \pi` (Cho and Saul, 2009, eqs. 1 to 6).
-
-    From inner products (..., P, n) and positive squared norms, (..., P) and (..., n).
-    """
+    """Arc-cosine kernels from inner products and squared norms (Cho and Saul, 2009)."""
     if order == 1:
         return _FirstOrder.apply(inner, left, right)
     norms = (left[..., :, None] * right[..., None, :]).sqrt()

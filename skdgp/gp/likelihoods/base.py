@@ -211,10 +211,7 @@ def log_normal(y, mean, var):
 
 
 class GaussianMixture(Likelihood):
-    """Likelihoods under which `y`, given latent moments, is a finite mixture of Gaussians.
-
-    The first latent functions are the means of `y`. A subclass gives :meth:`components`.
-    """
+    """Likelihoods that are finite mixtures of Gaussians; latent means come first."""
 
     scales_target = True
 
@@ -255,10 +252,7 @@ def split(latents):
 
 
 def in_pieces(integral, size, *arrays, dim=-1):
-    """Evaluate `integral` for at most `size` rows at a time.
-
-    Rows are the axis before the last one, and the axis `dim` of the result.
-    """
+    """Evaluate `integral` for at most `size` rows at a time, the axis `dim` of the result."""
     n = max(array.shape[-2] for array in arrays)
     arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]
     if n <= size:

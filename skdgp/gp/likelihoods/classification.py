@@ -110,10 +110,7 @@ class Bernoulli(ClassLikelihood):
 
 
 class _ExpectedLogSumExp(torch.autograd.Function):
-    """``E log sum_c exp(f_c)`` for ``f = m + roots z``; the gradient comes with the value.
-
-    Roots are matrices, or vectors in the place of diagonal ones.
-    """
+    """``E log sum_c exp(f_c)`` for ``f = m + roots z``, matrices or vectors, with its gradient."""
 
     @staticmethod
     def forward(ctx, m, roots, nodes, weights):

@@ -51,10 +51,7 @@ def _rule_over_rates(finer, like):
 
 
 def at_one_exposure(y, k, log_exposure=None):
-    """Counts (n, k) as if all rows had the same exposure; logarithms of theirs may follow in one more column.
-
-    It is the geometric mean of theirs by default.
-    """
+    """Counts (n, k) as if all rows had one exposure, by default the geometric mean of theirs."""
     of_rows = y[:, k:]
     if not of_rows.size:
         return y

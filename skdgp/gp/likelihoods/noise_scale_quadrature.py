@@ -15,8 +15,8 @@ _LEAST = 1e-300  #: weight
 class _NoiseScaleRule:
     r"""The distribution of :math:`u = \sqrt{v} z - \log l` on equally spaced nodes, for all `v`.
 
-    Here `z` is standard normal and :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)`. Between the
-    ends, which are functions of `v`, weights are smooth functions of `v`: they are interpolated.
+    Between the ends, which are functions of `v`, weights are smooth functions of `v`: they are
+    interpolated.
     """
 
     def __init__(self, df):
@@ -80,10 +80,8 @@ def _rule(df, n_nodes):
 def noise_scales_of_t(df, v, n_nodes=None):
     r"""Nodes (n_nodes, ..., n, k) for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
-    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`. The degrees of
-    freedom have shape (k,), or (C, 1, k) for those of each component of v (C, n, k). The results
-    for one element of `v` do not depend on the others; by default there are as many nodes as the
-    smallest of `df` needs.
+    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`, for degrees of
+    freedom (k,) or (C, 1, k). The results for one element of `v` do not depend on the others.
     """
     if n_nodes is None:
         n_nodes = max(_NoiseScaleRule(x).n_nodes for x in df.detach().flatten().tolist())

@@ -123,7 +123,7 @@ def _reach(rate, W):
 
 @torch.no_grad()
 def _panels(q, r, df, k):
-    """Two intervals of `x`, ends (4, ...), outside of which nothing matters, with the modes inside or between.
+    """Two intervals of `x`, ends (4, ...), with the modes, outside of which nothing matters.
 
     Squared errors `q` and Gaussian variances `r` are in units of the usual noise's variance.
     """
@@ -180,11 +180,7 @@ def _panels(q, r, df, k):
 
 
 def log_t_density(error, v, df, scale2, c=None):
-    """Logarithm of the density of ``N(0, v)`` plus t noise, element by element.
-
-    The squared scale of the noise is `scale2`, or the median of it if its logarithm has a variance
-    `c`.
-    """
+    """Log density of ``N(0, v)`` plus t noise, whose log squared scale may have a variance `c`."""
     q, r, df, k = torch.broadcast_tensors(
         error.square() / scale2, v / scale2, df, df * 0.0 if c is None else 0.5 * df * c
     )

@@ -152,10 +152,7 @@ class DeepPowerEP(DeepSparseGP):
         self.samples = scheme.prediction == "sampling"
 
     def match(self, X, posteriors):
-        """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
-
-        `posteriors` has mean and excess covariance of each layer's inducing variables.
-        """
+        """Moments of the last layer, given mean and excess covariance of all posteriors."""
 
         def moments(i, layer, m, v, n_random):
             if i == 0:
@@ -165,10 +162,7 @@ class DeepPowerEP(DeepSparseGP):
         return match(self.layers, X, moments)
 
     def expected_log_likelihood(self, batch, generator):
-        """The energy, unbiased for all rows, without the divergence of q from the prior.
-
-        That is what takes the place of the expected log-likelihood in a variational lower bound.
-        """
+        """The energy, unbiased for all rows, without the divergence of q from the prior."""
         a = min(self.alpha / batch.total, 1.0)  # the fraction of all rows that is left out
         cavities = [_Cavity.apply(*q.moments(), a) for q in self.blocks()]
         mean, var = self.match(batch.X, [cavity[:2] for cavity in cavities])

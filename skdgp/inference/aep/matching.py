@@ -134,11 +134,7 @@ def match(layers, X, moments):
 
 
 def matched_moments(layer, q, m, v, n_random):
-    """Mean and variance of a layer's outputs, (P, n_outputs), for random inputs ``N(m, diag(v))``.
-
-    The first `n_random` inputs are random. `q` has mean (M, D) and excess covariance (D, M, M) of
-    the inducing variables.
-    """
+    """Mean and variance of outputs for inputs ``N(m, diag(v))``, the first of them random."""
     matched = Matched.of(layer.kernel(), layer.Z, *q, layer.jitter)
     if matched is None:
         return moments_by_quadrature(lambda H: layer.moments(H, q), m, v, n_random)
@@ -162,10 +158,7 @@ class MatchedLayer(FormLayer):
 
 
 def moments_by_quadrature(moments, m, v, n_random):
-    """Mean and variance of a layer's outputs, by quadrature over its first `n_random` inputs.
-
-    `moments` gives mean and variance, (P, D), for certain inputs (P, n).
-    """
+    """Mean and variance of a layer's outputs, by quadrature over its first `n_random` inputs."""
     nodes, log_weights = gauss_hermite(_NODES[n_random], m)
     nodes = torch.cartesian_prod(*[nodes] * n_random).view(-1, 1, n_random)  # K, 1, n_random
     weights = (

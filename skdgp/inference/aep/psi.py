@@ -53,10 +53,7 @@ class _PairSums(torch.autograd.Function):
 
 
 class _Terms:
-    """``R_jp expm1((A_i W)_jp)`` for an input `i` and all `j` before it at a time.
-
-    The first are kept as far as there is room, and the others computed again.
-    """
+    """``R_jp expm1((A_i W)_jp)`` for an input `i` and all `j` before it, kept if there is room."""
 
     def __init__(self, W, n_inputs, keep):
         self.n_inputs, self.n_rows = n_inputs, W.shape[1]

@@ -133,11 +133,7 @@ class GlobalModel(KernelModel):
 
 
 def rows(path, F, W, noise):
-    """Covariances of scaled rows F with the inducing points, and variances, for the last kernel.
-
-    `path` is from :meth:`GlobalModel.path`, `W` has the mean functions, and `noise` broadcasts to
-    (S, n, width) layer by layer.
-    """
+    """Covariances of scaled rows F with the inducing points, and variances, for the last kernel."""
     levels, features, w, _ = path
     F = F[None]
     for i, (level, F_i) in enumerate(zip(levels, features)):

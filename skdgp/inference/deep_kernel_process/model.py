@@ -104,10 +104,7 @@ class KernelModel(Model):
         return batch.scale / len(ell) * (batch.weight * ell).sum() - batch.share * kl.mean()
 
     def sample_moments(self, X, base, draw=whole):
-        """Moments of the last layer (S, n, k) and divergences (S,) for one path.
-
-        `draw`, as :meth:`Batch.draw <skdgp.inference.batch.Batch.draw>`, makes what belongs to rows.
-        """
+        """Moments of the last layer (S, n, k), divergences (S,); `draw` makes what belongs to rows."""
         raise NotImplementedError
 
     def fixed_dim(self):

@@ -85,10 +85,7 @@ class NNGP(KernelScheme):
 
 
 class ExactNNGP(Model):
-    """The model of :class:`NNGP` that has all training rows.
-
-    Its predictions are those of inducing points at these rows, whose pseudo-observations are the targets.
-    """
+    """The model of :class:`NNGP` with inducing points at all rows, which observe the targets."""
 
     roles = {"X": "rows", "y": "rows", "weight": "rows"}
     is_full_batch = True

@@ -51,10 +51,7 @@ class ProcessPosterior(Posterior):
 
 
 class GramPosterior(ProcessPosterior):
-    """Mixture over draws of Gram matrices; Gaussian given one of them.
-
-    `noise` has, for each random layer, the variables of a row, which all rows share.
-    """
+    """Mixture over draws of Gram matrices; rows share the `noise` of each random layer."""
 
     def __init__(self, model, path, q, noise):
         super().__init__(model, len(q.mean))

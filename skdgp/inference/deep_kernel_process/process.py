@@ -198,10 +198,7 @@ class _Rows(torch.autograd.Function):
 
 @dataclass
 class Level:
-    """State of a layer at the inducing points, sufficient for its other rows.
-
-    Factors are None where nothing is random.
-    """
+    """State of a layer at the inducing points; factors are None if nothing is random."""
 
     kernel: object
     d: torch.Tensor  #: (S, P), diagonal of the Gram matrix below
@@ -234,10 +231,7 @@ class Level:
         return A, torch.maximum(K_tt - squares, LEAST * K_tt)
 
     def draw_inducing(self, K, delta, gamma, V, n, c2):
-        """Draw Gram matrices (S, P, P) of the inducing points (Aitchison et al., 2021, eq. 21).
-
-        Their distribution has the divergence `kl` (S,) from the prior.
-        """
+        """Draw Gram matrices of inducing points (Aitchison et al., 2021, eq. 21), and divergences."""
         self.C, self.W, G, kl = _Inducing.apply(K, self.J, delta, gamma, V, n, c2)
         self.delta = delta
         return G, kl
@@ -246,17 +240,13 @@ class Level:
         """Draw Gram matrices of rows given those of inducing points, row by row (ibid., eqs. 30 to 34).
 
         A row is a block of its own, so that its chi-square variables have ``delta + P + 2`` degrees
-        of freedom however many rows there are. `eps` and `c2` broadcast to K_it (S, P, n) and K_tt
-        (S, n).
+        of freedom.
         """
         return _Rows.apply(self.J, self.W, self.C, K_it, K_tt, eps, c2, self.delta)
 
 
 def factorize(K, jitter):
-    """`K` with white noise, the white noise, the Cholesky factor, and its inverse.
-
-    White noise is relative to the mean of the diagonal; if the factorization fails, there is more.
-    """
+    """`K` with white noise, more if it fails, the white noise, the factor, and its inverse."""
     size = diagonal(K).mean(-1) if jitter else K.new_zeros(K.shape[:-2])
     for factor in _ESCALATION if jitter else (1.0,):
         white = factor * jitter * size
@@ -290,10 +280,7 @@ class Path:
         return equal_rows(self.F[0], F[0], G_it[0], self.F[0].square().sum(-1), G_tt[0])
 
     def rows(self, X, noise):
-        """Covariances of rows with the inducing points, and variances, for the last kernel.
-
-        ``noise(i, level, n)`` gives `eps` and `c2` of :meth:`Level.draw_rows`.
-        """
+        """Covariances of rows with the inducing points, and variances, for the last kernel."""
         F = self.map(X)
         G_it, G_tt = self.F @ F.mT, F.square().sum(-1)
         same = self.same(F, G_it, G_tt)

@@ -19,10 +19,7 @@ def log_det(L):
 
 
 def kl_of_degrees(nu_q, nu_p, p):
-    """Return the part of the divergence in the degrees of freedom alone, and its two derivatives.
-
-    Both degrees of freedom are floats.
-    """
+    """Part of the divergence in the degrees of freedom, floats, alone, and its two derivatives."""
     a_q, a_p = (0.5 * nu - 0.5 * np.arange(p) for nu in (nu_q, nu_p))
     psi_q, half = psi(a_q).sum(), 0.5 * (nu_q - nu_p)
     value = (gammaln(a_p) - gammaln(a_q)).sum() + half * psi_q
@@ -39,8 +36,7 @@ def inverse_wishart_root(L, n, c2):
     """Cholesky factor of a draw from ``W^{-1}(L L^T, nu)``.
 
     Bartlett's decomposition in reversed order: with `M` lower triangular, ``M^T M`` is a draw from
-    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too. Below the diagonal `M` is that of `n`,
-    standard normal; `c2` are chi-square variables with the :func:`degrees` of freedom.
+    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too.
     """
     M = n.tril(-1) + torch.diag_embed(c2.sqrt())
     return torch.linalg.solve_triangular(M, L.expand_as(M), upper=False, left=False)

@@ -17,10 +17,7 @@ class Dense:
 
     @classmethod
     def of(cls, kernel, H, noise):
-        """Factorize the covariances (S or 1, k, N, N) of a kernel at hidden values, with noise.
-
-        The hidden values `H` have shape (S or 1, N, d), and `noise` has shape (S or 1, k, N).
-        """
+        """Factorize the covariances of a kernel at hidden values, with noise (S or 1, k, N)."""
         K = gram(kernel, H)[:, None]
         n, k = noise.shape[:2]
         K = K.repeat(1, k, 1, 1) if k > 1 or n > len(K) else K
@@ -47,10 +44,7 @@ class Dense:
 
 
 class Near:
-    """Factors whose inverses are sparse: a row depends on its conditioning set alone.
-
-    By weights `b` (S or 1, ..., N, m) of the sets, and standard deviations given these.
-    """
+    """Factors whose inverses are sparse: weights of a row's conditioning set, and its deviation."""
 
     def __init__(self, b, sd, sets):
         self.b, self.sd, self.sets = b, sd, sets
@@ -80,9 +74,8 @@ class Near:
 class ConditioningSets:
     """Conditioning set of each row: the nearest ones before it (Vecchia, 1988).
 
-    `points` (N, d) are rows in their order, in units in which they are near. `index` (N, m) has the
-    sets; where there are fewer rows before, the rest is 0 and counts nothing. `levels` has pairs of
-    rows, which depend on rows of earlier levels alone, and their sets.
+    Where there are fewer rows before, the rest of an `index` (m,) is 0 and counts nothing. Rows of
+    a level depend on rows of earlier levels alone.
     """
 
     def __init__(self, points, n_neighbors, like):

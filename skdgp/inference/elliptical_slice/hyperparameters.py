@@ -8,9 +8,8 @@ _SPREAD = 1.0, 2.0  #: standard deviations a priori of logarithms, of kernels an
 class Hyperparameters:
     """Sampled hyperparameters of kernels and likelihood: normal logarithms around their starts.
 
-    `center` and `spread` (P,) are those of the prior. The first `n_of_values` belong to kernels of
-    the `n_sampled_layers` whose values are sampled: all layers, or all but the last one. Variances
-    of all kernels but the last one stay.
+    The first `n_of_values` belong to kernels of layers whose values are sampled. Variances of all
+    kernels but the last one stay.
     """
 
     def __init__(self, kernels, likelihood, sampled, n_sampled_layers):
@@ -43,11 +42,7 @@ class Hyperparameters:
         return -0.5 * ((phi - self.center) / self.spread).square().sum(1)
 
     def components(self, phi):
-        """Kernels and likelihood whose numbers are those of `phi`, (S, P) or (P,).
-
-        With S states a number has the shape (S, 1, 1) or (S, 1, d), so as to meet arrays of (S, n,
-        d).
-        """
+        """Kernels and likelihood with the numbers `phi`, (P,), or (S, P) for shapes (S, 1, ...)."""
         if not self.sampled and self._fixed is not None:
             return self._fixed
         place, last = _columns(phi), self.kernels[-1]

@@ -81,10 +81,7 @@ class SlicedDeepGP(ChainModel):
         return self._factors(kernel, H, noise)
 
     def propagate(self, v, kernels, first=None):
-        """Values of the sampled layers, each (S, N, H_l), from whitened ones.
-
-        `first` is the factor of the first layer, if it is known.
-        """
+        """Values of the sampled layers from whitened ones, by the `first` factor if known."""
         parts, values = v.split(self.widths, -1) if self.widths else (), []
 
         def visit(i, layer, H):
@@ -97,10 +94,9 @@ class SlicedDeepGP(ChainModel):
         return values
 
     def log_likelihood(self, F, kernel, likelihood):
-        """Log-likelihoods (S,) given the values (S, N, H) of the layer that is sampled last.
+        """Log-likelihoods (S,) given the values, or None, of the layer that is sampled last.
 
-        With Gaussian noise the last layer is integrated out (Cutajar et al., 2017, appendix C). `F` is None
-        without hidden layers.
+        With Gaussian noise the last layer is integrated out (Cutajar et al., 2017, appendix C).
         """
         _, y, weight = self.rows
         if not self.integrates:

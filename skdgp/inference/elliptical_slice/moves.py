@@ -9,7 +9,7 @@ MOST_AHEAD = 8
 
 
 def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD):
-    r"""One elliptical slice step (Murray et al., 2010) of states v (S, ...), for the prior ``N(0, I)``.
+    r"""One elliptical slice step (Murray et al., 2010) of states v (S, ...), a priori ``N(0, I)``.
 
     Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the
     present state. No step size, and nothing is rejected. ``evaluate(proposals, i)`` gives the
@@ -47,11 +47,7 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_A
 
 
 def slice_step(x, evaluate, uniform, start, width=2.0):
-    """One slice step with stepping out (Neal, 2003) of a number of every state, x (S,).
-
-    `evaluate` and `uniform` are as of :func:`elliptical_slice`, with log-densities, which are
-    `start` at `x`. The last value of a state that is evaluated is accepted.
-    """
+    """One slice step with stepping out (Neal, 2003) of x (S,); the last one evaluated is taken."""
     S, everyone = len(x), torch.arange(len(x), device=x.device)
     threshold = start + uniform(S).log()
     low = x - width * uniform(S)
@@ -72,12 +68,7 @@ def slice_step(x, evaluate, uniform, start, width=2.0):
 
 
 def swaps(log_lik, powers, uniform, odd):
-    """Which states of neighboring levels change places (Swendsen and Wang, 1986).
-
-    Gives where the state of each level comes from, (n_chains, T), from the log-likelihoods
-    (n_chains, T) and decreasing powers (T,). Pairs begin at the first level or, with `odd`, at the
-    second.
-    """
+    """Where the states of neighboring levels (n_chains, T) come from (Swendsen and Wang, 1986)."""
     C, T = log_lik.shape
     order = torch.arange(T, device=log_lik.device).repeat(C, 1)
     a = torch.arange(odd, max(T - 1, odd), 2, device=log_lik.device)

@@ -24,9 +24,8 @@ class SlicedPosterior(Posterior):
     """A mixture with one component for each state of the chains, each a process given all rows.
 
     With many rows, some of the states predict, each with its own kernels and likelihood; `kernels`
-    and `likelihood` have the posterior means of their hyperparameters. Of tempering there are
-    `powers` (T + 1,), the last one 0, and `log_likelihoods` (n_chains, n_draws, T + 1) of all
-    states that were kept.
+    and `likelihood` have posterior means. Tempering leaves `powers` (T + 1,), the last one 0, and
+    `log_likelihoods` (n_chains, n_draws, T + 1).
     """
 
     @torch.no_grad()

@@ -92,11 +92,7 @@ class FeatureLayer(Layer):
             self.q.mean.copy_(torch.as_tensor(rng.standard_normal(self.q.mean.shape)))
 
     def basis(self, xi, like):
-        """The feature map for frequencies that are resampled by `xi`, (S, n_inputs, R) or None.
-
-        It maps (..., P, n_inputs) to features without their common factor, (..., P, n_weights), and
-        the square of this factor.
-        """
+        """Map of inputs to features without their common factor, and its square; `xi` resamples."""
         project, c2 = self._projection(xi, like)
         if self.trigonometric:
             return lambda H: (CosSin.apply(project(H)), c2)
@@ -125,9 +121,8 @@ class FeatureLayer(Layer):
     def moments(self, H, xi=None, weights=None):
         """Mean and variance of the outputs, (..., P, n_outputs), at H (..., P, n_inputs).
 
-        The variance is that of the weights; rows are independent only given these (the local
-        reparametrization of Kingma et al., 2015). With a draw of the weights, (n_weights,
-        n_outputs), it is zero.
+        The variance is that of the weights, unless these are given; rows are independent only given
+        these (the local reparametrization of Kingma et al., 2015).
         """
         independent = isinstance(self.q, DiagonalBlock)
         if weights is None and independent and self.trigonometric:
@@ -159,11 +154,7 @@ class FeatureLayer(Layer):
         return layer
 
     def functions(self, n, n_features, generator, v=None):
-        """Draws of functions: of the frequencies, unless they are fixed, and of the weights.
-
-        They map (n, P, n_inputs) to means given the frequencies, and deviations, (n, P, n_outputs).
-        The features are those of the layer, whatever `n_features` is.
-        """
+        """Draws of functions, by the layer's own features: means and deviations."""
         xi = self.draw_xi(n, generator) if self.resampled else None
         phi, center = self.basis(xi, self.z), self.q.mean.to(self.z)
         w = self.q.sample(n, generator).to(self.z) - center

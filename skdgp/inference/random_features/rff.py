@@ -163,10 +163,7 @@ class DeepRandomFeatures(DeepSparseGP):
         return super().step(batch, generator, rate)
 
     def propagate(self, X, eps, xi, weights=None):
-        """Moments of the last layer, given draws for hidden layers and for the frequencies.
-
-        `weights` (n_weights, n_latents) of the last layer take the place of their posterior.
-        """
+        """Moments of the last layer, given draws for hidden layers and frequencies."""
         last = self.layers[-1]
         return self.layers.moments(
             X,
@@ -197,10 +194,7 @@ class DeepRandomFeatures(DeepSparseGP):
 
 
 class FeaturePosterior(DeepPosterior):
-    """Components are draws of the hidden layers and, where these are resampled, of the frequencies.
-
-    In this case the draws (S, sum of widths) have one more column, of a seed.
-    """
+    """Components are draws of the hidden layers and, by a seed, of the frequencies."""
 
     def __init__(self, model, draws):
         super().__init__(model, draws)

@@ -30,9 +30,7 @@ def preconditioned_step(theta, p, grad, root, noise, step_size, friction, gradie
     .. math:: p \leftarrow (1 - \alpha) p - \kappa \nabla_z + N(0, 2 \alpha \kappa - \kappa^2 s^2)
 
     with the squared step :math:`\kappa`, the friction :math:`\alpha`, and the variance :math:`s^2`
-    (M, D) that minibatches add to the gradient of `z`, where it is known. States, momenta of `z`,
-    gradients with respect to `theta` for all rows, and standard normal noise have shape (n_chains,
-    M, D).
+    that minibatches add to the gradient of `z`, where it is known.
     """
     injected = 2.0 * friction * step_size - step_size**2 * gradient_noise
     injected = torch.as_tensor(injected, dtype=p.dtype, device=p.device).clamp_min(0.0)
@@ -57,11 +55,7 @@ def fresh(theta):
 
 
 def fisher_information(A, score, weight):
-    """Fisher information of the units of a layer, ``A diag(w_d) A^T``, shape (D, M, M).
-
-    A (C or 1, M, B) are projections of rows; the expected squares of the scores (C, B, D) of the
-    units' values there, times the weight (B,), are `w_d`.
-    """
+    """Fisher information ``A diag(w_d) A^T`` of units by the squares of their scores at rows."""
     w = (weight[:, None] * score.square()).mT.to(A.dtype)  # C, D, B
     w = w.mean(0, keepdim=True) if len(A) == 1 else w
     return sum(((a * w_a[:, None]) @ a.T).double() for a, w_a in zip(A, w)) / len(A)

@@ -39,10 +39,7 @@ class _NoPosterior(NamedTuple):
 
 
 class SampledDeepGP(ChainModel):
-    """Chains of whitened inducing outputs, and hyperparameters that are trained and then fixed.
-
-    `chains` holds ``v0``, ``v1``, ... of shape (n_chains, M, D_l), one for each layer.
-    """
+    """Chains of whitened inducing outputs, and hyperparameters that are trained and then fixed."""
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(scheme.n_chains, scheme.n_samples)
@@ -66,12 +63,10 @@ class SampledDeepGP(ChainModel):
     # The target
 
     def propagate(self, X, v, eps, whitenings):
-        """The layers one after another, for every chain.
+        """Projections and outputs of layers that `v` is given of, and those of the last one.
 
-        The whitened inducing outputs `v`, (C, M, D_l), are those of all layers, or all but the
-        last; `eps`, (C, B, D_l), are draws of the hidden layers' noise. Returns projections (C, M,
-        B) and outputs (C, B, D_l), in the last layer means, of each layer that `v` is given of;
-        then projections (C, M, B) and remaining variances (C, B) of the last layer.
+        Projections (C, M, B), and outputs (C, B, D_l), which are means in the last layer; then
+        projections (C, M, B) and remaining variances (C, B) of the last layer.
         """
         passed = []
 
@@ -119,9 +114,8 @@ class SampledDeepGP(ChainModel):
     def integrated(self, A, variance, batch):
         """Log-density (C,) of the targets with the last layer integrated out, and its posterior.
 
-        From projections A (C, M, B) and variances (C, B) of all rows. The posterior of each output
-        has a precision ``I + A D^{-1} A^T``, whose Cholesky factor is L (C, k, M, M), and the shift
-        ``A D^{-1} y``, (C, k, M, 1).
+        The precision ``I + A D^{-1} A^T`` of each output has the factor L (C, k, M, M), and the
+        shift is ``A D^{-1} y``.
         """
         noise, y, weight = self.likelihood().variance[:, None], batch.y.T, batch.weight
         marginal = self._marginal

@@ -11,11 +11,7 @@ _AT_ONCE = 4_000_000  #: numbers of projections
 
 
 class SampledPosterior(Posterior):
-    """A mixture with one component for each of S states of the chains.
-
-    Each state has whitened inducing outputs `v` (S, M, D_l), and its draw of the noise of hidden
-    units, shared by all rows.
-    """
+    """A mixture of states of the chains, each with inducing outputs and noise of hidden units."""
 
     @torch.no_grad()
     def __init__(self, model, v, draws):

@@ -45,10 +45,7 @@ class _Metric:
 
 
 def _extrapolate(history, steps, gamma):
-    """Combine the last posteriors into the next one to evaluate (Walker and Ni, 2011).
-
-    With the coefficients of the combination, the steps of these posteriors nearly cancel.
-    """
+    """Combine posteriors into the next one, so that steps nearly cancel (Walker and Ni, 2011)."""
     changes = [step - steps[-1] for step in steps[:-1]]
     coefficients = torch.ones(1)
     if changes:
@@ -78,10 +75,7 @@ def _solve_coupled(H, b):
 
 
 def _moments(A, k_ff, mu, roots):
-    """Means, variances and the parts of the variances from the posterior, shape (k, n).
-
-    Each of the roots `C` is one of the covariance ``C^T C``.
-    """
+    """Means, variances and their parts from the posterior, with covariances ``C^T C``."""
     own = torch.stack([(C @ A).square().sum(0) for C in roots])
     v = (k_ff.detach() - A.square().sum(0) + own).clamp_min(1e-12)
     return mu[..., 0] @ A, v, own

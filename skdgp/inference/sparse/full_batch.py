@@ -58,17 +58,11 @@ class FullBatchGP(Model):
         return value
 
     def natural_parameters(self, batch):
-        """The best posterior for the present hyperparameters: precisions, and these times means.
-
-        P (k, M, M) and h (k, M, 1), for each latent function.
-        """
+        """Precisions (k, M, M) of the best posterior, and these times means, (k, M, 1)."""
         raise NotImplementedError
 
     def pieces(self, X, L):
-        """Chunks of rows with their kernel matrices, and a graph if gradients are enabled.
-
-        Yields a slice, K_uf (M, n), k_ff (n,) and, outside of the graph, ``A = L^{-1} K_uf``.
-        """
+        """Chunks of rows with K_uf, k_ff and, outside of any graph, ``A = L^{-1} K_uf``."""
         layer = self.layers[0]
         size = max(1, AT_ONCE // len(layer.Z))
         for i in range(0, len(X), size):

@@ -183,11 +183,7 @@ class CollapsedGP(FullBatchGP):
 
     @torch.no_grad()
     def _sums(self, pieces, y, weight, noise):
-        """Sums over rows: ``A diag(w / t_k) A^T``, ``A (w y_k / t_k)``, of the objective, and ``w d``.
-
-        G has shape (k, M, M), or (1, M, M) if it is the same for all, and b (k, M, 1). To the
-        terms, which are those of the objective times -2, each row adds its own.
-        """
+        """Sums of ``A diag(w / t_k) A^T``, ``A (w y_k / t_k)``, -2 objectives, and ``w d``."""
         G = b = fit = residual = 0.0
         for rows, _, k_ff, A in pieces:
             d, t = self._noise_factors(k_ff, A, noise)

@@ -67,10 +67,7 @@ class CoupledGaussian(nn.Module):
                 return
 
     def root_from(self, root):
-        """Blocks of this coupling from those of a posterior of the same layers with another coupling.
-
-        Blocks of a richer coupling are left out if they are zero. What does not fit is returned as given.
-        """
+        """Blocks of this coupling from another one; what does not fit is returned as given."""
         final, T = self.patterns[self.coupling], len(self.mean)
         for coupling in COUPLINGS:
             rows, columns = Pattern(final.widths, final.n_outputs, coupling).blocks()
@@ -156,10 +153,7 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def collected_gradients(self, scale=1.0):
-        """Gradients in mean and root, times `scale`, of what the leaves have collected.
-
-        In float64, and zero outside of the active pattern.
-        """
+        """Gradients in mean and root, times `scale`, of what leaves have collected, in float64."""
         leaves, pattern = self._leaves, self.patterns[self.active]
         g_mean = torch.cat([leaf.grad.mT for leaf in leaves.means]).mul_(scale)
         factor = pull_back(leaves, self._factor, pattern)
@@ -168,11 +162,7 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def set_gradients(self, scale):
-        """Set the gradients of mean and root for the optimizer.
-
-        They are those of the objective whose gradients the leaves have collected, plus `scale` times
-        that of :meth:`kl`.
-        """
+        """Set the collected gradients for the optimizer, plus `scale` times that of :meth:`kl`."""
         g_mean, g_root = self.collected_gradients()
         self.mean.grad = g_mean.add_(self.mean, alpha=scale)
         self.root.grad = g_root.add_(self.root, alpha=scale)
@@ -212,11 +202,7 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
-        """One step of size `gamma` along the natural gradient, damped.
-
-        False, and nothing has changed, if the result would not be finite. The gradients, with
-        respect to mean and root, are those of the expected log-likelihood alone.
-        """
+        """One damped step along the natural gradient; False if the result is not finite."""
         pattern, T = self.patterns[self.active], len(self.mean)
         g_root = gradients[1] - self.root
         torch.diagonal(g_root[:T], dim1=-2, dim2=-1).add_(1.0 / self._diagonals())
@@ -261,8 +247,7 @@ class CoupledGaussian(nn.Module):
     def carry(self, parts):
         """Become the posterior of other variables, as :meth:`GaussianBlock.carry` does for one layer.
 
-        Covariances keep their pattern. What the factor has no blocks for, between outputs given hidden
-        units, is left out. Each layer has a part (1, M_new, M).
+        Covariances keep their pattern, and what it has no blocks for is left out.
         """
         T, M = self.mean.shape
         final = self.patterns[self.coupling]

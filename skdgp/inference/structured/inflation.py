@@ -38,11 +38,7 @@ class VarianceInflation(nn.Module):
         return bool(self.moments.any())
 
     def centers_and_factors(self, mean, var, k_ff, n_means):
-        """Centers (n, n_latents) of predictions, and factors `a` (n_nodes, n, n_latents) at all nodes.
-
-        From moments (S, n, n_latents) of the last layer and its prior variance (s, n). The first
-        `n_means` latents are means of the target; others stay as they are.
-        """
+        """Centers (n, n_latents) of predictions, and factors (n_nodes, n, n_latents) at nodes."""
         center = mean.mean(0)
         total = (var + (mean - center).square()).mean(0)
         return center, self._at_nodes(total, k_ff.mean(0)[:, None], n_means)
@@ -86,8 +82,7 @@ def learned(log_density):
 
     Each split has a factor of its own, because every direction has. The splits are few and the rows
     of one depend on each other, hence priors, and no more weight than that of a few independent
-    rows. The mean log-densities (n_inflation_splits, n_factors) are those of held-out rows at
-    :data:`LOG_FACTORS`.
+    rows.
     """
     best, moments = -math.inf, np.zeros(2)
     for mean in _MEANS:

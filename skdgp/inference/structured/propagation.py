@@ -71,29 +71,20 @@ def propagate(layers, whitened, pattern, moments, X, eps):
 
 
 class _Past:
-    """The earlier units of the chains, as each row has met them.
-
-    `factor` (p, p, w, S, n) is the Cholesky factor of their covariance, and `eps` (p, w, S, n) are
-    the standard normal draws behind them.
-    """
+    """The earlier units of the chains: the factor of their covariance, and their draws."""
 
     factor = eps = None
 
     def condition(self, crosses):
-        """Condition outputs on the past, from their covariances (p, K, w, S, n) with it.
-
-        Returns a shift (K, S, n) of the means, and Y (p w, K, S, n), whose squares are to be taken
-        from the covariance.
-        """
+        """Shift (K, S, n) of the means of outputs given the past, and roots of what they lose."""
         Y = substitute(self.factor, torch.cat(crosses))
         return (Y * self.eps[:, None]).sum((0, 2)), Y.transpose(1, 2).flatten(0, 1)
 
     def draw(self, mean, E, own, crosses, eps, floor):
         """Draws (u, w, S, n) of units given the past, of which they become a part.
 
-        From means (u, w, s, n), covariances E (u, u, w, s, n) less `own` (s, n) on their diagonals,
-        and covariances (p, u, w, S, n) with the past, one earlier layer after the other. No
-        conditional variance can fall below `floor`.
+        Covariances E (u, u, w, s, n) come without `own` on their diagonals, and no conditional
+        variance can fall below `floor`.
         """
         u = len(E)
         E = E + torch.eye(u, dtype=E.dtype, device=E.device)[..., None, None, None] * own
