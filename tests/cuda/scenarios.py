@@ -1,8 +1,9 @@
-"""Fits on the emulated GPU and on the CPU, whose predictions must agree: ``python scenarios.py GROUP``."""
+"""Fits on the emulated GPU and on the CPU, whose predictions must agree: ``python scenarios.py GROUPS``."""
 
 import pickle
 import sys
 import warnings
+from pathlib import Path
 
 import emulated
 import numpy as np
@@ -20,6 +21,9 @@ from skdgp.inference import (
     Vecchia,
 )
 from skdgp.inspection import diagnose
+
+sys.path.append(str(Path(__file__).parents[1]))
+from cheap import search_little
 
 FEW = {"max_iter": 3, "n_predict_draws": 8, "random_state": 0}
 SHALLOW = ("vecchia", "exact", "vfe", "pep")
@@ -163,19 +167,23 @@ def what_raises():
         raise AssertionError("The emulation bears what a GPU would not.")
 
 
-def main(group):
-    """Compare all predictions of a group."""
+def main(groups):
+    """Compare all predictions of some groups."""
     warnings.simplefilter("ignore")
+    search_little()
     emulated.install()
     what_raises()
-    scenario = globals()[group]
-    emulated.seen.clear()
-    for i, (own, expected) in enumerate(zip(scenario("cuda"), list(scenario("cpu")), strict=True)):
-        for a, b in zip(own, expected, strict=True):
-            assert np.isfinite(b).all()
-            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=f"{group}, model {i}")
-    assert len(emulated.seen) > 30, emulated.seen
+    for group in groups:
+        scenario = globals()[group]
+        emulated.seen.clear()
+        both = zip(scenario("cuda"), list(scenario("cpu")), strict=True)
+        for i, (own, expected) in enumerate(both):
+            for a, b in zip(own, expected, strict=True):
+                assert np.isfinite(b).all()
+                error = f"{group}, model {i}"
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6, err_msg=error)
+        assert len(emulated.seen) > 30, emulated.seen
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1:])

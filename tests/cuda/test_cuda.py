@@ -14,12 +14,12 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("group", ["schemes", "mixtures", "states", "numerics"])
-def test_predictions_are_those_of_the_cpu(group):
+@pytest.mark.parametrize("groups", ["schemes", "mixtures states numerics"])
+def test_predictions_are_those_of_the_cpu(groups):
     """In a process of its own, because torch is changed for good."""
     script = Path(__file__).with_name("scenarios.py")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, script, group], env=environment, capture_output=True, text=True
+        [sys.executable, script, *groups.split()], env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
