@@ -70,7 +70,9 @@ class Data:
             targets, _ = stand_in(likelihood, self._at(None), self.weights)
             targets = np.clip(targets, -_REACH, _REACH)
             kinds = self.kinds or ["number"] * self.X.shape[1]
-            encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng)
+            encoder = ColumnEncoder().fit(
+                self.X, targets, self.weights, kinds, rng, likelihood.is_class
+            )
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
         self.x_scaler = InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)

@@ -68,9 +68,6 @@ def _block(
             own = noise
         mean, deviation = f(x, own)
         likelihood = learned
-        if row_noise is not None:
-            factor = torch.as_tensor(row_noise[start : start + len(x)]).to(mean)
-            likelihood = learned.with_noise(factor)
         values = _dispersed(mean, deviation, member.dispersion, likelihood)
         if constant_columns:
             k, rows = likelihood.n_means(values.shape[-1]), slice(start, start + len(x))
@@ -81,6 +78,9 @@ def _block(
             values = _with_unknown(values, start, x, unknown, seed, member.dispersion)
         if offset is not None:
             values = values + torch.as_tensor(offset[start : start + len(x)]).to(values)
+        if row_noise is not None:
+            factor = torch.as_tensor(row_noise[start : start + len(x)]).to(mean)
+            likelihood, values, _ = learned.in_noise(factor, values, torch.zeros_like(values))
         if what in ("mean", "mean_function"):
             if conditional_mean is None:
                 values = likelihood.conditional_mean(values)

@@ -63,14 +63,15 @@ class Predictive:
         if self._offset is not None:
             mean = mean + torch.as_tensor(self._offset).to(mean)
         likelihood = likelihood.for_prediction(len(mean))
-        if self._noise is not None:
-            likelihood = likelihood.with_noise(torch.as_tensor(self._noise).to(mean))
         if self._columns:
             latents = torch.arange(var.shape[-1], device=var.device)
             of_means = (latents < likelihood.n_means(len(latents))).to(var)
             more = torch.as_tensor(self._columns.variances()).to(var)[:, None] * of_means
             inflation = member.posterior(self._device).inflation
             var = var + inflation.to(var)[:, None, None] * more
+        if self._noise is not None:
+            factor = torch.as_tensor(self._noise).to(mean)
+            likelihood, mean, var = likelihood.in_noise(factor, mean, var)
         likelihood = dispersed(likelihood, member.dispersion)
         return log_weights.exp()[:, None, None], likelihood, mean, var
 

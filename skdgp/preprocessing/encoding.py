@@ -28,10 +28,11 @@ class ColumnEncoder:
     these add to their names.
     """
 
-    def fit(self, table, targets, weights, kinds, rng):
+    def fit(self, table, targets, weights, kinds, rng, is_class=False):
         """Learn the encoding of a table (n, n_columns) of :class:`FrameReader`.
 
-        The `targets` (n, k) are standardized numbers in the place of the targets.
+        The `targets` (n, k) are standardized numbers in the place of the targets, or indicators of
+        classes.
         """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
@@ -50,10 +51,13 @@ class ColumnEncoder:
         )
         self._constants = constants
         self.suffixes = [suffix for column in self._columns for suffix in column.suffixes()]
-        rows = np.sort(rng.choice(len(table), min(len(table), _DONORS), replace=False))
-        encoded = self._open(np.asarray(table[rows], dtype=np.float64), None)
+        # in random order, as the first ones of equally near donors are taken
+        rows = rng.choice(len(table), min(len(table), _DONORS), replace=False)
+        order = np.argsort(rows)
+        encoded = self._open(np.asarray(table[rows[order]], dtype=np.float64), None)
+        encoded = encoded[np.argsort(order)]
         learned = [column.learned_gaps for column in self._columns for _ in column.suffixes()]
-        self._donors = Donors(encoded, targets[rows], np.array(learned, dtype=bool))
+        self._donors = Donors(encoded, targets[rows], np.array(learned, dtype=bool), is_class)
         return self
 
     def with_levels(self, table, targets, weights):

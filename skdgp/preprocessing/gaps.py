@@ -1,6 +1,7 @@
 """Missing cells: their values from other cells and near rows, and what they hide of the target."""
 
 import numpy as np
+from scipy.stats import norm
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
 _NEIGHBORS = 8  #: donors for each cell: the error of their mean is a third of their deviation
@@ -8,6 +9,8 @@ _FAR = 1e150  #: standard deviations beyond which distances do not grow, so that
 _STEPS = 20  #: of expectation maximization
 _CHANGE = 1e-3  #: of covariances, below which it ends
 _LEAST = 1e-3  #: variance of the noise, relative to that of the target
+_RARE = 0.1  #: share of a class below which correlations with it are too uncertain to correct
+_LEAST_OF_CLASSES = 0.1  #: the same between classes, which is uncertain by as much
 _MOST = 100  #: columns up to which the covariance of some hundred rows says something
 
 
@@ -26,10 +29,11 @@ class Donors:
 
     The `rows` (n, d) are NaN where cells are missing, `targets` (n, k) are standardized, and
     `learned` (d,) are columns in which training rows have gaps that count; `has_gaps` is whether
-    there are some.
+    there are some. Indicators of classes (`is_class`) stand for Gaussian variables beyond a
+    threshold, whose correlations are larger (biserial correlations).
     """
 
-    def __init__(self, rows, targets, learned):
+    def __init__(self, rows, targets, learned, is_class=False):
         self.rows, self._learned = rows, learned
         self.has_gaps = bool((np.isnan(rows) & learned).any())
         d = rows.shape[1]
@@ -46,7 +50,12 @@ class Donors:
         self._mean, own, with_targets = self._mean[:d], covariance[:d, :d], covariance[:d, d:]
         self._precision = np.linalg.inv(own)
         self._effects = self._precision @ with_targets
-        self._rest = np.diag(covariance[d:, d:] - with_targets.T @ self._effects).clip(_LEAST)
+        self._rest, least = np.diag(covariance[d:, d:] - with_targets.T @ self._effects), _LEAST
+        if is_class:
+            share, least = _of_indicators(targets), _LEAST_OF_CLASSES
+            self._effects = self._effects / np.sqrt(share)
+            self._rest = 1.0 - (1.0 - self._rest) / share
+        self._rest = self._rest.clip(least)
         self._usual = self._rest + self._hidden(rows).mean(0)
 
     def _standardized(self, rows):
@@ -85,6 +94,8 @@ class Donors:
             n = min(_NEIGHBORS, len(donors))
             near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
             means = (self.rows[donors[near], j] / n).sum(1)
+            nothing = np.isinf(distances[rows]).all(1)  # no cell in common with any donor
+            means[nothing] = self._center[j]
             filled[rows, j] = means
             if self._correlated:
                 filled[rows, j] = 0.5 * means + 0.5 * expected[rows, j]
@@ -95,6 +106,13 @@ class Donors:
         Z = self._standardized(encoded)
         _condition(Z, missing, self._mean, self._precision)
         return self._center + self._unit * np.clip(Z, *self._range)
+
+
+def _of_indicators(targets):
+    """Squared correlations (k,) of standardized indicators with the variables behind them."""
+    odds = np.square(targets.min(0))
+    p = np.clip(odds / (1.0 + odds), _RARE, 1.0 - _RARE)
+    return np.square(norm.pdf(norm.ppf(p))) / (p * (1.0 - p))
 
 
 def _patterns(missing):

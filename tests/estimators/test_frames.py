@@ -425,3 +425,39 @@ def test_decompositions_of_many_rows_with_gaps_under_a_map():
     some = model.predict(X[:50], return_std=True, decompose=True)
     for a, b in zip(whole, some):
         np.testing.assert_allclose(a[:50], b, rtol=1e-9, atol=1e-12)
+
+
+def test_probabilities_of_rows_with_gaps():
+    """Closed form of probit regression with Gaussian columns: a threshold, noise and what gaps hide."""
+    coef, cov = np.array([2.0, 1.0, 0.5]), 0.3 + 0.7 * np.eye(3)
+
+    def rows(n, seed):
+        rng = np.random.default_rng(seed)
+        X = rng.multivariate_normal(np.zeros(3), cov, n)
+        y = X @ coef + rng.normal(size=n) > 0.0
+        X[rng.random(X.shape) < 0.3] = np.nan
+        p = np.empty(n)
+        for i, gaps in enumerate(np.isnan(X)):
+            B = cov[np.ix_(gaps, ~gaps)] @ np.linalg.pinv(cov[np.ix_(~gaps, ~gaps)])
+            hidden = coef[gaps] @ (cov[np.ix_(gaps, gaps)] - B @ cov[np.ix_(~gaps, gaps)])
+            mean = (coef[~gaps] + coef[gaps] @ B) @ X[i, ~gaps]
+            p[i] = norm.cdf(mean / np.sqrt(1.0 + hidden @ coef[gaps]))
+        return X, y, p
+
+    X, y, _ = rows(600, 0)
+    rows, _, right = rows(2000, 1)
+    model = SparseGPClassifier(random_state=0).fit(X, y)
+    proba = model.predict_proba(rows)
+    confidence = proba.max(1) - np.maximum(right, 1.0 - right)
+    n_gaps = np.isnan(rows).sum(1)
+    for few in range(3):
+        assert abs(confidence[n_gaps == few].mean()) < 0.035
+    nothing = proba[n_gaps == 3, 1]
+    assert_allclose(nothing, nothing[0])
+    assert abs(nothing[0] - 0.5) < 0.1
+    excess = right * np.log(right / proba[:, 1]) + (1.0 - right) * np.log(
+        (1.0 - right) / proba[:, 0]
+    )
+    assert excess.mean() < 0.015
+    draws = model.sample_y(rows[:40], 1000)
+    assert_allclose(draws.mean(1), proba[:40, 1], atol=5.0 * (0.25 / 1000) ** 0.5)

@@ -240,3 +240,24 @@ def test_gaps_are_filled_by_near_rows_and_by_a_gaussian_of_few_columns(d):
         )
         expected = 0.5 * expected + 0.5 * conditional
     assert_allclose(encoder.transform(row)[0, 0], expected, atol=0.01 if d == 5 else 1e-9)
+
+
+def test_rows_without_any_cell_are_filled_from_all_rows():
+    """Also where donors come in the order of their values, as merged rows do."""
+    x = np.linspace(-1.0, 1.0, 201)
+    table = np.column_stack([x, 3.0 + 2.0 * x])
+    encoder, nothing = fitted(table), np.full((1, 2), np.nan)
+    assert_allclose(encoder.transform(nothing)[0], table.mean(0), atol=1e-9)
+    versions = encoder.versions(nothing)[0][0]
+    assert_allclose(versions.mean(0), table.mean(0), atol=4.0 * table.std(0).max() / 16**0.5)
+    assert_allclose(versions.std(0), table.std(0), rtol=4.0 / (2.0 * 16) ** 0.5)
+    table[::5, 1] = np.nan  # gaps in training, too
+    found = fitted(table).transform(nothing)[0]
+    assert_allclose(found, np.nanmean(table, 0), atol=0.2)
+
+
+def test_equally_near_rows_are_chosen_at_random():
+    x = np.sort(np.random.default_rng(0).normal(size=300))
+    table = np.column_stack([x, np.zeros(300)])
+    row = np.array([[np.nan, 0.0]])
+    assert abs(fitted(table).transform(row)[0, 0]) < 4.0 * 0.5 / 8**0.5

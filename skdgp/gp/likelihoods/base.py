@@ -118,6 +118,10 @@ class Likelihood(Component):
             **{name: value * factor ** (0.5 * self._units[name]) for name, value in values.items()}
         )
 
+    def in_noise(self, factor, m, v):
+        """This likelihood and latent moments for `factor` (n, k) times the variance of noise."""
+        return self.with_noise(factor), m, v
+
     def of_rows(self, rows):
         """This likelihood for a slice of its rows, if noise differs by row, see :meth:`with_noise`."""
         values = {name: getattr(self, name) for name in self._units}

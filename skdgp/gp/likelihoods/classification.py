@@ -36,6 +36,11 @@ class ClassLikelihood(Likelihood):
     def bind(self, y, weights, scale):
         return self.with_values()
 
+    def in_noise(self, factor, m, v):
+        """Latents in units of the noise that decides between classes."""
+        factor = factor.mean(-1, keepdim=True)
+        return self, m / factor.sqrt(), v / factor
+
     def conditional_mean(self, f):
         return self.log_probabilities(f, torch.zeros_like(f)).exp()
 
