@@ -227,6 +227,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
             raise ValueError(message) from error
 
+    _atoms = None  #: values with a probability of their own
+
+    def _atoms_of(self, data, held_out, seed, started):
+        """Values that many targets equal, or None, and the rows of all others."""
+        return None, data, held_out
+
     def _target_maps(self, data, likelihood, source, others):
         """Monotone maps of the targets, one for each output, or None."""
 

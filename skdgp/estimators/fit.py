@@ -55,7 +55,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
         fitted = fit.attributes(fit.scored.weigh(result.trained))
         forget_single(estimator)
         vars(estimator).pop("_stream", None)
-        pairs = Pairs(fit.data.X, fit.data.weights)
+        pairs = Pairs(fit.whole.X, fit.whole.weights)
         fit.data.x_scaler.keep(pairs.rows)
         vars(estimator).update(fitted, **found, _pairs=pairs, _importances=None, _table=None)
         estimator._lasting = lasting(estimator)
@@ -106,6 +106,8 @@ class MixtureFit:
         old = estimator.members_ if estimator.warm_start and estimator._is_fitted() else None
         if old is not None:
             check_lasting(estimator)
+        self.whole = data
+        self.atoms, data, held_out = estimator._atoms_of(data, held_out, self.seed, started)
         self.plans = estimator._plans(data)
         self.is_single = len(self.plans) == 1
         for plan in self.plans:
@@ -347,6 +349,7 @@ class MixtureFit:
         data = self.data
         attributes = {
             "members_": members,
+            "_atoms": self.atoms,
             "_n_rows": float(data.weights.sum()),
             "n_iter_": sum(member.record.n_iter for member in members),
             "device_": str(self.device),

@@ -155,7 +155,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if return_std:
             return self._shaped(mean), self._shaped(std)
         if return_cov:
-            return self._shaped(mean), covariance_of_rows(self, X, std**2, latent, offset)
+            return self._shaped(mean), self._covariance(X, std**2, latent, offset)
         return self._shaped(mean)
 
     def predict_var(self, X, *, exposure=None):
@@ -194,9 +194,16 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _quantiles(self, X, orders, name, exposure):
         """Quantiles whose orders the user gave by an argument of this name."""
         X = self._check_X(X)
-        given = {"alpha": check_alpha(orders, name), "offset": self._offset(X, exposure)}
-        q = np.moveaxis(self._predict_rows(X, "quantiles", **given), -1, 0)
-        q = np.moveaxis(self._y_scaler.inverse(q), 0, -1)
+        orders, offset = check_alpha(orders, name), self._offset(X, exposure)
+        if self._atoms is None:
+            q = self._predict_rows(X, "quantiles", alpha=orders, offset=offset)
+        else:
+            below = [self._tail(X, np.full((len(X), 1), value)) for value in self._atoms.values]
+            orders, atoms = self._atoms.orders(X, orders, np.hstack(below))
+            q = self._predict_rows(X, "quantiles", orders)
+        q = np.moveaxis(self._y_scaler.inverse(np.moveaxis(q, -1, 0)), 0, -1)
+        if self._atoms is not None:
+            q = np.where(np.isnan(atoms), q[:, 0], atoms)[:, None]
         return q[:, 0] if self._y_ndim == 1 else q
 
     def _latent_quantiles(self, X, orders):
@@ -271,9 +278,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             y = np.full(shape, y)
         y = check_array(y, ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(X, y)
-        z = self._y_scaler.standardized_thresholds(self._encode(y, reset=False))
-        given = {"above": bool(complement), "offset": self._offset(X, exposure)}
-        return self._shaped(self._predict_rows(X, "tail", z, **given))
+        y, above = self._encode(y, reset=False), bool(complement)
+        tail = self._tail(X, y, above, self._offset(X, exposure))
+        return self._shaped(tail if self._atoms is None else self._atoms.tail(X, y, tail, above))
+
+    def _tail(self, X, y, above=False, offset=None):
+        """Probabilities (n, k) that the mixture gives to more than `y`, or to less."""
+        z = self._y_scaler.standardized_thresholds(y)
+        return self._predict_rows(X, "tail", z, above=above, offset=offset)
 
     def log_predictive_density(self, X, y, *, exposure=None):
         """Log-density of the target at each row, in the target's units; all outputs together.
@@ -292,7 +304,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         X, y = self._check_X_y(X, y)
         z, offset = self._y_scaler.transform(y), self._offset(X, exposure)
         log_density = self._predict_rows(X, "log_density", z, offset=offset)
-        return log_density + self._y_scaler.log_jacobian(y)
+        log_density = log_density + self._y_scaler.log_jacobian(y)
+        return log_density if self._atoms is None else self._atoms.log_density(X, y, log_density)
 
     def sample_y(self, X, n_samples=1, random_state=0, latent=False, *, exposure=None):
         """Draw from the predictive distribution.
@@ -325,17 +338,23 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         offset = None if latent else self._offset(X, exposure)
         what = "function" if latent else "y"
         y = self._draw(X, n_samples, seed, what, self._n_outputs, offset=offset)
-        y = np.moveaxis(self._unmapped(X, y, latent), 0, -1)
+        y = self._unmapped(X, y, latent)
+        if self._atoms is not None and not latent:
+            y = self._atoms.sample(X, y, seed)
+        y = np.moveaxis(y, 0, -1)
         return y[:, 0] if self._y_ndim == 1 else y
 
     def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
-        offset = self._offset(X, exposure)
-        if self._y_scaler.maps is not None:
-            return self._shaped(self._predict_rows(X, "mapped_crps", y, scaler=self._y_scaler))
-        scores = self._predict_rows(X, "crps", self._y_scaler.transform(y), offset=offset)
-        return self._shaped(scores * self._y_scaler.scale)
+        offset, scaler = self._offset(X, exposure), self._y_scaler
+
+        def crps(y):
+            if scaler.maps is not None:
+                return self._predict_rows(X, "mapped_crps", y, scaler=scaler)
+            return self._predict_rows(X, "crps", scaler.transform(y), offset=offset) * scaler.scale
+
+        return self._shaped(crps(y) if self._atoms is None else self._atoms.crps(X, y, crps))
 
     def _shaped(self, values):
         return values[:, 0] if self._y_ndim == 1 else values
@@ -349,7 +368,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         scaler = self._y_scaler
         mean = None if scaler.maps is None else partial(mean_before_map, scaler=scaler)
         draws = self._draw(X, n, seed, "mean_function", mean=mean)
-        return draws * scaler.scale + scaler.center if mean is None else draws
+        draws = draws * scaler.scale + scaler.center if mean is None else draws
+        return draws if self._atoms is None else self._atoms.centers(X, draws, seed)
 
     def _output_scales(self):
         """Half the distances (k,) of targets that are two standard deviations apart before they are mapped."""
@@ -358,6 +378,11 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _moments(self, X, latent, offset=None):
         """Mean and standard deviation in the target's units, (n, k)."""
+        mean, std = self._mixture_moments(X, latent, offset)
+        return (mean, std) if latent or self._atoms is None else self._atoms.moments(X, mean, std)
+
+    def _mixture_moments(self, X, latent, offset=None):
+        """:meth:`_moments` of the mixture, without atoms."""
         if self._y_scaler.maps is not None:
             given = {"scaler": self._y_scaler, "latent": latent}
             return self._predict_rows(X, "mapped_moments", **given)
@@ -368,13 +393,24 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         scale = self._y_scaler.scale
         return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
 
+    def _covariance(self, X, var, latent, offset):
+        """Covariance of the rows, whose variances are `var` (n, k)."""
+        if latent or self._atoms is None:
+            return covariance_of_rows(self, X, var, latent, offset)
+        of_mixture = self._mixture_moments(X, False)[1] ** 2
+        cov = covariance_of_rows(self, X, of_mixture, False, offset)
+        return self._atoms.covariance(X, cov.reshape(len(X), -1), var[:, 0]).reshape(cov.shape)
+
     def _decomposed(self, X, offset):
         """Mean, and standard deviations by the function and by the noise."""
         if self._y_scaler.maps is not None:
             given = "mapped_decomposed_moments"
             mean, *variances = self._predict_rows(X, given, scaler=self._y_scaler)
-            return tuple(self._shaped(part) for part in (mean, *np.sqrt(variances)))
-        mean, *variances = self._predict_rows(X, "decomposed_moments", offset=offset)
-        parts = [np.sqrt(var) * self._y_scaler.scale for var in variances]
-        mean = mean * self._y_scaler.scale + self._y_scaler.center
-        return tuple(self._shaped(part) for part in (mean, *parts))
+            parts = mean, *np.sqrt(variances)
+        else:
+            mean, *variances = self._predict_rows(X, "decomposed_moments", offset=offset)
+            mean = mean * self._y_scaler.scale + self._y_scaler.center
+            parts = mean, *(np.sqrt(var) * self._y_scaler.scale for var in variances)
+        if self._atoms is not None:
+            parts = self._atoms.decomposed(X, *parts)
+        return tuple(self._shaped(part) for part in parts)

@@ -1,10 +1,13 @@
 """Deep Gaussian process regression."""
 
+import numpy as np
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
 from ..mixture import recipe
+from . import atoms
 from .base import BaseDeepGP
 from .regression import TARGET_TRANSFORM, RegressionMixin
 from .warm_start import takes_chunks
@@ -46,7 +49,12 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"poisson"``, ``"negative_binomial"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the
         scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
-        ``"exact"``, Gaussian noise for the others.
+        ``"exact"``, Gaussian noise for the others. With ``inference="auto"``, too, values that a tenth of the
+        targets equal, and none is below (or none above), have a probability of their own: zeros of amounts, for
+        instance, or ends of a scale. A nearest-neighbor classifier predicts it, and the mixture has the other
+        rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly these values. Log densities
+        spread each over a tenth of the distance to the nearest other target, so that how large they are is a
+        matter of definition; the CRPS needs none.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
@@ -171,6 +179,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     warp_ : ndarray of shape (`n_features_in_`,)
         How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
         largest value of training, 0 where it is straight.
+    atoms_ : ndarray of shape (`n_atoms`,)
+        Values that many targets equal, and that have a probability of their own; see `likelihood`.
     target_transform_ : str, None or list
         What was done to the target: a name as in `target_transform`, or None; a list for several outputs.
     n_features_in_ : int
@@ -185,6 +195,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     References
     ----------
+    J. Cragg (1971). Some statistical models for limited dependent variables with application to the demand
+    for durable goods. Econometrica 39.
+
     A. Damianou and N. Lawrence (2013). Deep Gaussian processes. AISTATS 16.
 
     H. Salimbeni and M. Deisenroth (2017). Doubly stochastic variational inference for deep Gaussian
@@ -290,6 +303,14 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             as_scheme(self.inference), (DSVI, StructuredVI)
         )
         return deep and isinstance(self.kernel, str)
+
+    @property
+    def atoms_(self) -> np.ndarray:
+        check_is_fitted(self)
+        return np.empty(0) if self._atoms is None else self._atoms.values
+
+    def _atoms_of(self, data, held_out, seed, started):
+        return atoms.learn(self, data, held_out, seed, started)
 
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""

@@ -30,8 +30,9 @@ def html_summary(estimator) -> str:
 
 def _of_targets(estimator):
     """A line on what was done to targets, if anything."""
-    names = estimator._y_scaler.names
-    return [f"targets: {', '.join(map(str, names))}"] if any(names) else []
+    names, atoms = estimator._y_scaler.names, estimator._atoms
+    lines = [f"targets: {', '.join(map(str, names))}"] if any(names) else []
+    return lines if atoms is None else [*lines, f"targets: {atoms}"]
 
 
 def html_table(head, *rows) -> str:

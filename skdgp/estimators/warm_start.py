@@ -145,6 +145,11 @@ def check_chunk(estimator):
             f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
             "sklearn.base.clone to start anew."
         )
+    if estimator._atoms is not None:
+        raise ValueError(
+            "partial_fit learns with one model, and many targets of fit were equal and have a probability of "
+            "their own; set likelihood='heteroscedastic' before fit."
+        )
     if len(estimator.members_) > 1:
         warn(
             "partial_fit goes on with one model of the mixture alone, and the others are dropped; set "

@@ -148,6 +148,8 @@ def pit(model, X, y, output):
         return select_output(model.predict_cdf(X, table), output)
 
     up_to = cdf(y)
+    if model._atoms is not None:
+        return up_to - model._atoms.mass(model._check_X(X), y), up_to
     is_count = model.members_[0].likelihood.discrete
     return cdf(y - 1.0) if is_count else up_to, up_to
 

@@ -66,6 +66,9 @@ def diagnose(estimator, X, y, *, exposure=None):
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
     X, y = model._check_X_y(X, y)
     offset = exposure_of(model, exposure, len(X))
+    if model._atoms is not None:  # of which the members know nothing
+        rest = ~model._atoms.among(y[:, 0])
+        X, y = X[rest], y[rest]
     X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
     y = y if offset is None else np.hstack([y, offset])
     with model._threads():

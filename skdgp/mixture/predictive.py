@@ -178,7 +178,10 @@ class Predictive:
         return total.cpu().numpy()
 
     def quantiles(self, alpha):
-        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf."""
+        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf.
+
+        Each row of a real target may have its own orders, (n, n_alpha).
+        """
         if not self._parts[0][1].discrete:
             components = self._components()
             found = quantiles(alpha, *(part.flatten(1) for part in components))

@@ -1,7 +1,6 @@
 """Quantiles of mixtures of Gaussians."""
 
-import math
-
+import numpy as np
 import torch
 
 from ..linalg import at_once
@@ -16,13 +15,15 @@ _IN_CACHE = 120_000  #: numbers that are looked at together
 
 
 def quantiles(alpha, weights, means, variances):
-    """Quantiles of the orders `alpha` (n_alpha,) of mixtures (c, n): tensors to (n, n_alpha)."""
-    rarest = min(min(p, 1.0 - p) for p in alpha)
+    """Quantiles of the orders `alpha` (n_alpha,) or (n, n_alpha) of mixtures (c, n), shape (n, n_alpha)."""
+    alpha = torch.as_tensor(np.asarray(alpha)).to(means)
+    rarest = float(torch.minimum(alpha, 1.0 - alpha).min())
+    alpha = alpha.expand(means.shape[1], -1)
     kept = torch.nonzero(weights.amax(1) > _NEGLIGIBLE * rarest)[:, 0]
     weights, means, variances = (part[kept] for part in (weights, means, variances))
     size = max(1, at_once(_IN_CACHE, means.device) // len(means))
-    pieces = zip(*(part.split(size, 1) for part in (weights, means, variances)))
-    return torch.cat([_of_some(alpha, *piece) for piece in pieces])
+    pieces = zip(alpha.split(size), *(part.split(size, 1) for part in (weights, means, variances)))
+    return torch.cat([_of_some(*piece) for piece in pieces])
 
 
 def _of_some(alpha, weights, means, variances):
@@ -30,7 +31,7 @@ def _of_some(alpha, weights, means, variances):
     std = (weights * (variances + (means - mean).square())).sum(0).sqrt()
     factors = (2.0 * variances).rsqrt()
     parts = 0.5 * weights, means.contiguous(), factors, 0.5 * weights * factors
-    return torch.stack([_quantile(float(p), *parts, mean, std) for p in alpha], 1)
+    return torch.stack([_quantile(p, *parts, mean, std) for p in alpha.unbind(1)], 1)
 
 
 def _quantile(p, half_weights, means, factors, slopes, mean, std):
@@ -39,9 +40,9 @@ def _quantile(p, half_weights, means, factors, slopes, mean, std):
     The score ``ndtri(F(x))`` of a single Gaussian is linear in `x`, and that of a mixture nearly so.
     """
     # Cantelli's inequality brackets every quantile
-    low = mean - std * (math.sqrt((1.0 - p) / p) * 1.001 + 1e-6)
-    high = mean + std * (math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6)
-    target = torch.special.ndtri(mean.new_tensor(p))
+    low = mean - std * (((1.0 - p) / p).sqrt() * 1.001 + 1e-6)
+    high = mean + std * ((p / (1.0 - p)).sqrt() * 1.001 + 1e-6)
+    target, rarer = torch.special.ndtri(p), torch.minimum(p, 1.0 - p)
     x, half = mean + target * std, half_weights.sum(0)
     x, last = torch.minimum(torch.maximum(x, low), high), torch.full_like(mean, torch.inf)
     found, left = torch.empty_like(mean), torch.arange(len(mean), device=mean.device)
@@ -61,7 +62,7 @@ def _quantile(p, half_weights, means, factors, slopes, mean, std):
         new = torch.where(by_step, new, middle)
         rounding = _ROUNDING * (1.0 + x.abs())
         last = torch.where(by_step, step.abs(), high - low)
-        near = by_step & ((below - p).abs() <= _NEAR * min(p, 1.0 - p) + 1e-15)
+        near = by_step & ((below - p).abs() <= _NEAR * rarer + 1e-15)
         done = last <= torch.where(near, torch.maximum(_STEP * std, rounding), rounding)
         found[left[done]] = new[done]
         x, n_left = new, int((~done).sum())
@@ -70,8 +71,8 @@ def _quantile(p, half_weights, means, factors, slopes, mean, std):
         if 2 * n_left > len(x):
             continue
         rest = torch.nonzero(~done)[:, 0]
-        left, low, high, x, last, std, half = (
-            part[rest] for part in (left, low, high, x, last, std, half)
+        left, low, high, x, last, std, half, p, target, rarer = (
+            part[rest] for part in (left, low, high, x, last, std, half, p, target, rarer)
         )
         half_weights, means, factors, slopes = (
             part[:, rest] for part in (half_weights, means, factors, slopes)

@@ -74,7 +74,7 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
         raise ValueError(
             f"freeze_hyperparameters is for estimators of skdgp; got {type(model).__name__}."
         )
-    if len(model.members_) > 1:
+    if len(model.members_) > 1 or model._atoms is not None:
         raise ValueError(
             "freeze_hyperparameters needs a single model; name a scheme, as in inference='dsvi'."
         )

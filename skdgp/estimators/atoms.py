@@ -1,0 +1,214 @@
+"""Values that many targets equal, such as zero, with a probability of their own."""
+
+import numpy as np
+
+from ..distributed.ranks import divides
+from ..gp.kernels import RationalQuadratic
+from ..inference import Vecchia
+from .classifier import DeepGPClassifier
+from .data import Data
+from .fit import fit_estimator
+
+_LEAST = 0.1  #: share of the rows in each part: of fewer neither is learned
+_FEWEST = 20  #: rows in each part
+#: of the distance from an atom to the nearest other target: the width over which densities spread the atom
+_WIDTH = 0.1
+_NEIGHBORS, _STEPS = 24, 100  #: of the classifier: as members of classes have
+_SHARE = 0.2  #: of the time that a user gives
+_CERTAIN = 1e-12  #: probability that the rest of the distribution has at least
+
+
+class Atoms:
+    """Values that have a probability of their own, in one target.
+
+    The distribution of a row is ``sum_k p_k delta(a_k) + q f``, with the values `a_k` in the order of their
+    size, probabilities that depend on the row, and the density `f` of the mixture (Cragg, 1971, for one value).
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_atoms,)
+    widths : ndarray of shape (n_atoms,)
+        Over which log densities spread the values.
+    classifier : DeepGPClassifier
+        Fitted to the numbers of the atoms, and `n_atoms` for all other targets.
+
+    References
+    ----------
+    J. Cragg (1971). Some statistical models for limited dependent variables with application to the demand
+    for durable goods. Econometrica 39.
+    """
+
+    def __init__(self, values, widths, classifier):
+        self.values, self.widths, self.classifier = values, widths, classifier
+
+    def shares(self, X):
+        """Probabilities of the atoms (n, n_atoms), and of all other values (n, 1)."""
+        p = self.classifier._centers(X)
+        return p[:, :-1], np.maximum(p[:, -1:], _CERTAIN)
+
+    def among(self, y):
+        """Whether targets are atoms."""
+        return np.isin(y, self.values)
+
+    def moments(self, X, mean, std):
+        """Mean and standard deviation (n, 1), from those of all other values."""
+        p, q = self.shares(X)
+        center = q * mean + (p @ self.values)[:, None]
+        off = (p * np.square(self.values - center)).sum(1, keepdims=True)
+        return center, np.sqrt(q * (np.square(std) + np.square(mean - center)) + off)
+
+    def decomposed(self, X, mean, own, noise):
+        """Mean, and standard deviations by functions and by noise, as :meth:`moments`.
+
+        Probabilities are independent of the mixture, and of two atoms nearly so of each other.
+        """
+        _, error = self.classifier.predict_proba(X, return_std=True)
+        _, q = self.shares(X)
+        center, std = self.moments(X, mean, np.hypot(own, noise))
+        variance = np.square(q * own) + np.square(error[:, -1:] * own)
+        off = np.square(error[:, :-1] * (self.values - mean)).sum(1, keepdims=True)
+        variance = np.minimum(variance + off, np.square(std))
+        return center, np.sqrt(variance), np.sqrt(np.square(std) - variance)
+
+    def centers(self, X, draws, seed):
+        """Draws (n_draws, n, 1) of mean functions, from those of the mixture."""
+        p = self.classifier._draw_centers(X, len(draws), seed)
+        return p[..., -1:] * draws + (p[..., :-1] @ self.values)[..., None]
+
+    def covariance(self, X, cov, var):
+        """Covariance (n, n) of rows with variances (n, 1), from that of the mixture."""
+        _, q = self.shares(X)
+        cov = q * q.T * cov
+        np.fill_diagonal(cov, var)
+        return cov
+
+    def orders(self, X, alpha, below):
+        """Orders at which the mixture has the quantiles, and the atoms in their place or NaN.
+
+        Parameters
+        ----------
+        X : ndarray of shape (n, n_features)
+        alpha : sequence of float
+        below : ndarray of shape (n, n_atoms)
+            Probabilities that the mixture gives to less than each atom.
+
+        Returns
+        -------
+        orders, atoms : ndarrays of shape (n, n_alpha)
+        """
+        p, q = self.shares(X)
+        start = q * below + np.cumsum(p, 1) - p  # of the distribution, just below each atom
+        alpha = np.broadcast_to(alpha, (len(X), len(alpha)))
+        taken, atoms = np.zeros(alpha.shape), np.full(alpha.shape, np.nan)
+        for value, mass, first in zip(self.values, p.T[..., None], start.T[..., None]):
+            taken += np.where(alpha > first + mass, mass, 0.0)
+            atoms[(first < alpha) & (alpha <= first + mass)] = value
+        return np.clip((alpha - taken) / q, _CERTAIN, 1.0 - _CERTAIN), atoms
+
+    def tail(self, X, y, tail, above):
+        """Probabilities (n, 1) of exceeding `y`, or of not doing so, from those of the mixture."""
+        p, q = self.shares(X)
+        there = self.values > y if above else self.values <= y
+        return q * tail + (p * there).sum(1, keepdims=True)
+
+    def mass(self, X, y):
+        """Probabilities (n,) of targets `y` (n,) as atoms, zero for others."""
+        return (self.shares(X)[0] * (self.values == y[:, None])).sum(1)
+
+    def log_density(self, X, y, log_density):
+        """Log densities (n,) of targets (n, 1), from those of the mixture."""
+        p, q = self.shares(X)
+        near = np.abs(y - self.values) <= 0.5 * self.widths
+        with np.errstate(divide="ignore"):
+            of_atom = np.log((p * near / self.widths).sum(1))
+        return np.logaddexp(of_atom, np.log(q[:, 0]) + log_density)
+
+    def crps(self, X, y, crps):
+        """Scores (n, 1) of targets, from a function that scores the mixture alone.
+
+        With ``E|X - y| - E|X - X'| / 2`` for X, X' from the distribution, what the score of the mixture
+        lacks of its first term is left over from the second.
+        """
+        p, q = self.shares(X)
+        distances = np.abs(self.values[:, None] - self.values)
+        score = q * crps(y) + (p * np.abs(y - self.values)).sum(1, keepdims=True)
+        for mass, value in zip(p.T[..., None], self.values):
+            score -= q * mass * crps(np.full_like(y, value))
+        return score - 0.5 * np.einsum("ij,jk,ik->i", p, distances, p)[:, None]
+
+    def sample(self, X, y, seed):
+        """Draws (n_draws, n, 1) of targets, from those of the mixture."""
+        p, _ = self.shares(X)
+        u = np.random.default_rng([seed, 1]).random((len(y), len(X)))
+        which = (u[..., None] > np.cumsum(p, 1)).sum(2)
+        values = np.append(self.values, np.nan)[which]
+        return np.where(np.isnan(values), y[..., 0], values)[..., None]
+
+    def __str__(self):
+        listed = " and ".join(f"{value:g}" for value in self.values)
+        return f"{listed} by a classifier, all others by the mixture"
+
+
+def learn(estimator, data, held_out, seed, started):
+    """Find atoms at the ends of the targets, and where they are.
+
+    Parameters
+    ----------
+    estimator : DeepGPRegressor
+    data, held_out : Data
+        All rows, before they are scaled; held-out ones or None.
+    seed : int
+    started : float
+        When the fit began, by the monotonic clock.
+
+    Returns
+    -------
+    atoms : Atoms or None
+        None where fewer than a tenth of the targets equal the smallest or the largest one, or all others do.
+    data, held_out : Data
+        The rows that are none.
+    """
+    nothing = None, data, held_out
+    automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"
+    automatic &= isinstance(estimator.inference, str) and estimator.inference == "auto"
+    automatic &= isinstance(estimator.init, str) and data.log_exposure is None
+    if not automatic or data.y.shape[1] > 1 or divides():
+        return nothing
+    y, weights = data.y[:, 0], data.weights
+    most = max(_FEWEST, _LEAST * weights.sum())
+    values = np.array([v for v in (y.min(), y.max()) if weights[y == v].sum() >= most])
+    rest = ~np.isin(y, values)
+    others = np.unique(y[rest])
+    if not len(values) or weights[rest].sum() < most or len(others) < 2:
+        return nothing
+    if held_out is not None:
+        held_out = held_out.part(np.flatnonzero(~np.isin(held_out.y[:, 0], values)))
+        if not len(held_out):
+            return nothing
+    labels = np.where(rest, len(values), np.searchsorted(values, y)).astype(np.float64)
+    gaps = np.abs(values[:, None].astype(np.float64) - others).min(1)
+    classifier = _classifier(estimator, data, labels, seed, started)
+    atoms = Atoms(values.astype(np.float64), _WIDTH * gaps, classifier)
+    return atoms, data.part(np.flatnonzero(rest)), held_out
+
+
+def _classifier(estimator, data, labels, seed, started):
+    steps, seconds = estimator.max_iter, estimator.max_time
+    model = DeepGPClassifier(
+        n_layers=1,
+        inference=Vecchia(_NEIGHBORS),
+        kernel=RationalQuadratic(),
+        max_iter=_STEPS if steps is None else min(steps, _STEPS),
+        max_time=None if seconds is None else _SHARE * seconds,
+        device=estimator.device,
+        dtype=estimator.dtype,
+        n_threads=estimator.n_threads,
+        random_state=seed,
+    )
+    for name in ("_reader", "n_features_in_", "feature_names_in_"):
+        if name in vars(estimator):
+            setattr(model, name, getattr(estimator, name))
+    encoded = model._encode(labels, reset=True)
+    rows = Data(data.X, encoded, data.weights, data.kinds)
+    fit_estimator(model, rows, None, {"X": data.X, "y": labels, "metadata": None}, started)
+    return model
