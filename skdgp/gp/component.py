@@ -52,16 +52,13 @@ class Component(BaseEstimator):
 
     def hyperparameters(self):
         """List of (name, role, value) of trainable constructor arguments, also those of parts."""
-        own = [
-            (name, self._roles.get(name, self._role), getattr(self, name))
-            for name in self._positive
-        ]
-        of_parts = [
-            (f"{part}.{name}", *rest)
-            for part in self._parts
-            for name, *rest in getattr(self, part).hyperparameters()
-        ]
-        return of_parts + own
+        found = []
+        for part in self._parts:
+            of_part = getattr(self, part).hyperparameters()
+            found += [(f"{part}.{name}", *rest) for name, *rest in of_part]
+        for name in self._positive:
+            found.append((name, self._roles.get(name, self._role), getattr(self, name)))
+        return found
 
     @property
     def learns(self):

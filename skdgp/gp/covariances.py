@@ -37,11 +37,8 @@ class _Scaled:
 
     def __init__(self, X, Z, lengthscale):
         center = Z.mean(0)  # rounding errors grow with the norms, so make them small
-        self.X, self.Z, self.lengthscale = (
-            (X - center) / lengthscale,
-            (Z - center) / lengthscale,
-            lengthscale,
-        )
+        self.X, self.Z = (X - center) / lengthscale, (Z - center) / lengthscale
+        self.lengthscale = lengthscale
 
     def squared_distances(self, out=None):
         X, Z = self.X, self.Z
@@ -59,11 +56,8 @@ class _Scaled:
             d_log.mul_(-2.0 * slope)
             d_lengthscale = d_log.div_(lengthscale).sum_to_size(lengthscale.shape)
         factor = 2.0 * slope / lengthscale
-        return (
-            dX.mul_(factor) if needed[0] else None,
-            dZ.mul_(factor) if needed[1] else None,
-            d_lengthscale,
-        )
+        dX, dZ = (d.mul_(factor) if needs else None for d, needs in zip((dX, dZ), needed))
+        return dX, dZ, d_lengthscale
 
 
 class SquaredDistance(torch.autograd.Function):

@@ -46,19 +46,13 @@ class Architecture:
     def stack(self, make, settings=lambda i: {}):
         """A stack of layers ``make(kernel, n_inputs, n_outputs, n_inducing, **settings(i))``."""
         outputs = (*self.widths, self.n_latents)
+
+        def layer(i, *shape):
+            linear = self.linear_mean and i < len(self.widths)
+            return make(*shape, self.n_inducing, linear_mean=linear, **settings(i))
+
         shapes = enumerate(zip(self.kernels, self.layer_inputs(), outputs))
-        return Stack(
-            [
-                make(
-                    *shape,
-                    self.n_inducing,
-                    linear_mean=self.linear_mean and i < len(self.widths),
-                    **settings(i),
-                )
-                for i, shape in shapes
-            ],
-            self.input_connected,
-        )
+        return Stack([layer(i, *shape) for i, shape in shapes], self.input_connected)
 
 
 class Scheme(BaseEstimator):

@@ -111,11 +111,7 @@ def pick_states(n_states, n, generator):
 def split_rhat(draws):
     """Split R-hat (Gelman et al., 2013, section 11.4) of draws (n_chains, n_draws, ...)."""
     split = _split(draws)
-    n, within, between = (
-        split.shape[1],
-        split.var(1, ddof=1).mean(0),
-        split.mean(1).var(0, ddof=1),
-    )
+    n, within, between = split.shape[1], split.var(1, ddof=1).mean(0), split.mean(1).var(0, ddof=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt((n - 1) / n + between / within)
 

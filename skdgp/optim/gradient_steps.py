@@ -127,10 +127,8 @@ class GradientSteps:
 
     def state(self, model):
         """As :meth:`Model.training_state <skdgp.inference.base.Model.training_state>`."""
-        tensors = {
-            "n_steps": torch.tensor(self.n_made),
-            "n_averaged": torch.tensor(self._n_averaged),
-        }
+        counts = {"n_steps": self.n_made, "n_averaged": self._n_averaged}
+        tensors = {name: torch.tensor(count) for name, count in counts.items()}
         for i, slot in enumerate(self._adam(model).slots):
             tensors.update({f"{i}.{name}": value for name, value in slot.items()})
         for i, block in enumerate(model.blocks()):

@@ -50,14 +50,8 @@ class GramRadial(torch.autograd.Function):
         of_left, of_right = T.sum(-1), T.sum(-2)
         total = (of_left * left).sum() + (of_right * right).sum() - 2.0 * torch.sum(T * G)
         d_lengthscale = -2.0 * slope / lengthscale * total
-        return (
-            T.mul_(-2.0 * slope),
-            slope * of_left,
-            slope * of_right,
-            d_lengthscale,
-            d_variance,
-            None,
-        )
+        dG = T.mul_(-2.0 * slope)
+        return dG, slope * of_left, slope * of_right, d_lengthscale, d_variance, None
 
 
 def arc_cosine(order, inner, left, right):

@@ -83,11 +83,8 @@ class Bernoulli(ClassLikelihood):
 
     def log_density(self, y, f):
         f = (2.0 * y - 1.0) * f
-        return (
-            torch.special.log_ndtr(f)
-            if self.link == "probit"
-            else torch.nn.functional.logsigmoid(f)
-        )
+        is_probit = self.link == "probit"
+        return torch.special.log_ndtr(f) if is_probit else torch.nn.functional.logsigmoid(f)
 
     def _nodes(self, m, v, n_nodes=None):
         sd = float(v.detach().max().sqrt()) if v.numel() else 0.0

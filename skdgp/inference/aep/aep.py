@@ -81,10 +81,8 @@ class AEP(Scheme):
         for kernel, width in zip(architecture.kernels[1:], architecture.widths):
             check_matching(kernel, width)
         # natural steps can leave the region where an energy makes sense
-        inner, n_hidden = (
-            {"noise": self.inner_noise, "scale": self.inner_scale},
-            len(architecture.widths),
-        )
+        n_hidden = len(architecture.widths)
+        inner = {"noise": self.inner_noise, "scale": self.inner_scale}
         layers = architecture.stack(SparseLayer, lambda i: inner if i < n_hidden else {})
         return DeepPowerEP(architecture, likelihood, layers, self)
 

@@ -159,14 +159,11 @@ class MatchedLayer(FormLayer):
 
 def moments_by_quadrature(moments, m, v, n_random):
     """Mean and variance of a layer's outputs, by quadrature over its first `n_random` inputs."""
-    nodes, log_weights = gauss_hermite(_NODES[n_random], m)
-    nodes = torch.cartesian_prod(*[nodes] * n_random).view(-1, 1, n_random)  # K, 1, n_random
-    weights = (
-        torch.cartesian_prod(*[log_weights] * n_random)
-        .view(-1, 1, n_random)
-        .sum(-1, keepdim=True)
-        .exp()
+    nodes, log_weights = (
+        torch.cartesian_prod(*[part] * n_random).view(-1, 1, n_random)  # K, 1, n_random
+        for part in gauss_hermite(_NODES[n_random], m)
     )
+    weights = log_weights.sum(-1, keepdim=True).exp()
     h = m[:, :n_random] + v[:, :n_random].sqrt() * nodes
     H = torch.cat([h, m[:, n_random:].expand(len(h), -1, -1)], -1)  # K, P, n
     mean, var = (part.view(len(h), len(m), -1) for part in moments(H.flatten(0, 1)))

@@ -15,10 +15,7 @@ class Hyperparameters:
     def __init__(self, kernels, likelihood, sampled, n_sampled_layers):
         self.kernels, self.likelihood, self.sampled = kernels, likelihood, sampled
         self._fixed = None
-        centers, spreads = (
-            [torch.zeros(0, dtype=torch.float64)],
-            [torch.zeros(0, dtype=torch.float64)],
-        )
+        centers, spreads = ([torch.zeros(0, dtype=torch.float64)] for _ in range(2))
         for i, module in enumerate([*kernels, likelihood]):
             of_likelihood = module is likelihood
             if i == n_sampled_layers:

@@ -164,12 +164,11 @@ class DeepRandomFeatures(DeepSparseGP):
 
     def propagate(self, X, eps, xi, weights=None):
         """Moments of the last layer, given draws for hidden layers and frequencies."""
-        last = self.layers[-1]
-        return self.layers.moments(
-            X,
-            eps,
-            lambda i, layer, H: layer.moments(H, xi[i], weights if layer is last else None),
-        )
+
+        def of_layer(i, layer, H):
+            return layer.moments(H, xi[i], weights if i == len(self.layers) - 1 else None)
+
+        return self.layers.moments(X, eps, of_layer)
 
     def expected_log_likelihood(self, batch, generator):
         eps = self.draw_eps(batch, generator)

@@ -251,12 +251,8 @@ class CoupledGaussian(nn.Module):
         """
         T, M = self.mean.shape
         final = self.patterns[self.coupling]
-        B = torch.cat(
-            [
-                part.expand(width, -1, -1)
-                for part, width in zip(parts, (*final.widths, final.n_outputs))
-            ]
-        )
+        widths = *final.widths, final.n_outputs
+        B = torch.cat([part.expand(width, -1, -1) for part, width in zip(parts, widths)])
         n, (i, j) = B.shape[1], (torch.as_tensor(index) for index in (self.slots >= 0).nonzero())
         slots = torch.as_tensor(self.slots)[i, j]
         root = self.root.new_zeros(T, T, M, M)

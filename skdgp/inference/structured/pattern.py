@@ -40,17 +40,12 @@ class Pattern:
         elif coupling == "full":
             parts = [[(layer, np.arange(self.widths[layer])[None]) for layer in layers]]
         else:  # units with the same number form a chain; chains through the same layers go together
-            through = [
-                tuple(layer for layer in layers if t < self.widths[layer])
-                for t in range(max(self.widths, default=0))
-            ]
-            parts = [
-                [
-                    (layer, np.flatnonzero([one == them for one in through])[:, None])
-                    for layer in them
-                ]
-                for them in dict.fromkeys(through)
-            ]
+            of_unit = range(max(self.widths, default=0))
+            through = [tuple(i for i in layers if t < self.widths[i]) for t in of_unit]
+            parts = []
+            for them in dict.fromkeys(through):
+                units = np.flatnonzero([one == them for one in through])[:, None]
+                parts.append([(layer, units) for layer in them])
         self.chains = [self._chain(part) for part in parts if part]
 
     def _chain(self, part):

@@ -56,14 +56,8 @@ class StructuredPosterior(DeepPosterior):
 
     def _of_draws(self, X):
         """Moments of the last layer for all draws, and the prior's variance, (s, n)."""
-        mean, var, k_ff = propagate(
-            self.layers,
-            _WhitenedLayer.whitened,
-            self._pattern,
-            self._moments,
-            X.to(torch.float64),
-            self.eps,
-        )
+        rest = self._pattern, self._moments, X.to(torch.float64), self.eps
+        mean, var, k_ff = propagate(self.layers, _WhitenedLayer.whitened, *rest)
         if self.homoscedastic:
             mean, var = without_scales(mean, var, self.n_means)
         return mean, var, k_ff

@@ -35,13 +35,9 @@ def propagate(layers, whitened, pattern, moments, X, eps):
             mean = mean + layer.mean_function(H).permute(2, 0, 1)
         own = k_ff + layer.noise()  # with the identity that squares leave out
         tied = pattern.tied(i)
+        before = {c: [j for j in pattern.chains[c].layers if j < i] for c in tied}
         crosses = {
-            c: [
-                bilinear(A, rows[j], moments.crosses[i, c, j])
-                for j in pattern.chains[c].layers
-                if j < i
-            ]
-            for c in tied
+            c: [bilinear(A, rows[j], moments.crosses[i, c, j]) for j in before[c]] for c in tied
         }
         if i == last:
             K, conditioned = layer.n_outputs, [past[c].condition(crosses[c]) for c in tied]

@@ -95,14 +95,9 @@ class StructuredVI(Scheme):
         return 0.01 if n_rows <= _FEW_ROWS else 0.03
 
     def build(self, architecture, likelihood):
-        q = CoupledGaussian(
-            architecture.n_inducing,
-            architecture.widths,
-            architecture.n_latents,
-            self.coupling,
-            self.inner_scale,
-            bool(self.natural_gradient),
-        )
+        shape = architecture.n_inducing, architecture.widths, architecture.n_latents
+        settings = self.coupling, self.inner_scale, bool(self.natural_gradient)
+        q = CoupledGaussian(*shape, *settings)
         n_hidden = len(architecture.widths)
         layers = architecture.stack(
             SparseLayer,
