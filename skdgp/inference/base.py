@@ -201,6 +201,7 @@ class Model(nn.Module):
     solution: ClassVar = {}  #: see :meth:`~skdgp.inference.posterior.Posterior.solution`
     is_full_batch = False  #: whether each step looks at all rows
     homoscedastic = False  #: whether noise that may vary has the same size everywhere as yet
+    unsolved = None  #: rows whose posterior is still to be found
     unfinished = None  #: a sentence for the user if the model is not yet what it is to be
     _seconds = None
 
@@ -278,8 +279,15 @@ class Model(nn.Module):
 
     def posterior(self, draws, as_trained=False):
         """The frozen posterior that predicts with these draws; `as_trained`, without inflation."""
+        self._solve()
         with self.averaged(), torch.no_grad():
             return self._frozen(draws, as_trained)
+
+    def _solve(self):
+        """Find the posterior for the present hyperparameters, if rows are left `unsolved`."""
+
+    def accept(self):
+        """Called when a search for hyperparameters has come to stay where it has looked last."""
 
     def _frozen(self, draws, as_trained):
         """The posterior for the present parameters."""
@@ -295,6 +303,7 @@ class Model(nn.Module):
 
     def state(self):
         """Everything that prediction needs, as a dict of numpy arrays."""
+        self._solve()
         with self.averaged():
             return {
                 name: tensor.detach().cpu().numpy().copy()

@@ -192,10 +192,9 @@ class Counts(Likelihood):
         n_steps = (sum(_reach(shape, size)) / spacing / _N_THRESHOLDS).ceil() * _N_THRESHOLDS
         over_rates = (finer <= 1.0) | (_COST * 2 * _STEPS * finer <= n_steps)
         inside = torch.empty_like(log_rate, memory_format=torch.contiguous_format)
-        for chosen, parts, rule in (
-            (over_rates, finer, self._over_rates),
-            (~over_rates, n_steps, self._over_thresholds),
-        ):
+        of_rates = over_rates, finer, self._over_rates
+        of_thresholds = ~over_rates, n_steps, self._over_thresholds
+        for chosen, parts, rule in (of_rates, of_thresholds):
             for n in parts[chosen].unique().tolist():
                 which = chosen & (parts == n)
                 own = size if isinstance(size, float) else size[which]

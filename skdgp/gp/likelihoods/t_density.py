@@ -106,14 +106,7 @@ def _reach(rate, W):
     There ``rate / 2 (x + e^-x - 1 + W / 2 (1 - e^-x)^2)`` is `_NEGLIGIBLE`.
     """
     t, ends = 2.0 * _NEGLIGIBLE / rate, []
-    for least in (
-        0.0,
-        0.25,
-        0.5,
-        1.0,
-        2.0,
-        4.0,
-    ):  # from which on the second term is at least as much
+    for least in (0.0, 0.25, 0.5, 1.0, 2.0, 4.0):  # from where the second term is at least as much
         rest = (t - 0.5 * W * np.expm1(-least) ** 2).clamp_min(0.0)
         ends.append((rest + (2.0 * rest).sqrt().clamp_max(1.0)).clamp_min(least))
     share = (2.0 * t / W.clamp_min(_SMALLEST)).clamp_max(1.0 - 1e-9)

@@ -32,23 +32,6 @@ class _InverseFactor(torch.autograd.Function):
         return gradient_of_gram(L_inv, g @ L_inv.T), None
 
 
-class _QuadraticForms(torch.autograd.Function):
-    """``sum_ij Q_dij A_ip A_jp`` for symmetric Q (D, M, M) and A (M, P); shape (D, P)."""
-
-    @staticmethod
-    def forward(ctx, Q, A):
-        QA = Q @ A
-        ctx.save_for_backward(A, QA)
-        return (QA * A).sum(1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, g):
-        A, QA = ctx.saved_tensors
-        g = g[:, None]
-        return (A * g) @ A.T, (QA * g).sum(0).mul_(2.0)
-
-
 def psi_of(kernel):
     """Return ``psi(Z, m, v)`` for expectations under Gaussian inputs; None without a closed form."""
     if not isinstance(kernel, SquaredExponential):
@@ -109,7 +92,7 @@ class Matched(NamedTuple):
         psi, c = self.psi(self.Z, m, v), self.c
         A = self.L_inv @ psi.root.T  # M, P
         mean, excess = psi.psi1 @ c, psi.excess @ c
-        var = psi.variance + _QuadraticForms.apply(self.Q, A).T + psi.contract(self.E)
+        var = psi.variance + (self.Q @ A * A).sum(1).T + psi.contract(self.E)
         var = var + excess * (2.0 * mean + excess)  # of (mean + excess)^2 over mean^2
         if W is not None:
             var = var + v @ W.square() + 2.0 * psi.slopes(c, W)

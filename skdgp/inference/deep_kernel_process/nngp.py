@@ -95,7 +95,7 @@ class ExactNNGP(Model):
         self.process = GramModel(replace(architecture, n_inducing=1), likelihood, scheme)
         self.process.Z.requires_grad_(False)
         self.layers = nn.ModuleList()
-        self.unsolved, self._has_rows = None, False
+        self._has_rows = False
         sizes = {"X": (architecture.n_features,), "y": (architecture.n_latents,), "weight": ()}
         for name, size in sizes.items():
             self.register_buffer(name, torch.zeros(0, *size, dtype=torch.float64))
@@ -146,9 +146,6 @@ class ExactNNGP(Model):
         G, white = self._prior()
         return G + torch.diag_embed(self._noise() + white)
 
-    def accept(self):
-        """Nothing depends on where the search stays."""
-
     def lower_bound(self, batch):
         """The log marginal likelihood; a row of weight w stands for w rows."""
         self.hold(batch)
@@ -179,8 +176,7 @@ class ExactNNGP(Model):
             return -self.steps.search.f * float(self.weight.sum())
         return float(self._log_marginal_likelihood())
 
-    @torch.no_grad()
-    def posterior(self, draws, as_trained=False):
+    def _frozen(self, draws, as_trained):
         process, precision = self.process, 1.0 / self._noise()
         path = process.path(None, self.X)
         h, Lambda = (precision * self.y.mT).mT, torch.diag_embed(precision)

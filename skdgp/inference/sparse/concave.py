@@ -221,8 +221,7 @@ class ConcaveGP(FullBatchGP):
         eye = torch.eye(k * M, dtype=mu.dtype, device=mu.device)
         return eye.view(k, M, k, M).transpose(1, 2)
 
-    def posterior(self, draws, as_trained=False):
-        self._solve()
+    def _frozen(self, draws, as_trained):
         return ConcavePosterior(self, self._rows)
 
     def accept(self):

@@ -40,11 +40,7 @@ class FullBatchGP(Model):
         self.layers[0].Z.requires_grad_(bool(scheme.train_inducing))
         self.layers[0].jitter = _JITTER
         self._deviation = scheme.deviation
-        self.unsolved = None  # rows whose posterior is still to be found
         self._rows = None  # those whose posterior was found
-
-    def accept(self):
-        """Nothing depends on where the search stays."""
 
     def objective(self, batch):
         """The lower bound and, if it has priors, the kernel's log prior density, up to a constant."""
@@ -118,13 +114,8 @@ class FullBatchGP(Model):
         if self._rows is None:
             self._rows = batch
 
-    def posterior(self, draws, as_trained=False):
-        self._solve()
+    def _frozen(self, draws, as_trained):
         return ShallowPosterior(self)
-
-    def state(self):
-        self._solve()
-        return super().state()
 
     def load_state(self, arrays):
         super().load_state(arrays)
