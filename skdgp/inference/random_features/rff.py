@@ -11,8 +11,7 @@ from ...optim.gradient_steps import SLOW
 from ...random import latin_normal, sobol_normal
 from ..base import COUNT, FRACTION, OF_LAYERS, Scheme
 from ..deep import DeepPosterior, DeepSparseGP
-from .features import FeatureLayer
-from .frequencies import SAMPLINGS
+from .features import SAMPLINGS, FeatureLayer
 
 _START_VARIANCE = 1e-4  #: of the weights of hidden layers, and of all that Adam moves
 _DILIGENT = 50  #: steps in which everything moves

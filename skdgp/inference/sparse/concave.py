@@ -7,8 +7,7 @@ import numpy as np
 import torch
 
 from ...linalg import cholesky, gram, inverse_triangular, rounding
-from .full_batch import FullBatchGP, solve_posterior
-from .posterior import AT_ONCE, ShallowPosterior
+from .full_batch import AT_ONCE, FullBatchGP, ShallowPosterior, solve_posterior
 
 _MOST = 100  #: rounds for one trial of the hyperparameters
 _MEMORY = 6  #: of them that the next one takes into account

@@ -17,7 +17,7 @@ from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, S
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
 from skdgp.inference.random_features import rff
-from skdgp.inference.random_features.frequencies import draw_frequencies
+from skdgp.inference.random_features.features import draw_frequencies
 from skdgp.inference.random_features.products import (
     CosSin,
     CosSinMoments,

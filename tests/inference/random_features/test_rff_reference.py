@@ -15,8 +15,7 @@ from skdgp.gp.likelihoods import Gaussian, Softmax
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
 from skdgp.inference.batch import Batch
-from skdgp.inference.random_features.features import FeatureLayer
-from skdgp.inference.random_features.frequencies import draw_frequencies
+from skdgp.inference.random_features.features import FeatureLayer, draw_frequencies
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
