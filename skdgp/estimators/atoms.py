@@ -62,7 +62,7 @@ class Atoms:
 
         Probabilities are independent of the mixture, and of two atoms nearly so of each other.
         """
-        _, error = self.classifier.predict_proba(X, return_std=True)
+        _, error = self.classifier._predict_rows(X, "log_probabilities_with_std")
         _, q = self.shares(X)
         center, std = self.moments(X, mean, np.hypot(own, noise))
         variance = np.square(q * own) + np.square(error[:, -1:] * own)

@@ -154,6 +154,20 @@ def test_what_goes_with_a_model(model):
         copy.partial_fit(X, y)
 
 
+def test_frames_with_gaps():
+    """Rows are read once, and the classifier sees what the mixture sees."""
+    pd = pytest.importorskip("pandas")
+    X, y = amounts(80)
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "c": rng.choice(["u", "v", "w"], 80)})
+    frame.loc[::9, "b"] = np.nan
+    model = DeepGPRegressor(max_iter=3, random_state=0).fit(frame, y)
+    mean, own, noise = model.predict(frame, return_std=True, decompose=True)
+    assert_allclose(np.hypot(own, noise), model.predict(frame, return_std=True)[1], rtol=1e-9)
+    assert_allclose(model.predict(frame[::-1])[::-1], mean, rtol=1e-7)
+    assert ((model.sample_y(frame, 50) == 0.0).mean(1) > 0.5)[X[:, 0] > 0.6].all()
+
+
 def test_held_out_rows():
     X, y = amounts(120)
     model = DeepGPRegressor(max_iter=5, random_state=0, early_stopping=True).fit(X, y)
