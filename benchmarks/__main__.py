@@ -13,7 +13,6 @@ COMMANDS = {
     "papers": "the published protocols: what papers report, and what ours reaches",
     "speed": "training: steps, their growth, rows",
     "predict": "times of predictions, and their error by the number of draws",
-    "diagnostics": "whether the warnings of fit are right, on healthy and spoilt fits",
     "posterior": "small problems: how far approximations are from the sampled posterior",
     "gpu": "one prepared script of at most five minutes for a graphics processor",
 }

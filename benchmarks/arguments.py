@@ -34,18 +34,13 @@ def add_cells(parser, sets, out, *, splits="0,1,2,3,4", what="--sets"):
     )
     parser.add_argument("--splits", type=numbers, default=splits, help="default: %(default)s")
     parser.add_argument("--seeds", type=numbers, default="0", help="default: %(default)s")
-    add_data(parser)
+    parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
     parser.add_argument("--out", type=Path, default=RESULTS / out, help="default: %(default)s")
     parser.add_argument("--n-jobs", type=int, default=1, help="cells at a time; default: 1")
     parser.add_argument("--print", action="store_true", help="only print what is there")
     parser.add_argument("--column", default="log_density", help="of the table of sets, e.g. rmse")
     parser.add_argument("--reference", help="the model that others are paired with")
     add_max_iter(parser)
-
-
-def add_data(parser):
-    """Where the data are."""
-    parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
 
 
 def add_max_iter(parser):

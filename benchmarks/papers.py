@@ -8,7 +8,6 @@
         dkp         deep kernel processes with three layers, rectified linear (relu) and squared
                     exponential (se) kernels (Aitchison et al., 2021), beside a deep GP of that shape
         sghmc       the chain of Havasi et al. (2018)
-        starts      draws whose roughness varies, from different starts (Pascual Diaz, 2017)
 
 Published numbers stand beside ours; of the splits that all have, ours are means of those that were run.
 """
@@ -19,7 +18,7 @@ import numpy as np
 
 from skdgp.inference import SCHEMES
 
-from . import arguments, data, models, rst, runs, starts, structured, table
+from . import arguments, data, models, rst, runs, structured, table
 from .published import PUBLISHED
 
 UCI = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine_red")
@@ -130,7 +129,6 @@ PAPERS = {
         + [_digits(name) for name in _PROCESSES],
     ),
     "sghmc": (UCI, [_ours("sghmc-2", _SGHMC)]),
-    "starts": (starts.PROBLEMS, starts.MODELS),
 }
 
 
@@ -150,8 +148,6 @@ def run(options):
     options.sets = options.sets or list(sets)
     arguments.check_known(options.sets, sets, "sets")
     options.out = options.out or arguments.RESULTS / f"{options.paper}.json"
-    if options.paper == "starts":
-        return starts.run(options)
     if options.paper == "structured":
         return structured.run(options)
     needed = {"sghmc": "sghmc"}.get(options.paper, "dsvi")

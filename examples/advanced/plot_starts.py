@@ -70,4 +70,3 @@ for start in ("kmeans", "greedy"):
 # %%
 # Which start is best depends on the data. The greedy one pays where a sparse Gaussian process with the
 # same inducing points finds the shape of the function, and is no better than k-means where it does not.
-# On ten draws like the one of the thesis, ``python -m benchmarks papers --paper starts`` compares them all.
