@@ -133,8 +133,10 @@ class MixtureFit:
         self.fit = MemberFit(self.estimator, self.device, source, not self.is_single)
         n_jobs = n_ranks() if divides() else effective_n_jobs(estimator.n_jobs)
         self.n_jobs = 1 if self.is_single else n_jobs
-        costs = [plan.seconds for plan in self.plans]
-        self.budget = Budget(estimator.max_time, started, costs, self.n_jobs)
+        costs, self.turns = [plan.seconds for plan in self.plans], list(range(len(self.plans)))
+        if estimator.max_time is not None and not divides():  # what it is enough for comes first
+            self.turns.sort(key=lambda i: self.plans[i].turn)
+        self.budget = Budget(estimator.max_time, started, costs, self.n_jobs, self.turns)
         self.data, self.held_out = self._affordable(data), held_out
         disperses = estimator._has_dispersion(self.plans)
         self.scored = ScoredRows(
@@ -196,17 +198,16 @@ class MixtureFit:
 
     def run(self):
         """Train all members; Ctrl-C is raised if there is nothing to predict with yet."""
-        trained, errors, late, interrupted = [], [], [], False
-        numbers = range(len(self.plans))
-        outcomes = map(self._attempt, numbers)
+        trained, errors, late, interrupted = {}, [], [], False
+        outcomes = map(self._attempt, self.turns)
         if divides() and not self.is_single:
             worker = copy.copy(self)  # without callbacks
             outcomes = spread(worker._attempt, [plan.seconds for plan in self.plans])
         elif self.n_jobs > 1:  # in processes of their own, which have no callbacks
-            tasks = (delayed(_in_worker)(self, i) for i in numbers)
+            tasks = (delayed(_in_worker)(self, i) for i in self.turns)
             outcomes = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
         try:
-            for i, outcome in enumerate(outcomes):
+            for i, outcome in zip(self.turns, outcomes):
                 if isinstance(outcome, Exception):
                     if self.is_single:
                         raise outcome
@@ -216,15 +217,15 @@ class MixtureFit:
                 elif outcome is None:
                     late.append(i)
                 else:
-                    trained.append(outcome)
+                    trained[i] = outcome
                     self._print_line(outcome, i)
                 if self.n_jobs > 1:
-                    members = [] if outcome is None or outcome in errors else [outcome.member]
+                    members = [trained[i].member] if i in trained else []
                     self.progress.block_ends(
                         lambda: self.attributes(members) if members else None,  # noqa: B023
-                        i == len(self.plans) - 1,
+                        i == self.turns[-1],
                     )
-                interrupted = outcome in trained and outcome.interrupted
+                interrupted = i in trained and outcome.interrupted
                 if interrupted or from_first(lambda: self.progress.stopped):
                     break
         except KeyboardInterrupt:
@@ -234,10 +235,13 @@ class MixtureFit:
         if not trained and late:  # one member has to predict
             cheapest = min(late, key=lambda i: self.plans[i].seconds)
             outcome = self._attempt(cheapest, needed=True)
-            (errors if isinstance(outcome, Exception) else trained).append(outcome)
+            if isinstance(outcome, Exception):
+                raise outcome
+            trained[cheapest] = outcome
             late.remove(cheapest)
         if not trained:
             raise errors[-1]
+        trained = [trained[i] for i in sorted(trained)]
         learned = [one for one in trained if one.progress >= _HARDLY_TRAINED] or trained
         no_time = [one.member.scheme for one in trained if one not in learned]
         no_time += [self.plans[i].scheme for i in late]
@@ -250,9 +254,10 @@ class MixtureFit:
         """One line for a member of a mixture."""
         if self.estimator.verbose and not self.is_single:
             record = result.member.record
-            left = sum(plan.seconds for plan in self.plans[i + 1 :])
+            turn = self.turns.index(i) + 1
+            left = sum(self.plans[later].seconds for later in self.turns[turn:])
             print(
-                f"member {i + 1} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
+                f"member {turn} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
                 f"out-of-sample log density {record.log_density:.3f}, {record.seconds:.1f} CPU s; "
                 f"about {left:.0f} CPU s left"
             )
@@ -296,7 +301,7 @@ class MixtureFit:
                 trainer.model.limit(seconds, seconds / self.unit)
             trainer.checkpoint, trainer.quiet = checkpoint, not self.is_single
             trainer.on_block = lambda stop: self.progress.block_ends(
-                lambda: self.attributes([present()]), stop and i == len(self.plans) - 1
+                lambda: self.attributes([present()]), stop and i == self.turns[-1]
             )
 
         member, trainer = self.fit.train(

@@ -30,6 +30,11 @@ class Plan:
     max_iter: int | None = None  #: steps; None for the scheme's choice
     seconds: float = 1.0  #: predicted CPU time, by which members share a budget
 
+    @property
+    def turn(self) -> tuple:
+        """Sort key of members whose time is limited: gradients of minibatches last, else the cheapest first."""
+        return "batch_size" in self.scheme.uses, self.seconds
+
     def widths(self, n_features: int) -> tuple:
         """Outputs of the hidden layers; raises ValueError if the user's width does not fit."""
         n_hidden = self.n_layers - 1

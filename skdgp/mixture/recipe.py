@@ -99,6 +99,8 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
     first, last = (smooth, near) if few else (near, smooth)
     useful = [first, gradient, *(plan for plan in between if plan is not gradient), last]
+    if seconds < _without_scaling(budget(n_rows, None), n_columns):
+        useful.sort(key=lambda plan: plan.turn)
     chosen, order = affordable(useful, seconds, spare), [near, *between, smooth, *spare]
     return sorted(chosen, key=order.index)
 

@@ -11,10 +11,12 @@ from sklearn.exceptions import ConvergenceWarning
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators import data as data_module
 from skdgp.estimators.data import Data, Rows, stratified, without_last_of_class
+from skdgp.estimators.fit import MixtureFit
 from skdgp.inference import VFE
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
+from skdgp.mixture import recipe
 from skdgp.training import budget as budget_module
 from skdgp.training.budget import Budget, affordable, planned_ends
 from skdgp.training.checkpoint import Checkpoint
@@ -53,6 +55,35 @@ def test_shares_hold_the_budget_and_savings_go_to_the_next(n_jobs, monkeypatch):
     clock[0] = 111.0
     assert budget.left(2) == pytest.approx(-1.0)
     assert Budget(None, 0.0).left(0) is None
+
+
+def test_members_take_turns_in_shares():
+    """The second member is the first to train: shares of 1, 5 and 2 end after 6, 5 and 8 parts of 8."""
+    budget = Budget(80.0, 0.0, [1.0, 5.0, 2.0], turns=[1, 0, 2])
+    assert_array_equal(budget._shares, np.array([6.0, 5.0, 8.0]) / 8.0)
+
+
+@pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_limited_time_goes_to_cheap_members_first(estimator, data, monkeypatch):
+    """Members with gradients of minibatches come last, and the order of training changes nothing."""
+    order, train = [], MixtureFit._train
+
+    def recorded(self, i, left):
+        order.append(self.plans[i])
+        return train(self, i, left)
+
+    monkeypatch.setattr(MixtureFit, "_train", recorded)
+    X, y = data
+    y = y if estimator is DeepGPRegressor else y > 0.0
+    monkeypatch.setattr(recipe, "budget", lambda n_rows, max_time: 60.0)  # the same members
+    expected = estimator(**FEW).fit(X, y)
+    order.clear()
+    model = estimator(max_time=1e4, **FEW).fit(X, y)
+    assert len(order) > 2
+    names = [type(plan.scheme).__name__ for plan in order]
+    assert names[-1] == "DSVI" and "DSVI" not in names[:-1]
+    assert np.all(np.diff([plan.seconds for plan in order[:-1]]) >= 0.0)
+    assert_array_equal(model.predict(X), expected.predict(X))
 
 
 def test_fewer_inducing_points_come_before_fewer_rows():
@@ -102,15 +133,15 @@ def test_training_is_conditioned_on_once(data, monkeypatch):
 
 def test_a_member_without_time_has_no_weight(data, monkeypatch):
     """The clock jumps in the first member: the others are not trained, and do not predict."""
-    clock, step = [0.0], NeighborGP.step
+    clock, step = [0.0], ExactGP.step
 
     def slow(self, *args):
         clock[0] += 300.0
         return step(self, *args)
 
-    monkeypatch.setattr(NeighborGP, "step", slow)
+    monkeypatch.setattr(ExactGP, "step", slow)
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    with pytest.warns(ConvergenceWarning, match="not enough to train .*Exact"):
+    with pytest.warns(ConvergenceWarning, match="not enough to train .*Exact, .*DSVI"):
         model = DeepGPRegressor(max_time=60.0, **FEW).fit(*data)
     assert len(model.members_) == 1 and model.members_[0].mixture_weight == 1.0
 

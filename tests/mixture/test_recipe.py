@@ -85,3 +85,12 @@ def test_a_list_of_kernels_is_for_gradient_members():
 def test_counts_have_gradient_members_alone():
     plans = recipe.regression(plan(Poisson()), 400, 8, 1, False, 60.0)
     assert {type(plan.scheme) for plan in plans} == {DSVI}
+
+
+@pytest.mark.parametrize("n_rows", [300, 600, 2000])
+def test_little_time_is_for_exact_processes(n_rows):
+    """They are cheap and strong; the deep sparse model comes if there is time left."""
+    seconds = {300: 1.5, 600: 3.0, 2000: 6.0}[n_rows]
+    plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 6, 1, True, seconds)
+    assert not {Exact, Vecchia}.isdisjoint(type(one.scheme) for one in plans)
+    assert DSVI not in {type(one.scheme) for one in plans}
