@@ -104,7 +104,14 @@ def _ngboost(X, y, seed, max_iter):
 
 
 def _catboost_fit(make, X, y, seed, max_iter, **settings):
-    """CatBoost that finds its number of trees on a tenth; without that it is far too sure of itself."""
+    """CatBoost that finds its number of trees on a tenth; without that it is far too sure of itself.
+
+    It encodes categories of data frames itself; their gaps are one more level.
+    """
+    levels = [] if isinstance(X, np.ndarray) else list(X.columns[X.dtypes == "category"])
+    if levels:
+        settings["cat_features"] = levels
+        X = _as_text(X, levels)
     X, X_val, y, y_val = train_test_split(
         X, y, test_size=HELD_OUT, random_state=seed, stratify=y if y.dtype.kind == "i" else None
     )
@@ -116,17 +123,23 @@ def _catboost_fit(make, X, y, seed, max_iter, **settings):
         verbose=False,
         **settings,
     )
-    return model.fit(X, y, eval_set=(X_val, y_val), early_stopping_rounds=PATIENCE)
+    model.fit(X, y, eval_set=(X_val, y_val), early_stopping_rounds=PATIENCE)
+    return lambda method, X: getattr(model, method)(_as_text(X, levels) if levels else X)
+
+
+def _as_text(X, levels):
+    X = X.astype(dict.fromkeys(levels, object)).fillna(dict.fromkeys(levels, "missing"))
+    return X.astype(dict.fromkeys(levels, str))
 
 
 def _catboost(X, y, seed, max_iter):
     from catboost import CatBoostRegressor
 
     loss = {"loss_function": "RMSEWithUncertainty"}
-    model = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
+    predicted = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
 
     def predict(X):
-        mean, variance = model.predict(X).T
+        mean, variance = predicted("predict", X).T
         return Mixture(mean, np.maximum(variance, 1e-300))
 
     return predict
@@ -136,8 +149,8 @@ def _catboost_quantiles(X, y, seed, max_iter):
     from catboost import CatBoostRegressor
 
     loss = {"loss_function": "MultiQuantile:alpha=" + ",".join(f"{p:.2f}" for p in LEVELS)}
-    model = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
-    return lambda X_new: Quantiles(model.predict(X_new), y)
+    predicted = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
+    return lambda X_new: Quantiles(predicted("predict", X_new), y)
 
 
 def _quantile_forest(X, y, seed, max_iter):
@@ -235,7 +248,7 @@ def _classifier(name, X, y, seed, max_iter):
 def _catboost_classes(X, y, seed, max_iter):
     from catboost import CatBoostClassifier
 
-    return _catboost_fit(CatBoostClassifier, X, y, seed, max_iter).predict_proba
+    return partial(_catboost_fit(CatBoostClassifier, X, y, seed, max_iter), "predict_proba")
 
 
 class Peer(NamedTuple):

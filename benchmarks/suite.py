@@ -5,7 +5,7 @@ and 2 are to report. Cells that are known are not computed again. With --label r
 their own and models are shown as "auto@label", so that states of the code can be compared:
 ``python -m benchmarks --checkout PATH suite --label old`` measures another checkout, and
 ``--compare old`` shows it beside. ``--raw`` hands data frames over as they are, to models that read them, as
-those of skdgp: ``python -m benchmarks suite --raw --models auto --compare raw``.
+those of skdgp, ``catboost`` and ``hgb``: ``python -m benchmarks suite --raw --models auto --compare raw``.
 """
 
 from . import arguments, data, models, runs, unseen
