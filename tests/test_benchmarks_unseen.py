@@ -54,3 +54,17 @@ def test_large_numbers_are_deleted_more_often():
     found = unseen._deleted(X, 0.3, True, np.random.default_rng(0))["x"].isna().to_numpy()
     halves = found.reshape(2, -1).mean(1)
     np.testing.assert_allclose(halves, [0.15, 0.45], atol=4.0 * (0.25 / 2000) ** 0.5)
+
+
+def test_catboost_encodes_categories_of_frames_itself():
+    pytest.importorskip("catboost")
+    rng = np.random.default_rng(0)
+    kind = pd.Categorical(rng.choice(["a", "b", None], 120))
+    X = pd.DataFrame({"x": rng.normal(size=120), "kind": kind})
+    y = np.where(kind == "a", 3.0, 0.0) + np.where(kind.isna(), -3.0, 0.0)
+    y = y + 0.1 * rng.normal(size=120)
+    found = models.fit("catboost", X[:100], y[:100], seed=0, max_iter=100)(X[100:])
+    assert np.corrcoef(found.mean, y[100:])[0, 1] > 0.9
+    labels = (y > 1.0).astype(int)
+    found = models.fit("catboost", X[:100], labels[:100], classes=True, seed=0, max_iter=50)
+    assert ((found(X[100:])[:, 1] > 0.5) == labels[100:]).mean() > 0.9
