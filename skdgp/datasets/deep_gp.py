@@ -10,7 +10,7 @@ from scipy.linalg.lapack import dpstrf
 from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils import check_random_state, check_scalar
 
-from ._checks import check_noise
+from ._checks import check_noise, layer_widths, make_inputs
 
 
 def make_deep_gp(
@@ -86,25 +86,14 @@ def make_deep_gp(
     check_scalar(variance, "variance", Real, min_val=0.0, include_boundaries="neither")
     check_noise(hidden_noise, "hidden_noise")
     check_noise(noise)
-    low, high = interval
-    if not low < high:
-        raise ValueError(f"interval must be an increasing pair of numbers; got {interval!r}.")
     if not np.iterable(lengthscales) or len(lengthscales) == 0:
         raise ValueError(
             f"lengthscales must be a list with one entry for each layer; got {lengthscales!r}."
         )
     n_hidden = len(lengthscales) - 1
-    widths = [width] * n_hidden if isinstance(width, int | Integral) else list(width)
-    if len(widths) != n_hidden or min(widths, default=1) < 1:
-        raise ValueError(
-            f"width must be a positive int or one for each of the {n_hidden} hidden layers; got "
-            f"{width!r}."
-        )
+    widths = layer_widths(width, n_hidden, "hidden layers")
     rng = check_random_state(random_state)
-    if n_features == 1:
-        X = np.linspace(low, high, n_samples)[:, None]
-    else:
-        X = rng.uniform(low, high, (n_samples, n_features))
+    X = make_inputs(n_samples, n_features, interval, rng)
     layers = [X]
     for lengthscale, n_outputs in zip(lengthscales, [*widths, 1]):
         f = np.sqrt(variance) * _draw(layers[-1], lengthscale, n_outputs, rng)

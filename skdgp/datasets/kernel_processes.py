@@ -7,7 +7,7 @@ import torch
 from sklearn.utils import check_random_state, check_scalar
 
 from ..gp.kernels import as_kernel
-from ._checks import check_noise
+from ._checks import check_noise, layer_widths, make_inputs
 
 _KINDS = ("dgp", "dwp", "diwp", "bnn")
 _JITTER = 1e-8  #: white noise of kernels, relative to the mean of their diagonal
@@ -86,11 +86,8 @@ def make_deep_kernel_process(
     >>> X.shape, y.shape, [G.shape for G in grams], [F.shape for F in features]
     ((20, 1), (20,), [(20, 20), (20, 20)], [(20, 3), (20, 3)])
     """
-    for name, value in (
-        ("n_samples", n_samples),
-        ("n_layers", n_layers),
-        ("n_features", n_features),
-    ):
+    sizes = {"n_samples": n_samples, "n_layers": n_layers, "n_features": n_features}
+    for name, value in sizes.items():
         check_scalar(value, name, Integral, min_val=1)
     check_scalar(delta, "delta", Real, min_val=0.0, include_boundaries="neither")
     check_noise(noise)
@@ -98,19 +95,9 @@ def make_deep_kernel_process(
         raise ValueError(f"kind must be one of {_KINDS}; got {kind!r}.")
     if kind == "bnn" and kernel is not None:
         raise ValueError("A network has no kernel; leave kernel at None for kind='bnn'.")
-    widths = [width] * n_layers if isinstance(width, Integral) else list(width)
-    if len(widths) != n_layers or min(widths) < 1:
-        raise ValueError(
-            f"width must be a positive int or one for each of the {n_layers} layers; got {width!r}."
-        )
-    low, high = interval
-    if not low < high:
-        raise ValueError(f"interval must be an increasing pair of numbers; got {interval!r}.")
+    widths = layer_widths(width, n_layers, "layers")
     rng = check_random_state(random_state)
-    if n_features == 1:
-        X = np.linspace(low, high, n_samples)[:, None]
-    else:
-        X = rng.uniform(low, high, (n_samples, n_features))
+    X = make_inputs(n_samples, n_features, interval, rng)
     of_gram = as_kernel("squared_exponential" if kernel is None else kernel).bind(1).of_gram(1)
     root, grams, features = X / np.sqrt(n_features), [], []  # root root^T is the kernel
     for N in widths:

@@ -89,11 +89,8 @@ def _axes(n):
 def _values(n):
     """Fixed point of ``V = max over actions of (V(next state) - 1)``, with V = 0 at the goal.
 
-    Returns
-    -------
-    values : ndarray of shape (n, n), read-only
-        By position and velocity. Those of the last position are the limits from the left, because
-        there is a jump to the goal for a car that rolls back.
+    Read-only, by position and velocity (n, n). Values of the last position are the limits from the
+    left, because there is a jump to the goal for a car that rolls back.
     """
     position, velocity = (axis.ravel() for axis in np.meshgrid(*_axes(n), indexing="ij"))
     moves = [_interpolation(*_move(position, velocity, action), n) for action in _ACTIONS]

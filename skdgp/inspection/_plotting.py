@@ -32,13 +32,7 @@ _SMALLEST_DATA = {"plot": ([0.0], [0.0]), "barh": ([0.0], [0.0]), "imshow": ([[0
 def check_can_plot(display, style, method="plot", caller="from_estimator"):
     """Fail before anything is computed: without matplotlib, or if it does not know a keyword.
 
-    Parameters
-    ----------
-    display : type
-    style : dict
-        What the user gives to a method of matplotlib's axes.
-    method : {"plot", "barh", "imshow"}
-    caller : str
+    The user gives `style` to a `method` of matplotlib's axes.
     """
     check_matplotlib_support(f"{display.__name__}.{caller}")
     from matplotlib.figure import Figure
@@ -58,6 +52,35 @@ def message_if_slow(display, what):
         yield
     finally:
         timer.cancel()
+
+
+class Display:
+    """Base class of displays on one Axes that have the name of a model."""
+
+    _figure = {}  #: settings of a new figure
+
+    def plot(self, ax=None, *, name=None, **kwargs):
+        """Plot the display.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None for a new figure.
+        name : str, default=None
+            Name of the model in the legend or title; None for the one given before.
+        **kwargs : dict
+            Passed to :meth:`matplotlib.axes.Axes.plot` for the line, whose color all else takes, or to
+            :meth:`matplotlib.axes.Axes.imshow` for an image.
+
+        Returns
+        -------
+        display : display
+            The same one.
+        """
+        ax = axes_or_new(ax, self, **self._figure)
+        self._plot(ax, self.name if name is None else name, kwargs)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
 
 
 def axes_or_new(ax, display, **figure):
@@ -98,23 +121,8 @@ def line_style(kwargs, **defaults):
 def plot_response(ax, x, mean, bands, labels, alphas, discrete, **style):
     """A line with bands around it or, of a column with few values, points with error bars.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes
-    x, mean : ndarray of shape (n_points,)
-    bands : sequence of ndarray of shape (n_points, 2)
-        Lower and upper ends, the widest one first.
-    labels : list of str
-    alphas : sequence of float
-        Of bands.
-    discrete : bool
-    **style : dict
-        Of the line, or of the points.
-
-    Returns
-    -------
-    line : matplotlib Line2D
-    shades : list of matplotlib PolyCollection, or of LineCollection
+    Of `bands`, each of shape (n_points, 2), the widest comes first. Returns the Line2D and a list
+    of a PolyCollection, or a LineCollection, for each band.
     """
     if discrete:
         style = {"linestyle": "none", "marker": "o", **style}

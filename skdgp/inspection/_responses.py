@@ -63,10 +63,7 @@ def member_name(model, member):
 def heaviest(members, fits, caller, what):
     """The member with the largest weight of those that a display can show, and its model.
 
-    Raises
-    ------
-    ValueError
-        If there is none.
+    Raises ValueError if there is none.
     """
     for member in sorted(members, key=lambda member: -member.mixture_weight):
         model = member.model()
@@ -94,21 +91,10 @@ def unwrap_regressor(estimator, X, caller):
 
 
 def central_intervals(model, X, coverage, output, latent=False):
-    """Central intervals of the predictive distribution, in one pass over the rows.
+    """Central intervals (n_coverage, n_rows, 2) of the predictive distribution.
 
-    Gaussian ones where the model tells no quantiles. The latent function is Gaussian before the map of targets.
-
-    Parameters
-    ----------
-    model : regressor
-    X : array-like of shape (n_rows, n_features)
-    coverage : ndarray of shape (n_coverage,)
-    output : int or None
-    latent : bool
-
-    Returns
-    -------
-    intervals : ndarray of shape (n_coverage, n_rows, 2)
+    They come from one pass over the rows, and are Gaussian where the model tells no quantiles. The
+    latent function is Gaussian before the map of targets.
     """
     if not ((coverage > 0.0) & (coverage < 1.0)).all():
         raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
@@ -123,20 +109,9 @@ def central_intervals(model, X, coverage, output, latent=False):
 
 
 def pit(model, X, y, output):
-    """Probabilities of less than the targets, and of no more; equal unless targets count.
+    """Probabilities (n_rows,) of less than the targets, and of no more; equal unless targets count.
 
     Gaussian ones where the model tells no distribution function.
-
-    Parameters
-    ----------
-    model : regressor
-    X : array-like of shape (n_rows, n_features)
-    y : ndarray of shape (n_rows,)
-    output : int or None
-
-    Returns
-    -------
-    below, up_to : ndarrays of shape (n_rows,)
     """
     if not has_quantiles(model):
         mean, std = (select_output(values, output) for values in model.predict(X, return_std=True))
@@ -155,15 +130,9 @@ def pit(model, X, y, output):
 
 
 def select_output(values, output, ndim=1):
-    """Values of one output.
+    """Values of one output, from an array of shape (n_rows, ...) or (n_rows, n_outputs, ...).
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, ...) or (n_rows, n_outputs, ...)
-    output : int or None
-        None if there is one output only.
-    ndim : int
-        Number of axes without that of the outputs.
+    `output` is None if there is one only; `ndim` is the number of axes without that of the outputs.
     """
     values = np.asarray(values)  # some models answer in data frames
     n_outputs = 1 if values.ndim == ndim else values.shape[1]

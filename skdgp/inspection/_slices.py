@@ -22,22 +22,9 @@ class Slice(NamedTuple):
 def slice_along(X, feature, n_points, feature_range=None, names=None, by_value=False):
     """Let one feature vary; numeric columns stay at their medians, others at their modes.
 
-    Parameters
-    ----------
-    X : array-like or pandas DataFrame of shape (n_samples, n_features)
-    feature : int or str
-        Position or, in a data frame, name.
-    n_points : int
-    feature_range : pair of float or None
-        None for the range of the feature in `X`.
-    names : array-like of str or None
-        Of the columns, if `X` is no data frame.
-    by_value : bool
-        Whether a feature with few values takes these alone.
-
-    Returns
-    -------
-    slice : Slice
+    The feature is a position or a name; `names` are those of the columns if `X` is no data frame.
+    Its range in `X` is the default; if it has few values and `by_value` is set, it takes these
+    alone.
     """
     check_scalar(n_points, "n_points", Integral, min_val=2)
     make = next((make for mark, make in _FRAMES.items() if hasattr(X, mark)), _of_array)

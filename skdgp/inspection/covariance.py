@@ -1,17 +1,20 @@
 """The posterior covariance of a deep Gaussian process."""
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 import torch
 
 from ..gp.layer import SparseLayer
 from ..linalg import cholesky
-from ._plotting import axes_or_new, check_can_plot
+from ._plotting import Display, check_can_plot
 from ._responses import heaviest, member_name, unwrap_deep_gp
 
 KINDS = ("correlation", "covariance")
 
 
-class CovarianceDisplay:
+@dataclass(eq=False, repr=False)
+class CovarianceDisplay(Display):
     """Posterior covariance of the inducing outputs of all layers.
 
     One block for each pair of units; within a block, the inducing points follow the first principal
@@ -65,12 +68,12 @@ class CovarianceDisplay:
     These are the hidden unit, the function, and the size of the noise.
     """
 
-    def __init__(self, covariance, labels, first_units, *, kind="correlation", name=None):
-        self.covariance = covariance
-        self.labels = labels
-        self.first_units = first_units
-        self.kind = kind
-        self.name = name
+    covariance: np.ndarray
+    labels: list
+    first_units: list
+    _: KW_ONLY
+    kind: str = "correlation"
+    name: str | None = None
 
     @property
     def correlation(self):
@@ -83,32 +86,13 @@ class CovarianceDisplay:
         """Root mean square of the correlations in each block."""
         return np.sqrt(np.square(self.correlation).mean((1, 3)))
 
-    def plot(self, ax=None, *, name=None, **kwargs):
-        """Plot the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        name : str, default=None
-            Name of the model in the title; None for the one given before.
-        **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.imshow`.
-
-        Returns
-        -------
-        display : CovarianceDisplay
-        """
-        ax = axes_or_new(ax, self)
-        name = self.name if name is None else name
+    def _plot(self, ax, name, kwargs):
         n_units, n_inducing, *_ = self.covariance.shape
         values = getattr(self, self.kind).reshape(n_units * n_inducing, -1)
         off = values[~np.kron(np.eye(n_units, dtype=bool), np.ones((n_inducing,) * 2, dtype=bool))]
-        limit = (
-            1.0
-            if self.kind == "correlation"
-            else np.abs(off).max(initial=0.0) or np.abs(values).max()
-        )
+        limit = 1.0
+        if self.kind == "covariance":
+            limit = np.abs(off).max(initial=0.0) or np.abs(values).max()
         style = {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit, "interpolation": "none", **kwargs}
         self.image_ = ax.imshow(values, **style)
         self.colorbar_ = ax.figure.colorbar(self.image_, ax=ax, label=self.kind)
@@ -123,8 +107,6 @@ class CovarianceDisplay:
         ax.tick_params(length=0, labelsize="small")
         if name is not None:
             ax.set_title(name)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     @classmethod
     def from_estimator(cls, estimator, *, kind="correlation", name=None, ax=None, **kwargs):

@@ -1,18 +1,20 @@
 """Whether predictive intervals hold what they promise."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 
 import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from ._plotting import axes_or_new, check_can_plot, legend_below, line_style, message_if_slow
+from ._plotting import Display, check_can_plot, legend_below, line_style, message_if_slow
 from ._responses import central_intervals, pit, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
 
 
-class CoverageDisplay:
+@dataclass(eq=False, repr=False)
+class CoverageDisplay(Display):
     """Empirical against nominal coverage of predictive intervals.
 
     A calibrated model follows the diagonal; above it the intervals are too wide, below it too
@@ -80,36 +82,21 @@ class CoverageDisplay:
     0.03...
     """
 
-    def __init__(self, nominal, empirical, n_samples, *, name=None, kind="interval"):
-        self.nominal = nominal
-        self.empirical = empirical
-        self.n_samples = n_samples
-        self.name = name
-        self.kind = kind
+    nominal: np.ndarray
+    empirical: np.ndarray
+    n_samples: int
+    _: KW_ONLY
+    name: str | None = None
+    kind: str = "interval"
+
+    _figure = {"figsize": (5.2, 5.8)}
 
     @property
     def calibration_error(self):
         """Mean absolute difference of empirical and nominal coverage."""
         return float(np.abs(self.empirical - self.nominal).mean())
 
-    def plot(self, ax=None, *, name=None, **kwargs):
-        """Plot the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        name : str, default=None
-            Name of the model in the legend; None for the one given before.
-        **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.plot` for the coverage.
-
-        Returns
-        -------
-        display : CoverageDisplay
-        """
-        ax = axes_or_new(ax, self, figsize=(5.2, 5.8))
-        name = self.name if name is None else name
+    def _plot(self, ax, name, kwargs):
         there = ax.get_legend_handles_labels()[1]
         self.reference_line_ = self.band_ = None
         if (label := "perfectly calibrated") not in there:
@@ -117,19 +104,13 @@ class CoverageDisplay:
         if (label := f"95% band, n = {self.n_samples}") not in there:
             levels = np.concatenate([[0.0], self.nominal, [1.0]])
             low, high = binom.interval(_CONFIDENCE, self.n_samples, levels)
+            style = {"color": "gray", "alpha": 0.2, "linewidth": 0, "label": label}
             self.band_ = ax.fill_between(
-                levels,
-                low / self.n_samples,
-                high / self.n_samples,
-                color="gray",
-                alpha=0.2,
-                linewidth=0,
-                label=label,
+                levels, low / self.n_samples, high / self.n_samples, **style
             )
-        error = f"calibration error = {self.calibration_error:.3f}"
-        style = line_style(
-            kwargs, marker="o", markersize=4, label=error if name is None else f"{name} ({error})"
-        )
+        label = f"calibration error = {self.calibration_error:.3f}"
+        label = label if name is None else f"{name} ({label})"
+        style = line_style(kwargs, marker="o", markersize=4, label=label)
         (self.line_,) = ax.plot(self.nominal, self.empirical, **style)
         ax.set(
             xlabel="Probability integral transform" if self.kind == "pit" else "Nominal coverage",
@@ -139,8 +120,6 @@ class CoverageDisplay:
             aspect="equal",
         )
         legend_below(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     @classmethod
     def from_estimator(
@@ -204,21 +183,12 @@ class CoverageDisplay:
         if kind == "pit":
             with message_if_slow(cls, f"distribution functions of {len(y):,} rows"):
                 below, up_to = pit(model, rows, y, output)
-            display = cls(
-                coverage, uniform_share(below, up_to, coverage), len(y), name=name, kind=kind
-            )
-            return display.plot(ax, **kwargs)
+            share = uniform_share(below, up_to, coverage)
+            return cls(coverage, share, len(y), name=name, kind=kind).plot(ax, **kwargs)
         with message_if_slow(cls, f"quantiles of {len(y):,} rows"):
             lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
-        return cls.from_predictions(
-            y,
-            lower.T,
-            upper.T,
-            coverage,
-            name=name,
-            ax=ax,
-            **kwargs,
-        )
+        given = y, lower.T, upper.T, coverage
+        return cls.from_predictions(*given, name=name, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(cls, y_true, lower, upper, coverage, *, name=None, ax=None, **kwargs):

@@ -1,5 +1,6 @@
 """Effects of single columns on the target, with their uncertainty."""
 
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -29,6 +30,7 @@ _PROBABILITIES = 1e-9, 1.0 - 1e-9  #: of which there are log-odds: 9 digits of a
 _N_SHOWN = 6  #: columns, if the user names none
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class EffectsDisplay:
     r"""Main effects of columns, with bands.
 
@@ -90,26 +92,19 @@ class EffectsDisplay:
     [2.0, 1.0]
     """
 
-    def __init__(
-        self,
-        *,
-        grids,
-        effects,
-        bands,
-        feature_names,
-        coverage,
-        target_name="y",
-        discrete=None,
-        levels=None,
-    ):
-        self.grids = grids
-        self.effects = effects
-        self.bands = bands
-        self.feature_names = feature_names
-        self.coverage = coverage
-        self.target_name = target_name
-        self.discrete = [False] * len(grids) if discrete is None else discrete
-        self.levels = [None] * len(grids) if levels is None else levels
+    grids: list
+    effects: list
+    bands: list
+    feature_names: list
+    coverage: float
+    target_name: str = "y"
+    discrete: list | None = None
+    levels: list | None = None
+
+    def __post_init__(self):
+        n = len(self.grids)
+        self.discrete = [False] * n if self.discrete is None else self.discrete
+        self.levels = [None] * n if self.levels is None else self.levels
 
     def plot(self, ax=None, **kwargs):
         """Plot the display.
@@ -142,12 +137,8 @@ class EffectsDisplay:
             if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
                 axis.set_ylabel(f"Effect on {in_lines(self.target_name)}")
         if ax is None:
-            axes[0].figure.legend(
-                handles=[self.lines_[0], self.bands_[0]],
-                loc="outside upper right",
-                ncols=2,
-                frameon=False,
-            )
+            handles, place = [self.lines_[0], self.bands_[0]], "outside upper right"
+            axes[0].figure.legend(handles=handles, loc=place, ncols=2, frameon=False)
         else:
             axes[0].legend(fontsize="small")
         self.axes_, self.figure_ = axes, axes[0].figure

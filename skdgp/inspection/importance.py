@@ -1,5 +1,6 @@
 """Which columns matter, and how sure that is."""
 
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -12,6 +13,7 @@ from ._responses import model_and_pairs
 _BAR, _LINE = 0.28, 0.17  #: inches of height for a bar, at least, and for a line of its name
 
 
+@dataclass(eq=False, repr=False)
 class ImportanceDisplay:
     """Importances of the columns, with their uncertainty.
 
@@ -59,10 +61,9 @@ class ImportanceDisplay:
     array([1., 0.])
     """
 
-    def __init__(self, importances_mean, importances_std, feature_names):
-        self.importances_mean = importances_mean
-        self.importances_std = importances_std
-        self.feature_names = feature_names
+    importances_mean: np.ndarray
+    importances_std: np.ndarray
+    feature_names: list
 
     def plot(self, ax=None, *, max_features=20, **kwargs):
         """Plot the display.

@@ -1,5 +1,6 @@
 """The layers of a deep Gaussian process."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 
 import numpy as np
@@ -23,6 +24,7 @@ _FEATURES = 1024  #: random features of a function draw
 _AT_ONCE = 64  #: functions; more take much memory
 
 
+@dataclass(eq=False, repr=False)
 class LayersDisplay:
     """The functions of each layer of a deep Gaussian process, and its inducing points.
 
@@ -75,9 +77,9 @@ class LayersDisplay:
     3
     """
 
-    def __init__(self, layers, *, name=None):
-        self.layers = layers
-        self.name = name
+    layers: list
+    _: KW_ONLY
+    name: str | None = None
 
     def plot(self, ax=None, *, name=None, **kwargs):
         """Plot the display.
@@ -119,34 +121,16 @@ class LayersDisplay:
             style = line_style(kwargs, label=layer.unit_labels[unit], zorder=3)
             lines += ax.plot(layer.x, mean, **style)
             color = lines[-1].get_color()
-            bands.append(
-                ax.fill_between(
-                    layer.x, mean - 2 * std, mean + 2 * std, color=color, alpha=0.2, linewidth=0
-                )
-            )
-            functions += ax.plot(
-                layer.x, layer.functions[:, :, unit].T, color=color, linewidth=0.6, alpha=0.6
-            )
-            points.append(
-                ax.scatter(
-                    layer.inducing_x,
-                    layer.inducing_mean[:, unit],
-                    s=size,
-                    color=color,
-                    edgecolor="black",
-                    linewidth=edge,
-                    alpha=0.6,
-                    zorder=4,
-                )
-            )
-        self.ticks_ += ax.plot(
-            layer.rows_x,
-            np.full(len(layer.rows_x), 0.02),
-            "|",
-            color="black",
-            alpha=0.3,
-            transform=ax.get_xaxis_transform(),
-        )
+            ends = mean - 2 * std, mean + 2 * std
+            bands.append(ax.fill_between(layer.x, *ends, color=color, alpha=0.2, linewidth=0))
+            draws = layer.functions[:, :, unit].T
+            functions += ax.plot(layer.x, draws, color=color, linewidth=0.6, alpha=0.6)
+            style = {"s": size, "color": color, "edgecolor": "black", "linewidth": edge}
+            at = layer.inducing_x, layer.inducing_mean[:, unit]
+            points.append(ax.scatter(*at, alpha=0.6, zorder=4, **style))
+        at, low = layer.rows_x, np.full(len(layer.rows_x), 0.02)
+        style = {"color": "black", "alpha": 0.3, "transform": ax.get_xaxis_transform()}
+        self.ticks_ += ax.plot(at, low, "|", **style)
         if len(layer.units) > 1:
             ax.legend(fontsize="small")
         self.lines_.append(lines)
@@ -262,18 +246,7 @@ def _whitened(layer, n, generator):
 
 @torch.no_grad()
 def _panels(layers, X, line, n_functions, generator):
-    """Return the panel of each layer, in standardized units.
-
-    Parameters
-    ----------
-    layers : Stack
-    X : tensor of shape (n_rows, n_features)
-        Rows that are pushed through the layers.
-    line : tensor of shape (n_points, n_features)
-        The line along which the first layer is shown.
-    n_functions : int
-    generator : torch.Generator
-    """
+    """The panel of each layer of a Stack, in standardized units, along a `line` for the first."""
     panels, H = [], X
     for layer in layers:
         panel, Z = Bunch(), layer.Z
@@ -304,20 +277,10 @@ def _panels(layers, X, line, n_functions, generator):
 
 
 def _principal_line(H, Z, n_points):
-    """A line through the inputs of a layer, where they vary most.
+    """A line of `n_points` through the inputs `H` of a layer, where they vary most, and its panel.
 
-    Parameters
-    ----------
-    H : tensor of shape (n_rows, n_inputs)
-    Z : tensor of shape (n_inducing, n_inputs)
-    n_points : int
-
-    Returns
-    -------
-    line : tensor of shape (n_points, n_inputs)
-    panel : Bunch
-        Coordinates on the line of its points, of `H` and of `Z`: the input itself if there is one,
-        else the distance from the center of `H`.
+    The coordinates on it, of its points, `H` and `Z`, are the input itself if there is one, else
+    the distance from the center of `H`.
     """
     one_input = H.shape[1] == 1
     if one_input:

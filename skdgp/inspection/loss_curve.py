@@ -1,5 +1,7 @@
 """The course of training."""
 
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 
 import numpy as np
@@ -7,11 +9,12 @@ from scipy.ndimage import median_filter
 from sklearn.utils import check_scalar
 
 from ..training.trainer import BLOCK
-from ._plotting import axes_or_new, check_can_plot, line_style
+from ._plotting import Display, check_can_plot, line_style
 from ._responses import member_name, unwrap_deep_gp
 
 
-class LossCurveDisplay:
+@dataclass(eq=False, repr=False)
+class LossCurveDisplay(Display):
     """Loss and validation score over the steps of training.
 
     The loss of single steps is thin, its moving median thick. The highest 2 % of the losses, which
@@ -55,31 +58,13 @@ class LossCurveDisplay:
     60
     """
 
-    def __init__(self, loss_curve, validation_scores=None, *, smooth=BLOCK, name=None):
-        self.loss_curve = loss_curve
-        self.validation_scores = validation_scores
-        self.smooth = smooth
-        self.name = name
+    loss_curve: Sequence
+    validation_scores: Sequence | None = None
+    _: KW_ONLY
+    smooth: int | None = BLOCK
+    name: str | None = None
 
-    def plot(self, ax=None, *, name=None, **kwargs):
-        """Plot the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        name : str, default=None
-            Name of the model in the legend; None for the one given before.
-        **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.plot` for the moving median, or for the single
-            steps if there is none.
-
-        Returns
-        -------
-        display : LossCurveDisplay
-        """
-        ax = axes_or_new(ax, self)
-        name = self.name if name is None else name
+    def _plot(self, ax, name, kwargs):
         if self.smooth is not None:
             check_scalar(self.smooth, "smooth", Integral, min_val=1)
         label = "loss" if name is None else f"{name}, loss"
@@ -104,8 +89,6 @@ class LossCurveDisplay:
             self._plot_validation(ax, "validation" if name is None else f"{name}, validation")
         ax.set(xlabel="Step", ylabel="Loss per row")
         _legend(ax)
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     def _plot_validation(self, ax, label):
         self.validation_ax_ = _twin(ax) or ax.twinx()

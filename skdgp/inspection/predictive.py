@@ -1,13 +1,15 @@
 """The predictive distribution along one feature."""
 
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
 from .._scoring import has_quantiles
 from ._plotting import (
-    axes_or_new,
+    Display,
     check_can_plot,
     in_lines,
     line_style,
@@ -23,7 +25,8 @@ from ._responses import (
 from ._slices import few_values, slice_along
 
 
-class PredictiveDisplay:
+@dataclass(eq=False, repr=False, kw_only=True)
+class PredictiveDisplay(Display):
     """Predictive distribution of a regressor along one feature.
 
     The mean, central intervals as shaded bands, draws of the function and the data. It is best made
@@ -79,52 +82,19 @@ class PredictiveDisplay:
     (2, 200, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        x,
-        mean,
-        intervals,
-        coverage,
-        functions=None,
-        x_data=None,
-        y_data=None,
-        feature_name=None,
-        target_name=None,
-        name=None,
-        discrete=False,
-    ):
-        self.x = x
-        self.mean = mean
-        self.intervals = intervals
-        self.coverage = coverage
-        self.functions = functions
-        self.x_data = x_data
-        self.y_data = y_data
-        self.feature_name = feature_name
-        self.target_name = target_name
-        self.name = name
-        self.discrete = discrete
+    x: np.ndarray
+    mean: np.ndarray
+    intervals: np.ndarray
+    coverage: ArrayLike
+    functions: np.ndarray | None = None
+    x_data: np.ndarray | None = None
+    y_data: np.ndarray | None = None
+    feature_name: str | None = None
+    target_name: str | None = None
+    name: str | None = None
+    discrete: bool = False
 
-    def plot(self, ax=None, *, name=None, **kwargs):
-        """Plot the display.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        name : str, default=None
-            Name of the model in the legend; None for the one given before.
-        **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.plot` for the mean; the bands and draws take its
-            color.
-
-        Returns
-        -------
-        display : PredictiveDisplay
-        """
-        ax = axes_or_new(ax, self)
-        name = self.name if name is None else name
+    def _plot(self, ax, name, kwargs):
         style = line_style(kwargs, label="mean" if name is None else name, zorder=3)
         wide_first = np.argsort(self.coverage)[::-1]
         bands = [self.intervals[i] for i in wide_first]
@@ -137,14 +107,9 @@ class PredictiveDisplay:
         color = self.line_.get_color()
         self.function_lines_ = []
         if self.functions is not None:
-            self.function_lines_ = ax.plot(
-                self.x,
-                self.functions,
-                color=color,
-                linewidth=0.8,
-                alpha=0.7,
-                **({"linestyle": "none", "marker": "_"} if self.discrete else {}),
-            )
+            style = {"linestyle": "none", "marker": "_"} if self.discrete else {}
+            style = {"color": color, "linewidth": 0.8, "alpha": 0.7, **style}
+            self.function_lines_ = ax.plot(self.x, self.functions, **style)
             self.function_lines_[0].set_label("draws of the function")
         self.scatter_ = None
         if self.x_data is not None:
@@ -157,8 +122,6 @@ class PredictiveDisplay:
         )
         ax.set(xlabel=x_label, ylabel=y_label)
         ax.legend()
-        self.ax_, self.figure_ = ax, ax.figure
-        return self
 
     @classmethod
     def from_estimator(

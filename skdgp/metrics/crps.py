@@ -143,17 +143,9 @@ def crps_gaussian_mixture(
 
 
 def mixture_crps(y, weights, means, variances):
-    """The score of mixtures of Gaussians, element by element; see :func:`crps_gaussian_mixture`.
+    """The score of mixtures (c, n, k) of Gaussians, for each element of `y` (n, k).
 
-    Parameters
-    ----------
-    y : ndarray of shape (n, k)
-    weights : ndarray that broadcasts against `means`
-    means, variances : ndarrays of shape (c, n, k)
-
-    Returns
-    -------
-    scores : ndarray of shape (n, k)
+    See :func:`crps_gaussian_mixture`; weights need only broadcast against means.
     """
     weights = np.broadcast_to(weights, means.shape)
     scores = (weights * _mean_size(y - means, variances)).sum(0)

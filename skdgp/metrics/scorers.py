@@ -84,14 +84,8 @@ def crps_scorer(
 
     Parameters
     ----------
-    estimator : estimator
+    estimator, X, y, sample_weight, **given
         As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-    **given : dict
-        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -100,10 +94,8 @@ def crps_scorer(
 
     Raises
     ------
-    TypeError
-        If the estimator predicts no distribution of the target.
-    ValueError
-        If a search keeps no best estimator.
+    TypeError, ValueError
+        As for :func:`log_predictive_density_scorer`.
 
     See Also
     --------
@@ -129,17 +121,11 @@ def pinball_scorer(
 
     Parameters
     ----------
-    estimator : estimator
+    estimator, X, y, sample_weight, **given
         As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
     alpha : tuple of floats in (0, 1)
         Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
         of others.
-    **given : dict
-        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -148,10 +134,8 @@ def pinball_scorer(
 
     Raises
     ------
-    TypeError
-        If the estimator predicts no distribution of the target.
-    ValueError
-        If orders are not between 0 and 1, or a search keeps no best estimator.
+    TypeError, ValueError
+        As for :func:`log_predictive_density_scorer`, and if orders are not between 0 and 1.
 
     See Also
     --------
@@ -175,17 +159,11 @@ def interval_score_scorer(
 
     Parameters
     ----------
-    estimator : estimator
+    estimator, X, y, sample_weight, **given
         As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(interval_score_scorer,
         coverage=0.5)`` makes a scorer of other intervals.
-    **given : dict
-        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -194,10 +172,8 @@ def interval_score_scorer(
 
     Raises
     ------
-    TypeError
-        If the estimator predicts no distribution of the target.
-    ValueError
-        If `coverage` is not between 0 and 1, or a search keeps no best estimator.
+    TypeError, ValueError
+        As for :func:`log_predictive_density_scorer`, and if `coverage` is not between 0 and 1.
 
     See Also
     --------
@@ -221,17 +197,11 @@ def coverage_scorer(
 
     Parameters
     ----------
-    estimator : estimator
+    estimator, X, y, sample_weight, **given
         As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
         makes a scorer of other intervals.
-    **given : dict
-        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -240,10 +210,8 @@ def coverage_scorer(
 
     Raises
     ------
-    TypeError
-        If the estimator predicts no distribution of the target.
-    ValueError
-        If `coverage` is not between 0 and 1, or a search keeps no best estimator.
+    TypeError, ValueError
+        As for :func:`log_predictive_density_scorer`, and if `coverage` is not between 0 and 1.
 
     See Also
     --------
@@ -262,14 +230,8 @@ def calibration_scorer(
 
     Parameters
     ----------
-    estimator : estimator
+    estimator, X, y, sample_weight, **given
         As for :func:`log_predictive_density_scorer`.
-    X : array-like of shape (n_samples, n_features)
-    y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
-    **given : dict
-        What the predictions of the estimator take, as the `exposure` of counts.
 
     Returns
     -------
@@ -278,10 +240,8 @@ def calibration_scorer(
 
     Raises
     ------
-    TypeError
-        If the estimator predicts no distribution of the target.
-    ValueError
-        If a search keeps no best estimator.
+    TypeError, ValueError
+        As for :func:`log_predictive_density_scorer`.
 
     See Also
     --------

@@ -315,12 +315,7 @@ def log_marginal_likelihood(estimator: Any) -> tuple[float, float]:
 def free_energy(levels: np.ndarray, powers: np.ndarray) -> tuple[float, float]:
     """Log of the ratio of normalizers at the first and last power, and its standard error.
 
-    Parameters
-    ----------
-    levels : ndarray of shape (n_chains, n_draws, T)
-        Log-likelihoods of draws at each power.
-    powers : ndarray of shape (T,)
-        Decreasing.
+    `levels` (n_chains, n_draws, T) are log-likelihoods of draws at each of the decreasing `powers`.
     """
     value = _bennett(levels.reshape(-1, len(powers)), powers)
     if len(levels) == 1:
