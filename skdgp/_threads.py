@@ -1,11 +1,17 @@
-"""Limits on threads that end when they should, whoever else has some."""
+"""Limits on threads that end when they should, and a guard of those that do not survive a fork."""
 
 import contextlib
 import functools
 import os
 import threading
 
+import numpy as np
+import torch
 from threadpoolctl import ThreadpoolController
+
+#: numpy's own settings, whatever the caller's are: numbers that vanish are zero
+ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+_worked = _broken = False  #: whether torch has had several threads here, or before the fork
 
 
 class _Limits:
@@ -76,9 +82,25 @@ def at_most(n):
             limits.leave(common, found)
 
 
+@contextlib.contextmanager
+def computing(n):
+    """All that torch computes happens in here, whatever the caller has done to gradients."""
+    global _worked
+    with torch.inference_mode(False), torch.enable_grad(), at_most(n), np.errstate(**ERRSTATE):
+        if _broken:
+            raise RuntimeError(
+                "This process was forked after torch had used several threads, and would hang. Use "
+                "joblib's 'loky' backend, or the start method 'spawn' of multiprocessing, or set "
+                "n_threads=1 before the first fit."
+            )
+        _worked = _worked or torch.get_num_threads() > 1
+        yield
+
+
 def _after_fork():
-    global _limits
+    global _limits, _broken
     _limits = _Limits()  # threads that are no longer there may have had some
+    _broken = _worked
 
 
 if os.name == "posix":

@@ -1,10 +1,11 @@
 """Base class of all estimators: validation, fitting, prediction."""
 
-import contextlib
 import copy
 import os
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from .._threads import at_most
+from .._threads import ERRSTATE, computing
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
@@ -30,29 +31,50 @@ from .diagnostics import warn_if_light
 from .exposure import check_has_rate, log_exposure
 from .fit import fit_estimator
 from .fitting import DTYPES
-from .fork import mark_work
 from .importances import Pending, importances
 from .prediction import Predictor, warn_of_changed
 from .summary import feature_names, html_summary, names_of_targets, summary
 from .warm_start import all_or_nothing
 
-#: arguments that not every scheme understands, and their defaults
-_MAY_MEAN_NOTHING = {
-    "width": None,
-    "n_inducing": None,
-    "init": "kmeans",
-    "mean": "linear",
-    "input_connected": False,
-    "learning_rate": None,
-    "batch_size": None,
-    "dtype": "auto",
-}
-#: numpy's own settings, whatever the caller's are: numbers that vanish are zero
-_ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
+#: arguments that not every scheme understands, and that are left at their defaults then
+_MAY_MEAN_NOTHING = (
+    "width n_inducing init mean input_connected learning_rate batch_size dtype".split()
+)
 
 
+@dataclass(eq=False, repr=False)
 class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
-    """Base class of the deep Gaussian process estimators."""
+    """Base class of the deep Gaussian process estimators, with the parameters of deep ones."""
+
+    n_layers: int = 2
+    _: KW_ONLY
+    width: int | Sequence[int] | None = None
+    n_inducing: int | None = None
+    kernel: str | Kernel | Sequence[str | Kernel] = "auto"
+    mean: str = "linear"
+    input_connected: bool = False
+    likelihood: str | Likelihood = "auto"
+    inference: str | Scheme = "auto"
+    init: str | BaseEstimator = "kmeans"
+    max_iter: int | None = None
+    max_time: float | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    n_predict_draws: int = 64
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 10
+    tol: float = 0.0
+    warm_start: bool = False
+    standardize: bool | str | Scaling = "auto"
+    categorical_features: str | Sequence | None = "from_dtype"
+    checkpoint: str | os.PathLike | Checkpoint | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+    n_jobs: int | None = None
+    n_threads: int | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     target_transform = None  # a parameter of regressors
 
@@ -262,7 +284,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return plans
 
     def _plan(self, scheme, data):
-        for name, default in _MAY_MEAN_NOTHING.items():
+        for name in _MAY_MEAN_NOTHING:
+            default = getattr(BaseDeepGP, name)
             if name not in scheme.uses and getattr(self, name) != default:
                 raise ValueError(
                     f"{name} means nothing to {type(scheme).__name__}; leave it at {default!r}."
@@ -341,19 +364,14 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     # Prediction
 
-    @contextlib.contextmanager
     def _threads(self):
-        """All that torch computes happens in here, whatever the caller has done to gradients."""
         # one thread by default: matrices are small, and idle threads of OpenMP spin
-        threads = at_most(self.n_threads or 1)
-        with torch.inference_mode(False), torch.enable_grad(), threads, np.errstate(**_ERRSTATE):
-            mark_work()
-            yield
+        return computing(self.n_threads or 1)
 
     def _check_X(self, X):
         check_is_fitted(self)
         X = check_inputs(self, X)
-        with np.errstate(**_ERRSTATE):
+        with np.errstate(**ERRSTATE):
             warn_of_changed(X, self._x_scaler, vars(self).get("feature_names_in_"))
         return X
 

@@ -13,14 +13,12 @@ from .._warnings import warn
 from ..inference import DSVI, as_scheme
 from ..mixture.member import Member, Plan, Record
 from ..training.pretraining import PreTraining
-from .device import training_device
 from .diagnostics import Diagnostics, limit
 from .exposure import check_has_rate
-from .fitting import MemberFit
-from .importances import Pairs
-from .outcome import forget_single, single_attributes
+from .fitting import MemberFit, training_device
+from .outcome import fitted_attributes, keep
 from .scaling import scale
-from .warm_start import check_chunk, init_source, lasting
+from .warm_start import check_chunk, init_source
 
 #: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row
 _MOST_STEPS = 100
@@ -121,25 +119,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     elif is_new:
         stream["ends"] = _ends(np.concatenate([stream["ends"], X]))
         _warn_if_not_learned(member, X, y, device)
-    forget_single(estimator)
-    pairs = Pairs(data.X, data.weights)
-    data.x_scaler.keep(pairs.rows)
-    estimator.__dict__.update(
-        members_=[member],
-        _stream=stream,
-        _lasting=lasting(estimator),
-        _n_rows=float(data.weights.sum()),
-        _pairs=pairs,
-        _importances=None,
-        _table=None,
-        n_iter_=record.n_iter,
-        device_=str(device),
-        warp_=data.x_scaler.curvature(estimator.n_features_in_),
-        _x_scaler=data.x_scaler,
-        _y_scaler=data.y_scaler,
-        _log_jacobian=data.mean_log_jacobian(),
-        **single_attributes([member], data),
-    )
+    attributes = fitted_attributes([member], data, device, estimator.n_features_in_)
+    keep(estimator, {**attributes, "_stream": stream}, data)
     if model.divergence() is not None:
         per_row = -record.loss_curve[-1] + estimator._log_jacobian
         estimator.lower_bound_ = stream["n_rows"] * per_row

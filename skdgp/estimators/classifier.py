@@ -173,67 +173,6 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
     _likelihoods = CLASSIFICATION
 
-    def __init__(
-        self,
-        n_layers=2,
-        *,
-        width=None,
-        n_inducing=None,
-        kernel="auto",
-        mean="linear",
-        input_connected=False,
-        likelihood="auto",
-        inference="auto",
-        init="kmeans",
-        max_iter=None,
-        max_time=None,
-        batch_size=None,
-        learning_rate=None,
-        n_predict_draws=64,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=0.0,
-        warm_start=False,
-        standardize="auto",
-        categorical_features="from_dtype",
-        checkpoint=None,
-        device="auto",
-        dtype="auto",
-        n_jobs=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_layers = n_layers
-        self.width = width
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.mean = mean
-        self.input_connected = input_connected
-        self.likelihood = likelihood
-        self.inference = inference
-        self.init = init
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_predict_draws = n_predict_draws
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.categorical_features = categorical_features
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
-
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""
         plan = self._plan(DSVI(), data)

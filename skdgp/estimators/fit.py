@@ -19,24 +19,23 @@ from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
 from ._sklearn import FitProgress, without_callbacks
-from .device import training_device
 from .diagnostics import is_settled, warn_of_chains, warn_of_pathologies
-from .fitting import MemberFit
-from .importances import Pairs, compute_if_cheap
+from .fitting import MemberFit, training_device
+from .importances import compute_if_cheap
 from .outcome import (
     Result,
     Trained,
-    forget_single,
+    fitted_attributes,
     is_failure,
+    keep,
     lower_bound,
-    single_attributes,
     warn_of_shortage,
 )
 from .scaling import scale
 from .scored import ScoredRows
 from .summary import kept_table
 from .targets import of_size
-from .warm_start import check_lasting, init_source, lasting, warm_start_sources, warn_if_far
+from .warm_start import check_lasting, init_source, warm_start_sources, warn_if_far
 
 _AT_END = 0.05  #: share of the time that is kept for it, and for the diagnosis
 _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their starts rather
@@ -53,12 +52,8 @@ def fit_estimator(estimator, data, held_out, raw, started):
 
     def set_fitted():
         fitted = fit.attributes(fit.scored.weigh(result.trained))
-        forget_single(estimator)
         vars(estimator).pop("_stream", None)
-        pairs = Pairs(fit.whole.X, fit.whole.weights)
-        fit.data.x_scaler.keep(pairs.rows)
-        vars(estimator).update(fitted, **found, _pairs=pairs, _importances=None, _table=None)
-        estimator._lasting = lasting(estimator)
+        keep(estimator, {**fitted, **found}, fit.whole)
 
     try:
         set_fitted()
@@ -347,23 +342,10 @@ class MixtureFit:
         states = [member.arrays for member in self.states]
         return checkpoint.open(fingerprint(settings, seed, rows, states, i), i)
 
-    # What comes out
-
     def attributes(self, members):
         """Fitted attributes of an estimator with these members."""
-        data = self.data
-        attributes = {
-            "members_": members,
-            "_atoms": self.atoms,
-            "_n_rows": float(data.weights.sum()),
-            "n_iter_": sum(member.record.n_iter for member in members),
-            "device_": str(self.device),
-            "warp_": data.x_scaler.curvature(self.estimator.n_features_in_),
-            "_x_scaler": data.x_scaler,
-            "_y_scaler": data.y_scaler,
-            "_log_jacobian": data.mean_log_jacobian(),
-        }
-        return {**attributes, **single_attributes(members, data)}
+        given = self.data, self.device, self.estimator.n_features_in_
+        return {"_atoms": self.atoms, **fitted_attributes(members, *given)}
 
 
 def _labels(estimator, data):

@@ -11,6 +11,8 @@ from ..mixture.member import Member
 from ..mixture.predictive import Predictive, rows_at_once
 from ..training.trainer import Trainer
 from .data import Data
+from .importances import Pairs
+from .warm_start import lasting
 
 _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
@@ -18,7 +20,7 @@ _ROWS_IN_TIME = 10  #: of it that are evaluated first if time is limited, then t
 _LOSSES = 10  #: last steps whose mean loss stands for the bound if there is no time for it
 #: what the errors say of processors under Linux and Windows, of GPUs, and of their libraries
 _NO_MEMORY = "allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED"
-#: fitted attributes of single models, from :func:`single_attributes` and :func:`lower_bound`
+#: fitted attributes of single models, from :func:`_single_attributes` and :func:`lower_bound`
 _OF_SINGLE = (
     "delta_",
     "inducing_inputs_",
@@ -65,17 +67,33 @@ def is_failure(error):
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
-def forget_single(estimator):
-    """Remove the fitted attributes that only a single model has, which an earlier fit may have left."""
+def keep(estimator, attributes, rows):
+    """Give an estimator its fitted attributes in the place of others, and some of its rows."""
     for name in _OF_SINGLE:
         vars(estimator).pop(name, None)
+    pairs = Pairs(rows.X, rows.weights)
+    attributes["_x_scaler"].keep(pairs.rows)
+    vars(estimator).update(attributes, _pairs=pairs, _importances=None, _table=None)
+    estimator._lasting = lasting(estimator)
 
 
-def single_attributes(members, data):
+def fitted_attributes(members, data, device, n_features):
+    """Fitted attributes of an estimator with these members."""
+    return {
+        "members_": members,
+        "_n_rows": float(data.weights.sum()),
+        "n_iter_": sum(member.record.n_iter for member in members),
+        "device_": str(device),
+        "warp_": data.x_scaler.curvature(n_features),
+        "_x_scaler": data.x_scaler,
+        "_y_scaler": data.y_scaler,
+        "_log_jacobian": data.mean_log_jacobian(),
+        **(_single_attributes(*members, data) if len(members) == 1 else {}),
+    }
+
+
+def _single_attributes(member, data):
     """Fitted attributes that only a single model has."""
-    if len(members) > 1:
-        return {}
-    (member,) = members
     first, *others = member.inducing_inputs_
     delta = member.posterior().delta
     return {

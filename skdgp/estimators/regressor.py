@@ -1,5 +1,7 @@
 """Deep Gaussian process regression."""
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +15,7 @@ from .regression import TARGET_TRANSFORM, RegressionMixin
 from .warm_start import takes_chunks
 
 
+@dataclass(eq=False, repr=False)
 class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     """Deep Gaussian process regression.
 
@@ -223,71 +226,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     (1, 2)
     """
 
+    _: KW_ONLY
+    target_transform: str | None = "auto"
+
     _likelihoods = REGRESSION
     _parameter_constraints = {**BaseDeepGP._parameter_constraints, **TARGET_TRANSFORM}
-
-    def __init__(
-        self,
-        n_layers=2,
-        *,
-        width=None,
-        n_inducing=None,
-        kernel="auto",
-        mean="linear",
-        input_connected=False,
-        likelihood="auto",
-        target_transform="auto",
-        inference="auto",
-        init="kmeans",
-        max_iter=None,
-        max_time=None,
-        batch_size=None,
-        learning_rate=None,
-        n_predict_draws=64,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=10,
-        tol=0.0,
-        warm_start=False,
-        standardize="auto",
-        categorical_features="from_dtype",
-        checkpoint=None,
-        device="auto",
-        dtype="auto",
-        n_jobs=None,
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_layers = n_layers
-        self.width = width
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.mean = mean
-        self.input_connected = input_connected
-        self.likelihood = likelihood
-        self.inference = inference
-        self.init = init
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.n_predict_draws = n_predict_draws
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.tol = tol
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.categorical_features = categorical_features
-        self.checkpoint = checkpoint
-        self.device = device
-        self.dtype = dtype
-        self.n_jobs = n_jobs
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
-        self.target_transform = target_transform
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators import fitting
-from skdgp.estimators.device import training_device
+from skdgp.estimators.fitting import training_device
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
