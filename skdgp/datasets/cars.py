@@ -51,22 +51,9 @@ def load_cars(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     Returns
     -------
     data : Bunch
-        With the attributes
-
-        data : ndarray of shape (398, 9) or DataFrame of shape (398, 7)
-            One row for each car.
-        target : ndarray or Series of shape (398,)
-            Miles per US gallon, 9 to 46.6.
-        frame : DataFrame of shape (398, 8) or None
-            Both together, with ``as_frame=True``.
-        feature_names : list of str
-            Names of the columns.
-        target_names : list of str
-            ``["mpg"]``.
-        car_names : ndarray of shape (398,)
-            Make and model.
-        DESCR : str
-            What the columns are, and the source.
+        With `data`, an ndarray of shape (398, 9) or DataFrame of shape (398, 7), and `target`, miles per US
+        gallon, 9 to 46.6; the `frame` of both with ``as_frame=True``, else None; `feature_names`,
+        `target_names`, `car_names` (make and model) and `DESCR` (columns and source).
     (data, target) : tuple
         With ``return_X_y=True``.
 

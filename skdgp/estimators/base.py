@@ -1,5 +1,6 @@
 """Base class of all estimators: validation, fitting, prediction."""
 
+import contextlib
 import copy
 import os
 import re
@@ -77,6 +78,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     verbose: int = 0
 
     target_transform = None  # a parameter of regressors
+    _gives_state = True  #: may stand for `init` of another estimator
+    _atoms = None  #: values with a probability of their own
 
     _parameter_constraints = {
         "n_layers": [Interval(Integral, 1, None, closed="left")],
@@ -151,12 +154,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
-    _gives_state = True  #: may stand for `init` of another estimator
-
     def _is_fitted(self):
         return "members_" in self.__dict__
-
-    # Fitting
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(
@@ -189,10 +188,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
-        sample_weight_val : array-like, optional
-            Weights of the held-out rows.
-        exposure_val : array-like of shape (n_samples,), optional
-            Their exposures.
+        sample_weight_val, exposure_val : array-likes, optional
+            Weights and exposures of the held-out rows.
 
         Returns
         -------
@@ -249,8 +246,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
             raise ValueError(message) from error
 
-    _atoms = None  #: values with a probability of their own
-
     def _atoms_of(self, data, held_out, seed, started):
         """Values that many targets equal, or None, and the rows of all others."""
         return None, data, held_out
@@ -275,10 +270,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _plans(self, data):
         """Return the plans of the members to train."""
-        if self.inference == "auto":
-            plans = self._recipe(data)
-        else:
-            plans = [self._plan(clone(as_scheme(self.inference)), data)]
+        auto, given = self.inference == "auto", self.inference
+        plans = self._recipe(data) if auto else [self._plan(clone(as_scheme(given)), data)]
         for plan in plans:
             plan.scheme.validate()
         return plans
@@ -362,8 +355,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             self._importances = importances(self)
         return self._importances
 
-    # Prediction
-
     def _threads(self):
         # one thread by default: matrices are small, and idle threads of OpenMP spin
         return computing(self.n_threads or 1)
@@ -383,23 +374,26 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self._check_likelihood(self.members_[0].likelihood, y)
         return X, y
 
+    @contextlib.contextmanager
+    def _predictor(self):
+        """The mixture that predicts, with the user's threads and without gradients."""
+        with self._threads(), torch.no_grad():
+            yield Predictor(self.members_, self._x_scaler, self._prediction_device())
+
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""
-        with self._threads(), torch.no_grad():
-            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+        with self._predictor() as predictor:
             return predictor.rows(X, method, *others, **settings)
 
     def _draw(self, X, n, seed, what, k=None, mean=None, offset=None):
         n = int(check_scalar(n, "n_samples", Integral, min_val=1))
-        with self._threads(), torch.no_grad():
-            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
+        with self._predictor() as predictor:
             return predictor.draw(X, n, seed, what, mean, offset)[..., :k]
 
     def _prediction_device(self):
         """Return the device for prediction: that of the fit, or the CPU if this machine has no such GPU."""
-        device = torch.device(self.device_)
-        there = device.type == "cpu" or (device.index or 0) < torch.cuda.device_count()
-        return self.device_ if there else "cpu"
+        device, n = torch.device(self.device_), torch.cuda.device_count
+        return self.device_ if device.type == "cpu" or (device.index or 0) < n() else "cpu"
 
     def __getstate__(self):
         return {**super().__getstate__(), "_skdgp_version": __version__}

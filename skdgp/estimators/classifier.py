@@ -185,12 +185,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Make one pass over a chunk of rows.
 
-        Scaling and starting values come from the first call; the lower bound counts all rows seen so far. With
-        ``batch_size=None`` a small chunk gets as many steps as give it its share of all rows, and the first
-        one up to 100. Where rows lie far from those before, inducing inputs move there and take along what
-        the posterior says; if the model still does not know these rows, there is a warning. What earlier chunks
-        taught fades as later ones come, because only the present chunk is looked at. One model learns; of a
-        mixture, the first, and what ``fit`` trained beside it is dropped with a warning.
+        What a pass does is told at :meth:`DeepGPRegressor.partial_fit`.
 
         Parameters
         ----------

@@ -146,8 +146,7 @@ def covariance_of_rows(model, X, var, latent, offset):
     """Covariance of the rows, whose diagonal is the variance of the mixture."""
     k = model._n_outputs
     given = latent or all(member.likelihood.scales_target for member in model.members_)
-    with model._threads(), torch.no_grad():
-        predictor = Predictor(model.members_, model._x_scaler, model._prediction_device())
+    with model._predictor() as predictor:
         if model._y_scaler.maps is not None:
             cov = predictor.mapped_covariance(X, np.sqrt(var), model._y_scaler, latent)
             return cov[..., 0] if model._y_ndim == 1 else cov

@@ -3,7 +3,6 @@
 from functools import partial
 
 import numpy as np
-import torch
 from scipy.stats import norm
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
@@ -15,7 +14,7 @@ from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy
 from .exposure import exposure_of
-from .prediction import Predictor, covariance_of_rows
+from .prediction import covariance_of_rows
 from .targets import as_numbers, target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
@@ -35,8 +34,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
-    def _target_maps(self, data, likelihood, source, others):
-        return target_maps(self, data, likelihood, source, others)
+    _target_maps = target_maps
 
     @property
     def target_transform_(self):
@@ -78,13 +76,12 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, exposure
+            As for :meth:`predict`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Targets.
         sample_weight : array-like of shape (n_samples,), optional
             How much each row counts.
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -163,9 +160,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
+        X, exposure
+            As for :meth:`predict`.
 
         Returns
         -------
@@ -179,11 +175,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, exposure
+            As for :meth:`predict`.
         alpha : float or array-like of floats in (0, 1)
             Orders of the quantiles.
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -204,30 +199,23 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         q = np.moveaxis(self._y_scaler.inverse(np.moveaxis(q, -1, 0)), 0, -1)
         if self._atoms is not None:
             q = np.where(np.isnan(atoms), q[:, 0], atoms)[:, None]
-        return q[:, 0] if self._y_ndim == 1 else q
+        return self._shaped(q)
 
     def _latent_quantiles(self, X, orders):
         """Quantiles of latent functions, as if these were Gaussian before the map of targets."""
         mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
         q = mean + np.sqrt(var) * norm.ppf(orders)[:, None, None]
-        q = np.moveaxis(self._y_scaler.inverse(q), 0, -1)
-        return q[:, 0] if self._y_ndim == 1 else q
-
-    def _unmapped(self, X, z, latent=False):
-        with self._threads(), torch.no_grad():
-            predictor = Predictor(self.members_, self._x_scaler, self._prediction_device())
-            return predictor.unmapped(X, z, self._y_scaler, latent)
+        return self._shaped(np.moveaxis(self._y_scaler.inverse(q), 0, -1))
 
     def predict_interval(self, X, coverage=0.9, *, exposure=None):
         """Predict central intervals of the target.
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, exposure
+            As for :meth:`predict`.
         coverage : float in (0, 1)
             Probability that the target lies inside.
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -245,13 +233,12 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, exposure
+            As for :meth:`predict`.
         y : float, or array-like of shape (n_samples,) or (n_samples, n_outputs)
             Thresholds, one for all rows or one for each.
         complement : bool, default=False
             Return ``P(target > y)`` in the place of ``P(target <= y)``.
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -292,10 +279,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
+        X, exposure
+            As for :meth:`predict`.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
 
         Returns
         -------
@@ -327,7 +313,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             rows, and without the noise of hidden layers, which is tiny unless it was asked for. Otherwise fresh
             noise is added to every row.
         exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by default.
+            As for :meth:`predict`.
 
         Returns
         -------
@@ -338,21 +324,19 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         offset = None if latent else self._offset(X, exposure)
         what = "function" if latent else "y"
         y = self._draw(X, n_samples, seed, what, self._n_outputs, offset=offset)
-        y = self._unmapped(X, y, latent)
+        with self._predictor() as predictor:
+            y = predictor.unmapped(X, y, self._y_scaler, latent)
         if self._atoms is not None and not latent:
             y = self._atoms.sample(X, y, seed)
-        y = np.moveaxis(y, 0, -1)
-        return y[:, 0] if self._y_ndim == 1 else y
+        return self._shaped(np.moveaxis(y, 0, -1))
 
     def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
-        offset, scaler = self._offset(X, exposure), self._y_scaler
+        given = {"scaler": self._y_scaler, "offset": self._offset(X, exposure)}
 
         def crps(y):
-            if scaler.maps is not None:
-                return self._predict_rows(X, "mapped_crps", y, scaler=scaler)
-            return self._predict_rows(X, "crps", scaler.transform(y), offset=offset) * scaler.scale
+            return self._predict_rows(X, "target_crps", y, **given)
 
         return self._shaped(crps(y) if self._atoms is None else self._atoms.crps(X, y, crps))
 
@@ -383,15 +367,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _mixture_moments(self, X, latent, offset=None):
         """:meth:`_moments` of the mixture, without atoms."""
-        if self._y_scaler.maps is not None:
-            given = {"scaler": self._y_scaler, "latent": latent}
-            return self._predict_rows(X, "mapped_moments", **given)
-        if latent:
-            mean, var = self._predict_rows(X, "latent_moments", k=self._n_outputs)
-        else:
-            mean, var = self._predict_rows(X, "moments", offset=offset)
-        scale = self._y_scaler.scale
-        return mean * scale + self._y_scaler.center, np.sqrt(var) * scale
+        given = {"scaler": self._y_scaler, "latent": latent, "offset": None if latent else offset}
+        return self._predict_rows(X, "target_moments", **given)
 
     def _covariance(self, X, var, latent, offset):
         """Covariance of the rows, whose variances are `var` (n, k)."""
@@ -403,14 +380,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def _decomposed(self, X, offset):
         """Mean, and standard deviations by the function and by the noise."""
-        if self._y_scaler.maps is not None:
-            given = "mapped_decomposed_moments"
-            mean, *variances = self._predict_rows(X, given, scaler=self._y_scaler)
-            parts = mean, *np.sqrt(variances)
-        else:
-            mean, *variances = self._predict_rows(X, "decomposed_moments", offset=offset)
-            mean = mean * self._y_scaler.scale + self._y_scaler.center
-            parts = mean, *(np.sqrt(var) * self._y_scaler.scale for var in variances)
+        given = {"scaler": self._y_scaler, "offset": offset}
+        parts = self._predict_rows(X, "target_decomposed_moments", **given)
         if self._atoms is not None:
             parts = self._atoms.decomposed(X, *parts)
         return tuple(self._shaped(part) for part in parts)

@@ -252,8 +252,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         check_is_fitted(self)
         return np.empty(0) if self._atoms is None else self._atoms.values
 
-    def _atoms_of(self, data, held_out, seed, started):
-        return atoms.learn(self, data, held_out, seed, started)
+    _atoms_of = atoms.learn
 
     def _recipe(self, data):
         """The plans that ``inference="auto"`` stands for."""

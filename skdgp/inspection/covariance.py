@@ -121,9 +121,7 @@ class CovarianceDisplay(Display):
             couples two units.
         name : str, default=None
             Name in the title; None for that of the member of a mixture.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -132,10 +130,8 @@ class CovarianceDisplay(Display):
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator is none of skdgp, or `kind` is unknown.
+        NotFittedError, ValueError
+            If the estimator is not fitted or none of skdgp, or `kind` is unknown.
 
         Notes
         -----

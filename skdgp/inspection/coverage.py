@@ -154,9 +154,7 @@ class CoverageDisplay(Display):
             The output to show, if there are several.
         name : str, default=None
             Name in the legend; None for the class of the estimator.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -165,11 +163,9 @@ class CoverageDisplay(Display):
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator has no predictive distribution of numbers, or an argument makes no
-            sense.
+        NotFittedError, ValueError
+            If the estimator is not fitted or predicts no distribution of numbers, or an argument
+            makes no sense.
         """
         check_can_plot(cls, kwargs)
         check_scalar(n_levels, "n_levels", Integral, min_val=1)
@@ -204,9 +200,7 @@ class CoverageDisplay(Display):
             Nominal probabilities of the intervals.
         name : str, default=None
             Name in the legend.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns

@@ -16,14 +16,11 @@ __all__ = ["Diagnosis", "PathologyWarning", "diagnose"]
 def diagnose(estimator, X, y, *, exposure=None):
     """Look for known pathologies of a fitted deep Gaussian process.
 
-    The rows, at most 1,000 of them, are best those of training. Two questions are answered. Do
-    predictions suffer? The log-density of the rows is compared to that of a simple reference, a
-    Gaussian process with one lengthscale that predicts every row from the others. A model that
-    misses more than 40 % of what the reference gains over a constant prediction, though it has seen
-    the rows, is pathological; 25 % are enough where inducing points are far too few, clumped, or away from
-    the rows. And why? Figures are taken of what is known to go wrong ([1]_, [2]_), each with
-    a threshold and what to do. Figures alone harm nobody: a layer that ignores useless inputs has
-    dead units, and is well.
+    The log density of the rows, at most 1,000 and best those of training, is compared to that of a simple
+    reference, a Gaussian process with one lengthscale that predicts every row from the others. A model that
+    misses more than 40 % of what the reference gains over a constant prediction is pathological; 25 % are
+    enough where inducing points are far too few, clumped, or away from the rows. Figures of what is known to
+    go wrong ([1]_, [2]_) say why. Alone they harm nobody: a layer that ignores useless inputs has dead units.
 
     Parameters
     ----------
@@ -40,10 +37,8 @@ def diagnose(estimator, X, y, *, exposure=None):
 
     Raises
     ------
-    NotFittedError
-        If the estimator is not fitted.
-    ValueError
-        If the estimator is none of skdgp, or the data or exposures do not fit it.
+    NotFittedError, ValueError
+        If the estimator is not fitted or none of skdgp, or the data or exposures do not fit it.
 
     References
     ----------

@@ -185,9 +185,7 @@ class EffectsDisplay:
         log_odds : bool, default=False
             Whether effects of a classifier are those on the log-odds of the class, where effects that add up
             do not fade near 0 and 1. Lines are then means over the functions.
-        ax : matplotlib Axes or array-like of these, default=None
-            One for each column; None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -197,11 +195,9 @@ class EffectsDisplay:
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator is none of skdgp, has kernels whose functions cannot be drawn, or an argument
-            makes no sense.
+        NotFittedError, ValueError
+            If the estimator is not fitted or none of skdgp, has kernels whose
+            functions cannot be drawn, or an argument makes no sense.
         """
         check_can_plot(cls, kwargs)
         check_scalar(n_points, "n_points", Integral, min_val=2)

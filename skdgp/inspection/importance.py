@@ -123,9 +123,7 @@ class ImportanceDisplay:
             Number of bars at most.
         random_state : int, RandomState instance or None, default=0
             Determines the functions.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -134,10 +132,8 @@ class ImportanceDisplay:
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator is none of skdgp, or has kernels whose functions cannot be drawn.
+        NotFittedError, ValueError
+            If the estimator is not fitted or none of skdgp, or functions of its kernels cannot be drawn.
         """
         check_can_plot(cls, kwargs, "barh")
         check_scalar(n_draws, "n_draws", Integral, min_val=2)

@@ -177,9 +177,7 @@ class LayersDisplay:
             Determines the draws and the rows.
         name : str, default=None
             Name in the titles.
-        ax : array-like of matplotlib Axes, one for each layer, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -188,10 +186,8 @@ class LayersDisplay:
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator is none of skdgp, or an argument makes no sense.
+        NotFittedError, ValueError
+            If the estimator is not fitted or none of skdgp, or an argument makes no sense.
 
         Notes
         -----

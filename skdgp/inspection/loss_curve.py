@@ -116,9 +116,7 @@ class LossCurveDisplay(Display):
             Number of steps around a step over which the median is taken; None for none.
         name : str, default=None
             Name in the legend; None for the class of the estimator and, of a mixture, the member.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -127,10 +125,8 @@ class LossCurveDisplay(Display):
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator is none of skdgp.
+        NotFittedError, ValueError
+            If the estimator is not fitted, or none of skdgp.
         """
         check_can_plot(cls, kwargs)
         model, _ = unwrap_deep_gp(estimator, None, cls.__name__)

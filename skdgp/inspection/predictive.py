@@ -177,9 +177,7 @@ class PredictiveDisplay(Display):
             Determines the draws and the dots.
         name : str, default=None
             Name in the legend; None for the class of the estimator.
-        ax : matplotlib Axes, default=None
-            None for a new figure.
-        **kwargs : dict
+        ax, **kwargs
             Passed to :meth:`plot`.
 
         Returns
@@ -188,11 +186,9 @@ class PredictiveDisplay(Display):
 
         Raises
         ------
-        NotFittedError
-            If the estimator is not fitted.
-        ValueError
-            If the estimator has no predictive distribution of numbers, or an argument makes no
-            sense.
+        NotFittedError, ValueError
+            If the estimator is not fitted or predicts no distribution of numbers, or an argument
+            makes no sense.
         """
         check_can_plot(cls, kwargs)
         rng = check_random_state(random_state)

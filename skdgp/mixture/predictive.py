@@ -109,9 +109,12 @@ class Predictive:
         ]
         return self._mix_moments(moments)
 
-    def mapped_moments(self, scaler, latent=False):
-        """Mean and standard deviation before the map, of the target or of latent functions, (n, k)."""
-        return mapped_moments(*self._mapped_components(scaler, latent), scaler)
+    def target_moments(self, scaler, latent=False):
+        """Mean and standard deviation (n, k) of the target or of latent functions, in its units."""
+        if scaler.maps is not None:
+            return mapped_moments(*self._mapped_components(scaler, latent), scaler)
+        mean, var = self.latent_moments(len(scaler.scale)) if latent else self.moments()
+        return mean * scaler.scale + scaler.center, np.sqrt(var) * scaler.scale
 
     def mapped_ends(self, scaler, latent=False):
         """Return the ends of distributions, in units of the standardized target."""
@@ -120,13 +123,17 @@ class Predictive:
     def _mapped_components(self, scaler, latent):
         return self.latent_components(len(scaler.scale)) if latent else self.components()
 
-    def mapped_decomposed_moments(self, scaler):
-        """As :meth:`decomposed_moments`, before the map."""
+    def target_decomposed_moments(self, scaler):
+        """Mean, and standard deviations by the function and by the noise, in the target's units."""
+        if scaler.maps is None:
+            mean, *variances = self.decomposed_moments()
+            deviations = (np.sqrt(var) * scaler.scale for var in variances)
+            return mean * scaler.scale + scaler.center, *deviations
         components = self.components()
         mean, std = mapped_moments(*components, scaler)
         limits = ends(*components, scaler, END_OF_ROW)
         own = np.minimum(variance_by_function(self._all_parts, mean, scaler, limits), std**2)
-        return mean, own, std**2 - own
+        return mean, np.sqrt(own), np.sqrt(std**2 - own)
 
     def log_density(self, y):
         """Log-density of each row of `y` (n, k), all outputs together."""
@@ -257,8 +264,10 @@ class Predictive:
             scores = crps_of_counts(*rows, cdf, at_once)
         return scores.reshape(y.shape)
 
-    def mapped_crps(self, y, scaler):
-        """The score of targets `y` before their map, in the user's units, as :meth:`crps`."""
+    def target_crps(self, y, scaler):
+        """As :meth:`crps`, of targets `y` and in their units."""
+        if scaler.maps is None:
+            return self.crps(scaler.transform(y)) * scaler.scale
         components, scores = self.components(), np.empty(y.shape)
         arrays = y, *heaviest(*components), *ends(*components, scaler)
         for j in range(y.shape[1]):
