@@ -1,5 +1,6 @@
 """Shallow sparse Gaussian processes on all rows at once."""
 
+from dataclasses import dataclass, field
 from numbers import Real
 
 from ..gp.kernels import Kernel
@@ -12,13 +13,30 @@ from .regression import TARGET_TRANSFORM, RegressionMixin
 _MAX_ITER = 200
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BaseSparseGP(BaseDeepGP):
     """Base class of the shallow estimators: deep ones of which most choices are made."""
 
     # what else could be chosen
-    n_layers, width, mean, input_connected, inference = 1, None, "linear", False, "vfe"
-    batch_size, learning_rate, dtype, n_predict_draws = None, None, "auto", 1
-    early_stopping, validation_fraction, n_iter_no_change, n_jobs = False, 0.1, 1, None
+    n_layers: int = field(default=1, init=False)
+    width: None = field(default=None, init=False)
+    mean: str = field(default="linear", init=False)
+    input_connected: bool = field(default=False, init=False)
+    inference: str = field(default="vfe", init=False)
+    batch_size: None = field(default=None, init=False)
+    learning_rate: None = field(default=None, init=False)
+    n_predict_draws: int = field(default=1, init=False)
+    early_stopping: bool = field(default=False, init=False)
+    validation_fraction: float = field(default=0.1, init=False)
+    n_iter_no_change: int = field(default=1, init=False)
+    dtype: str = field(default="auto", init=False)
+    n_jobs: None = field(default=None, init=False)
+
+    n_inducing: int | None = field(default=None, kw_only=False)
+    kernel: str | Kernel = "squared_exponential"
+    train_inducing: bool = False
+    tol: float = 1e-7
+    standardize: bool = True
 
     _parameter_constraints = {
         **{
@@ -59,6 +77,7 @@ class BaseSparseGP(BaseDeepGP):
         return scheme.n_inducing(n_rows)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     """Sparse Gaussian process regression on collapsed bounds.
 
@@ -192,6 +211,11 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     (array([0.1]), array([0.1]))
     """
 
+    method: str = "vfe"
+    alpha: float = 0.5
+    likelihood: str | Gaussian = "gaussian"
+    target_transform: str | None = None
+
     _likelihoods = {"gaussian": Gaussian}
     _parameter_constraints = {
         **BaseSparseGP._parameter_constraints,
@@ -200,49 +224,6 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         "method": [StrOptions({"vfe", "fitc", "pep"})],
         "alpha": [Interval(Real, 0, 1, closed="right")],
     }
-
-    def __init__(
-        self,
-        n_inducing=None,
-        *,
-        kernel="squared_exponential",
-        method="vfe",
-        alpha=0.5,
-        likelihood="gaussian",
-        target_transform=None,
-        init="kmeans",
-        train_inducing=False,
-        max_iter=None,
-        max_time=None,
-        tol=1e-7,
-        warm_start=False,
-        standardize=True,
-        categorical_features="from_dtype",
-        checkpoint=None,
-        device="auto",
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.target_transform = target_transform
-        self.method = method
-        self.alpha = alpha
-        self.likelihood = likelihood
-        self.init = init
-        self.train_inducing = train_inducing
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.categorical_features = categorical_features
-        self.checkpoint = checkpoint
-        self.device = device
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _scheme(self):
         if self.method == "vfe":

@@ -1,5 +1,7 @@
 """Sparse Gaussian process classification on all rows at once."""
 
+from dataclasses import dataclass
+
 from ..gp.likelihoods import CLASSIFICATION
 from .classification import ClassificationMixin
 from .sparse import BaseSparseGP
@@ -7,6 +9,7 @@ from .sparse import BaseSparseGP
 _N_INDUCING = 100
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     """Sparse Gaussian process classification on a bound of all rows.
 
@@ -123,44 +126,9 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     True
     """
 
-    _likelihoods = {name: CLASSIFICATION[name] for name in ("probit", "logit", "softmax")}
+    tol: float = 1e-6
 
-    def __init__(
-        self,
-        n_inducing=None,
-        *,
-        kernel="squared_exponential",
-        likelihood="auto",
-        init="kmeans",
-        train_inducing=False,
-        max_iter=None,
-        max_time=None,
-        tol=1e-6,
-        warm_start=False,
-        standardize=True,
-        categorical_features="from_dtype",
-        checkpoint=None,
-        device="auto",
-        n_threads=None,
-        random_state=None,
-        verbose=0,
-    ):
-        self.n_inducing = n_inducing
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.init = init
-        self.train_inducing = train_inducing
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.tol = tol
-        self.warm_start = warm_start
-        self.standardize = standardize
-        self.categorical_features = categorical_features
-        self.checkpoint = checkpoint
-        self.device = device
-        self.n_threads = n_threads
-        self.random_state = random_state
-        self.verbose = verbose
+    _likelihoods = {name: CLASSIFICATION[name] for name in ("probit", "logit", "softmax")}
 
     def _default_n_inducing(self, scheme, n_rows):
         return _N_INDUCING

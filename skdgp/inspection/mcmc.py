@@ -69,7 +69,8 @@ def mcmc_diagnostics(estimator, X):
     A. Vehtari, A. Gelman, D. Simpson, B. Carpenter and P.-C. Buerkner (2021). Rank-normalization, folding, and
     localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16.
     """
-    az, means = _arviz(), _means(estimator, X, "mcmc_diagnostics")
+    az, mixture = _arviz(), _mixture(estimator, X, "mcmc_diagnostics")
+    means = mixture.mean.reshape(mixture.n_chains, -1, *mixture.mean.shape[1:])
     if means.shape[1] < 4:
         raise ValueError("Each chain must have kept at least four states; sample for longer.")
     data = az.convert_to_dataset({"f": means})
@@ -150,12 +151,6 @@ def _of_targets(model, X, y, posterior, seed, exposure):
     targets = torch.as_tensor(scaler.transform(y)).to(mean)
     log_density = likelihood.log_partition(targets, mean, var).numpy(force=True)
     return {"y": draws}, {"y": log_density + scaler.log_jacobian(y)}
-
-
-def _means(estimator, X, caller):
-    """Means of the latent functions under each state, (n_chains, n_draws, n_rows, k)."""
-    mixture = _mixture(estimator, X, caller)
-    return mixture.mean.reshape(mixture.n_chains, -1, *mixture.mean.shape[1:])
 
 
 def _mixture(estimator, X, caller):
