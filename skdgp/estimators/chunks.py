@@ -50,8 +50,11 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
                 "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
                 "inputs come from it; got 1 sample."
             )
-        plan = _chunk_plan(estimator, data)
-        plan.scheme = plan.scheme.for_data(math.inf, likelihood=plan.likelihood)
+        auto = estimator.inference == "auto"
+        scheme = DSVI() if auto else clone(as_scheme(estimator.inference))
+        scheme.validate()
+        plan = estimator._plan(scheme, data)
+        plan.scheme = scheme.for_data(math.inf, likelihood=plan.likelihood)
         fit.init_source = init_source(estimator)
         scale(estimator, data, plan.likelihood, fit.init_source, rng)
         member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
@@ -221,14 +224,6 @@ def _warn_if_not_learned(member, X, y, device):
             "mix the rows, so that each chunk comes from the whole range, or pass this chunk again.",
             UserWarning,
         )
-
-
-def _chunk_plan(estimator, data):
-    """The plan of a model that learns from chunks."""
-    auto = estimator.inference == "auto"
-    scheme = DSVI() if auto else clone(as_scheme(estimator.inference))
-    scheme.validate()
-    return estimator._plan(scheme, data)
 
 
 def learner(members):

@@ -66,7 +66,8 @@ class Data:
         The likelihood determines the substitute for the targets by which levels of categories get positions.
         """
         encoder = None
-        if self.kinds is not None or self._has_gaps():
+        has_gaps = any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
+        if self.kinds is not None or has_gaps:
             targets, _ = stand_in(likelihood, self._at(None), self.weights)
             targets = np.clip(targets, -_REACH, _REACH)
             kinds = self.kinds or ["number"] * self.X.shape[1]
@@ -116,9 +117,6 @@ class Data:
     def _at(self, log_exposure):
         """Targets (n_rows, k), counts as if all rows had this exposure."""
         return at_one_exposure(self.targets(), self.y.shape[1], log_exposure)
-
-    def _has_gaps(self):
-        return any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
 
     def _encode(self, encoder, folds):
         self.inputs = EncodedRows(self.X, encoder, folds)

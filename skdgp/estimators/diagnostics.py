@@ -130,12 +130,6 @@ def _noise(member, X, y, device, reference):
     return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
 
 
-def is_settled(estimator, trainer):
-    """Whether training of a single model converged, or made all steps of a default."""
-    all_made = estimator.max_iter is None and trainer.n_iter >= trainer.max_iter
-    return trainer.model.finished or all_made
-
-
 def warn_of_pathologies(estimator, data, settled):
     """One warning if the predictions of a trained estimator suffer from what can be named.
 

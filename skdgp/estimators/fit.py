@@ -19,7 +19,7 @@ from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
 from ._sklearn import FitProgress, without_callbacks
-from .diagnostics import is_settled, warn_of_chains, warn_of_pathologies
+from .diagnostics import warn_of_chains, warn_of_pathologies
 from .fitting import MemberFit, training_device
 from .importances import compute_if_cheap
 from .outcome import (
@@ -64,7 +64,10 @@ def fit_estimator(estimator, data, held_out, raw, started):
             if bound is not None:
                 found["lower_bound_"] = estimator.lower_bound_ = bound
             warn_of_chains(estimator, fit.data)
-        settled = fit.is_single and is_settled(estimator, result.trained[0].trainer)
+        trainer, free = result.trained[0].trainer, estimator.max_iter is None
+        settled = fit.is_single and (
+            trainer.model.finished or (free and trainer.n_iter >= trainer.max_iter)
+        )
         warn_of_pathologies(estimator, fit.data, settled)
         kept_table(estimator)
         compute_if_cheap(estimator, time.monotonic() - started, fit.budget.left())
@@ -282,7 +285,8 @@ class MixtureFit:
         began, rng = time.monotonic(), np.random.RandomState(seed)
         if self.is_single:
             began, rng, left = self.started, self.rng, self.budget.max_time
-        data, checkpoint = self.scored.seen_by(plan.scheme), self._checkpoint(i, seed)
+        data = self.data if plan.scheme.leaves_one_out else self.scored.rest
+        checkpoint = self._checkpoint(i, seed)
         pretraining = PreTraining(left, began)
         pretraining.skipped = checkpoint is not None and checkpoint.exists()
 

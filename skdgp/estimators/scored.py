@@ -47,10 +47,6 @@ class ScoredRows:
             rest[held] = False
             self.rest = data.part(np.flatnonzero(rest))
 
-    def seen_by(self, scheme):
-        """The rows that a member of this scheme trains on."""
-        return self.data if scheme.leaves_one_out else self.rest
-
     def score(self, one, model, batch):
         """Log densities of rows that a member has not seen."""
         member = one.member

@@ -62,19 +62,18 @@ class BaseSparseGP(BaseDeepGP):
         "train_inducing": ["boolean"],
     }
 
+    _n_inducing = None  #: inducing points by default, if the scheme does not choose them
+
     def _plans(self, data):
         scheme = self._scheme()
         scheme.validate()
         plan = self._plan(scheme, data)
-        plan.n_inducing = plan.n_inducing or self._default_n_inducing(scheme, len(data))
+        plan.n_inducing = plan.n_inducing or self._n_inducing or scheme.n_inducing(len(data))
         plan.max_iter = _MAX_ITER
         return [plan]
 
     def _scheme(self):
         return VFE(self.train_inducing, self.tol)
-
-    def _default_n_inducing(self, scheme, n_rows):
-        return scheme.n_inducing(n_rows)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -6,8 +6,6 @@ from ..gp.likelihoods import CLASSIFICATION
 from .classification import ClassificationMixin
 from .sparse import BaseSparseGP
 
-_N_INDUCING = 100
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
@@ -129,6 +127,4 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     tol: float = 1e-6
 
     _likelihoods = {name: CLASSIFICATION[name] for name in ("probit", "logit", "softmax")}
-
-    def _default_n_inducing(self, scheme, n_rows):
-        return _N_INDUCING
+    _n_inducing = 100

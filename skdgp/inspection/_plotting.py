@@ -8,25 +8,20 @@ import threading
 
 import numpy as np
 
-try:
-    from sklearn.utils._optional_dependencies import check_matplotlib_support
-except ImportError:  # a private corner of scikit-learn
-
-    def check_matplotlib_support(caller_name):
-        """Raise ImportError if matplotlib is not installed."""
-        try:
-            import matplotlib  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                f"{caller_name} requires matplotlib. You can install matplotlib with "
-                "`pip install matplotlib`"
-            ) from error
-
-
 _LONGEST = 30  #: letters of a line beside a picture; longer ones leave little room for it
 _MOST_LINES = 3  #: of a label
 _SOON = 2.0  #: seconds after which a display says what takes so long
 _SMALLEST_DATA = {"plot": ([0.0], [0.0]), "barh": ([0.0], [0.0]), "imshow": ([[0.0]],)}
+
+
+def check_matplotlib(caller):
+    """Raise ImportError if matplotlib is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{caller} requires matplotlib. You can install matplotlib with `pip install matplotlib`"
+        ) from error
 
 
 def check_can_plot(display, style, method="plot", caller="from_estimator"):
@@ -34,7 +29,7 @@ def check_can_plot(display, style, method="plot", caller="from_estimator"):
 
     The user gives `style` to a `method` of matplotlib's axes.
     """
-    check_matplotlib_support(f"{display.__name__}.{caller}")
+    check_matplotlib(f"{display.__name__}.{caller}")
     from matplotlib.figure import Figure
 
     if style:
@@ -90,7 +85,7 @@ def axes_or_new(ax, display, **figure):
 
 def several_axes(ax, n, display, n_columns, **figure):
     """`n` axes: those of the user, or those of a new figure."""
-    check_matplotlib_support(f"{type(display).__name__}.plot")
+    check_matplotlib(f"{type(display).__name__}.plot")
     import matplotlib.pyplot as plt
 
     if ax is not None:

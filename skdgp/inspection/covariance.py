@@ -160,26 +160,21 @@ def _of_model(model):
     """Covariance, names of the units, and the first unit of each layer."""
     layers, M = model.layers, len(model.layers[0].Z)
     together = getattr(model, "q", None)
-    C = _block_diagonal(layers) if together is None else together.dense_root()
+    if together is None:
+        roots = [layer.q.root.double().expand(layer.n_outputs, -1, -1) for layer in layers]
+        C = torch.block_diag(*(root for stack in roots for root in stack))
+    else:
+        C = together.dense_root()
     T, first = len(C) // M, np.cumsum([0, *(layer.n_outputs for layer in layers)])[:-1]
     C = C.view(T, M, T * M)
     rows, labels = [], []
     for i, (layer, start) in enumerate(zip(layers, first), start=1):
         Z, letter = layer.Z, "f" if layer is layers[-1] else "h"
-        L, order = cholesky(layer.kernel()(Z, Z), layer.jitter), _along(Z)
+        L, off = cholesky(layer.kernel()(Z, Z), layer.jitter), Z - Z.mean(0)
+        direction = torch.linalg.svd(off, full_matrices=False)[2][0]
+        order = torch.argsort(off @ direction, stable=True)
         for unit in range(layer.n_outputs):
             rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
             labels.append(f"{letter}{unit}, layer {i}")
     root = torch.cat(rows)
     return (root @ root.T).view(T, M, T, M).numpy(), labels, list(first)
-
-
-def _block_diagonal(layers):
-    roots = [layer.q.root.double().expand(layer.n_outputs, -1, -1) for layer in layers]
-    return torch.block_diag(*(root for stack in roots for root in stack))
-
-
-def _along(Z):
-    """The order of inducing inputs along their first principal direction."""
-    Z = Z - Z.mean(0)
-    return torch.argsort(Z @ torch.linalg.svd(Z, full_matrices=False)[2][0], stable=True)
