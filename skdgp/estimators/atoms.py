@@ -21,21 +21,10 @@ _CERTAIN = 1e-12  #: probability that the rest of the distribution has at least
 class Atoms:
     """Values that have a probability of their own, in one target.
 
-    The distribution of a row is ``sum_k p_k delta(a_k) + q f``, with the values `a_k` in the order of their
-    size, probabilities that depend on the row, and the density `f` of the mixture (Cragg, 1971, for one value).
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_atoms,)
-    widths : ndarray of shape (n_atoms,)
-        Over which log densities spread the values.
-    classifier : DeepGPClassifier
-        Fitted to the numbers of the atoms, and `n_atoms` for all other targets.
-
-    References
-    ----------
-    J. Cragg (1971). Some statistical models for limited dependent variables with application to the demand
-    for durable goods. Econometrica 39.
+    The distribution of a row is ``sum_k p_k delta(a_k) + q f``, with the `values` `a_k` in the
+    order of their size, probabilities that depend on the row, and the density `f` of the mixture
+    (Cragg, 1971, Econometrica 39, for one value). Log densities spread the values over `widths`.
+    The `classifier` is fitted to the numbers of the atoms, and `n_atoms` for all other targets.
     """
 
     def __init__(self, values, widths, classifier):
@@ -83,18 +72,9 @@ class Atoms:
         return cov
 
     def orders(self, X, alpha, below):
-        """Orders at which the mixture has the quantiles, and the atoms in their place or NaN.
+        """Orders (n, n_alpha) at which the mixture has quantiles, and atoms in their place or NaN.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, n_features)
-        alpha : sequence of float
-        below : ndarray of shape (n, n_atoms)
-            Probabilities that the mixture gives to less than each atom.
-
-        Returns
-        -------
-        orders, atoms : ndarrays of shape (n, n_alpha)
+        The mixture gives the probabilities `below` (n, n_atoms) to less than each atom.
         """
         p, q = self.shares(X)
         start = q * below + np.cumsum(p, 1) - p  # of the distribution, just below each atom
@@ -150,23 +130,10 @@ class Atoms:
 
 
 def learn(estimator, data, held_out, seed, started):
-    """Find atoms at the ends of the targets, and where they are.
+    """Find atoms at the ends of the targets; returns them or None, and the rows that are none.
 
-    Parameters
-    ----------
-    estimator : DeepGPRegressor
-    data, held_out : Data
-        All rows, before they are scaled; held-out ones or None.
-    seed : int
-    started : float
-        When the fit began, by the monotonic clock.
-
-    Returns
-    -------
-    atoms : Atoms or None
-        None where fewer than a tenth of the targets equal the smallest or the largest one, or all others do.
-    data, held_out : Data
-        The rows that are none.
+    There are none where fewer than a tenth of the targets equal the smallest or the largest one, or
+    all others do. The rows are not scaled yet, and `held_out` may be None.
     """
     nothing = None, data, held_out
     automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"
