@@ -71,10 +71,8 @@ def make_piecewise_linear(
     ----------
     n_samples : int, default=100
         Number of rows.
-    noise : float, default=0.025
-        Standard deviation of the Gaussian noise.
-    random_state : int, RandomState instance or None, default=None
-        Determines the noise.
+    noise, random_state
+        As for :func:`make_step`.
 
     Returns
     -------

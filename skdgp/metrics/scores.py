@@ -130,12 +130,8 @@ def coverage_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        What happened.
-    lower, upper : array-likes of the shape of `y_true`
-        Ends of the predicted intervals.
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
+    y_true, lower, upper, sample_weight
+        As for :func:`interval_score`.
 
     Returns
     -------
@@ -145,8 +141,7 @@ def coverage_score(
     Raises
     ------
     ValueError
-        If shapes do not match, numbers are not finite, weights are negative or all zero, or
-        intervals end before they begin.
+        As for :func:`interval_score`.
 
     Examples
     --------
@@ -174,14 +169,10 @@ def calibration_error(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        What happened.
-    y_quantiles : array-like of shape (n_samples, n_alpha) or (n_samples, n_outputs, n_alpha)
-        What was predicted, as :meth:`skdgp.DeepGPRegressor.predict_quantiles` returns it.
+    y_true, y_quantiles, sample_weight
+        As for :func:`pinball_loss`.
     alpha : array-like of shape (n_alpha,)
         Orders of the quantiles, between 0 and 1; with each `a` also `1 - a`. The median is ignored.
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
 
     Returns
     -------
@@ -192,8 +183,7 @@ def calibration_error(
     Raises
     ------
     ValueError
-        If shapes do not match, numbers are not finite, weights are negative or all zero, or orders are
-        not between 0 and 1 or no pairs of `a` and `1 - a`.
+        As for :func:`pinball_loss`, and if orders are no pairs of `a` and `1 - a`.
 
     References
     ----------

@@ -33,15 +33,8 @@ _NOISE = 0.1  #: start, relative to the target's variance
 class _MarginalLikelihood(nn.Module):
     """Marginal likelihood of mapped targets under an exact GP, with the Jacobian of the map.
 
-    Parameters
-    ----------
-    X : tensor of shape (n, D)
-        Standardized.
-    y, log_slope : tensors of shape (n,)
-        Targets after the map, and the logarithm of its slope; or before a map with a free number.
-    weights : tensor of shape (n,)
-    bent : callable, optional
-        The map ``bent(y, bend)`` whose number is learned, too.
+    `y` and `log_slope` (n,) are targets after the map, and the logarithm of its slope; or before a
+    map ``bent(y, bend)`` whose free number is learned, too. Rows `X` (n, D) are standardized.
     """
 
     def __init__(self, X, y, log_slope, weights, bent=None):
@@ -76,14 +69,10 @@ class _MarginalLikelihood(nn.Module):
         return 0.5 * deviations.square().sum() - self.weights @ log_slope - value
 
     def maximize(self):
-        """Maximize the log marginal likelihood.
+        """Maximize the log marginal likelihood; returns it, or minus infinity if that fails.
 
-        Returns
-        -------
-        value : float
-            Minus infinity if it cannot be maximized.
-        log_density, mean, variance : ndarrays of shape (n,)
-            Leave-one-out log densities of targets, and moments of the standardized ones.
+        With it come leave-one-out log densities of targets, and means and variances of the
+        standardized ones, each of shape (n,).
         """
         try:
             search = minimize(self.evaluate, list(self.parameters()), _STEPS, 1e-5)
@@ -106,13 +95,8 @@ class _MarginalLikelihood(nn.Module):
 class _Candidate:
     """A map with its number learned, and what speaks for it.
 
-    Attributes
-    ----------
-    map : Log, ExponentialNormal, YeoJohnson or None
-    value : float
-        Log marginal likelihood.
-    log_density, mean : ndarrays of shape (n,)
-        Leave-one-out log densities and means of targets, in their units.
+    That is the log marginal likelihood `value`, and leave-one-out log densities and means of
+    targets in their units, `log_density` and `mean` (n,).
     """
 
     def __init__(self, name, X, y, weights):
@@ -147,19 +131,13 @@ def is_smooth(y, weights):
 
 
 def choose(X, y, weights, positive):
-    """Choose the map of one target by its log marginal likelihood, and by its means; None for the identity.
+    """Choose the map of one target by log marginal likelihood and means; None is the identity.
 
-    The score of a map is the log marginal likelihood of all targets plus the log density of their sum given the
-    leave-one-out means. The standard error of the sum is that without a map. The second term prevents maps
-    that raise densities but ruin means, where short tails of the target become long ones after the map.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-        Standardized rows.
-    y, weights : ndarrays of shape (n,)
-    positive : bool
-        Whether all targets that will be seen are positive.
+    The score of a map is the log marginal likelihood of all targets plus the log density of their
+    sum given the leave-one-out means. The standard error of the sum is that without a map. The
+    second term prevents maps that raise densities but ruin means, where short tails of the target
+    become long ones after the map. Rows `X` (n, D) are standardized; `positive` is whether all
+    targets that will be seen are.
     """
     if not is_smooth(y, weights):
         return None
@@ -187,26 +165,11 @@ def choose(X, y, weights, positive):
 
 
 def learn(name, X, y, weights, positive):
-    """A map for each output: the one that is named, with its number learned, or a chosen one.
+    """A map for each output, the named one with its number learned or a chosen one; None for none.
 
-    Parameters
-    ----------
-    name : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"}
-    X : callable
-        Standardized rows (n, D) of some indices, in an order that depends on their values alone.
-    y : ndarray of shape (n_rows, k)
-    weights : ndarray of shape (n_rows,)
-    positive : ndarray of bool of shape (k,)
-        Whether all targets that will be seen are positive.
-
-    Returns
-    -------
-    maps : list of Log, Logit, ExponentialNormal, YeoJohnson or None; or None if there is no map at all
-
-    Raises
-    ------
-    ValueError
-        If targets are not positive, and the map needs it.
+    ``X(rows)`` are standardized rows (n, D), in an order that depends on their values alone.
+    `positive` (k,) is whether all targets that will be seen are. Raises ValueError if they are not,
+    and the map needs it.
     """
     k = y.shape[1]
     if name in POSITIVE and not positive.all():

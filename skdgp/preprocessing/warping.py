@@ -31,13 +31,8 @@ def warped(u, curve):
 
     .. math:: w(u) = \log(1 + (e^s - 1) u) / s
 
-    between 0 and 1, with the tangents at both ends beyond; ``s = 0`` is a straight line, and ``-s``
-    warps the other way.
-
-    Parameters
-    ----------
-    u : tensor of shape (n, D)
-    curve : tensor of shape (D,)
+    between 0 and 1, with the tangents at both ends beyond; a `curve` ``s = 0`` (D,) is a straight
+    line, and ``-s`` warps the other way.
     """
     straight = curve.abs() < _STRAIGHT
     s = torch.where(straight, _STRAIGHT, curve)
@@ -89,25 +84,15 @@ class _MarginalLikelihood(nn.Module):
 class Warp:
     """Maps of single columns that grow everywhere, most of which do nothing.
 
-    A column of distances, ages or prices often matters by its logarithm. Whether one does is asked of
-    an exact Gaussian process of a few hundred rows, whose marginal likelihood is maximized over its kernel, its
-    noise and one curvature for each column (input warping; Snoek et al., 2014). Curvature has its
-    price, so that a column is warped only if this raises the marginal likelihood enough. It must be
-    skewed, too, because noise that grows along a column also favors warps.
+    A column of distances, ages or prices often matters by its logarithm. Whether one does is asked
+    of an exact Gaussian process of a few hundred rows, whose marginal likelihood is maximized over
+    its kernel, its noise and one curvature for each column (input warping; Snoek et al., 2014).
+    Curvature has its price, so that a column is warped only if this raises the marginal likelihood
+    enough. It must be skewed, too, because noise that grows along a column also favors warps.
 
-    Parameters
-    ----------
-    columns : ndarray of int
-        Those that are warped.
-    curve : ndarray of shape (n_columns,)
-        Logarithm of the ratio of the slopes at the smallest and at the largest value of training.
-    X : ndarray of shape (n, D)
-        Standardized rows of training.
-
-    Attributes
-    ----------
-    low, high, center, scale : ndarray of shape (n_columns,)
-        Range of the values of training, mean and standard deviation of their warped values.
+    The `columns` are warped by `curve`, the logarithm of the ratio of the slopes at the smallest
+    and at the largest value of training. Standardized rows of training, `X` (n, D), give the range
+    of the values from `low` to `high`, and `center` and `scale` of the warped ones.
     """
 
     def __init__(self, columns, curve, X):
@@ -122,14 +107,8 @@ class Warp:
     def learn(cls, X, y, weights):
         """Find the columns to be warped; None if there is none.
 
-        Parameters
-        ----------
-        X : ndarray of shape (n, D)
-            Standardized rows, in an order that depends on their values alone: the marginal likelihood takes
-            some.
-        y : ndarray of shape (n, k)
-            Standardized numbers.
-        weights : ndarray of shape (n,)
+        Standardized rows `X` (n, D) are in an order that depends on their values alone, because the
+        marginal likelihood takes some; `y` (n, k) are standardized numbers.
         """
         curve = curvature(X, y, weights)
         columns = np.flatnonzero(np.abs(curve) >= _LEAST)
