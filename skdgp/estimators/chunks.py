@@ -17,8 +17,7 @@ from .diagnostics import Diagnostics, limit
 from .exposure import check_has_rate
 from .fitting import MemberFit, training_device
 from .outcome import fitted_attributes, keep
-from .scaling import scale
-from .warm_start import check_chunk, init_source
+from .warm_start import check_chunk, init_source, scale
 
 #: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row
 _MOST_STEPS = 100

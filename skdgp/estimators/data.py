@@ -7,8 +7,7 @@ from ..distributed.ranks import own_part
 from ..gp.likelihoods.counting import at_one_exposure
 from ..inference.batch import Batch
 from ..preprocessing.encoding import ColumnEncoder
-from ..preprocessing.pieces import pieces
-from ..preprocessing.robust import weighted_moments
+from ..preprocessing.robust import pieces, weighted_moments
 from ..preprocessing.scaling import InputScaler, TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in

@@ -31,11 +31,10 @@ from .outcome import (
     lower_bound,
     warn_of_shortage,
 )
-from .scaling import scale
 from .scored import ScoredRows
 from .summary import kept_table
 from .targets import of_size
-from .warm_start import check_lasting, init_source, warm_start_sources, warn_if_far
+from .warm_start import check_lasting, init_source, scale, warm_start_sources, warn_if_far
 
 _AT_END = 0.05  #: share of the time that is kept for it, and for the diagnosis
 _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their starts rather

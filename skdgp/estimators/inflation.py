@@ -10,7 +10,7 @@ from ..inference.structured.inflation import LOG_FACTORS, deviation_factor, lear
 from ..mixture.member import Plan
 from ..model_selection import ProjectionSplit
 from ..training import init as initialization
-from .scaling import scale
+from .warm_start import scale
 
 _ROWS = 20_000  #: that are split
 _SCORED = 1000  #: rows of a split that are predicted

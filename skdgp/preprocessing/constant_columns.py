@@ -4,7 +4,7 @@ import numpy as np
 
 from ..random import RowNoise
 from .frames import UNSEEN
-from .pieces import pieces
+from .robust import pieces
 
 CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .columns import N_FOLDS, Date, Levels, Number, Ordered, Time
 from .gaps import Donors
-from .pieces import pieces
+from .robust import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken

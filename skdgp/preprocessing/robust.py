@@ -4,14 +4,18 @@ from itertools import pairwise
 
 import numpy as np
 
-from .pieces import pieces
-
+_ROWS = 65536  #: of a piece: 20 MB of 40 columns
 _FAR = 5.0  #: times the range of ordinary values that a code is away from them
 _SHARED = 0.002  #: of the rows hold a code, at least; two of few rows
 _ORDINARY = [0.05, 0.95]  #: quantiles that codes and gross outliers do not reach
 _ROUNDING = 1e-9  #: relative to their size, where ordinary values hardly vary
 #: of rounding, where sums cancel; 0.1 to 11 in tables of PCA
 LEFT_OVER = np.array([1.0 / 64, 16.0])
+
+
+def pieces(n_rows: int) -> list:
+    """Slices that cover the rows."""
+    return [slice(i, min(i + _ROWS, n_rows)) for i in range(0, n_rows, _ROWS)]
 
 
 def left_over(std, centered, eps):

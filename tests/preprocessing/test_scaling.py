@@ -10,10 +10,9 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPRegressor
-from skdgp.preprocessing import pieces as pieces_module
+from skdgp.preprocessing import robust as pieces_module
 from skdgp.preprocessing import scaling
-from skdgp.preprocessing.pieces import pieces
-from skdgp.preprocessing.robust import codes, weighted_moments
+from skdgp.preprocessing.robust import codes, pieces, weighted_moments
 from skdgp.preprocessing.scaling import InputScaler, TargetScaler
 
 
