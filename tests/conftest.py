@@ -1,10 +1,12 @@
 import copy
 import hashlib
+import os
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from cheap import search_little
 
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
@@ -13,16 +15,28 @@ from skdgp.inference.base import Architecture
 from skdgp.inference.batch import Batch
 from skdgp.preprocessing import target_maps, warping
 
+# In processes that tests start, threads that wait sleep: there are fewer cores than processes.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 # They hold no doctests, and share a name: collected as modules, several folders cannot be tested together.
 collect_ignore_glob = ["*/conftest.py"]
 
 
+#: modules whose tests need members of mixtures, but not ones that have searched for long
+SHORT_SEARCHES = """
+    test_arrays test_budget test_changed_columns test_class_members test_classifier test_exposure
+    test_frames test_regressor test_robustness test_schemes test_sklearn
+""".split()
+
+
 @pytest.fixture(autouse=True, scope="module")
-def few_draws_of_hidden_functions(request):
-    """Where estimators are asked for what does not depend on them: members train with two draws of theirs."""
+def cheap_searches(request):
+    """Let members of mixtures search with few draws of hidden functions, and some with few steps."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name in ("estimators", "inspection", "mixture", "preprocessing"):
             patch.setattr("skdgp.inference.collapsed._MOST_DRAWS", 2)
+        if request.path.stem in SHORT_SEARCHES:
+            search_little(patch.setattr)
         yield
 
 
