@@ -82,18 +82,23 @@ def at_most(n):
             limits.leave(common, found)
 
 
+def mark_work():
+    """Note that torch works for skdgp in this process; RuntimeError if it cannot any more."""
+    global _worked
+    if _broken:
+        raise RuntimeError(
+            "This process was forked after torch had used several threads, and would hang. Use "
+            "joblib's 'loky' backend, or the start method 'spawn' of multiprocessing, or set "
+            "n_threads=1 before the first fit."
+        )
+    _worked = _worked or torch.get_num_threads() > 1
+
+
 @contextlib.contextmanager
 def computing(n):
     """All that torch computes happens in here, whatever the caller has done to gradients."""
-    global _worked
     with torch.inference_mode(False), torch.enable_grad(), at_most(n), np.errstate(**ERRSTATE):
-        if _broken:
-            raise RuntimeError(
-                "This process was forked after torch had used several threads, and would hang. Use "
-                "joblib's 'loky' backend, or the start method 'spawn' of multiprocessing, or set "
-                "n_threads=1 before the first fit."
-            )
-        _worked = _worked or torch.get_num_threads() > 1
+        mark_work()
         yield
 
 

@@ -71,7 +71,7 @@ def test_threads_that_overlap():
 
 def test_fits_leave_threads_as_they_were(monkeypatch):
     X, y, inside = [[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5], []
-    monkeypatch.setattr("skdgp.estimators.base.mark_work", lambda: inside.append(set(numbers())))
+    monkeypatch.setattr("skdgp._threads.mark_work", lambda: inside.append(set(numbers())))
     with threadpool_limits(2):
         before = numbers()
         model = SparseGPRegressor(max_iter=2, n_inducing=2, n_threads=1).fit(X, y)
