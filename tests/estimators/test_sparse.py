@@ -15,7 +15,7 @@ from skdgp.gp.kernels import Matern as OurMatern
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI, VFE
-from skdgp.inference.sparse import full_batch, posterior
+from skdgp.inference.sparse import full_batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -181,8 +181,7 @@ def test_chunks_of_rows_do_not_matter(method, monkeypatch):
     y = np.column_stack([y, np.cos(y)])
     model = SparseGPRegressor(n_inducing=12, method=method, max_iter=10, random_state=0)
     whole = model.fit(X, y).predict(X, return_std=True)
-    for module in (full_batch, posterior):
-        monkeypatch.setattr(module, "AT_ONCE", 12 * 70)
+    monkeypatch.setattr(full_batch, "AT_ONCE", 12 * 70)
     monkeypatch.setattr(full_batch, "_KEPT", 0)
     chunks = clone(model).fit(X, y).predict(X, return_std=True)
     assert_allclose(chunks, whole, rtol=1e-6)
@@ -192,8 +191,7 @@ def test_many_rows_as_fast_as_memory_allows(monkeypatch):
     """Matrices with all rows and all inducing inputs are never there at once."""
     import torch
 
-    for module in (full_batch, posterior):
-        monkeypatch.setattr(module, "AT_ONCE", 20_000)
+    monkeypatch.setattr(full_batch, "AT_ONCE", 20_000)
     monkeypatch.setattr(full_batch, "_KEPT", 0)
     largest, solve = [0], torch.linalg.solve_triangular
 
