@@ -11,6 +11,7 @@ from .fit import fit_estimator
 
 _LEAST = 0.1  #: share of the rows in each part: of fewer neither is learned
 _FEWEST = 20  #: rows in each part
+_TIMES = 2.0  #: as frequent as any other target: values of a scale have about equal shares
 #: of the distance from an atom to the nearest other target: the width over which densities spread the atom
 _WIDTH = 0.1
 _NEIGHBORS, _STEPS = 24, 100  #: of the classifier: as members of classes have
@@ -133,8 +134,9 @@ class Atoms:
 def learn(estimator, data, held_out, seed, started):
     """Find atoms at the ends of the targets; returns them or None, and the rows that are none.
 
-    There are none where fewer than a tenth of the targets equal the smallest or the largest one, or
-    all others do. The rows are not scaled yet, and `held_out` may be None.
+    There are none where fewer than a tenth of the targets equal the smallest or the largest one, where
+    all others do, or where another value is more than half as frequent. The rows are not scaled yet, and `held_out`
+    may be None.
     """
     nothing = None, data, held_out
     automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"
@@ -143,11 +145,12 @@ def learn(estimator, data, held_out, seed, started):
     if not automatic or data.y.shape[1] > 1 or divides():
         return nothing
     y, weights = data.y[:, 0], data.weights
-    most = max(_FEWEST, _LEAST * weights.sum())
-    values = np.array([v for v in (y.min(), y.max()) if weights[y == v].sum() >= most])
-    rest = ~np.isin(y, values)
-    others = np.unique(y[rest])
-    if not len(values) or weights[rest].sum() < most or len(others) < 2:
+    distinct, index = np.unique(y, return_inverse=True)
+    counts, least = np.bincount(index, weights), max(_FEWEST, _LEAST * weights.sum())
+    most = max(least, _TIMES * counts[1:-1].max(initial=0.0))
+    values = distinct[[end for end in (0, -1) if counts[end] >= most]]
+    rest, others = ~np.isin(y, values), np.setdiff1d(distinct, values)
+    if not len(values) or weights[rest].sum() < least or len(others) < 2:
         return nothing
     if held_out is not None:
         held_out = held_out.part(np.flatnonzero(~np.isin(held_out.y[:, 0], values)))

@@ -52,11 +52,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         ``"poisson"``, ``"negative_binomial"``, or an object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the
         scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
-        ``"exact"``, Gaussian noise for the others. With ``inference="auto"``, too, values that a tenth of the
-        targets equal, and none is below (or none above), have a probability of their own: zeros of amounts, for
-        instance, or ends of a scale. A nearest-neighbor classifier predicts it, and the mixture has the other
-        rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly these values. Log densities
-        spread each over a tenth of the distance to the nearest other target, so that how large they are is a
+        ``"exact"``, Gaussian noise for the others. With ``inference="auto"``, too, the smallest or largest
+        target has a probability of its own, if a tenth of the targets equal it, twice as many as any other: zero
+        of amounts, for instance, or the cap of a measurement. A nearest-neighbor classifier predicts it, and the mixture has the other
+        rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly this value. Log densities
+        spread it over a tenth of the distance to the nearest other target, so that how large they are is a
         matter of definition; the CRPS needs none.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose

@@ -111,7 +111,8 @@ def test_what_is_not_an_atom():
     X, y = amounts(60)
     rng = np.random.default_rng(0)
     given = {"max_iter": 1, "random_state": 0}
-    for targets in (rng.normal(size=60), (y > 0.0).astype(float), np.where(y > 0.0, 1.0, y)):
+    ratings = rng.choice(5, 60, p=[0.3, 0.2, 0.2, 0.2, 0.1])
+    for targets in (rng.normal(size=60), (y > 0.0).astype(float), ratings):
         assert DeepGPRegressor(**given).fit(X, targets)._atoms is None
     for settings in ({"likelihood": "gaussian"}, {"inference": "dsvi"}):
         assert DeepGPRegressor(**settings, **given).fit(X, y)._atoms is None
