@@ -135,8 +135,8 @@ def learn(estimator, data, held_out, seed, started):
     """Find atoms at the ends of the targets; returns them or None, and the rows that are none.
 
     There are none where fewer than a tenth of the targets equal the smallest or the largest one, where
-    all others do, or where another value is more than half as frequent. The rows are not scaled yet, and `held_out`
-    may be None.
+    all others do, or where another value is more than half as frequent. The rows are not scaled yet, and
+    `held_out` may be None.
     """
     nothing = None, data, held_out
     automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"

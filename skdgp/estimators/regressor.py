@@ -53,11 +53,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         scheme choose: heteroscedastic Student-t noise for ``"dsvi"`` and ``"structured"`` with two layers or
         more, ``"rff"`` and the deep models of the mixture, noise of a local size for ``"vecchia"`` and
         ``"exact"``, Gaussian noise for the others. With ``inference="auto"``, too, the smallest or largest
-        target has a probability of its own, if a tenth of the targets equal it, twice as many as any other: zero
-        of amounts, for instance, or the cap of a measurement. A nearest-neighbor classifier predicts it, and the mixture has the other
-        rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly this value. Log densities
-        spread it over a tenth of the distance to the nearest other target, so that how large they are is a
-        matter of definition; the CRPS needs none.
+        target has a probability of its own, if a tenth of the targets equal it, twice as many as any other:
+        zero of amounts, for instance, or the cap of a measurement. A nearest-neighbor classifier predicts it,
+        and the mixture has the other rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly
+        this value. Log densities spread it over a tenth of the distance to the nearest other target, so that
+        how large they are is a matter of definition; the CRPS needs none.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
