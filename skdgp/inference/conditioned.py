@@ -136,7 +136,7 @@ class LeaveOneOut(NamedTuple):
 
 def near_errors(z, nearest):
     """Standardized errors of unique inputs (n, m), shape (J, n, k, m)."""
-    return z[..., nearest].transpose(1, 2)
+    return z[..., torch.as_tensor(nearest, device=z.device)].transpose(1, 2)
 
 
 def positions(rows, given):

@@ -136,7 +136,8 @@ class Remembered:
 
 def _farther(distances):
     """Whether unique inputs are farther than those before, beyond rounding."""
-    return np.diff(distances, axis=1) > _TIE * distances[:, 1:]
+    farther = distances[:, 1:]
+    return farther - distances[:, :-1] > _TIE * farther
 
 
 def _finder(points):
@@ -144,7 +145,8 @@ def _finder(points):
     if points.shape[1] > _TREE_COLUMNS:
         return NearestNeighbors().fit(points).kneighbors
     tree = cKDTree(points, leafsize=_LEAF)
-    return lambda rows, n: tree.query(rows, np.arange(1, n + 1))
+    # of one point, the tree gives no second axis
+    return lambda rows, n: [part.reshape(len(rows), n) for part in tree.query(rows, n)]
 
 
 class NeighborSearch:

@@ -34,7 +34,7 @@ class Predictive:
         self._members, self._device = members, device
         self._X = torch.as_tensor(X, device=device)
         self._columns, self._versions, self._offset = constant_columns, versions, offset
-        self._noise = noise
+        self._noise, self._total = noise, sum(member.mixture_weight for member in members)
 
     @cached_property
     def _parts(self):
@@ -58,8 +58,7 @@ class Predictive:
 
     def _part(self, member, found, likelihood):
         log_weights, mean, var = found
-        total = sum(one.mixture_weight for one in self._members)
-        log_weights = log_weights + math.log(member.mixture_weight / total)
+        log_weights = log_weights + math.log(member.mixture_weight / self._total)
         if self._offset is not None:
             mean = mean + torch.as_tensor(self._offset).to(mean)
         likelihood = likelihood.for_prediction(len(mean))
@@ -77,11 +76,11 @@ class Predictive:
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
-        mean = second = 0.0
-        for (weights, *_), (m, _) in zip(self._parts, moments):
-            mean = mean + (weights * m).sum(0)
-        for (weights, *_), (m, v) in zip(self._parts, moments):
-            second = second + (weights * (v + (m - mean).square())).sum(0)
+        weights = (weights for weights, *_ in self._parts)
+        parts = (torch.broadcast_tensors(w, *pair) for w, pair in zip(weights, moments))
+        weights, m, v = map(torch.cat, zip(*parts))
+        mean = (weights * m).sum(0)
+        second = (weights * (v + (m - mean).square())).sum(0)
         return mean.cpu().numpy(), second.cpu().numpy()
 
     def moments(self):

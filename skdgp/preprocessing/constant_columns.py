@@ -26,12 +26,16 @@ class ConstantColumns:
 
     def __init__(self, X, scaler):
         columns, constants = scaler.constant_columns()
+        categories, shares = scaler.shares_of_levels()
+        if len(columns) + len(categories) == 0:  # as of most tables
+            self.columns, self.variance = columns, np.zeros(0)
+            self.values = self.differs = np.zeros((len(X), 0), dtype=bool)
+            return
         values = np.asarray(X[:, columns], dtype=np.float64)
         tolerance = np.maximum(CHANGE * np.abs(constants), scaler.rounding)
         differs = np.where(
             np.isnan(constants), ~np.isnan(values), np.abs(values - constants) > tolerance
         )
-        categories, shares = scaler.shares_of_levels()
         codes = np.asarray(X[:, categories], dtype=np.float64)
         differs = np.hstack([differs, codes == UNSEEN])
         some = differs.any(0)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from skdgp import DeepGPRegressor
 from skdgp.inference import CollapsedVI
@@ -53,3 +54,36 @@ def test_one_component_has_the_distribution_of_the_grid(fitted, dispersion, monk
         ]:
             found, expected = (getattr(part, method)(*given) for part in (one, grid))
             assert_allclose(found, expected, rtol=1e-8, atol=1e-12, err_msg=method)
+
+
+class Counted(TorchDispatchMode):
+    """Counts what torch computes."""
+
+    n = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.n += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_moments_of_all_members_are_mixed_at_once():
+    """Those of the sum of weighted densities, by raw moments; and members cost no sums of their own."""
+    rng, counts = np.random.default_rng(0), []
+    for n_members in (1, 6):
+        predictive, moments, weights = Predictive([], np.zeros((5, 2)), "cpu"), [], []
+        for size in [1, 3, 2, 1, 4, 1][:n_members]:
+            moments.append(torch.tensor(rng.uniform(0.5, 2.0, (2, size, 5, 2))))
+            weights.append(torch.tensor(rng.uniform(size=(size, 1, 1))))
+        total = sum(w.sum() for w in weights)
+        predictive.__dict__["_parts"] = [(w / total, None, None, None) for w in weights]
+        with Counted() as counted:
+            mean, var = predictive._mix_moments([tuple(pair) for pair in moments])
+        counts.append(counted.n)
+        shares = [w.numpy() / total.item() for w in weights]
+        first, second = (
+            sum((w * part(*pair.numpy())).sum(0) for w, pair in zip(shares, moments))
+            for part in (lambda m, v: m, lambda m, v: v + m**2)
+        )
+        assert_allclose(mean, first, rtol=1e-12)
+        assert_allclose(var, second - first**2, rtol=1e-12)
+    assert counts[1] - counts[0] <= 5 * 3  # three views of each
