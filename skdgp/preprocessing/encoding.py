@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 
+from .adjustment import Adjustment
 from .columns import N_FOLDS, Date, Levels, Number, Ordered, Time
 from .gaps import Donors
 from .robust import pieces
@@ -17,12 +18,12 @@ _KINDS = {"category": Levels, "ordered": Ordered, "date": Date, "time": Time}  #
 class ColumnEncoder:
     """Encode the columns of a table as numbers that every kernel understands.
 
-    Levels of a category get positions by the mean targets of their rows, shrunk towards the mean of
-    all rows as in a mixed model, so that rare levels stay near the middle (Micci-Barreca, 2001, ACM
-    SIGKDD Explorations 3). Positions of training rows are cross-fitted: they come from the rows of
-    other folds. Missing cells are filled with estimates from the nearest rows and the other
-    columns, with an indicator where gaps go with other targets. Dates have circles for those cycles
-    that they cover.
+    Levels of a category get positions by the mean targets of their rows, less what the numbers in
+    these rows explain, shrunk towards the mean of all rows as in a mixed model, so that rare levels
+    stay near the middle (Micci-Barreca, 2001, ACM SIGKDD Explorations 3). Positions of training
+    rows are cross-fitted: they come from the rows of other folds. Missing cells are filled with
+    estimates from the nearest rows and the other columns, with an indicator where gaps go with
+    other targets. Dates have circles for those cycles that they cover.
 
     The columns of the table that encoded ones come from are `sources`, and `suffixes` are what
     these add to their names.
@@ -36,6 +37,12 @@ class ColumnEncoder:
         """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
+        is_level = np.array([kind == "category" for kind in kinds])
+        self._adjustment, adjusted = None, targets
+        if is_level.any() and not is_level.all():
+            values = np.asarray(table, dtype=np.float64)
+            self._adjustment = Adjustment().fit(values, is_level, targets, weights)
+            adjusted = self._adjustment.remove(values, targets)
         self._columns, constants = [], np.full(len(kinds), np.nan)
         self._constant = np.zeros(len(kinds), dtype=bool)
         for j, kind in enumerate(kinds):
@@ -43,7 +50,7 @@ class ColumnEncoder:
             present = values[~np.isnan(values)]
             constants[j] = present[0] if len(present) else np.nan
             self._constant[j] = not (present != constants[j]).any()
-            column = _KINDS.get(kind, Number)().fit(values, targets, weights, self.folds)
+            column = _KINDS.get(kind, Number)().fit(values, adjusted, weights, self.folds)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
         self.sources = np.repeat(
@@ -63,6 +70,8 @@ class ColumnEncoder:
     def with_levels(self, table, targets, weights):
         """Return an encoder with the new levels of a table added; others stay where they are."""
         new = copy.copy(self)
+        if self._adjustment is not None:
+            targets = self._adjustment.remove(table, targets)
         new._columns = [
             column.with_levels(np.asarray(values, dtype=np.float64), targets, weights)
             for column, values in zip(self._columns, table.T)

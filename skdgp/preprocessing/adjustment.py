@@ -1,0 +1,64 @@
+"""Targets less what the columns of numbers explain of them."""
+
+import numpy as np
+
+_ROWS = 5000  #: from which effects are found: some dozens for each of a hundred columns
+_MOST_LEVELS = 100  #: of a category whose effects are found together with those of numbers
+_FAR = 5.0  #: standard deviations of a column beyond which a value counts no more
+
+
+class Adjustment:
+    """Linear and quadratic effects of numbers, which are taken from targets before levels get positions.
+
+    Levels with the same mean target may differ where the other columns agree: large diamonds of bad
+    quality cost as much as small ones of good quality. Effects of numbers and of levels are
+    therefore found together, by ridge regression. A priori all effects together have the variance
+    of the targets, which are standardized.
+    """
+
+    def fit(self, table, is_level, targets, weights):
+        """Find the effects in a table (n, n_columns) of which some columns have codes of levels."""
+        table, targets, weights = (
+            part[:: -(-len(table) // _ROWS)] for part in (table, targets, weights)
+        )
+        self._numbers = np.flatnonzero(~is_level)
+        numbers = table[:, self._numbers]
+        known = ~np.isnan(numbers)
+        own = np.where(known, weights[:, None], 0.0)
+        total = np.maximum(own.sum(0), 1e-300)
+        self._mean = (own * np.where(known, numbers, 0.0)).sum(0) / total
+        off = np.where(known, numbers - self._mean, 0.0)
+        self._std = np.sqrt((own * off**2).sum(0) / total)
+        effects = self._effects(table)
+        levels = [_indicators(column) for column in table[:, is_level].T]
+        design = np.hstack([effects, *(one for one in levels if one.shape[1] <= _MOST_LEVELS)])
+        prior = np.eye(design.shape[1]) * design.shape[1]
+        weighted = design * weights[:, None]
+        found = np.linalg.solve(design.T @ weighted + prior, weighted.T @ targets)
+        self._coefficients = found[: effects.shape[1]]
+        rest = targets - effects @ self._coefficients
+        self._center = weights @ rest / weights.sum()
+        variance = weights @ np.square(rest - self._center) / weights.sum()
+        self._scale = np.sqrt(np.where(variance > 0.0, variance, 1.0))
+        return self
+
+    def _effects(self, table):
+        """Standardized numbers and their squares, zero for gaps and constant columns."""
+        off = np.nan_to_num(table[:, self._numbers] - self._mean)
+        scaled = np.clip(off / np.where(self._std > 0.0, self._std, np.inf), -_FAR, _FAR)
+        return np.hstack([scaled, scaled**2])
+
+    def remove(self, table, targets):
+        """Targets without the effects of numbers, standardized as those of training are."""
+        rest = targets - self._effects(np.asarray(table, dtype=np.float64)) @ self._coefficients
+        return (rest - self._center) / self._scale
+
+
+def _indicators(codes):
+    """A column for each level (n, n_levels); gaps are one of them."""
+    distinct, index = np.unique(codes, return_inverse=True)
+    return (
+        np.eye(len(distinct))[index]
+        if len(distinct) <= _MOST_LEVELS
+        else np.empty((len(codes), len(distinct)))
+    )
