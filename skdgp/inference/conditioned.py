@@ -12,7 +12,7 @@ from ..gp.kernels import Kernel
 from ..gp.rows import leave_one_out
 from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
-from .local_scale import FrozenScale, ScaledPosterior, log_density
+from .local_scale import ScaledPosterior, log_density
 from .posterior import Functions
 from .unique_inputs import TrainingRows
 
@@ -150,28 +150,10 @@ def positions(rows, given):
 class ConditionedPosterior(ScaledPosterior):
     """A mixture, with equal weights, of J processes given all rows, with a local scale of each."""
 
-    @torch.no_grad()
-    def __init__(
-        self,
-        gps,
-        together,
-        noise,
-        z,
-        nearest,
-        local_scale,
-        grid,
-        loo,
-        likelihood,
-        kernels,
-        inducing_inputs,
-    ):
+    def __init__(self, model, draws, gps, together, noise, nearest, loo):
         self._gps, self._together, self._noise = gps, together, noise
-        self._z, self._nearest = z, nearest
-        self._local_scale, self._loo = local_scale, loo
-        self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
-        log_weights = z.new_zeros(1) if local_scale is None else self._scale.log_weights
-        log_weights = log_weights.repeat_interleave(len(gps)) - math.log(len(gps))
-        super().__init__(likelihood, kernels, inducing_inputs, log_weights)
+        self._z, self._nearest, self._loo = model.z, nearest, loo
+        super().__init__(model, draws, len(gps))
 
     def _pieces(self, X):
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))

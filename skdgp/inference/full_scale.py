@@ -28,26 +28,14 @@ class FullScale(NamedTuple):
     :math:`\phi(x) = L^{-1} k(Z, x)` and :math:`k(Z, Z) = L L^\top` (Sang and Huang, 2012). The inducing
     variables explain the first part, and near rows the second one (Gyger et al., 2025).
 
-    Attributes
-    ----------
-    kernel : Kernel
-    Z : tensor of shape (m, n_features)
-        Inducing inputs.
-    L : tensor of shape (m, m)
-    known : tensor of shape (P, m)
-        Features of the unique inputs.
-    mean : tensor of shape (m,)
-        Posterior mean of the inducing variables, which are standard normal a priori.
-    root : tensor of shape (m, m)
-        Root of their posterior covariance.
     """
 
     kernel: Kernel
-    Z: torch.Tensor
-    L: torch.Tensor
-    known: torch.Tensor
-    mean: torch.Tensor
-    root: torch.Tensor
+    Z: torch.Tensor  #: (m, n_features), inducing inputs
+    L: torch.Tensor  #: (m, m)
+    known: torch.Tensor  #: (P, m), features of the unique inputs
+    mean: torch.Tensor  #: (m,), of the inducing variables, which are standard normal a priori
+    root: torch.Tensor  #: (m, m), of their posterior covariance
 
     @classmethod
     def of(cls, kernel, Z, X, mean=None, root=None):
@@ -72,13 +60,6 @@ class FullScale(NamedTuple):
 
         The residual of the inducing variables has the likelihood of Vecchia (1988): a unique input is
         predicted from near ones that come before it in a random order.
-
-        Parameters
-        ----------
-        near : NearRows
-            With one output.
-        metric : ndarray of shape (n_features,)
-        n_neighbors : int
         """
         order = np.random.default_rng(0).permutation(len(near.Z))
         y, noise = near.observed.targets(near.y[None], near.weight[None])
@@ -116,16 +97,7 @@ def weights_of_neighbors(L):
 def without_own(y, mean, sd, own):
     """Moments of targets given all others, from those given inducing variables that have seen them.
 
-    Parameters
-    ----------
-    y, mean, sd : tensors of shape (n, 1)
-        Targets, means, and deviations by near rows and noise.
-    own : tensor of shape (n, 1)
-        Variances that the inducing variables add.
-
-    Returns
-    -------
-    mean, sd : tensors of shape (n, 1)
+    `sd` is by near rows and noise, and `own` (n, 1) are variances that the inducing variables add.
     """
     var = sd.square()
     factor = var / (var - torch.minimum(own, _MOST_OWN * var))

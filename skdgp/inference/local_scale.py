@@ -1,5 +1,6 @@
 """A local scale of variances, estimated from near rows, and schemes whose models have one."""
 
+import copy
 import math
 from itertools import starmap
 
@@ -15,7 +16,7 @@ from ..linalg import LOG_2PI
 from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
 from .base import COUNT, Scheme
-from .posterior import Latent, Posterior, equal_weights
+from .posterior import Latent, Posterior, equal_weights, frozen_parts
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -204,6 +205,17 @@ class ScaledPosterior(Posterior):
     ``_of_states(X)`` gives means and variances (J, n, k) of pieces of rows and, with `_scale`,
     estimates of its square.
     """
+
+    @torch.no_grad()
+    def __init__(self, model, draws, n_states=1):
+        log_weights, local_scale = model.rows.Z.new_zeros(1), copy.deepcopy(model.local_scale)
+        self._local_scale, self._scale = local_scale, None
+        if local_scale is not None:
+            local_scale.requires_grad_(False)
+            self._scale = FrozenScale(local_scale, torch.as_tensor(draws).to(log_weights)[:, 0])
+            log_weights = self._scale.log_weights
+        log_weights = log_weights.repeat_interleave(n_states) - math.log(n_states)
+        super().__init__(*frozen_parts(model), log_weights)
 
     @torch.no_grad()
     def latent(self, X):

@@ -267,9 +267,6 @@ class MarginalLikelihoodGP(Model):
         """Return the lower bound of all rows, which training maximizes."""
         return self.lower_bound(batch)
 
-    def accept(self):
-        """Nothing depends on where the search stays."""
-
     def lower_bound(self, batch):
         """The log marginal likelihood and, up to a constant, the log prior density of kernel and noise."""
         self.hold(batch)
@@ -365,30 +362,16 @@ class MarginalLikelihoodGP(Model):
         if self.local_scale is not None:
             self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
 
-    @torch.no_grad()
-    def posterior(self, draws, as_trained=False):
-        self._solve()
-        gps, together, loo, rows = self._gps, self._together, self._loo, self.rows
+    def _frozen(self, draws, as_trained):
+        gps, together, loo = self._gps, self._together, self._loo
         if gps is None:  # of a state that was loaded
             gps, together = self._condition()
             loo = None if self._training_rows is None else self._leave_one_out(gps)
-        return ConditionedPosterior(
-            gps,
-            together,
-            self._noise(rows.weight),
-            self.z,
+        noise, nearest = (
+            self._noise(self.rows.weight),
             self._nearest() if loo is None else loo.nearest,
-            copy.deepcopy(self.local_scale),
-            torch.as_tensor(draws).to(rows.Z)[:, 0] if self.local_scale is not None else None,
-            loo,
-            self.likelihood.fitted(),
-            [layer.kernel.fitted() for layer in self.layers],
-            [layer.Z.detach().cpu().numpy().copy() for layer in self.layers],
         )
-
-    def state(self):
-        self._solve()
-        return super().state()
+        return ConditionedPosterior(self, draws, gps, together, noise, nearest, loo)
 
     def load_state(self, arrays):
         prefix = f"layers.{len(self.layers) - 1}."

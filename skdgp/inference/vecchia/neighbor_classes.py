@@ -26,12 +26,6 @@ class NeighborClasses(NeighborGP):
     latent function, their difference. The hyperparameters :math:`\alpha, b, t, u` are learned with those of the
     kernel. The priors are those of :class:`NeighborGP`; but `b` has a normal one around the logarithms of
     the shares of the classes, which are the predictions far from all rows.
-
-    References
-    ----------
-    D. Milios, R. Camoriano, P. Michiardi, L. Rosasco and M. Filippone (2018). Dirichlet-based Gaussian
-    processes for large-scale calibrated classification. Advances in Neural Information Processing
-    Systems 31.
     """
 
     _own = ("log_concentration", "log_slope", "log_factor", "log_prior")
@@ -85,17 +79,7 @@ class NeighborClasses(NeighborGP):
 class DirichletTargets:
     """Counts of classes as targets of a regression for each class.
 
-    Parameters
-    ----------
-    concentration, slope, factor : tensors of shape ()
-    log_prior : tensor of shape (n_classes,)
-    one_latent : bool
-        Whether the latent function is the difference of two.
-
-    Attributes
-    ----------
-    noise : tensor of shape (n_classes,)
-        Zero: labels have none beside the latent functions.
+    Labels have no `noise` beside the latent functions. With `one_latent`, that is the difference of two.
     """
 
     def __init__(self, concentration, slope, factor, log_prior, one_latent):

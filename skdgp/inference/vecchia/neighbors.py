@@ -241,22 +241,11 @@ class NeighborGP(Model):
         """A function of a local scale and what :meth:`NearRows.without` gives."""
         return log_density
 
-    @torch.no_grad()
-    def posterior(self, draws, as_trained=False):
-        kernel, local_scale = copy.deepcopy((self.rows.kernel, self.local_scale))
-        if local_scale is not None:
-            local_scale.requires_grad_(False)
-        return NeighborPosterior(
-            self.near(kernel())._replace(smooth=self._inducing_variables()),
-            self._search,
-            local_scale,
-            torch.as_tensor(draws).to(self.rows.Z)[:, 0] if self.local_scale is not None else None,
-            self._training_rows,
-            self._log_density(),
-            self.likelihood.fitted(),
-            [self.rows.kernel.fitted()],
-            [self.rows.Z.cpu().numpy().copy()],
-        )
+    def _frozen(self, draws, as_trained):
+        kernel = copy.deepcopy(self.rows.kernel)()
+        near = self.near(kernel)._replace(smooth=self._inducing_variables())
+        rest = self._search, self._training_rows, self._log_density()
+        return NeighborPosterior(self, draws, near, *rest)
 
     def load_state(self, arrays):
         if self._training_rows is not None and self.rows.differ(arrays, "layers.0."):

@@ -7,7 +7,7 @@ from ...gp.draws import prior_functions
 from ...linalg import at_once
 from ...random import normal
 from ..full_scale import weights_of_neighbors
-from ..local_scale import FrozenScale, ScaledPosterior
+from ..local_scale import ScaledPosterior
 from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions
 
@@ -19,30 +19,13 @@ _TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 class NeighborPosterior(ScaledPosterior):
     """The posterior of models that predict rows from their nearest unique inputs.
 
-    Parameters
-    ----------
-    near : NearRows
-    search : NeighborSearch
-    local_scale : LocalScale or None
-    grid : tensor of shape (n_draws,)
-        Of scales.
-    rows : TrainingRows or None
-    log_density : callable
-        Of :class:`NearRows`' ``without`` to log densities.
-    likelihood, kernels, inducing_inputs
-        As of :class:`~skdgp.inference.posterior.Posterior`.
+    ``log_density(local_scale, *near.without(...))`` are log densities of training rows.
     """
 
-    @torch.no_grad()
-    def __init__(
-        self, near, search, local_scale, grid, rows, log_density, likelihood, kernels, inducing
-    ):
-        self._near, self._search, self._local_scale = near, search, local_scale
-        self._frozen = FrozenRows(near)
+    def __init__(self, model, draws, near, search, rows, log_density):
+        self._near, self._search, self._frozen = near, search, FrozenRows(near)
         self._rows, self._log_density = rows, log_density
-        self._scale = None if local_scale is None else FrozenScale(local_scale, grid)
-        log_weights = near.Z.new_zeros(1) if local_scale is None else self._scale.log_weights
-        super().__init__(likelihood, kernels, inducing, log_weights)
+        super().__init__(model, draws)
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""

@@ -13,13 +13,7 @@ _SHARE = 0.5  #: of the time, if that is limited
 
 
 class SubsetStart:
-    """Takes kernel and noise of a model from an exact Gaussian process on at most 1,000 random rows.
-
-    Parameters
-    ----------
-    architecture, likelihood, scheme
-        Of the model.
-    """
+    """Takes kernel and noise of a model from an exact Gaussian process on at most 1,000 random rows."""
 
     def __init__(self, architecture, likelihood, scheme):
         self._build = partial(ExactGP, architecture, likelihood, scheme)
