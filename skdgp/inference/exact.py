@@ -1,7 +1,10 @@
 """Exact Gaussian processes with a local scale."""
 
+from typing import Annotated
+
 import numpy as np
 
+from .base import COUNT
 from .local_scale import LocalScaleScheme
 from .marginal_likelihood import MarginalLikelihoodGP
 
@@ -60,8 +63,7 @@ class Exact(LocalScaleScheme):
 
     auto_kernel = "anova"
 
-    def __init__(self, n_neighbors=8):
-        self.n_neighbors = n_neighbors
+    n_neighbors: Annotated[int, COUNT] = 8
 
     def max_iter(self, n_rows):
         return 50

@@ -15,7 +15,7 @@ from ..gp.likelihoods.base import GaussianMixture, split
 from ..linalg import LOG_2PI
 from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
-from .base import COUNT, Scheme
+from .base import Scheme
 from .posterior import Latent, Posterior, equal_weights, frozen_parts
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
@@ -240,7 +240,6 @@ class LocalScaleScheme(Scheme):
     takes_chunks = False
     fewer_draws = False  # a grid is no sample
     leaves_one_out = True
-    _parameter_constraints = {"n_neighbors": [COUNT]}
     _serves = "Gaussian noise, of constant or varying size"
     _shallow = True
 

@@ -1,11 +1,11 @@
 """Nearest-neighbor Gaussian processes: every row is predicted from the rows around it."""
 
-from numbers import Integral
+from typing import Annotated
 
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from ...gp.likelihoods import ClassLikelihood, HeteroscedasticGaussian
-from ..base import COUNT
+from ..base import COUNT, COUNT_OR_ZERO
 from ..local_scale import LocalScaleScheme
 from .neighbor_classes import NeighborClasses
 from .neighbors import NeighborGP
@@ -94,18 +94,12 @@ class Vecchia(LocalScaleScheme):
     True
     """
 
-    _parameter_constraints = {
-        "n_neighbors": [COUNT, None],
-        "start": [StrOptions({"given", "subset"})],
-        "full_scale": [Interval(Integral, 0, None, closed="left"), None],
-    }
     uses = frozenset({"learning_rate"})
     auto_kernel = "rational_quadratic"
 
-    def __init__(self, n_neighbors=16, start="given", full_scale=0):
-        self.n_neighbors = n_neighbors
-        self.start = start
-        self.full_scale = full_scale
+    n_neighbors: Annotated[int | None, COUNT, None] = 16
+    start: Annotated[str, StrOptions({"given", "subset"})] = "given"
+    full_scale: Annotated[int | None, COUNT_OR_ZERO, None] = 0
 
     def max_iter(self, n_rows):
         return 200 if n_rows <= _FEW_ROWS else 400
