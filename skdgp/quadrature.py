@@ -72,17 +72,14 @@ def _sobol(dim, n_groups, n):
 
 
 def sobol_nodes(dim, n_groups, n, like):
-    """Nodes (n, n_groups, dim) of equal weights, in groups, which together are one Sobol sequence.
-
-    For means over the groups, too: their errors cancel, while those of common nodes do not.
-    """
+    """Nodes (n, n_groups, dim), together one Sobol sequence, so that errors over groups cancel."""
     return _tensors([_sobol(dim, n_groups, n)], like)[0]
 
 
 def peak(log_density, rises, low, high, sd):
-    """The mode of a log-concave function between two points, and where it is negligible on both sides.
+    """The mode of a log-concave function that `rises` before it, and where it is negligible.
 
-    It falls from there at least as fast as a Gaussian of standard deviation `sd`; `rises` finds where it rises.
+    It falls from there at least as fast as a Gaussian of standard deviation `sd`.
     """
 
     def bisect(low, high, is_left):

@@ -21,10 +21,7 @@ def sobol_normal(n, dim, seed):
 
 
 def latin_normal(n, dim, seed):
-    """A Latin hypercube mapped to standard normal variables, the same with all versions of libraries.
-
-    Of each of `dim` variables, one of the `n` values is in each of `n` equally likely intervals.
-    """
+    """A Latin hypercube (n, dim) as normal variables, the same with all versions of libraries."""
     points, stream = np.empty((n, dim)), _mix(np.uint64(seed))
     for first in range(0, dim, _AT_ONCE):
         columns = slice(first, min(first + _AT_ONCE, dim))
@@ -38,10 +35,7 @@ def latin_normal(n, dim, seed):
 
 
 class RowNoise:
-    """Standard normal draws that belong to a row, whatever the other rows are.
-
-    Each number is a hash of the row, the seed and its place.
-    """
+    """Standard normal draws that belong to a row: hashes of the row, the seed and a place."""
 
     def __init__(self, X, seed):
         self._stream = _mix(np.uint64(seed))

@@ -21,11 +21,7 @@ class Hyperparameter(NamedTuple):
 
 
 def hyperparameters(module, role="posterior", prefix="", buffers=False):
-    """Parameters of a torch module and its parts, with their roles, in the order of its parameters.
-
-    The attribute `roles` of a class maps names of parameters, and of parts, to roles. Other names
-    have the role of the part that they belong to.
-    """
+    """Parameters of a module and its parts, with roles by the map `roles` of each class."""
     roles = getattr(module, "roles", {})
     own = list(module.named_parameters(recurse=False))
     own += module.named_buffers(recurse=False) if buffers else ()
@@ -78,8 +74,7 @@ class Component(BaseEstimator):
 class Trainable(nn.Module):
     """The trainable hyperparameters of a component, positive by a shifted exponential.
 
-    Calling the module returns the component with tensors in the place of hyperparameters. Those of
-    a component with ``trainable=False``, and zeros, stay fixed.
+    Calling the module returns the component with tensors in the place of hyperparameters.
     """
 
     def __init__(self, component):

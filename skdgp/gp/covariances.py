@@ -87,10 +87,7 @@ def _give(space, K, r2):
 
 
 class Radial(torch.autograd.Function):
-    """``variance * profile(squared distance)``, for kernels with no other hyperparameters.
-
-    One pass over the matrix in each direction; slopes in the squared distance are finite at zero.
-    """
+    """``variance * profile(squared distance)`` without other hyperparameters, one pass each way."""
 
     @staticmethod
     def forward(ctx, X, Z, lengthscale, variance, kernel):
@@ -115,11 +112,7 @@ class Radial(torch.autograd.Function):
 
 
 class RadialCovariances:
-    """:class:`Radial` among inducing inputs and from these to rows, with one way back through both.
-
-    Inputs are scaled once; gradients of inducing inputs and of numbers are summed over both
-    matrices.
-    """
+    """:class:`Radial` among inducing inputs and from these to rows, and one way back through both."""
 
     def __init__(self, kernel, Z, H, lengthscale, variance):
         self.kernel, self.lengthscale, self.variance = kernel, lengthscale, variance

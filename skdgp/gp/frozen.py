@@ -75,7 +75,6 @@ class FrozenLayer:
         """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
 
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
-        Draws `v` (n, M, D) of the whitened inducing variables, and their means, may be given.
         """
         kernel, Z, (M, D) = self.kernel, self.Z, self.q_mean.shape
         phi = kernel.features((n, n_features), Z.shape[1], generator, Z, IMPORTANCE_FRACTION)

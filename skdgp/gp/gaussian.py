@@ -97,11 +97,7 @@ class GaussianBlock(nn.Module):
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
-        """One step of size `gamma`, in (0, 1], in the natural parameters (Salimbeni et al., 2018).
-
-        By gradients of the expected log-likelihood in mean and covariance. False, and nothing has
-        changed, if the new covariance would not be positive definite.
-        """
+        """One natural step (Salimbeni et al., 2018); False if the covariance is not positive."""
         g_mean, g_cov = gradients
         P = self.precision()
         if P is None:

@@ -48,10 +48,7 @@ def linear_map(A, n_outputs, weights=None):
 
 
 def spread_out(K, n, n_kept=0):
-    """Indices of `n` points, each where the prior varies most given those before (pivoted Cholesky).
-
-    Burt, Rasmussen and van der Wilk (2020, JMLR 21); the first `n_kept` are chosen in any case.
-    """
+    """Indices of points where the prior varies most given those before (Burt et al., 2020)."""
     rest, rows, chosen = torch.diagonal(K).clone(), K.new_zeros(n, len(K)), []
     for i in range(n):
         j = i if i < n_kept else int(rest.argmax())
@@ -66,9 +63,8 @@ def spread_out(K, n, n_kept=0):
 def relocated(kernel, Z, H, n, jitter):
     """Inducing inputs among the present ones and some rows, and their regression on the present ones.
 
-    Given the whitened variables at Z (M, n_inputs), those at the new inputs have the mean ``B v``
-    and the covariance ``I - B B^T``, B (n, M): the posterior process stays what it is wherever the
-    new inputs have what `Z` had. If there are to be more, all of `Z` stay.
+    The whitened variables there have the mean ``B v`` and the covariance ``I - B B^T``: the
+    posterior process stays what it is wherever the new inputs have what `Z` had.
     """
     pool = torch.cat([Z, H])
     K = kernel(pool, pool)

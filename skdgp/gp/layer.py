@@ -159,11 +159,7 @@ class SparseLayer(Layer):
         return mean, B[None]
 
     def moments(self, H, q=None):
-        """Mean and variance of the outputs, whitened (Salimbeni and Deisenroth, 2017, eqs. 7 and 8).
-
-        `q` has mean and excess covariance in the place of those of q(v). Large products have the
-        dtype of H.
-        """
+        """Mean and variance of the outputs (Salimbeni and Deisenroth, 2017, eqs. 7 and 8)."""
         mean, var = self.shared_moments(H, q)
         return mean, var.expand_as(mean)
 

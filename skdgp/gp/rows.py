@@ -18,20 +18,13 @@ def log_marginal_likelihood(y, K, noise, weight, white=0.0):
 
 
 def leave_one_out(y, a, precision):
-    """Mean and variance of each target given all others, noise included.
-
-    Rasmussen and Williams (2006), equations 5.10 to 5.12, from targets, ``C^{-1} y`` and the diagonal of
-    ``C^{-1}``.
-    """
+    """Moments of each target given all others (Rasmussen and Williams, 2006, eqs. 5.10 to 5.12)."""
     var = 1.0 / precision
     return y - a * var, var
 
 
 class RowsLayer(Layer):
-    """Gaussian processes with a common kernel, and the rows at which they are known.
-
-    `Z` (P, n_inputs), `y` (P, n_outputs) and `weight` (P,) are empty before :meth:`hold`.
-    """
+    """Gaussian processes with a common kernel, and the rows at which they are known."""
 
     roles = {**Layer.roles, "Z": "rows", "y": "rows", "weight": "rows"}
 

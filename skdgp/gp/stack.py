@@ -12,11 +12,9 @@ _FLOOR = 1e-12  #: least variance of an output
 
 
 class _Walk:
-    """The walk of rows through layers that follow each other.
+    """The walk of rows through layers, `input_connected` to the rows themselves or not.
 
-    Schemes differ by the outputs of a layer: draws, moments, states of a sampler, functions. If the
-    walk is `input_connected`, later layers have the rows as inputs beside the outputs of the layer
-    before.
+    Schemes differ by the outputs of a layer: draws, moments, states of a sampler, functions.
     """
 
     def inputs(self, H, X):
@@ -33,11 +31,7 @@ class _Walk:
         return H
 
     def moments(self, X, eps, of_layer=None):
-        """Moments of the last layer given the draws of the hidden ones (Salimbeni and Deisenroth, 2017).
-
-        Those of a layer are ``of_layer(i, layer, H)``, by default ``layer.shared_moments(H)``. `S`
-        is 1 without hidden layers, and variances may have one column for all latents.
-        """
+        """Moments of the last layer given draws of hidden ones (Salimbeni and Deisenroth, 2017)."""
         last = len(self) - 1
 
         def visit(i, layer, H):
@@ -70,10 +64,7 @@ class Layer(nn.Module):
 
     @torch.no_grad()
     def start(self, Z, W, rng):
-        """Take inducing inputs (M, n_inputs), and a mean function of the outputs of the layer before.
-
-        Inputs beside these have no part in the mean function. `W` is None for the last layer.
-        """
+        """Take inducing inputs, and a mean function, or None, of outputs of the layer before."""
         if self.n_inducing:
             self.Z.copy_(Z)
         if self.W is not None and W is not None:
@@ -121,10 +112,7 @@ class Stack(_Walk, nn.ModuleList):
 
 
 class FrozenStack(_Walk, list):
-    """The layers of a deep Gaussian process at rest, which threads can share, for predictions.
-
-    Predictions are differentiable in the rows where the caller enables gradients.
-    """
+    """The layers of a deep Gaussian process at rest, which threads can share."""
 
     def __init__(self, layers, input_connected):
         super().__init__(layers)

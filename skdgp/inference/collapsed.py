@@ -281,11 +281,7 @@ class CollapsedGP(MarginalLikelihoodGP):
         self.steps.search = LBFGS(tol=TOL)
 
     def objective(self, batch):
-        """The lower bound for some rows, up to a constant; at first, the marginal likelihood with priors.
-
-        The posterior is that given these rows: unlike the marginal likelihood, it does not take them for all
-        others.
-        """
+        """The lower bound for some rows; at first, the marginal likelihood with priors."""
         if self._n_first != -1 or not self._uncertain:
             return super().objective(batch)
         self.hold(batch)

@@ -95,10 +95,7 @@ def weights_of_neighbors(L):
 
 
 def without_own(y, mean, sd, own):
-    """Moments of targets given all others, from those given inducing variables that have seen them.
-
-    `sd` is by near rows and noise, and `own` (n, 1) are variances that the inducing variables add.
-    """
+    """Moments of targets given all others, without what inducing variables `own` of them."""
     var = sd.square()
     factor = var / (var - torch.minimum(own, _MOST_OWN * var))
     return y - (y - mean) * factor, sd * factor.sqrt()

@@ -143,10 +143,7 @@ class FrozenScale:
 
 
 class ScaleMixture(GaussianMixture):
-    """Gaussian noise and Gaussian functions with one unknown scale, whose mixture is taken here.
-
-    Latents are functions, whose variances are means over the mixture, and squared scales.
-    """
+    """Gaussian noise and functions of one unknown scale, whose mixture is taken here."""
 
     def __init__(self, variance, scale):
         self.variance, self.scale = variance, scale
@@ -178,11 +175,7 @@ class ScaleMixture(GaussianMixture):
 
 
 def log_density(local_scale, y, mean, sd, z):
-    """Log density of rows, all outputs together; with a local scale that of a multivariate t.
-
-    Targets and moments for unit scale are (..., n, n_outputs), and errors `z` (..., n, n_outputs,
-    k).
-    """
+    """Log density of rows, all outputs together; with a local scale that of a multivariate t."""
     error, ell = (y - mean).square() / sd.square(), -sd.log()
     if local_scale is None:
         return (ell - 0.5 * (LOG_2PI + error)).sum(-1)

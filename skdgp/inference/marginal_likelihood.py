@@ -102,10 +102,7 @@ class MarginalLikelihoodGP(Model):
         return around(self._with_priors(), self._centers, SPREAD, self._deviation)
 
     def inputs(self, *states):
-        """A function that maps rows to the inputs of the last layer, if all layers are these.
-
-        Those of J states are (J, n, n_inputs).
-        """
+        """A function that maps rows to inputs of the last layer, (J, n, n_inputs) for J states."""
         return lambda X: X
 
     def states(self):
@@ -275,10 +272,7 @@ class MarginalLikelihoodGP(Model):
         return float(value.detach())
 
     def log_marginal_likelihood(self):
-        """Return the log marginal likelihood of all rows.
-
-        With many unique inputs, it is that of a part of them, scaled up to their number.
-        """
+        """Log marginal likelihood of all rows, or of a part of them, scaled up to their number."""
         rows, chosen = self.rows, self._marginal_subset
         X, y, weight = rows.Z[chosen], rows.y[chosen], rows.weight[chosen]
         H, kernel = self.inputs(self.layers)(X), rows.kernel()

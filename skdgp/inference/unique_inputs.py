@@ -167,10 +167,7 @@ class NeighborSearch:
         return self(rows.X[chosen], rows.left_out(chosen), rows.records)
 
     def __call__(self, X, left_out=None, records=None):
-        """Indices (n, k) of the nearest unique inputs, the nearest last, without those left out.
-
-        As many for each row as there are for the one that has the fewest.
-        """
+        """Indices (n, k) of the nearest unique inputs, the nearest last, as many for each row."""
         fewer = 0
         if left_out is not None and (left_out >= 0).any():
             fewer = int(np.bincount(records)[left_out[left_out >= 0]].max())

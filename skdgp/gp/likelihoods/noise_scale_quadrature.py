@@ -80,8 +80,8 @@ def _rule(df, n_nodes):
 def noise_scales_of_t(df, v, n_nodes=None):
     r"""Nodes (n_nodes, ..., n, k) for :math:`u = \sqrt{v} z - \log l`, and their log-weights.
 
-    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`, for degrees of
-    freedom (k,) or (C, 1, k). The results for one element of `v` do not depend on the others.
+    With :math:`l \sim \mathrm{Gamma}(\nu / 2, \nu / 2)` and standard normal `z`, element by element
+    of `v`.
     """
     if n_nodes is None:
         n_nodes = max(_NoiseScaleRule(x).n_nodes for x in df.detach().flatten().tolist())

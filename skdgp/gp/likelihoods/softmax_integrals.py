@@ -36,10 +36,7 @@ def log_probabilities(m, v):
 
 
 def _by_nodes(m, v):
-    """The mean over a part of a Sobol sequence, another one for each component.
-
-    Classes take their dimensions in the order of their mean latents: names do not matter.
-    """
+    """The mean over a part of a Sobol sequence, another one for each component."""
     order = m.mean(0).argsort(0).expand_as(m)
     m, v = m.gather(1, order), v.gather(1, order)
     n_components, n_classes = m.shape[:2]

@@ -188,10 +188,7 @@ class HeteroscedasticStudentT(GaussianMixture):
         return log_weights, m_f.expand_as(noise), v_f + noise
 
     def _noise_nodes(self, m_g, v_g):
-        """Variances of the noise, and their log-weights.
-
-        Distribution functions are good to 1e-5 up to `v_g` = 6, sizes of noise known to a factor of 130.
-        """
+        """Variances of the noise, and log-weights that are good to 1e-5 up to `v_g` = 6."""
         df, scale2 = tensor_like(self.df, m_g), tensor_like(self.scale, m_g).square()
         u, log_weights = noise_scales_of_t(df, v_g)
         return log_weights, scale2 * (m_g + u).clamp(-LARGEST, LARGEST).exp()

@@ -116,10 +116,7 @@ def _reach(rate, W):
 
 @torch.no_grad()
 def _panels(q, r, df, k):
-    """Two intervals of `x`, ends (4, ...), with the modes, outside of which nothing matters.
-
-    Squared errors `q` and Gaussian variances `r` are in units of the usual noise's variance.
-    """
+    """Two intervals of `x`, ends (4, ...), with the modes, outside of which nothing matters."""
     # the right mode if c = 0 and noise is large: (r + X)^2 = ratio X, or where the two would be equal
     growth = torch.ones_like(q)
     for _ in range(2):
@@ -188,10 +185,7 @@ def log_t_density(error, v, df, scale2, c=None):
 
 
 def _log_integral(q, r, df, k, a, b, c_, d, c=None):
-    """Logarithm of the integral over both panels, up to a constant, of elements (n,).
-
-    The integrand is that of :func:`_log_joint`; of its factors, few are taken as logarithms.
-    """
+    """Logarithm of the integral of :func:`_log_joint` over both panels, with few logarithms."""
     nodes, weights = gauss_legendre(N_NODES, q)
     low, lengths = torch.stack([a, c_]), torch.stack([b - a, d - c_])
     x = torch.addcmul(low[:, None], lengths[:, None], 0.5 * (1.0 + nodes[:, None])).flatten(0, 1)

@@ -101,11 +101,7 @@ class Matched(NamedTuple):
 
 
 def match(layers, X, moments):
-    """Moments of the last layer, (n, n_latents), with every layer's outputs taken for Gaussian.
-
-    ``moments(i, layer, m, v, n_random)`` gives mean and variance of the outputs of layer `i`, from
-    those of its inputs and how many of these are random; the first layer has none.
-    """
+    """Moments of the last layer, by ``moments(i, layer, m, v, n_random)`` layer by layer."""
     last = len(layers) - 1
 
     def visit(i, layer, H):

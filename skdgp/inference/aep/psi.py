@@ -18,11 +18,7 @@ _KEPT = 2**24  #: bytes of them that are kept for the way back
 
 
 class _PairSums(torch.autograd.Function):
-    """``2 sum_{j < i} E_dij R_ip R_jp expm1((A_i W)_jp)``, of shape (D, P).
-
-    For W (n, P), A (M, M, n), R (M, P) and its logarithm, which gets the gradient, and E (D, M, M).
-    At most `keep` numbers are kept for the way back, so that memory does not grow with P M^2.
-    """
+    """``2 sum_{j < i} E_dij R_ip R_jp expm1((A_i W)_jp)``, (D, P), in memory that `keep` limits."""
 
     @staticmethod
     def forward(ctx, W, A, log_R, R, E, keep):
@@ -81,8 +77,8 @@ class _Terms:
 class SquaredExponentialPsi:
     """Psi statistics for inducing inputs Z (M, n) and inputs ``h_p ~ N(m_p, diag(v_p))``, (P, n).
 
-    `psi1` (P, M) has the means of ``k(h_p, z_i)``, and `root` the roots of the means of their
-    squares. Their difference is `excess`, without a subtraction.
+    `root`, of the means of squares, is more than `psi1`, the means, by `excess`, without a
+    subtraction.
     """
 
     def __init__(self, Z, m, v, lengthscale, variance):

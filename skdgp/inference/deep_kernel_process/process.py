@@ -237,11 +237,7 @@ class Level:
         return G, kl
 
     def draw_rows(self, K_it, K_tt, eps, c2):
-        """Draw Gram matrices of rows given those of inducing points, row by row (ibid., eqs. 30 to 34).
-
-        A row is a block of its own, so that its chi-square variables have ``delta + P + 2`` degrees
-        of freedom.
-        """
+        """Draw rows given inducing points, each as a block of its own (ibid., eqs. 30 to 34)."""
         return _Rows.apply(self.J, self.W, self.C, K_it, K_tt, eps, c2, self.delta)
 
 

@@ -33,11 +33,7 @@ def degrees(nu, p):
 
 
 def inverse_wishart_root(L, n, c2):
-    """Cholesky factor of a draw from ``W^{-1}(L L^T, nu)``.
-
-    Bartlett's decomposition in reversed order: with `M` lower triangular, ``M^T M`` is a draw from
-    ``W(I, nu)``, and ``L M^{-1}`` is lower triangular, too.
-    """
+    """Cholesky factor of a draw from ``W^{-1}(L L^T, nu)``, by Bartlett's decomposition."""
     M = n.tril(-1) + torch.diag_embed(c2.sqrt())
     return torch.linalg.solve_triangular(M, L.expand_as(M), upper=False, left=False)
 

@@ -72,11 +72,7 @@ class Near:
 
 
 class ConditioningSets:
-    """Conditioning set of each row: the nearest ones before it (Vecchia, 1988).
-
-    Where there are fewer rows before, the rest of an `index` (m,) is 0 and counts nothing. Rows of
-    a level depend on rows of earlier levels alone.
-    """
+    """Conditioning set of each row: the nearest ones before it (Vecchia, 1988)."""
 
     def __init__(self, points, n_neighbors, like):
         N, m = len(points), min(n_neighbors, len(points) - 1)

@@ -6,11 +6,7 @@ _SPREAD = 1.0, 2.0  #: standard deviations a priori of logarithms, of kernels an
 
 
 class Hyperparameters:
-    """Sampled hyperparameters of kernels and likelihood: normal logarithms around their starts.
-
-    The first `n_of_values` belong to kernels of layers whose values are sampled. Variances of all
-    kernels but the last one stay.
-    """
+    """Sampled logarithms, normal around their starts; first those of layers with sampled values."""
 
     def __init__(self, kernels, likelihood, sampled, n_sampled_layers):
         self.kernels, self.likelihood, self.sampled = kernels, likelihood, sampled

@@ -94,10 +94,7 @@ class SlicedDeepGP(ChainModel):
         return values
 
     def log_likelihood(self, F, kernel, likelihood):
-        """Log-likelihoods (S,) given the values, or None, of the layer that is sampled last.
-
-        With Gaussian noise the last layer is integrated out (Cutajar et al., 2017, appendix C).
-        """
+        """Log-likelihoods (S,) given the last sampled layer (Cutajar et al., 2017, app. C)."""
         _, y, weight = self.rows
         if not self.integrates:
             ell = (weight * likelihood.log_prob(y.expand(len(F), *y.shape), F)).sum(-1)
@@ -272,10 +269,7 @@ class SlicedDeepGP(ChainModel):
         return torch.where(torch.isfinite(value), value, _IMPOSSIBLE)
 
     def _flip(self, v, generator):
-        """Change the sign of a random hidden unit, which the next layer does not see.
-
-        So it is where hidden means are zero and the next kernel depends on differences.
-        """
+        """Change the sign of a random hidden unit where the next layer does not see it."""
         # the last sampled layer is seen by the likelihood
         n = len(self.widths) - (not self.integrates)
         if n == 0 or any(layer.W is not None for layer in self.layers):

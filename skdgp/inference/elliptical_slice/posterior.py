@@ -21,10 +21,9 @@ _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as
 
 
 class SlicedPosterior(Posterior):
-    """A mixture with one component for each state of the chains, each a process given all rows.
+    """A mixture of some states of the chains, each a process given all rows.
 
-    With many rows, some of the states predict, each with its own kernels and likelihood; `kernels`
-    and `likelihood` have posterior means. Tempering leaves `powers` (T + 1,), the last one 0, and
+    `kernels` and `likelihood` have posterior means. Tempering leaves `powers`, the last one 0, and
     `log_likelihoods` (n_chains, n_draws, T + 1).
     """
 

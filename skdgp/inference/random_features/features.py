@@ -120,11 +120,7 @@ class FeatureLayer(Layer):
         return 0.0
 
     def moments(self, H, xi=None, weights=None):
-        """Mean and variance of the outputs, (..., P, n_outputs), at H (..., P, n_inputs).
-
-        The variance is that of the weights, unless these are given; rows are independent only given
-        these (the local reparametrization of Kingma et al., 2015).
-        """
+        """Mean and variance of the outputs, given the frequencies (Kingma et al., 2015)."""
         independent = isinstance(self.q, DiagonalBlock)
         if weights is None and independent and self.trigonometric:
             project, c2 = self._projection(xi, H)

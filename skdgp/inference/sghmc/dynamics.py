@@ -8,9 +8,8 @@ _TINY = 1e-16
 def adaptive_step(theta, state, grad, noise, n_rows, step_size, friction, adapt):
     """One scale-adapted step (Springenberg et al., 2016, with the constants of Havasi et al., 2018).
 
-    The state has the momentum ``p``, and ``xi``, ``g`` and ``g2``, the memory, mean and mean square
-    of gradients of ``-log posterior / n_rows``. While the mass adapts, chains have no invariant
-    distribution.
+    By the memory ``xi``, mean ``g`` and mean square ``g2`` of gradients. While the mass adapts,
+    chains have no invariant distribution.
     """
     mass = 1.0 / (state["g2"].clamp_min(_TINY).sqrt() + _TINY)
     injected = (2.0 * friction * step_size**2 / n_rows * mass).clamp_min(_TINY).sqrt()

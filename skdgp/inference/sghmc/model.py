@@ -112,11 +112,7 @@ class SampledDeepGP(ChainModel):
         return likelihood.expected_log_prob(*rows).view(shape)
 
     def integrated(self, A, variance, batch):
-        """Log-density (C,) of the targets with the last layer integrated out, and its posterior.
-
-        The precision ``I + A D^{-1} A^T`` of each output has the factor L (C, k, M, M), and the
-        shift is ``A D^{-1} y``.
-        """
+        """Log-density (C,) with the last layer integrated out, and factor and shift of it."""
         noise, y, weight = self.likelihood().variance[:, None], batch.y.T, batch.weight
         marginal = self._marginal
         D = noise + variance[:, None] if marginal else noise.expand(len(A), -1, variance.shape[1])

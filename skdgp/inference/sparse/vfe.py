@@ -206,11 +206,7 @@ class CollapsedGP(FullBatchGP):
         return P, b / noise
 
     def collapsed(self, X, y, weight):
-        """The collapsed objective of all rows; its gradients are added to the parameters'.
-
-        Titsias (2009), equation 9, for alpha = 0; Bui et al. (2017), equation 27, otherwise. A row
-        of weight w stands for w rows.
-        """
+        """The objective by Titsias (2009, eq. 9) or Bui et al. (2017, eq. 27), and gradients."""
         layer, variance = self.layers[0], self.likelihood().variance.expand(y.shape[1])
         noise = variance.detach()  # k
         K_uu = layer.kernel()(layer.Z, layer.Z)

@@ -245,10 +245,7 @@ class CoupledGaussian(nn.Module):
 
     @torch.no_grad()
     def carry(self, parts):
-        """Become the posterior of other variables, as :meth:`GaussianBlock.carry` does for one layer.
-
-        Covariances keep their pattern, and what it has no blocks for is left out.
-        """
+        """Become the posterior of other variables, as far as the pattern has blocks."""
         T, M = self.mean.shape
         final = self.patterns[self.coupling]
         widths = *final.widths, final.n_outputs

@@ -64,10 +64,7 @@ class _Forms(torch.autograd.Function):
 
 
 class _Bilinear(torch.autograd.Function):
-    """``a^T T_q b`` for the columns `a` of A (M, S, n) and `b` of B (M, s, n); shape (q, S, n).
-
-    With ``s = 1`` all draws of a row meet the same `b`, and the large products shrink with it.
-    """
+    """``a^T T_q b`` (q, S, n) for the columns `a` of A (M, S, n) and `b` of B (M, S or 1, n)."""
 
     @staticmethod
     def forward(ctx, A, B, T):

@@ -77,11 +77,7 @@ class _Past:
         return (Y * self.eps[:, None]).sum((0, 2)), Y.transpose(1, 2).flatten(0, 1)
 
     def draw(self, mean, E, own, crosses, eps, floor):
-        """Draws (u, w, S, n) of units given the past, of which they become a part.
-
-        Covariances E (u, u, w, s, n) come without `own` on their diagonals, and no conditional
-        variance can fall below `floor`.
-        """
+        """Draws (u, w, S, n) of units given the past, of which they become a part."""
         u = len(E)
         E = E + torch.eye(u, dtype=E.dtype, device=E.device)[..., None, None, None] * own
         if self.factor is not None:

@@ -77,10 +77,7 @@ class NeighborClasses(NeighborGP):
 
 
 class DirichletTargets:
-    """Counts of classes as targets of a regression for each class.
-
-    Labels have no `noise` beside the latent functions. With `one_latent`, that is the difference of two.
-    """
+    """Counts of classes as targets of a regression for each class."""
 
     def __init__(self, concentration, slope, factor, log_prior, one_latent):
         self._concentration, self._slope, self._factor = concentration, slope, factor

@@ -38,10 +38,7 @@ _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
 class NeighborGP(Model):
-    """The model that :class:`Vecchia` builds.
-
-    Its hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
-    """
+    """The model of :class:`Vecchia`, with priors as of :func:`~skdgp.gp.priors.around`."""
 
     roles = {
         "local_scale": "noise",
@@ -139,10 +136,7 @@ class NeighborGP(Model):
         return self._smooth
 
     def expected_log_likelihood(self, batch, generator):
-        """Estimate of the sum of the log-densities of rows given their neighbors, with a prior.
-
-        The log-density of the hyperparameters a priori counts once, however many rows are drawn.
-        """
+        """Estimate of the sum of log-densities of rows given their neighbors, with one prior."""
         self.hold(batch)
         if not len(self.metric):
             self._begin(batch)

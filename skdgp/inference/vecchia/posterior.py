@@ -17,10 +17,7 @@ _TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 
 
 class NeighborPosterior(ScaledPosterior):
-    """The posterior of models that predict rows from their nearest unique inputs.
-
-    ``log_density(local_scale, *near.without(...))`` are log densities of training rows.
-    """
+    """The posterior of models that predict rows from their nearest unique inputs."""
 
     def __init__(self, model, draws, near, search, rows, log_density):
         self._near, self._search, self._frozen = near, search, FrozenRows(near)
@@ -42,10 +39,7 @@ class NeighborPosterior(ScaledPosterior):
 
     @torch.no_grad()
     def covariance(self, X):
-        """Return the covariances of the draws of :meth:`functions`; None for too many rows.
-
-        They are those of the prior, less the part that is explained by neighbors of both rows.
-        """
+        """Covariances of draws: those of the prior, less what neighbors of both rows explain."""
         near, nearest = self._near, self._search(X)
         used, inverse = np.unique(nearest, return_inverse=True)
         if len(used) > _MOST_NEIGHBORS or len(X) > _MOST_NEIGHBORS:
