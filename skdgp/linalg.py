@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -182,19 +183,11 @@ class Workspace:
         self._free[tuple(tensor.shape), tensor.dtype, tensor.device].append(tensor)
 
 
-class _Fresh:
-    """Stands in for a workspace outside of training."""
-
-    @staticmethod
-    def take(shape, like):
-        return torch.empty(shape, dtype=like.dtype, device=like.device)
-
-    @staticmethod
-    def give(tensor):
-        return tensor
-
-
-_FRESH = _Fresh()
+#: stands in for a workspace outside of training
+_FRESH = SimpleNamespace(
+    take=lambda shape, like: torch.empty(shape, dtype=like.dtype, device=like.device),
+    give=lambda tensor: tensor,
+)
 _current = contextvars.ContextVar("workspace", default=_FRESH)
 
 

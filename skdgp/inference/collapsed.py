@@ -4,7 +4,6 @@ import copy
 import math
 from typing import Annotated, NamedTuple
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
@@ -190,8 +189,6 @@ class CollapsedGP(MarginalLikelihoodGP):
         self.register_buffer("eps", self._draws(_STATES, 1))  # of predictions
         self._be_uncertain(False)
         self._eps = None
-        # steps for the last layer alone that are left; below zero they are over
-        self._n_first = None
 
     @property
     def hidden(self):
@@ -260,10 +257,6 @@ class CollapsedGP(MarginalLikelihoodGP):
             if self._uncertain:
                 self._open()
         return super().step(batch, generator, rate)
-
-    @property
-    def finished(self):
-        return super().finished and self._n_first < 0
 
     def choose_start(self, batch):
         try:
@@ -338,13 +331,8 @@ class CollapsedGP(MarginalLikelihoodGP):
         elif self._uncertain:
             self.mean.copy_(parameters_to_vector(self._uncertain))
 
-    def training_state(self):
-        arrays = super().training_state()
-        return arrays if self._n_first is None else {**arrays, "n_first": np.array(self._n_first)}
-
     def load_training_state(self, arrays):
         super().load_training_state(arrays)
-        self._n_first = int(arrays["n_first"]) if arrays else None
         self._be_uncertain(self._n_first is not None and self._n_first < 0)
 
     def load_state(self, arrays):

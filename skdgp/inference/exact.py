@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-import numpy as np
-
 from .base import COUNT
 from .local_scale import LocalScaleScheme
 from .marginal_likelihood import MarginalLikelihoodGP
@@ -78,14 +76,6 @@ class Exact(LocalScaleScheme):
 class ExactGP(MarginalLikelihoodGP):
     """The model that :class:`Exact` builds."""
 
-    def __init__(self, architecture, likelihood, scheme):
-        super().__init__(architecture, likelihood, scheme)
-        self._n_first = None  # steps on a part of the rows that are left; below zero they are over
-
-    @property
-    def finished(self):
-        return super().finished and self._n_first < 0
-
     def step(self, batch, generator, rate=1.0):
         self.hold(batch)
         if self._n_first is None:
@@ -100,14 +90,6 @@ class ExactGP(MarginalLikelihoodGP):
             loss = super().step(batch, generator, rate)
         self._n_first = 0 if self.steps.search.converged else self._n_first - 1
         return loss
-
-    def training_state(self):
-        arrays = super().training_state()
-        return arrays if self._n_first is None else {**arrays, "n_first": np.array(self._n_first)}
-
-    def load_training_state(self, arrays):
-        super().load_training_state(arrays)
-        self._n_first = int(arrays["n_first"]) if arrays else None
 
     def load_state(self, arrays):
         super().load_state(arrays)

@@ -8,11 +8,10 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.component import Trainable
+from ..gp.component import Trainable, around
 from ..gp.kernels import Anova
 from ..gp.kernels.base import stacked, tensor_like
 from ..gp.likelihoods import HeteroscedasticGaussian
-from ..gp.priors import around
 from ..gp.rows import RowsLayer, log_marginal_likelihood
 from ..gp.stack import Stack
 from ..linalg import cholesky, rounding, unpacked
@@ -57,7 +56,7 @@ class MarginalLikelihoodGP(Model):
     Unique inputs have the covariance ``C = K + diag(noise / weight)``. Predictions are a mixture, with equal
     weights, of J processes, one for each state of the hyperparameters that :meth:`states` gives.
 
-    Hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.priors.around`.
+    Hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.component.around`.
     """
 
     roles = {"z": "rows", "metric": "rows"}
@@ -67,6 +66,7 @@ class MarginalLikelihoodGP(Model):
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
+    _n_first = None  #: steps, on a part of what there is, that are left; below zero they are over
     is_full_batch = True
 
     def __init__(self, architecture, likelihood, scheme, hidden=()):
@@ -366,6 +366,18 @@ class MarginalLikelihoodGP(Model):
             self._nearest() if loo is None else loo.nearest,
         )
         return ConditionedPosterior(self, draws, gps, together, noise, nearest, loo)
+
+    @property
+    def finished(self):
+        return super().finished and self._n_first < 0
+
+    def training_state(self):
+        arrays = super().training_state()
+        return arrays if self._n_first is None else {**arrays, "n_first": np.array(self._n_first)}
+
+    def load_training_state(self, arrays):
+        super().load_training_state(arrays)
+        self._n_first = int(arrays["n_first"]) if arrays else None
 
     def load_state(self, arrays):
         prefix = f"layers.{len(self.layers) - 1}."

@@ -133,7 +133,8 @@ class DeepRandomFeatures(DeepSparseGP):
         super().__init__(architecture, likelihood, layers, scheme.n_draws, scheme.natural_step)
         self._step_size = scheme.natural_step
         frequencies = any(layer.q_omega is not None for layer in self.layers)
-        self._only_weights = not (frequencies or self._hyperparameters())
+        learned = any(role not in SLOW for _, role, _ in self.hyperparameters())
+        self._only_weights = not (frequencies or learned)
 
     def load_fewer_inputs(self, arrays, rng):
         for layer in self.layers:
@@ -177,9 +178,6 @@ class DeepRandomFeatures(DeepSparseGP):
         ]
         weights = self.layers[-1].q.sample(1, generator)[0] if self._is_lazy() else None
         return self.of_moments(batch, *self.propagate(batch.X, eps, xi, weights))
-
-    def _hyperparameters(self):
-        return [p for _, role, p in self.hyperparameters() if role not in SLOW]
 
     def draws(self, n, seed):
         """Draws for the units of hidden layers; then what frequencies are drawn from, if they are."""

@@ -130,13 +130,6 @@ class SampledDeepGP(ChainModel):
         log_det = L.diagonal(dim1=-2, dim2=-1).log().sum((1, 2))
         return -0.5 * rows - log_det + 0.5 * a.square().sum((1, 2, 3)), L, b
 
-    def _draw_last(self, A, variance, batch, generator):
-        """Exact draws (C, M, k) of the last layer's inducing outputs."""
-        _, L, b = self.integrated(A, variance, batch)
-        xi = normal((self.n_chains, *b.shape[1:]), generator, b)
-        v = torch.cholesky_solve(b, L) + torch.linalg.solve_triangular(L.mT, xi, upper=True)
-        return v[..., 0].mT
-
     def _draw_eps(self, batch, generator):
         n = self.n_chains * self.scheme.n_hidden_draws
         shapes = [(n, len(batch.X), layer.n_outputs) for layer in self.layers[:-1]]
@@ -295,7 +288,10 @@ class SampledDeepGP(ChainModel):
         if self.integrates:
             eps = self._draw_eps(batch, generator)
             _, A, variance = self.propagate(batch.X, self._sampled(), eps, self._whitenings)
-            self.chains[f"v{len(self.layers) - 1}"] = self._draw_last(A, variance, batch, generator)
+            _, L, b = self.integrated(A, variance, batch)
+            xi = normal((self.n_chains, *b.shape[1:]), generator, b)
+            v = torch.cholesky_solve(b, L) + torch.linalg.solve_triangular(L.mT, xi, upper=True)
+            self.chains[f"v{len(self.layers) - 1}"] = v[..., 0].mT
 
     def _inform(self, batch, generator):
         """Update the coordinates of steps by targets that are drawn given the present states."""

@@ -2,10 +2,9 @@
 
 import torch
 
-from ...gp.component import Trainable
+from ...gp.component import Trainable, of_deviations
 from ...gp.frozen import FrozenLayer
 from ...gp.layer import SparseLayer
-from ...gp.priors import of_deviations
 from ...linalg import (
     add_diagonal,
     cholesky,

@@ -5,10 +5,9 @@ import copy
 import numpy as np
 import torch
 
-from ...gp.component import Trainable, hyperparameters
+from ...gp.component import Trainable, around, hyperparameters
 from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import HeteroscedasticGaussian
-from ...gp.priors import around
 from ...gp.rows import RowsLayer
 from ...gp.stack import Stack
 from ...optim.gradient_steps import GradientSteps
@@ -38,7 +37,7 @@ _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
 class NeighborGP(Model):
-    """The model of :class:`Vecchia`, with priors as of :func:`~skdgp.gp.priors.around`."""
+    """The model of :class:`Vecchia`, with priors as of :func:`~skdgp.gp.component.around`."""
 
     roles = {
         "local_scale": "noise",
