@@ -382,8 +382,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""
-        # without autograd's records, which take a tenth of the time of one row
-        with self._predictor() as predictor, torch.inference_mode():
+        with self._predictor() as predictor:
             return predictor.rows(X, method, *others, **settings)
 
     def _draw(self, X, n, seed, what, k=None, mean=None, offset=None):
