@@ -24,9 +24,9 @@ def at_once(most, device):
 def cholesky(K, jitter=0.0):
     """Lower Cholesky factor of ``K + jitter * I``.
 
-    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter,
-    and then what rounding may take from numbers of its size, before the factorization is given up
-    with a LinAlgError. Other matrices of a batch do not depend on it.
+    A matrix that is positive definite only up to rounding gets up to a thousand times the jitter.
+    If that is too little, it gets the rounding error of its diagonal, and then there is a
+    LinAlgError. Other matrices of a batch do not depend on it.
     """
     L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
     if info.any():

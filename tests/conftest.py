@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from cheap import search_little
 
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
@@ -22,21 +21,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 collect_ignore_glob = ["*/conftest.py"]
 
 
-#: modules whose tests need members of mixtures, but not ones that have searched for long
-SHORT_SEARCHES = """
-    test_arrays test_budget test_changed_columns test_class_members test_classifier test_exposure
-    test_frames test_regressor test_robustness test_schemes test_sklearn
-""".split()
-
-
 @pytest.fixture(autouse=True, scope="module")
-def cheap_searches(request):
-    """Let members of mixtures search with few draws of hidden functions, and some with few steps."""
+def few_draws_of_hidden_functions(request):
+    """Where estimators are asked for what does not depend on them: members train with two draws of theirs."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name in ("estimators", "inspection", "mixture", "preprocessing"):
             patch.setattr("skdgp.inference.collapsed._MOST_DRAWS", 2)
-        if request.path.stem in SHORT_SEARCHES:
-            search_little(patch.setattr)
         yield
 
 

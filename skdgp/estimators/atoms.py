@@ -12,7 +12,8 @@ from .fit import fit_estimator
 _LEAST = 0.1  #: share of the rows in each part: of fewer neither is learned
 _FEWEST = 20  #: rows in each part
 _TIMES = 2.0  #: as frequent as any other target: values of a scale have about equal shares
-#: of the distance from an atom to the nearest other target: the width over which densities spread the atom
+#: of the distance from an atom to the nearest other target: log densities spread the atom over such a width.
+#: No data decide it; a tenth keeps the atom apart from all other targets
 _WIDTH = 0.1
 _NEIGHBORS, _STEPS = 24, 100  #: of the classifier: as members of classes have
 _ROWS = 50_000  #: that it learns from at most: 4 seconds, of a budget of 60
@@ -23,18 +24,20 @@ _CERTAIN = 1e-12  #: probability that the rest of the distribution has at least
 class Atoms:
     """Values that have a probability of their own, in one target.
 
-    The distribution of a row is ``sum_k p_k delta(a_k) + q f``, with the `values` `a_k` in the
-    order of their size, probabilities that depend on the row, and the density `f` of the mixture
-    (Cragg, 1971, Econometrica 39, for one value). Log densities spread the values over `widths`.
-    The `classifier` is fitted to the numbers of the atoms, and `n_atoms` for all other targets.
+    The distribution of a row is ``sum_k p_k delta(a_k) + q f`` (Cragg, 1971, Econometrica 39, for
+    one value). The `values` `a_k` are sorted, and `f` is the density of the mixture. The
+    probabilities are those of the `classifier`: it has a class for each value, and a last one for
+    all other targets. Log densities spread the values over `widths`.
     """
 
     def __init__(self, values, widths, classifier):
         self.values, self.widths, self.classifier = values, widths, classifier
 
-    def shares(self, X):
+    def probabilities(self, X):
         """Probabilities of the atoms (n, n_atoms), and of all other values (n, 1)."""
-        p = self.classifier._centers(X)
+        return self._parts(self.classifier._centers(X))
+
+    def _parts(self, p):
         return p[:, :-1], np.maximum(p[:, -1:], _CERTAIN)
 
     def among(self, y):
@@ -43,7 +46,9 @@ class Atoms:
 
     def moments(self, X, mean, std):
         """Mean and standard deviation (n, 1), from those of all other values."""
-        p, q = self.shares(X)
+        return self._moments(*self.probabilities(X), mean, std)
+
+    def _moments(self, p, q, mean, std):
         center = q * mean + (p @ self.values)[:, None]
         off = (p * np.square(self.values - center)).sum(1, keepdims=True)
         return center, np.sqrt(q * (np.square(std) + np.square(mean - center)) + off)
@@ -53,9 +58,9 @@ class Atoms:
 
         Probabilities are independent of the mixture, and of two atoms nearly so of each other.
         """
-        _, error = self.classifier._predict_rows(X, "log_probabilities_with_std")
-        _, q = self.shares(X)
-        center, std = self.moments(X, mean, np.hypot(own, noise))
+        log_p, error = self.classifier._predict_rows(X, "log_probabilities_with_std")
+        p, q = self._parts(np.exp(log_p))
+        center, std = self._moments(p, q, mean, np.hypot(own, noise))
         variance = np.square(q * own) + np.square(error[:, -1:] * own)
         off = np.square(error[:, :-1] * (self.values - mean)).sum(1, keepdims=True)
         variance = np.minimum(variance + off, np.square(std))
@@ -67,8 +72,8 @@ class Atoms:
         return p[..., -1:] * draws + (p[..., :-1] @ self.values)[..., None]
 
     def covariance(self, X, cov, var):
-        """Covariance (n, n) of rows with variances (n, 1), from that of the mixture."""
-        _, q = self.shares(X)
+        """Covariance (n, n) of rows with variances (n,), from that of the mixture."""
+        _, q = self.probabilities(X)
         cov = q * q.T * cov
         np.fill_diagonal(cov, var)
         return cov
@@ -78,28 +83,29 @@ class Atoms:
 
         The mixture gives the probabilities `below` (n, n_atoms) to less than each atom.
         """
-        p, q = self.shares(X)
+        p, q = self.probabilities(X)
         start = q * below + np.cumsum(p, 1) - p  # of the distribution, just below each atom
         alpha = np.broadcast_to(alpha, (len(X), len(alpha)))
         taken, atoms = np.zeros(alpha.shape), np.full(alpha.shape, np.nan)
         for value, mass, first in zip(self.values, p.T[..., None], start.T[..., None]):
             taken += np.where(alpha > first + mass, mass, 0.0)
             atoms[(first < alpha) & (alpha <= first + mass)] = value
-        return np.clip((alpha - taken) / q, _CERTAIN, 1.0 - _CERTAIN), atoms
+        orders = np.clip((alpha - taken) / q, _CERTAIN, 1.0 - _CERTAIN)
+        return np.where(np.isnan(atoms), orders, 0.5), atoms  # the median takes the fewest steps
 
     def tail(self, X, y, tail, above):
         """Probabilities (n, 1) of exceeding `y`, or of not doing so, from those of the mixture."""
-        p, q = self.shares(X)
+        p, q = self.probabilities(X)
         there = self.values > y if above else self.values <= y
         return q * tail + (p * there).sum(1, keepdims=True)
 
     def mass(self, X, y):
         """Probabilities (n,) of targets `y` (n,) as atoms, zero for others."""
-        return (self.shares(X)[0] * (self.values == y[:, None])).sum(1)
+        return (self.probabilities(X)[0] * (self.values == y[:, None])).sum(1)
 
     def log_density(self, X, y, log_density):
         """Log densities (n,) of targets (n, 1), from those of the mixture."""
-        p, q = self.shares(X)
+        p, q = self.probabilities(X)
         near = np.abs(y - self.values) <= 0.5 * self.widths
         with np.errstate(divide="ignore"):
             of_atom = np.log((p * near / self.widths).sum(1))
@@ -111,7 +117,7 @@ class Atoms:
         With ``E|X - y| - E|X - X'| / 2`` for X, X' from the distribution, what the score of the mixture
         lacks of its first term is left over from the second.
         """
-        p, q = self.shares(X)
+        p, q = self.probabilities(X)
         distances = np.abs(self.values[:, None] - self.values)
         score = q * crps(y) + (p * np.abs(y - self.values)).sum(1, keepdims=True)
         for mass, value in zip(p.T[..., None], self.values):
@@ -120,7 +126,7 @@ class Atoms:
 
     def sample(self, X, y, seed):
         """Draws (n_draws, n, 1) of targets, from those of the mixture."""
-        p, _ = self.shares(X)
+        p, _ = self.probabilities(X)
         u = np.random.default_rng([seed, 1]).random((len(y), len(X)))
         which = (u[..., None] > np.cumsum(p, 1)).sum(2)
         values = np.append(self.values, np.nan)[which]

@@ -202,7 +202,7 @@ def log_densities(members, data, device):
 
 @torch.no_grad()
 def log_densities_of_draws(member, data, device):
-    """What each draw of a member adds to the density of each row: logarithms of shape (n_draws, n_rows)."""
+    """Log densities (n_draws, n_rows) of rows under each draw of a member, times the weight of the draw."""
     X, y, _ = data.take(slice(None))
     posterior, size, parts = member.posterior(device), rows_at_once([member], device), []
     for i in range(0, len(X), size):

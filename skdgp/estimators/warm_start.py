@@ -1,4 +1,4 @@
-"""What a fit takes from another: the last one, chunks before, or another estimator; its scaling."""
+"""Starts and scaling from another fit: the last one, chunks before, or another estimator."""
 
 import contextlib
 

@@ -2,8 +2,11 @@
 
 import numpy as np
 
+from .robust import pieces
+
 _ROWS = 5000  #: from which effects are found: some dozens for each of a hundred columns
-_MOST_LEVELS = 100  #: of a category whose effects are found together with those of numbers
+#: of a category whose effects are found together with those of numbers, for the sake of time
+_MOST_LEVELS = 100
 _FAR = 5.0  #: standard deviations of a column beyond which a value counts no more
 
 
@@ -18,9 +21,9 @@ class Adjustment:
 
     def fit(self, table, is_level, targets, weights):
         """Find the effects in a table (n, n_columns) of which some columns have codes of levels."""
-        table, targets, weights = (
-            part[:: -(-len(table) // _ROWS)] for part in (table, targets, weights)
-        )
+        some = slice(None, None, -(-len(table) // _ROWS))
+        table = np.asarray(table[some], dtype=np.float64)
+        targets, weights = targets[some], weights[some]
         self._numbers = np.flatnonzero(~is_level)
         numbers = table[:, self._numbers]
         known = ~np.isnan(numbers)
@@ -30,8 +33,7 @@ class Adjustment:
         off = np.where(known, numbers - self._mean, 0.0)
         self._std = np.sqrt((own * off**2).sum(0) / total)
         effects = self._effects(table)
-        levels = [_indicators(column) for column in table[:, is_level].T]
-        design = np.hstack([effects, *(one for one in levels if one.shape[1] <= _MOST_LEVELS)])
+        design = np.hstack([effects, *map(_indicators, table[:, is_level].T)])
         prior = np.eye(design.shape[1]) * design.shape[1]
         weighted = design * weights[:, None]
         found = np.linalg.solve(design.T @ weighted + prior, weighted.T @ targets)
@@ -50,15 +52,14 @@ class Adjustment:
 
     def remove(self, table, targets):
         """Targets without the effects of numbers, standardized as those of training are."""
-        rest = targets - self._effects(np.asarray(table, dtype=np.float64)) @ self._coefficients
-        return (rest - self._center) / self._scale
+        rest = np.empty_like(targets)
+        for part in pieces(len(table)):
+            effects = self._effects(np.asarray(table[part], dtype=np.float64))
+            rest[part] = (targets[part] - effects @ self._coefficients - self._center) / self._scale
+        return rest
 
 
 def _indicators(codes):
-    """A column for each level (n, n_levels); gaps are one of them."""
+    """A column for each level (n, n_levels), gaps among them; none if they are too many."""
     distinct, index = np.unique(codes, return_inverse=True)
-    return (
-        np.eye(len(distinct))[index]
-        if len(distinct) <= _MOST_LEVELS
-        else np.empty((len(codes), len(distinct)))
-    )
+    return np.eye(len(distinct))[index] if len(distinct) <= _MOST_LEVELS else codes[:, None][:, :0]

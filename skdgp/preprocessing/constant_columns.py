@@ -19,9 +19,9 @@ class ConstantColumns:
     too, beside the variance between known levels (see
     :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
 
-    Rows `X` (n, n_features) are in the user's units. Of those columns that differ from their
-    constant in some row, or have a new level, there are the numbers `columns`, the `values` (n,
-    n_columns) and where they differ, `differs`, and the `variance` of the effect of each.
+    Rows `X` (n, n_features) are in the user's units. The `columns` are the indices of those
+    that differ from their constant in some row, or have a new level. They have `values` (n,
+    n_columns), which differ where `differs` is True, and effects with a `variance`.
     """
 
     def __init__(self, X, scaler):

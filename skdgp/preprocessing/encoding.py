@@ -19,8 +19,8 @@ class ColumnEncoder:
     """Encode the columns of a table as numbers that every kernel understands.
 
     Levels of a category get positions by the mean targets of their rows, less what the numbers in
-    these rows explain, shrunk towards the mean of all rows as in a mixed model, so that rare levels
-    stay near the middle (Micci-Barreca, 2001, ACM SIGKDD Explorations 3). Positions of training
+    these rows explain. The means are shrunk towards that of all rows as in a mixed model, so that
+    rare levels stay near the middle (Micci-Barreca, 2001, ACM SIGKDD Explorations 3). Positions of training
     rows are cross-fitted: they come from the rows of other folds. Missing cells are filled with
     estimates from the nearest rows and the other columns, with an indicator where gaps go with
     other targets. Dates have circles for those cycles that they cover.
@@ -40,9 +40,8 @@ class ColumnEncoder:
         is_level = np.array([kind == "category" for kind in kinds])
         self._adjustment, adjusted = None, targets
         if is_level.any() and not is_level.all():
-            values = np.asarray(table, dtype=np.float64)
-            self._adjustment = Adjustment().fit(values, is_level, targets, weights)
-            adjusted = self._adjustment.remove(values, targets)
+            self._adjustment = Adjustment().fit(table, is_level, targets, weights)
+            adjusted = self._adjustment.remove(table, targets)
         self._columns, constants = [], np.full(len(kinds), np.nan)
         self._constant = np.zeros(len(kinds), dtype=bool)
         for j, kind in enumerate(kinds):

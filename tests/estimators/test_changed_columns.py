@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-def chunk(varies, n=100, seed=0):
+def chunk(varies, n=150, seed=0):
     """Rows whose middle column is 7 before it varies, and then decides most."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, (n, 3))
@@ -33,7 +33,7 @@ def chunk(varies, n=100, seed=0):
     return X, y + 0.05 * rng.standard_normal(n)
 
 
-def learned(model, as_target=lambda y: y, n_chunks=4):
+def learned(model, as_target=lambda y: y, n_chunks=6):
     """Chunks without the column's values, then with them; no warning may say that it is lost."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Columns")

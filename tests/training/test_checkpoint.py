@@ -612,7 +612,7 @@ from skdgp.training import Checkpoint
 rng = np.random.default_rng(0)
 X = rng.uniform(-2.0, 2.0, size=(40, 2))
 y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(40)
-few = dict(max_iter=30, learning_rate=0.02, n_inducing=6, n_predict_draws=4, batch_size=20, random_state=0)
+few = dict(max_iter=40, learning_rate=0.02, n_inducing=6, n_predict_draws=4, batch_size=20, random_state=0)
 
 def fit(kind, checkpoint, result):
     if kind == "regression":

@@ -68,7 +68,7 @@ def slice_step(x, evaluate, uniform, start, width=2.0):
 
 
 def swaps(log_lik, powers, uniform, odd):
-    """Where the states of neighboring levels (n_chains, T) come from (Swendsen and Wang, 1986)."""
+    """Swap states of neighboring levels: the order (n_chains, T) of them (Swendsen and Wang, 1986)."""
     C, T = log_lik.shape
     order = torch.arange(T, device=log_lik.device).repeat(C, 1)
     a = torch.arange(odd, max(T - 1, odd), 2, device=log_lik.device)
