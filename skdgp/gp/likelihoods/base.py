@@ -33,6 +33,8 @@ class Likelihood(Component):
     discrete = False
     #: whether targets are classes, which have :meth:`log_probabilities`; others have :meth:`moments`
     is_class = False
+    #: whether densities of targets given the functions' values have gradients that lead to larger ones
+    has_gradients = True
     #: for each number, the power of the target's unit in which it is measured
     _units = {}
     #: for each number, its value for a standardized target if the user gives None

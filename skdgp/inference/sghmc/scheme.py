@@ -65,7 +65,8 @@ class SGHMC(ChainScheme):
     Raises
     ------
     ValueError
-        By :meth:`validate`, if a parameter makes no sense.
+        By :meth:`validate`, if a parameter makes no sense; by :meth:`build`, if the likelihood is
+        :class:`~skdgp.gp.likelihoods.RobustMax`, which has no gradients that chains could follow.
 
     References
     ----------
@@ -131,4 +132,9 @@ class SGHMC(ChainScheme):
         return 10_000
 
     def build(self, architecture, likelihood):
+        if not likelihood.has_gradients:
+            raise ValueError(
+                f"SGHMC follows gradients of the likelihood, and {type(likelihood).__name__} has none; "
+                "use likelihood='softmax', or inference='ess' or 'dsvi'."
+            )
         return SampledDeepGP(architecture, likelihood, self.for_data(math.inf))
