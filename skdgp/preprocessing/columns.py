@@ -9,6 +9,8 @@ from .frames import UNSEEN
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
 _FEW_LEVELS = 2  #: levels up to which each has a column of its own
+#: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
+_COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
 _GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and without a gap
 _WEEK, _YEAR = 7.0, 365.2425  #: days
@@ -119,7 +121,12 @@ class Time(_Cyclic):
 
 
 class Levels(_Column):
-    """Positions of the levels of a category; gaps in training are a level of their own."""
+    """Positions of the levels of a category; gaps in training are a level of their own.
+
+    Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
+    away. Those of common ones are not: rows that agree in their levels would differ in their positions,
+    and those of a fold with larger targets would have smaller positions.
+    """
 
     def fit(self, values, targets, weights, folds):
         present = values[values >= 0.0]
@@ -140,6 +147,8 @@ class Levels(_Column):
         parts = [folds != fold for fold in range(N_FOLDS)]
         others = [shrunk_means(codes[i], targets[i], weights[i], n)[0] for i in parts]
         self._positions = np.stack([*others, means]) @ self._axes
+        is_common = np.bincount(codes, weights=weights, minlength=n) >= _COMMON
+        self._positions[:, is_common] = self._positions[-1, is_common]
         return self
 
     def with_levels(self, values, targets, weights):
@@ -207,7 +216,9 @@ def shrunk_means(codes, targets, weights, n_levels):
 
     `codes` (n,) are numbers of levels, `targets` have shape (n, k). Returns deviations from the
     mean of all rows (n_levels, k), 0 for levels without rows, and for each target the variance
-    within levels over that between them: how many rows the mean of all is worth.
+    within levels over that between them: how many rows the mean of all is worth. The variance
+    between levels is at least its own standard error, so that levels that differ only together with
+    other columns are told apart.
     """
     size = np.bincount(codes, weights=weights, minlength=n_levels)
     total = max(size.sum(), 1e-300)
@@ -221,8 +232,8 @@ def shrunk_means(codes, targets, weights, n_levels):
         n_used = np.count_nonzero(size)
         # moments of a one-way mixed model with unequal sizes (Searle, Casella and McCulloch, 1992, section 3.6)
         noise = within_squares / max(total - n_used, 1.0)
-        effective = total - size @ size / total
-        variance = max(between_squares - (n_used - 1.0) * noise, 0.0) / max(effective, 1e-300)
+        effective, error = total - size @ size / total, noise * np.sqrt(2.0 * (n_used - 1.0))
+        variance = max(between_squares - (n_used - 1.0) * noise, error) / max(effective, 1e-300)
         if variance > 0.0 and total > n_used:  # of one row each, noise and levels are the same
             ratio[k] = noise / variance
             np.divide(own * size, size + ratio[k], where=size > 0.0, out=means[:, k])

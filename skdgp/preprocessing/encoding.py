@@ -21,12 +21,12 @@ class ColumnEncoder:
     Levels of a category get positions by the mean targets of their rows, less what the numbers in
     these rows explain. The means are shrunk towards that of all rows as in a mixed model, so that
     rare levels stay near the middle (Micci-Barreca, 2001, ACM SIGKDD Explorations 3). Positions of training
-    rows are cross-fitted: they come from the rows of other folds. Missing cells are filled with
-    estimates from the nearest rows and the other columns, with an indicator where gaps go with
-    other targets. Dates have circles for those cycles that they cover.
+    rows with rare levels are cross-fitted: they come from the rows of other folds. Missing cells are
+    filled with estimates from the nearest rows and the other columns, with an indicator where gaps go
+    with other targets. Dates have circles for those cycles that they cover.
 
     The columns of the table that encoded ones come from are `sources`, and `suffixes` are what
-    these add to their names.
+    these add to their names; `is_position` is which of them hold positions of levels.
     """
 
     def fit(self, table, targets, weights, kinds, rng, is_class=False):
@@ -55,6 +55,8 @@ class ColumnEncoder:
         self.sources = np.repeat(
             np.arange(len(kinds)), [column.n_encoded for column in self._columns]
         )
+        is_levels = np.array([isinstance(column, Levels) for column in self._columns], dtype=bool)
+        self.is_position = is_levels[self.sources]
         self._constants = constants
         self.suffixes = [suffix for column in self._columns for suffix in column.suffixes()]
         # in random order, as the first ones of equally near donors are taken
@@ -92,7 +94,7 @@ class ColumnEncoder:
     def transform(self, table, folds=None):
         """Encode rows without gaps, (n, n_encoded).
 
-        Of training rows, which have `folds` (n,), positions of levels are cross-fitted.
+        Of training rows, which have `folds` (n,), positions of rare levels are cross-fitted.
         """
         encoded = self._open(np.asarray(table, dtype=np.float64), folds)
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))

@@ -37,7 +37,8 @@ class InputScaler:
     Mean and standard deviation are those of the columns clipped to three times the range between
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. Values that many rows share and that are far from all others, such as codes for what is
-    missing or the ends of a sensor, count as the next ordinary one. Values farther than five
+    missing or the ends of a sensor, count as the next ordinary one; positions of levels of categories
+    count as they are. Values farther than five
     standard deviations from the mean grow only logarithmically. Constant columns are dropped, and
     those that hold nothing but rounding errors. What is scaled may then be warped. Without
     `standardize`, columns pass as they are. A fitted `encoder` makes complete tables of numbers
@@ -84,6 +85,8 @@ class InputScaler:
         eps = np.finfo(np.float32 if X.dtype == np.float32 else np.float64).eps
         rounding = 10.0 * eps + n * np.finfo(np.float64).eps
         low, high = ordinary_range(sample, weights[rows], rounding)
+        if self.encoder is not None:  # a level far from the others is neither a code nor an outlier
+            low[self.encoder.is_position], high[self.encoder.is_position] = -np.inf, np.inf
         mean, std = weighted_moments(X, weights, low, high)
         constant = std <= rounding * np.abs(mean)
         # around zero; of few rows, any column may be

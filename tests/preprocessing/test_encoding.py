@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skdgp.preprocessing.columns import N_FOLDS, Levels, shrunk_means
 from skdgp.preprocessing.encoding import ColumnEncoder
 from skdgp.preprocessing.frames import UNSEEN
+from skdgp.preprocessing.scaling import InputScaler
 
 
 def fitted(table, targets=None, kinds=None, weights=None, seed=0):
@@ -261,3 +262,57 @@ def test_equally_near_rows_are_chosen_at_random():
     table = np.column_stack([x, np.zeros(300)])
     row = np.array([[np.nan, 0.0]])
     assert abs(fitted(table).transform(row)[0, 0]) < 4.0 * 0.5 / 8**0.5
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_with_the_same_common_levels_are_encoded_alike(weighted):
+    """Rows that agree stay alike, and none of its fold's targets goes the other way in its position."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4.0), [40, 50, 60, 8])
+    weights = np.ones(158)
+    if weighted:  # a weight of two is a row twice
+        codes, weights = codes[::2], weights[::2] * 2.0
+    y = np.cos(codes)[:, None] + rng.normal(size=(len(codes), 1))
+    encoder = fitted(codes[:, None], y, ["category"], weights)
+    training = encoder.transform(codes[:, None], encoder.folds)[:, 0]
+    new, common = encoder.transform(codes[:, None])[:, 0], codes < 3.0
+    assert_array_equal(training[common], new[common])
+    assert len(np.unique(training[~common])) > 1
+
+
+def test_alike_levels_are_told_apart_by_the_standard_error_of_their_variance():
+    """Closed form of balanced levels: the variance of L of them is sqrt(2 (L - 1)) of noise over n (L - 1)."""
+    L, n = 4, 50
+    codes = np.repeat(np.arange(L), n)
+    y = np.tile(np.linspace(-1.0, 1.0, n), L) + np.repeat([0.01, -0.02, 0.03, -0.02], n)
+    means, ratio = shrunk_means(codes, y[:, None], np.ones(L * n), L)
+    expected = n * (L - 1.0) / np.sqrt(2.0 * (L - 1.0))
+    assert_allclose(ratio, expected)
+    own = y.reshape(L, n).mean(1) - y.mean()
+    assert_allclose(means[:, 0], own * n / (n + expected))
+
+
+def test_a_level_far_from_the_others_is_scaled_as_it_is():
+    """Closed form: mean and deviation of positions, of which the third is neither code nor outlier."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0.0, 1.0, 2.0], [90, 5, 85])
+    y = np.array([-0.30, -0.29, 0.6])[codes.astype(int)] + 0.01 * rng.normal(size=180)
+    weights = rng.uniform(5.0, 8.0, 180)
+    encoder = fitted(codes[:, None], y[:, None], ["category"], weights)
+    encoded = encoder.transform(codes[:, None], encoder.folds)
+    scaler = InputScaler(True, encoder).fit(encoded, weights, rng)
+    mean = np.average(encoded, axis=0, weights=weights)
+    assert_array_equal(scaler.columns, [0])
+    assert_allclose(scaler.center, mean)
+    std = np.sqrt(np.average(np.square(encoded - mean), axis=0, weights=weights))
+    assert_allclose(scaler.scale, std)
+    assert_allclose(scaler.scaled(encoded), (encoded - mean) / std)
+
+
+def test_codes_of_numbers_still_do_not_flatten_them_beside_levels():
+    rng = np.random.default_rng(0)
+    table = np.column_stack([rng.integers(0, 3, 300), rng.uniform(size=300)]).astype(float)
+    table[:30, 1] = -999.0
+    encoder = fitted(table, rng.normal(size=(300, 1)), ["category", "number"])
+    encoded = encoder.transform(table, encoder.folds)
+    assert InputScaler(True, encoder).fit(encoded, np.ones(300), rng).scale[1] < 1.0
