@@ -62,8 +62,9 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     else:
         member = learner(estimator.members_)
         check_has_rate(member.likelihood, data.log_exposure)
-        x_scaler = data.learn_levels(estimator._x_scaler, member.likelihood)
-        data.scale_as(x_scaler, estimator._y_scaler)
+        y_scaler = estimator._y_scaler
+        x_scaler = data.learn_levels(estimator._x_scaler, y_scaler, member.likelihood)
+        data.scale_as(x_scaler, y_scaler)
         data.x_scaler = x_scaler.with_changed(data.inputs, data.weights)
         member, n_more = _with_inputs(member, len(data.x_scaler.columns))
         plan = Plan(member.scheme)

@@ -62,12 +62,25 @@ class Data:
     def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
         """Learn the scaling from these rows; `target_maps` is a function of them, or None.
 
-        The likelihood determines the substitute for the targets by which levels of categories get positions.
+        The likelihood determines the substitute for the targets by which levels of categories get positions;
+        targets that have a map are mapped before.
         """
+        known, state = self.y_scaler, rng.get_state()
+        self.x_scaler = self._input_scaler(standardize, rng, likelihood)
+        maps = None if target_maps is None else target_maps(self)
+        self.y_scaler = TargetScaler(standardize and scale_target, maps)
+        self.y_scaler.fit(self.y, self.weights)
+        if known is None and self.x_scaler.encoder is not None and any(self.y_scaler.names):
+            rng.set_state(state)  # all again, by targets as models see them
+            self.x_scaler = self._input_scaler(standardize, rng, likelihood)
+        return self
+
+    def _input_scaler(self, standardize, rng, likelihood):
+        """Encode the rows, if they need that, and learn to scale what comes out."""
         encoder = None
         has_gaps = any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
         if self.kinds is not None or has_gaps:
-            targets, _ = stand_in(likelihood, self._at(None), self.weights)
+            targets, _ = stand_in(likelihood, self._mapped(None), self.weights)
             targets = np.clip(targets, -_REACH, _REACH)
             kinds = self.kinds or ["number"] * self.X.shape[1]
             encoder = ColumnEncoder().fit(
@@ -75,11 +88,7 @@ class Data:
             )
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
-        self.x_scaler = InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)
-        maps = None if target_maps is None else target_maps(self)
-        self.y_scaler = TargetScaler(standardize and scale_target, maps)
-        self.y_scaler.fit(self.y, self.weights)
-        return self
+        return InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)
 
     def warp(self, likelihood):
         """Warp scaled columns where this raises the marginal likelihood enough, see :class:`Warp`."""
@@ -100,22 +109,25 @@ class Data:
         """Keep what makes targets of later chunks comparable to these."""
         classes = np.unique(self.y) if likelihood.is_class else None
         exposure = None if self.log_exposure is None else self.log_exposure.mean()
-        numbers = as_numbers(likelihood, self._at(exposure), classes)
+        numbers = as_numbers(likelihood, self._mapped(exposure), classes)
         mean, std = weighted_moments(numbers, self.weights)
         encoder.of_targets = classes, exposure, mean, np.where(std > 0.0, std, 1.0)
 
-    def learn_levels(self, x_scaler, likelihood):
-        """A scaler that places the levels that are new in these rows."""
+    def learn_levels(self, x_scaler, y_scaler, likelihood):
+        """A scaler that places the levels that are new in these rows, by targets that `y_scaler` maps."""
         if x_scaler.encoder is None:
             return x_scaler
+        y_scaler.check(self.y)
+        self.y_scaler = y_scaler
         classes, exposure, mean, std = x_scaler.encoder.of_targets
-        targets = (as_numbers(likelihood, self._at(exposure), classes) - mean) / std
+        targets = (as_numbers(likelihood, self._mapped(exposure), classes) - mean) / std
         targets = np.clip(targets, -_REACH, _REACH)
         return x_scaler.with_encoder(x_scaler.encoder.with_levels(self.X, targets, self.weights))
 
-    def _at(self, log_exposure):
-        """Targets (n_rows, k), counts as if all rows had this exposure."""
-        return at_one_exposure(self.targets(), self.y.shape[1], log_exposure)
+    def _mapped(self, log_exposure):
+        """Mapped targets (n_rows, k) if a map is known; counts as if all rows had this exposure."""
+        y = at_one_exposure(self.targets(), self.y.shape[1], log_exposure)
+        return y if self.y_scaler is None else self.y_scaler.mapped(y)
 
     def _encode(self, encoder, folds):
         self.inputs = EncodedRows(self.X, encoder, folds)

@@ -258,7 +258,7 @@ class TargetScaler:
         self.standardize, self.maps = standardize, maps
 
     def fit(self, y, weights):
-        y, k = self._mapped(y), y.shape[1]
+        y, k = self.mapped(y), y.shape[1]
         self.center, self.scale = np.zeros(k), np.ones(k)
         if self.standardize:
             mean, std = weighted_moments(y, weights)
@@ -303,7 +303,8 @@ class TargetScaler:
                     "the first ones had; set target_transform to 'yeo-johnson' or None and start anew."
                 )
 
-    def _mapped(self, y):
+    def mapped(self, y):
+        """Targets (n, n_outputs) behind their maps, before they are standardized."""
         if self.maps is None:
             return y
         y = np.array(y, dtype=np.float64)
@@ -314,7 +315,7 @@ class TargetScaler:
 
     def transform(self, y):
         """Standardized targets (n, n_outputs), in float64."""
-        return (np.asarray(self._mapped(y), dtype=np.float64) - self.center) / self.scale
+        return (np.asarray(self.mapped(y), dtype=np.float64) - self.center) / self.scale
 
     def standardized_thresholds(self, y):
         """As :meth:`transform`, and infinite where no target is that small or large."""

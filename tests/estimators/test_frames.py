@@ -223,6 +223,31 @@ def test_partial_fit_learns_new_levels():
     assert np.abs(model.predict(of_c) - 5.0).mean() < 0.5
 
 
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_levels_get_positions_by_mapped_targets(chunks):
+    """The same as with the map before: levels of a second chunk and gaps, too."""
+    rng = np.random.default_rng(0)
+    kind = np.r_[rng.integers(0, 4, 250), rng.integers(0, 6, 100)]
+    X = pd.DataFrame({"size": rng.normal(size=350), "kind": np.array(list("abcdef"))[kind]})
+    y = np.exp(1.5 * X["size"] + kind + 0.3 * rng.normal(size=350))
+    X.loc[::9, "size"] = np.nan
+    parts = [slice(0, 250), slice(250, 350)][:chunks]
+    encoded, noise = [], []
+    for transform, targets in (("log", y), (None, np.log(y))):
+        model = DeepGPRegressor(
+            1, inference="dsvi", max_iter=2, target_transform=transform, random_state=0
+        )
+        for part in parts if chunks > 1 else ():
+            model.partial_fit(X[part], targets[part])
+        scaler = (model if chunks > 1 else model.fit(X[:250], targets[:250]))._x_scaler
+        rows = model._reader.transform(X)
+        encoded.append(scaler.encoder.transform(rows))
+        noise.append(scaler.encoder.noise(rows))
+    assert len(np.unique(encoded[0][kind >= 4, 1])) == chunks
+    assert_allclose(*encoded)
+    assert_allclose(*noise)
+
+
 @pytest.mark.parametrize("levels", [1, 2, 5000])
 def test_any_number_of_levels_is_finite(levels):
     rng = np.random.default_rng(0)
