@@ -27,11 +27,15 @@ class Adjustment:
         self._numbers = np.flatnonzero(~is_level)
         numbers = table[:, self._numbers]
         known = ~np.isnan(numbers)
-        own = np.where(known, weights[:, None], 0.0)
+        own, numbers = np.where(known, weights[:, None], 0.0), np.where(known, numbers, 0.0)
         total = np.maximum(own.sum(0), 1e-300)
-        self._mean = (own * np.where(known, numbers, 0.0)).sum(0) / total
-        off = np.where(known, numbers - self._mean, 0.0)
-        self._std = np.sqrt((own * off**2).sum(0) / total)
+        size = np.abs(numbers).max(0, initial=0.0)
+        unit = np.exp2(
+            np.floor(np.log2(np.where(size > 0.0, size, 1.0)))
+        )  # squares do not overflow
+        mean = (own * (numbers / unit)).sum(0) / total
+        off = np.where(known, numbers / unit - mean, 0.0)
+        self._mean, self._std = unit * mean, unit * np.sqrt((own * off**2).sum(0) / total)
         effects = self._effects(table)
         design = np.hstack([effects, *map(_indicators, table[:, is_level].T)])
         prior = np.eye(design.shape[1]) * design.shape[1]
@@ -46,7 +50,8 @@ class Adjustment:
 
     def _effects(self, table):
         """Standardized numbers and their squares, zero for gaps and constant columns."""
-        off = np.nan_to_num(table[:, self._numbers] - self._mean)
+        with np.errstate(over="ignore"):
+            off = np.nan_to_num(table[:, self._numbers] - self._mean)
         scaled = np.clip(off / np.where(self._std > 0.0, self._std, np.inf), -_FAR, _FAR)
         return np.hstack([scaled, scaled**2])
 

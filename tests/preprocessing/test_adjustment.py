@@ -1,7 +1,8 @@
 """Effects of numbers that are taken from targets before levels get positions."""
 
 import numpy as np
-from numpy.testing import assert_allclose
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp.preprocessing.adjustment import Adjustment
 from skdgp.preprocessing.encoding import ColumnEncoder
@@ -35,6 +36,16 @@ def test_effects_are_those_of_ridge_regression():
     center = np.average(rest, weights=weights[:, None].repeat(1, 1), axis=0)
     scale = np.sqrt(np.average((rest - center) ** 2, weights=weights, axis=0))
     assert_allclose(found.remove(table, y), (rest - center) / scale, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("exponent", [-600, 600, 1020])
+def test_numbers_may_have_any_unit(exponent):
+    """Squares of them are no numbers; powers of two change no digit."""
+    table, y, _ = confounded(60)
+    far, is_level = table * [2.0**exponent, 1.0], np.array([False, True])
+    expected = Adjustment().fit(table, is_level, y, np.ones(60)).remove(table, y)
+    found = Adjustment().fit(far, is_level, y, np.ones(60)).remove(far, y)
+    assert_array_equal(found, expected)
 
 
 def test_positions_are_in_the_order_of_effects():
