@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+from scipy.spatial.distance import cdist
 from torch import nn
 from torch.nn.utils import parameters_to_vector
 
@@ -26,6 +27,10 @@ _ATOM = 0.1  #: share of the rows with one target from which on a map would be c
 _STEPS = 25
 _MARGIN = 5.0  #: nats by which a map must win: "very strong" evidence for Kass and Raftery (1995)
 _ERRORS = 2.0  #: standard errors of its gain in leave-one-out log density, which rows must share
+_WORSE = 1.0  #: standard errors by which means may be worse than those of "exponential-normal"
+_MOST_TOTAL = 1.1  #: sum of means, over that of targets, up to which they may be worse all the same
+_NEAR = 30  #: rows that tell the local size of noise
+_PRIOR = 10.0  #: rows that its size everywhere counts as, as at the start of a local scale
 _SPREAD = 2.0  #: of the logarithms of hyperparameters and of the free number of a map, a priori
 _NOISE = 0.1  #: start, relative to the target's variance
 
@@ -71,8 +76,8 @@ class _MarginalLikelihood(nn.Module):
     def maximize(self):
         """Maximize the log marginal likelihood; returns it, or minus infinity if that fails.
 
-        With it come leave-one-out log densities of targets, and means and variances of the
-        standardized ones, each of shape (n,).
+        With it come leave-one-out log densities of targets, means and variances of the
+        standardized ones, and squares of their whitened errors, each of shape (n,).
         """
         try:
             search = minimize(self.evaluate, list(self.parameters()), _STEPS, 1e-5)
@@ -81,22 +86,33 @@ class _MarginalLikelihood(nn.Module):
                 K = self.kernel()(self.X, self.X) + torch.diag(self.log_noise.exp() / self.weights)
                 precision = torch.cholesky_inverse(cholesky(K, rounding(K)))
         except torch.linalg.LinAlgError:
-            return -math.inf, None, None, None
+            return -math.inf, *[None] * 4
         mean, of_means = leave_one_out(z, precision @ z, torch.diagonal(precision))
         loo = log_normal(z, mean, of_means) + log_slope
         noise = self.log_noise.detach().exp()  # of one target, where a row stands for several
         variance = of_means + noise * (1.0 - 1.0 / self.weights)
         value = -search.f - 0.5 * len(z) * LOG_2PI
         if not np.isfinite(value):
-            return -math.inf, None, None, None
-        return value, *(part.numpy() for part in (loo, mean, variance))
+            return -math.inf, *[None] * 4
+        squares = (z - mean).square() / of_means
+        return value, *(part.numpy() for part in (loo, mean, variance, squares))
+
+
+def _local_scale(X, squares, weights):
+    """Squared sizes of the noise around rows X (n, D), by the `squares` of others' whitened errors."""
+    distance = cdist(X, X, "sqeuclidean")
+    np.fill_diagonal(distance, np.inf)
+    near = np.argsort(distance, axis=1, kind="stable")[:, :_NEAR]
+    own = weights[near] / weights.mean()
+    return (_PRIOR + (own * squares[near]).sum(1)) / (_PRIOR + own.sum(1))
 
 
 class _Candidate:
     """A map with its number learned, and what speaks for it.
 
     That is the log marginal likelihood `value`, and leave-one-out log densities and means of
-    targets in their units, `log_density` and `mean` (n,).
+    targets in their units, `log_density` and `mean` (n,). Means after a map depend on the size of
+    the noise, which is local here because it is in the models that are trained.
     """
 
     def __init__(self, name, X, y, weights):
@@ -113,14 +129,35 @@ class _Candidate:
             x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
         parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
         marginal = _MarginalLikelihood(*parts, bent)
-        self.value, self.log_density, mean, variance = marginal.maximize()
+        self.value, self.log_density, mean, variance, squares = marginal.maximize()
         if of is not None and mean is not None:
             found = found.learned(marginal.bend.item())
         self.map = found
         if mean is not None:
+            variance = variance * _local_scale(X, squares, weights)
             scaler = TargetScaler(maps=[found]).fit(y[:, None], weights)
             parts = np.ones((1, len(y), 1)), mean[None, :, None], variance[None, :, None]
             self.mean = mapped_moments(*parts, scaler)[0][:, 0]
+
+
+def _errors_worse(one, other, y, weights, positive):
+    """Standard errors by which leave-one-out means of a candidate are worse than those of another one.
+
+    By Poisson deviances, for which rows with large targets count less than for squared errors; by
+    these if some targets are not positive.
+    """
+    if positive:
+        unit = np.abs(y).max()
+        y, *means = (np.minimum(part / unit, 1e100) for part in (y, one.mean, other.mean))
+        least = 1e-3 * (weights @ y) / weights.sum()
+        m, m_other = (np.maximum(mean, least) for mean in means)
+        loss = m - m_other - y * (np.log(m) - np.log(m_other))
+    else:
+        unit = np.abs(y - other.mean).max() or 1.0
+        off = (np.clip((part.mean - y) / unit, -1e100, 1e100) for part in (one, other))
+        loss = np.subtract(*map(np.square, off))
+    loss = weights * loss / np.abs(loss).max() if loss.any() else loss
+    return loss.sum() / max(math.sqrt(len(loss)) * loss.std(), 1e-300)
 
 
 def is_smooth(y, weights):
@@ -136,8 +173,12 @@ def choose(X, y, weights, positive):
     The score of a map is the log marginal likelihood of all targets plus the log density of their
     sum given the leave-one-out means. The standard error of the sum is that without a map. The
     second term prevents maps that raise densities but ruin means, where short tails of the target
-    become long ones after the map. Rows `X` (n, D) are standardized; `positive` is whether all
-    targets that will be seen are.
+    become long ones after the map. So does a comparison of the means themselves: a map is refused
+    if they are clearly worse than without one, or if they add up to a tenth too
+    much and are worse than those of "exponential-normal", the map with the shortest upper tails,
+    where that wins, too. For drizzle, amounts of which many are thousandths of the others, a
+    logarithm has the best densities, and means several times too large. Rows `X` (n, D) are
+    standardized; `positive` is whether all targets that will be seen are.
     """
     if not is_smooth(y, weights):
         return None
@@ -152,16 +193,28 @@ def choose(X, y, weights, positive):
         with np.errstate(over="ignore"):
             return one.value - 0.5 * (weights @ ((one.mean - y) / unit) / error) ** 2
 
-    best, most = None, -math.inf
+    def errors(one, other):
+        return _errors_worse(one, other, y, weights, positive)
+
+    winners, safe = [], None
     for name in _CHOICES if positive else _CHOICES[-1:]:
         one = _Candidate(name, X, y, weights)
         if one.log_density is None or not score(one) > score(plain) + _MARGIN:
             continue
         gain = one.log_density - plain.log_density
         own = score(one) - 0.5 * math.log(len(y)) * (name != "log")  # of its number; Schwarz (1978)
-        if own > most and gain.sum() > _ERRORS * math.sqrt(len(gain)) * gain.std():
-            best, most = one.map, own
-    return best
+        wins = gain.sum() > _ERRORS * math.sqrt(len(gain)) * gain.std()
+        if wins and errors(one, plain) < _ERRORS:
+            winners.append((own, one))
+            safe = one if name == "exponential-normal" else safe
+    if safe is not None:
+        most = _MOST_TOTAL * (weights @ (y / unit))
+        winners = [
+            (own, one)
+            for own, one in winners
+            if one is safe or weights @ (one.mean / unit) <= most or errors(one, safe) <= _WORSE
+        ]
+    return max(winners, key=lambda pair: pair[0])[1].map if winners else None
 
 
 def learn(name, X, y, weights, positive):

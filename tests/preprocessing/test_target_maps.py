@@ -1,12 +1,14 @@
 """Monotone maps of targets, and their choice by the marginal likelihood."""
 
 import time
+import types
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import expon, multivariate_normal, norm, yeojohnson
+from sklearn.metrics import mean_poisson_deviance, mean_squared_error
 from torch.nn.utils import parameters_to_vector
 
 from skdgp.preprocessing import target_maps as module
@@ -155,6 +157,84 @@ def test_means_of_amounts_are_right_under_the_chosen_map(shape, unit):
     error = 1.0 / np.sqrt(shape * 200)
     assert abs(one.mean.sum() / y.sum() - 1.0) < 2.0 * error
     assert one.value > log.value + (5.0 if shape < 1.0 else 2.0)
+
+
+def drizzle(seed, tiny, n=250):
+    """Amounts of which many are `tiny` parts of the others, and how they are expected."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    size, wet = np.exp(1.5 * np.sin(3.0 * X[:, 0])), 1.0 / (1.0 + np.exp(1.0 - 2.0 * X[:, 1]))
+    is_wet = rng.uniform(size=n) < wet
+    y = np.where(is_wet, size, tiny) * rng.exponential(size=n)
+    return X, y, wet * size + (1.0 - wet) * tiny
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e6])
+@pytest.mark.parametrize("seed", range(5))
+def test_means_of_drizzle_are_right_under_the_chosen_map(seed, unit):
+    """A logarithm has the best densities by hundreds of nats, and some three times the total."""
+    X, y, _ = drizzle(seed, 1e-3)
+    weights = np.ones(250)
+    assert choose(X, unit * y, weights, True).name == "exponential-normal"
+    one, log = (module._Candidate(name, X, y, weights) for name in ("exponential-normal", "log"))
+    assert log.value > one.value + 10.0
+    assert 0.6 < one.mean.sum() / y.sum() < 1.2
+    assert log.mean.sum() > 1.2 * y.sum()
+
+
+@pytest.mark.parametrize("power", [0.0, 1.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_log_normal_targets_keep_their_logarithm(seed, power):
+    # noise may grow along a column
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (250, 2))
+    y = np.exp(1.5 * X[:, 0] + np.exp(power * X[:, 1]) * rng.normal(size=250))
+    assert choose(X, y, np.ones(250), True).name == "log"
+
+
+def test_a_map_that_ruins_means_is_refused():
+    # of targets of any sign, too, where only one map is to be had
+    X, y, _ = drizzle(1, 1e-3)
+    assert choose(X, y - 0.5, np.ones(250), False) is None
+
+
+@pytest.mark.parametrize("positive", [True, False])
+def test_means_are_compared_by_deviances_that_scikit_learn_has(positive):
+    rng = np.random.default_rng(0)
+    y, weights = rng.gamma(2.0, size=40), rng.integers(1, 4, 40).astype(float)
+    means = [rng.gamma(3.0, size=40) for _ in range(2)]
+    one, other = (types.SimpleNamespace(mean=mean) for mean in means)
+    found = module._errors_worse(one, other, y, weights, positive)
+    deviance = mean_poisson_deviance if positive else mean_squared_error
+    parts = [[deviance([a], [b]) for a, b in zip(y, mean)] for mean in means]
+    loss = weights * np.subtract(*parts)
+    assert found == pytest.approx(loss.sum() / np.sqrt(40 * loss.var()), rel=1e-9)
+    assert module._errors_worse(one, one, y, weights, positive) == 0.0
+    assert module._errors_worse(other, one, y, weights, positive) == pytest.approx(-found)
+
+
+def test_local_scale_is_that_of_near_rows():
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal(size=(70, 3)), rng.integers(1, 4, 70).astype(float)
+    squares = rng.chisquare(1, 70)
+    found = module._local_scale(X, squares, weights)
+    assert_allclose(module._local_scale(X, np.ones(70), weights), 1.0)
+    share = weights / weights.mean()
+    for i in (0, 35):
+        near = np.argsort(np.linalg.norm(X - X[i], axis=1))[1 : 1 + module._NEAR]
+        prior = module._PRIOR
+        expected = (prior + share[near] @ squares[near]) / (prior + share[near].sum())
+        assert found[i] == pytest.approx(expected)
+
+
+def test_whitened_errors_are_those_of_leave_one_out_densities():
+    X, y = targets(60)
+    parts = (torch.tensor(part) for part in (X, y, np.zeros(60), np.ones(60)))
+    _, log_density, mean, variance, squares = module._MarginalLikelihood(*parts).maximize()
+    z = (y - y.mean()) / y.std()
+    assert_allclose(squares, np.square(z - mean) / variance, rtol=1e-9)
+    expected = norm(mean, np.sqrt(variance)).logpdf(z) - np.log(y.std())
+    assert_allclose(log_density, expected, rtol=1e-9)
 
 
 def test_what_a_jacobian_would_be_cheated_by_is_refused():
