@@ -1,7 +1,8 @@
 """Mixtures of Gaussians before a monotone map of the target, in the user's units.
 
 They end, because Student-t noise has no finite mean under an exponential: what is beyond all training targets,
-and more than two standard deviations from the row's own mean, counts as if it were there.
+and more than two standard deviations from the row's own mean, counts as if it were there. No distribution goes
+beyond the range of the training targets by more than one such range, before the inverse map.
 """
 
 from itertools import pairwise
@@ -31,7 +32,8 @@ def ends(weights, means, variances, scaler, reach=END):
     middle = (weights * means).sum(0)
     spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
     low, high = middle - reach * spread, middle + reach * spread
-    return np.minimum(low, scaler.low), np.maximum(high, scaler.high)
+    least, most = scaler.farthest
+    return np.clip(low, least, scaler.low), np.clip(high, scaler.high, most)
 
 
 def heaviest(weights, means, variances):
@@ -67,6 +69,7 @@ def _moments(weights, means, variances, low, high, scaler):
     """Return the moments of one output, from arrays (c, n) and ends (1, n)."""
     middle = (weights * means).sum(0)
     second = (weights * (variances + np.square(means - middle))).sum(0)
+    middle = np.clip(middle, low[0], high[0])
     start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low[0], high[0]))
     unit = np.maximum(most - start, start - least)
     unit = np.maximum(unit, np.maximum(1e-300, 1e-150 * np.abs(start)))  # squares do not overflow

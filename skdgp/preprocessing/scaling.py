@@ -21,6 +21,10 @@ _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 #: standard deviations that a distribution has at least where targets are not mapped
 _REACH = 1000.0
+#: ranges of the mapped training targets by which predictions may leave it: an inverse map is exponential
+#: there, so that a row far from all others would predict 1e16 for targets between -3 and 2
+_BEYOND = 1.0
+_LEAST_RANGE = 2.0  #: standard deviations, if targets are nearly constant
 
 
 class Versions(NamedTuple):
@@ -252,6 +256,8 @@ class TargetScaler:
         Of the mapped targets.
     low, high : ndarray of shape (n_outputs,)
         With maps: range of the training targets, standardized; wider where there is no map.
+    farthest : tuple of two ndarrays of shape (n_outputs,)
+        With maps: standardized targets beyond which nothing is predicted.
     """
 
     def __init__(self, standardize=True, maps=None):
@@ -275,6 +281,11 @@ class TargetScaler:
                 ends = (np.array([-1.0, 1.0]) * self.maps[j].ends - self.center[j]) / self.scale[j]
                 self.low[j], self.high[j] = min(self.low[j], ends[0]), max(self.high[j], ends[1])
         return self
+
+    @property
+    def farthest(self):
+        beyond = _BEYOND * np.maximum(self.high - self.low, _LEAST_RANGE)
+        return self.low - beyond, self.high + beyond
 
     @property
     def is_log(self):
@@ -328,6 +339,8 @@ class TargetScaler:
 
     def inverse(self, z):
         """Targets in the user's units of standardized ones (..., n_outputs)."""
+        if self.maps is not None:
+            z = np.clip(z, *self.farthest)
         y = z * self.scale + self.center
         for j, g in enumerate(self.maps or ()):
             if g is not None:

@@ -10,6 +10,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
+from skdgp.gp.kernels import Linear
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.mixture.mapped import mapped_moments
 from skdgp.preprocessing.scaling import TargetScaler
@@ -274,7 +275,7 @@ def test_moments_of_a_logarithm_are_their_closed_forms(size):
     m, s = np.array([-1.0, 2.5, 0.4]), np.full(3, size) / scaler.scale
     parts = np.ones((1, 3, 1)), m[None, :, None], s[None, :, None] ** 2
     mean, std = mapped_moments(*parts, scaler)
-    low, high = np.minimum(m - 2.0 * s, -1.0), np.maximum(m + 2.0 * s, 1.0)
+    low, high = np.clip(m - 2.0 * s, -3.0, -1.0), np.clip(m + 2.0 * s, 1.0, 3.0)
     unit = scaler.scale * np.stack([m, s, low, high])
     first, second = cut(1.0, *unit), cut(2.0, *unit)
     assert_allclose(mean[:, 0], first, rtol=1e-8)
@@ -282,6 +283,48 @@ def test_moments_of_a_logarithm_are_their_closed_forms(size):
         assert_allclose(std[:, 0], np.sqrt(second - first**2), rtol=1e-6)
     else:  # where the end is far away
         assert std[2, 0] == pytest.approx(first[2] * size, rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [0.3, 2.0])
+def test_moments_end_one_range_beyond_the_training_targets(size):
+    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))  # -1 to 1
+    m, s = np.array([2.9, 40.0, -2.9, -40.0]), np.full(4, size) / scaler.scale
+    parts = np.ones((1, 4, 1)), m[None, :, None], s[None, :, None] ** 2
+    mean, std = mapped_moments(*parts, scaler)
+    low, high = np.clip(m - 2.0 * s, -3.0, -1.0), np.clip(m + 2.0 * s, 1.0, 3.0)
+    unit = scaler.scale * np.stack([m, s, low, high])
+    first, second = cut(1.0, *unit), cut(2.0, *unit)
+    assert_allclose(mean[:, 0], first, rtol=1e-8)
+    assert_allclose(
+        std[:, 0], np.sqrt(np.maximum(second - first**2, 0.0)), rtol=1e-6, atol=1e-7 * first.max()
+    )
+    assert mean[1, 0] == pytest.approx(np.exp(9.0)) and mean[3, 0] == pytest.approx(
+        np.exp(-9.0), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
+def test_a_row_far_from_all_others_predicts_no_astronomic_number(name):
+    """A straight line through logarithms goes on to e^300 for a row at 100 times the range of the inputs."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (60, 1))
+    y = np.exp(3.0 * X[:, 0] + 0.1 * rng.standard_normal(60))
+    params = {"n_layers": 1, "inference": "exact", "kernel": Linear(), "random_state": 0}
+    model = DeepGPRegressor(**params, target_transform=name).fit(X, y)
+    g = model._y_scaler.maps[0]
+    low, high = g.forward(y.min()), g.forward(y.max())
+    most = g.inverse(2.0 * high - low)  # one more range
+    x = [[1.0], [2.0], [100.0], [-100.0]]
+    mean, std = model.predict(x, return_std=True)
+    draws, quantiles = model.sample_y(x, 2000), model.predict_quantiles(x)
+    assert y.max() < mean[1] < mean[2] <= most * (1.0 + 1e-9) and std[2] <= most
+    assert (draws <= most * (1.0 + 1e-9)).all() and (quantiles <= most * (1.0 + 1e-9)).all()
+    assert_allclose(
+        mean, draws.mean(1), atol=4.5 * draws.std(1).max() / np.sqrt(2000) + 1e-9 * most
+    )
+    assert (np.diff(quantiles) >= 0.0).all() and np.isfinite(
+        model.log_predictive_density(x, mean)
+    ).all()
 
 
 @pytest.mark.parametrize("curve", [0.0, 0.4, 1.6])
