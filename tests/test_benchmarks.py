@@ -228,8 +228,21 @@ def test_posteriors_are_compared(root, tmp_path, capsys):
     command = ["posterior", "--problems", "step,moons", "--schemes", "dsvi,collapsed,slices-10"]
     command += ["--data", root, "--out", tmp_path / "p.json", "--steps", 8, "--max-iter", 3]
     printed = run(capsys, *command)
-    assert all(f"\n{name} " in printed for name in ("reference", "dsvi", "collapsed", "slices-10"))
+    assert "\nstep " in printed and "\nmoons " in printed
     assert "dropped  collapsed" in printed  # which fails with classes
+    cells = json.loads((tmp_path / "p.trial.json").read_text())["cells"].values()
+    runs = {
+        name: found
+        for cell in cells
+        if cell["set"] == "step"
+        for name, found in cell["found"].items()
+    }
+    assert set(runs) == {"dsvi", "collapsed", "slices-10"}
+    assert all(
+        len(found) == 3 and all("figures" in one for one in found) for found in runs.values()
+    )
+    first, second, _ = (one["figures"]["inside"]["mean"][0] for one in runs["dsvi"])
+    assert first != second  # each seed is a fit of its own
     again = run(capsys, *command)
     assert "step/0/0/atlas" not in again and printed.endswith(again)
 
@@ -240,9 +253,17 @@ def test_only_references_that_pass_are_averaged(ok):
     figures = {g: dict.fromkeys(posterior._FIGURES, (0.5, 0.1)) for g in ("inside", "outside")}
     reference = {"figures": figures, "seconds": 1.0, "bound": None, "evidence": -4.0}
     reference |= {"error": 0.1, "steps": 8, "rhat": 1.01, "ess": 500.0 if ok else 40.0, "ok": ok}
-    found = {"set": "step", "n_train": 9, "n_features": 1, "found": {"reference": reference}}
+    runs = [{"figures": figures, "seconds": 1.0, "bound": bound} for bound in (-5.0, -6.0, -7.0)]
+    found = {
+        "set": "step",
+        "n_train": 9,
+        "n_features": 1,
+        "reference": reference,
+        "found": {"dsvi": runs},
+    }
     means, _, references = posterior.report([found]).split("\n\n")
-    assert ("reference" in means) == ok and ("dropped" in references) == (not ok)
+    assert ("dsvi" in means) == ok and ("dropped" in references) == (not ok)
+    assert (" 2.00 " in means) == ok  # nats from the mean bound to the evidence
 
 
 def test_rows_near_the_data_keep_levels():
