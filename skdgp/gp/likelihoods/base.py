@@ -109,8 +109,10 @@ class Likelihood(Component):
 
     def in_units(self, scale):
         """The fitted hyperparameters in the user's units; the inverse of :meth:`bind`."""
+        with np.errstate(over="ignore"):  # squares of the largest numbers are infinite
+            factors = {name: scale**power for name, power in self._units.items()}
         return self.with_values(
-            **{name: getattr(self, name) * scale**power for name, power in self._units.items()}
+            **{name: getattr(self, name) * factor for name, factor in factors.items()}
         )
 
     def with_noise(self, factor):
