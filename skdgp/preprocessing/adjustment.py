@@ -8,6 +8,7 @@ _ROWS = 5000  #: from which effects are found: some dozens for each of a hundred
 #: of a category whose effects are found together with those of numbers, for the sake of time
 _MOST_LEVELS = 100
 _FAR = 5.0  #: standard deviations of a column beyond which a value counts no more
+_REACH = 3.0  #: the same of the factors of a product, whose moments few rows decide otherwise
 
 
 class Adjustment:
@@ -42,7 +43,10 @@ class Adjustment:
         weighted = design * weights[:, None]
         found = np.linalg.solve(design.T @ weighted + prior, weighted.T @ targets)
         self._coefficients = found[: effects.shape[1]]
-        rest = targets - effects @ self._coefficients
+        explained = effects @ self._coefficients
+        rest = targets - explained
+        self._middle = weights @ explained / weights.sum()
+        self._range = np.sqrt(weights @ np.square(explained - self._middle) / weights.sum())
         self._center = weights @ rest / weights.sum()
         variance = weights @ np.square(rest - self._center) / weights.sum()
         self._scale = np.sqrt(np.where(variance > 0.0, variance, 1.0))
@@ -62,6 +66,18 @@ class Adjustment:
             effects = self._effects(np.asarray(table[part], dtype=np.float64))
             rest[part] = (targets[part] - effects @ self._coefficients - self._center) / self._scale
         return rest
+
+    def slopes(self, table, rest):
+        """Products of targets without effects of numbers and these effects, both standardized.
+
+        Their mean over the rows of a level says how much steeper effects of numbers are there.
+        """
+        products, unit = np.empty_like(rest), np.where(self._range > 0.0, self._range, np.inf)
+        for part in pieces(len(table)):
+            effects = self._effects(np.asarray(table[part], dtype=np.float64))
+            scaled = (effects @ self._coefficients - self._middle) / unit
+            products[part] = np.clip(rest[part], -_REACH, _REACH) * np.clip(scaled, -_REACH, _REACH)
+        return products
 
 
 def _indicators(codes):

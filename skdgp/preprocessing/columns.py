@@ -13,6 +13,7 @@ _FEW_LEVELS = 2  #: levels up to which each has a column of its own
 _COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
 _GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and without a gap
+_SLOPE_ERRORS = 3.0  #: standard errors of the variance between the slopes of levels
 _WEEK, _YEAR = 7.0, 365.2425  #: days
 _REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
 _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
@@ -25,10 +26,10 @@ class _Column:
 
     has_indicator = learned_gaps = False
 
-    def fit(self, values, targets, weights, folds):
+    def fit(self, values, targets, weights, folds, slopes=None):
         return self
 
-    def with_levels(self, values, targets, weights):
+    def with_levels(self, values, targets, weights, slopes=None):
         return self
 
     def fit_gaps(self, missing, targets, weights):
@@ -87,7 +88,7 @@ class _Cyclic(_Column):
 
     periods = ()
 
-    def fit(self, values, targets, weights, folds):
+    def fit(self, values, targets, weights, folds, slopes=None):
         self._kept = [one for one in self.periods if self._covers(values[~np.isnan(values)], one)]
         return self
 
@@ -125,10 +126,14 @@ class Levels(_Column):
 
     Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
     away. Those of common ones are not: rows that agree in their levels would differ in their positions,
-    and those of a fold with larger targets would have smaller positions.
+    and those of a fold with larger targets would have smaller positions. The `slopes` (n, 1) are those
+    of :meth:`~skdgp.preprocessing.adjustment.Adjustment.slopes`, by which levels have a second position
+    if they differ in them by more than chance explains.
     """
 
-    def fit(self, values, targets, weights, folds):
+    _slope_ratio = None  #: of the second position, see :func:`shrunk_means`
+
+    def fit(self, values, targets, weights, folds, slopes=None):
         present = values[values >= 0.0]
         self._n_levels = int(present.max(initial=-1.0)) + 1
         codes = np.where(np.isnan(values), self._n_levels, values).astype(np.int64)
@@ -147,21 +152,30 @@ class Levels(_Column):
         parts = [folds != fold for fold in range(N_FOLDS)]
         others = [shrunk_means(codes[i], targets[i], weights[i], n)[0] for i in parts]
         self._positions = np.stack([*others, means]) @ self._axes
-        is_common = np.bincount(codes, weights=weights, minlength=n) >= _COMMON
+        size = np.bincount(codes, weights=weights, minlength=n)
+        if slopes is not None:
+            means, ratio = shrunk_means(codes, slopes, weights, n)
+            if standard_errors(size, ratio[0]) > _SLOPE_ERRORS:
+                self._slope_ratio = ratio
+                others = [shrunk_means(codes[i], slopes[i], weights[i], n)[0] for i in parts]
+                self._positions = np.concatenate(
+                    [self._positions, np.stack([*others, means])], axis=2
+                )
+        is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
         return self
 
-    def with_levels(self, values, targets, weights):
+    def with_levels(self, values, targets, weights, slopes=None):
         last = int(np.nanmax(values, initial=-1.0))
         if last < self._n_levels:
             return self
         new, extra = copy.copy(self), last + 1 - self._n_levels
-        added = np.zeros((extra, targets.shape[1]))
-        for i in range(extra):
-            rows = values == self._n_levels + i
-            if rows.any():
-                added[i] = weights[rows] @ targets[rows] / (weights[rows].sum() + self._ratio)
-        added = np.tile((added - self._origin) @ self._axes, (N_FOLDS + 1, 1, 1))
+        codes = np.where(values >= self._n_levels, values - self._n_levels, extra).astype(np.int64)
+        added = (_shrunk(codes, targets, weights, extra, self._ratio) - self._origin) @ self._axes
+        if self._slope_ratio is not None:
+            steeper = _shrunk(codes, slopes, weights, extra, self._slope_ratio)
+            added = np.hstack([added, steeper])
+        added = np.tile(added, (N_FOLDS + 1, 1, 1))
         known, gap = self._positions[:, : self._n_levels], self._positions[:, self._n_levels :]
         new._positions = np.concatenate([known, np.clip(added, -_REACH, _REACH), gap], axis=1)
         new._n_levels = last + 1
@@ -171,8 +185,9 @@ class Levels(_Column):
         self.learned_gaps = self.has_gaps
 
     def _suffixes(self):
-        n = self._positions.shape[2]
-        return [""] if n == 1 else [f" ({i + 1})" for i in range(n)]
+        n = self._axes.shape[1]
+        names = [""] if n == 1 else [f" ({i + 1})" for i in range(n)]
+        return [*names, *([] if self._slope_ratio is None else [" (slope)"])]
 
     def _encode(self, values, folds):
         gaps = self._n_levels if self.has_gaps else np.nan
@@ -209,6 +224,22 @@ class Levels(_Column):
         """
         L = max(self._n_levels, 1)
         return (1.0 + 1.0 / L) * (_PRIOR_DOF - 2.0) / (L + _PRIOR_DOF - 3.0)
+
+
+def _shrunk(codes, targets, weights, n_levels, ratio):
+    """Sums of targets over the rows of each level and as many more of zero as the ratio says."""
+    size = np.bincount(codes, weights=weights, minlength=n_levels)[:n_levels, None]
+    sums = [
+        np.bincount(codes, weights=weights * y, minlength=n_levels)[:n_levels] for y in targets.T
+    ]
+    return np.where(size > 0.0, np.stack(sums, 1) / np.maximum(size + ratio, 1e-300), 0.0)
+
+
+def standard_errors(size, ratio):
+    """Variance between levels of these sizes over its standard error where they are alike."""
+    total, n_used = size.sum(), np.count_nonzero(size)
+    effective = total - size @ size / max(total, 1e-300)
+    return effective / np.maximum(ratio * np.sqrt(2.0 * max(n_used - 1.0, 1.0)), 1e-300)
 
 
 def shrunk_means(codes, targets, weights, n_levels):

@@ -21,7 +21,8 @@ class ColumnEncoder:
     Levels of a category get positions by the mean targets of their rows, less what the numbers in
     these rows explain. The means are shrunk towards that of all rows as in a mixed model, so that
     rare levels stay near the middle (Micci-Barreca, 2001, ACM SIGKDD Explorations 3). Positions of training
-    rows with rare levels are cross-fitted: they come from the rows of other folds. Missing cells are
+    rows with rare levels are cross-fitted: they come from the rows of other folds. Where effects of
+    numbers are clearly steeper at some levels, a second position tells how much. Missing cells are
     filled with estimates from the nearest rows and the other columns, with an indicator where gaps go
     with other targets. Dates have circles for those cycles that they cover.
 
@@ -38,10 +39,10 @@ class ColumnEncoder:
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
         is_level = np.array([kind == "category" for kind in kinds])
-        self._adjustment, adjusted = None, targets
+        self._adjustment, adjusted, slopes = None, targets, None
         if is_level.any() and not is_level.all():
             self._adjustment = Adjustment().fit(table, is_level, targets, weights)
-            adjusted = self._adjustment.remove(table, targets)
+            adjusted, slopes = self._without_numbers(table, targets)
         self._columns, constants = [], np.full(len(kinds), np.nan)
         self._constant = np.zeros(len(kinds), dtype=bool)
         for j, kind in enumerate(kinds):
@@ -49,7 +50,7 @@ class ColumnEncoder:
             present = values[~np.isnan(values)]
             constants[j] = present[0] if len(present) else np.nan
             self._constant[j] = not (present != constants[j]).any()
-            column = _KINDS.get(kind, Number)().fit(values, adjusted, weights, self.folds)
+            column = _KINDS.get(kind, Number)().fit(values, adjusted, weights, self.folds, slopes)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
         self.sources = np.repeat(
@@ -68,13 +69,18 @@ class ColumnEncoder:
         self._donors = Donors(encoded, targets[rows], np.array(learned, dtype=bool), is_class)
         return self
 
+    def _without_numbers(self, table, targets):
+        """Targets without effects of numbers and, of one target, how these depend on the former."""
+        rest = self._adjustment.remove(table, targets)
+        return rest, self._adjustment.slopes(table, rest) if targets.shape[1] == 1 else None
+
     def with_levels(self, table, targets, weights):
         """Return an encoder with the new levels of a table added; others stay where they are."""
-        new = copy.copy(self)
+        new, slopes = copy.copy(self), None
         if self._adjustment is not None:
-            targets = self._adjustment.remove(table, targets)
+            targets, slopes = self._without_numbers(table, targets)
         new._columns = [
-            column.with_levels(np.asarray(values, dtype=np.float64), targets, weights)
+            column.with_levels(np.asarray(values, dtype=np.float64), targets, weights, slopes)
             for column, values in zip(self._columns, table.T)
         ]
         return new

@@ -35,7 +35,13 @@ def test_effects_are_those_of_ridge_regression():
     rest = y - design[:, :2] @ known[:2]
     center = np.average(rest, weights=weights[:, None].repeat(1, 1), axis=0)
     scale = np.sqrt(np.average((rest - center) ** 2, weights=weights, axis=0))
-    assert_allclose(found.remove(table, y), (rest - center) / scale, rtol=1e-8, atol=1e-10)
+    rest = (rest - center) / scale
+    assert_allclose(found.remove(table, y), rest, rtol=1e-8, atol=1e-10)
+    effects = design[:, :2] @ known[:2]
+    effects -= np.average(effects, axis=0, weights=weights)
+    effects /= np.sqrt(np.average(effects**2, axis=0, weights=weights))
+    expected = np.clip(rest, -3.0, 3.0) * np.clip(effects, -3.0, 3.0)
+    assert_allclose(found.slopes(table, rest), expected, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("exponent", [-600, 600, 1020])
@@ -58,6 +64,59 @@ def test_positions_are_in_the_order_of_effects():
     positions = encoder.transform(rows)[:, 1]
     assert abs(np.corrcoef(positions, effects)[0, 1]) > 0.99
     assert (np.diff(positions) * np.sign(positions[-1] - positions[0]) > 0.0).all()
+
+
+def steeper(slopes, n=1200, seed=0):
+    """Levels with the same mean, at which one number matters more or less."""
+    rng = np.random.default_rng(seed)
+    level, x = rng.integers(0, len(slopes), n), rng.standard_normal(n)
+    y = (1.0 + slopes[level]) * x + 0.3 * rng.standard_normal(n)
+    return np.column_stack([x, level.astype(float)]), ((y - y.mean()) / y.std())[:, None]
+
+
+def test_levels_at_which_numbers_matter_more_have_a_second_position():
+    """A closed form up to noise: at each level the mean product is the slope less the mean slope."""
+    slopes = np.array([0.3, -0.8, 0.0, 0.8, -0.3])
+    table, y = steeper(slopes)
+    encoder = encoded = None
+    for order in (np.arange(5), np.array([3, 0, 4, 1, 2])):  # of the levels, which does not matter
+        known = table.copy()
+        known[:, 1] = order[table[:, 1].astype(int)]
+        again = ColumnEncoder().fit(
+            known, y, np.ones(len(y)), ["number", "category"], np.random.RandomState(0)
+        )
+        rows = again.transform(np.column_stack([np.zeros(5), order]))
+        if encoded is not None:
+            assert_allclose(rows, encoded)
+        encoder, encoded = again, rows
+    assert encoder.suffixes == ["", "", " (slope)"]
+    assert_array_equal(encoder.sources, [0, 1, 1])
+    assert np.corrcoef(encoded[:, 2], slopes)[0, 1] > 0.99
+    scale = np.sqrt(0.3**2 + (slopes**2).mean())  # of targets without what numbers explain
+    assert_allclose(encoded[:, 2], slopes / scale, atol=0.2)
+    versions, _ = encoder.versions(np.array([[0.0, -1.0]]))
+    pairs = np.unique(versions[0, :, 1:], axis=0)  # an unseen level is like one of them in both
+    assert_allclose(pairs, encoded[np.argsort(encoded[:, 1]), 1:])
+
+
+def test_levels_at_which_numbers_matter_alike_have_one_position():
+    for seed in range(20):
+        table, y = steeper(np.zeros(5), seed=seed)
+        y += np.cos(table[:, 1:])
+        kinds, weights = ["number", "category"], np.ones(len(y))
+        encoder = ColumnEncoder().fit(table, y, weights, kinds, np.random.RandomState(0))
+        assert encoder.suffixes == ["", ""]
+
+
+def test_new_levels_have_both_positions():
+    slopes = np.array([0.3, -0.8, 0.0, 0.8, -0.3])
+    table, y = steeper(slopes)
+    old = table[:, 1] < 4.0
+    kinds, weights = ["number", "category"], np.ones(len(y))
+    encoder = ColumnEncoder().fit(table[old], y[old], weights[old], kinds, np.random.RandomState(0))
+    encoder = encoder.with_levels(table[~old], y[~old], weights[~old])
+    positions = encoder.transform(np.column_stack([np.zeros(5), np.arange(5.0)]))
+    assert np.corrcoef(positions[:, 2], slopes)[0, 1] > 0.99
 
 
 def test_new_levels_are_placed_by_the_same_effects():
