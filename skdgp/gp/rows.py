@@ -35,7 +35,8 @@ class RowsLayer(Layer):
 
     def hold(self, **rows):
         for name, values in rows.items():
-            setattr(self, name, values.to(self.Z))
+            # products round by the order in memory: that of a model that is loaded
+            setattr(self, name, values.to(self.Z).contiguous())
 
     def differ(self, arrays, prefix):
         """Whether a state holds other rows."""
