@@ -15,9 +15,12 @@ _FEW = 8  #: rows for which these do not pay
 _AT_ONCE = 65_536  #: elements of the matrix that are worked on together, to stay in the cache
 
 
-def squared_distances(X, Z, of_X, of_Z, out=None):
-    """Squared distances of rows, (n, P) or (J, n, P), from their squared norms."""
-    if _differ_too_little(of_X, of_Z):
+def squared_distances(X, Z, of_X, of_Z, out=None, rough=False):
+    """Squared distances of rows, (n, P) or (J, n, P), from their squared norms.
+
+    They are `rough` where the root of a rounding error counts: then differences are squared.
+    """
+    if rough or _differ_too_little(of_X, of_Z):
         exact = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
         return torch.square(exact, out=out)
     norms = torch.add(of_X[..., None], of_Z[..., None, :], out=out)
@@ -32,17 +35,26 @@ def _differ_too_little(of_X, of_Z):
     return max(float(norms.max()) for norms in {of_X, of_Z} if norms.numel()) > _LARGEST_NORM
 
 
+def _sum_of_squares(G, X, Z):
+    """Sums over all pairs of `G` times squared differences, one for each column."""
+    pairs = zip(X.T, Z.T)
+    return torch.stack([G.flatten() @ (x[:, None] - z).square().flatten() for x, z in pairs])
+
+
 class _Scaled:
     """Rows divided by lengthscales, their squared distances, and the way back through both."""
 
-    def __init__(self, X, Z, lengthscale):
+    def __init__(self, X, Z, lengthscale, rough=False):
+        self.rough = rough
         center = Z.mean(0)  # rounding errors grow with the norms, so make them small
         self.X, self.Z = (X - center) / lengthscale, (Z - center) / lengthscale
         self.lengthscale = lengthscale
 
     def squared_distances(self, out=None):
         X, Z = self.X, self.Z
-        return squared_distances(X, Z, X.square().sum(1), Z.square().sum(1), out)
+        of_X, of_Z = X.square().sum(1), Z.square().sum(1)
+        self.far = _differ_too_little(of_X, of_Z)
+        return squared_distances(X, Z, of_X, of_Z, out, self.rough)
 
     def backward(self, G, needed, slope=1.0):
         """Gradients of X, Z and lengthscale, from that of the squared distances over `slope`."""
@@ -52,7 +64,10 @@ class _Scaled:
         dZ = torch.addmm(Z.T * G.sum(0), X.T, G, alpha=-1.0).T
         d_lengthscale = None
         if needed[2]:
-            d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
+            if self.far:  # products would lose what squares of differences have
+                d_log = _sum_of_squares(G, X, Z)
+            else:
+                d_log = (X * dX).sum(0).add_((Z * dZ).sum(0))
             d_log.mul_(-2.0 * slope)
             d_lengthscale = d_log.div_(lengthscale).sum_to_size(lengthscale.shape)
         factor = 2.0 * slope / lengthscale
@@ -91,7 +106,8 @@ class Radial(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, X, Z, lengthscale, variance, kernel):
-        ctx.scaled, ctx.kernel, ctx.space = _Scaled(X, Z, lengthscale), kernel, current_workspace()
+        ctx.scaled = _Scaled(X, Z, lengthscale, kernel.is_rough)
+        ctx.kernel, ctx.space = kernel, current_workspace()
         r2 = ctx.scaled.squared_distances(ctx.space.take((len(X), len(Z)), X))
         K = _profile(kernel, r2, ctx.space).mul_(variance)
         ctx.save_for_backward(variance)
@@ -123,11 +139,12 @@ class RadialCovariances:
         )
         of_Z, self.norms = self.Z.square().sum(1), self.H.square().sum(1)
         out = space.take((len(Z), len(Z)), Z)
-        self.r2_uu = squared_distances(self.Z, self.Z, of_Z, of_Z, out)
+        self.far = _differ_too_little(of_Z, self.norms.to(of_Z.dtype))
+        self.r2_uu = squared_distances(self.Z, self.Z, of_Z, of_Z, out, kernel.is_rough)
         self.K_uu = _profile(kernel, self.r2_uu, space).mul_(variance)
         out = space.take((len(Z), len(H)), H)
         self.Z_low, of_Z = self.Z.to(H.dtype), of_Z.to(H.dtype)  # in the precision of rows
-        self.r2_uf = squared_distances(self.Z_low, self.H, of_Z, self.norms, out)
+        self.r2_uf = squared_distances(self.Z_low, self.H, of_Z, self.norms, out, kernel.is_rough)
         self.K_uf = _profile(kernel, self.r2_uf, space).mul_(variance)
 
     def _near_center(self):
@@ -153,7 +170,11 @@ class RadialCovariances:
         else:
             dH = torch.addmm(H * of_H, self.Z_low.T, G_uf, alpha=-1.0)
             d_log = (H * dH).sum(1)
-        d_lengthscale = (Z * dZ).sum(1).add_(d_log).mul_(-factor).sum_to_size(lengthscale.shape)
+        total = (Z * dZ).sum(1).add_(d_log)
+        if self.far:
+            total = _sum_of_squares(G_uf.to(Z.dtype), Z.T, H.T.to(Z.dtype))
+            total += _sum_of_squares(G_uu, Z.T, Z.T)
+        d_lengthscale = total.mul_(-factor).sum_to_size(lengthscale.shape)
         dZ = torch.mul(dZ.T, factor, out=torch.empty_like(self.Z))
         dH = dH.T.mul_(factor) if of_rows else None
         self.K_uu, self.r2_uu = _give(self.space, self.K_uu, self.r2_uu)

@@ -391,6 +391,16 @@ def test_diag_is_the_diagonal(name):
     torch.testing.assert_close(kernel.diag(X), kernel(X, X).diagonal(), rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_equal_rows_of_a_rough_kernel_have_no_distance(dtype):
+    """The root of a rounding error of 1e-16 would be 1e-8 of the kernel, and its slope 1e8."""
+    X = torch.randn(60, 7, generator=torch.Generator().manual_seed(0), dtype=dtype) + 3.0
+    kernel = Matern(0.5, 0.3, 2.0).bind(7)
+    twice = torch.cat([X, X])
+    for K in (kernel(twice, twice), kernel.between(twice[None], twice[None])[0]):
+        assert (K.diagonal() == 2.0).all() and (K[:60, 60:].diagonal() == 2.0).all()
+
+
 @pytest.mark.parametrize("kernel", [SquaredExponential(0.1), RationalQuadratic(1.5, 0.1)])
 def test_within_groups_differences_of_close_rows_are_exact(kernel):
     # by norms and products, squared distances of 1e-8 amid others of 1e8 lose all digits

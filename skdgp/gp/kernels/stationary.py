@@ -19,6 +19,9 @@ class Stationary(Kernel):
 
     slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where hyperparameters are few
     distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
+    is_rough = (
+        False  #: whether the profile has an infinite slope at zero, where distances must be exact
+    )
     _positive = {"lengthscale": 0.0, "variance": 0.0}
     _roles = {"lengthscale": "lengthscale", "variance": "variance"}
 
@@ -41,8 +44,8 @@ class Stationary(Kernel):
             return self(X, Z)
         center, lengthscale = Z.mean(-2, keepdim=True), tensor_like(self.lengthscale, X)
         X, Z = (X - center) / lengthscale, (Z - center) / lengthscale
-        r2 = squared_distances(X, Z, X.square().sum(-1), Z.square().sum(-1))
-        return self._covariances(r2)
+        norms = X.square().sum(-1), Z.square().sum(-1)
+        return self._covariances(squared_distances(X, Z, *norms, rough=self.is_rough))
 
     def _covariances(self, r2):
         """The kernel at squared distances, in their place if there is no gradient."""
@@ -171,6 +174,10 @@ class Matern(Stationary):
     def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True):
         super().__init__(lengthscale, variance, ard, trainable)
         self.nu = nu
+
+    @property
+    def is_rough(self):
+        return self.nu == 0.5
 
     def bind(self, n_features):
         if self.nu not in (0.5, 1.5, 2.5):
