@@ -203,9 +203,8 @@ def test_log_odds_are_for_classifiers(plt, additive):
 
 def test_draws_are_those_of_functions(additive):
     rows = X[:4]
-    assert_array_equal(
-        additive._draw_centers(rows, 3, 5)[:, 2:], additive._draw_centers(rows[2:], 3, 5)
-    )
+    whole, part = additive._draw_centers(rows, 3, 5), additive._draw_centers(rows[2:], 3, 5)
+    assert_allclose(whole[:, 2:], part, rtol=1e-10)  # products of more rows round otherwise
 
 
 DISPLAYS = [

@@ -182,7 +182,7 @@ def test_versions_of_two_new_gaps_are_draws_of_both_together():
     """Closed form: the conditional Gaussian of two columns given a third."""
     rng = np.random.default_rng(0)
     cov = np.array([[1.0, 0.6, 0.9], [0.6, 1.0, 0.6], [0.9, 0.6, 1.0]])
-    table = rng.multivariate_normal(np.zeros(3), cov, 500)
+    table = rng.multivariate_normal(np.zeros(3), cov, 500, method="cholesky")
     rows = np.column_stack([np.full(60, np.nan), np.linspace(-1.0, 1.0, 60), np.full(60, np.nan)])
     versions, _ = fitted(table).versions(rows)
     conditional = cov[::2, ::2] - 0.6**2
