@@ -54,14 +54,34 @@ def test_fit_is_silent_below_a_hundred_steps():
 
 
 @pytest.fixture(scope="module")
+def healthy():
+    return regressor().fit(*waves())
+
+
+def listening(asked):
+    """The predictive distribution that notes how many members are asked."""
+
+    class Listening(diagnostics.Predictive):
+        def __init__(self, members, *args):
+            super().__init__(members, *args)
+            asked.append(len(members))
+
+    return Listening
+
+
+@pytest.fixture(scope="module")
 def mixture():
-    with warnings.catch_warnings():
+    """A fitted mixture, and the numbers of members that its fit asked for reports."""
+    asked = []
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("error")
-        return regressor(inference="auto").fit(*waves())
+        patch.setattr(diagnostics, "Predictive", listening(asked))
+        model = regressor(inference="auto").fit(*waves())
+    return model, tuple(asked)
 
 
 def test_healthy_mixtures_are_silent(mixture):
-    assert diagnose(mixture, *waves()).ok
+    assert diagnose(mixture[0], *waves()).ok
 
 
 @pytest.mark.parametrize("settings", [{}, {"init": "greedy"}, {"n_layers": 3}, {"n_layers": 1}])
@@ -73,22 +93,14 @@ def test_healthy_fits_are_silent(settings):
     assert diagnose(model, X, y).ok
 
 
-def test_a_good_mixture_is_asked_once(monkeypatch):
+def test_a_good_mixture_is_asked_once(mixture, monkeypatch):
     """Reports on its members, which take their time, are for those that are suspect."""
-    asked = []
-
-    class Listening(diagnostics.Predictive):
-        def __init__(self, members, *args):
-            super().__init__(members, *args)
-            asked.append(len(members))
-
-    monkeypatch.setattr(diagnostics, "Predictive", Listening)
-    X, y = waves()
-    model = regressor(inference="auto").fit(X, y)
-    n = len(model.members_)
-    assert asked == [n]
-    diagnose(model, X, y)
-    assert sorted(asked[1:]) == [1] * n + [n]
+    model, in_fit = mixture
+    n, asked = len(model.members_), []
+    assert in_fit == (n,)
+    monkeypatch.setattr(diagnostics, "Predictive", listening(asked))
+    diagnose(model, *waves())
+    assert sorted(asked) == [1] * n + [n]
 
 
 def test_real_data_are_silent():
@@ -100,15 +112,15 @@ def test_real_data_are_silent():
         DeepGPClassifier(max_iter=100, n_inducing=30, random_state=0).fit(X, y)
 
 
-def test_text(loud):
+def test_text(loud, healthy):
     diagnosis = diagnose(loud[0], *waves())
     assert not diagnosis.ok
     text = str(diagnosis)
     assert text.startswith("Suspect: ") and "SEVERE    data explained by noise" in text
     assert "-> start with init='greedy'" in text
     assert repr(diagnosis) == text
-    healthy = str(diagnose(regressor().fit(*waves()), *waves()))
-    assert healthy.startswith("OK: ") and "SEVERE" not in healthy
+    text = str(diagnose(healthy, *waves()))
+    assert text.startswith("OK: ") and "SEVERE" not in text
 
 
 def test_html(loud):
@@ -132,7 +144,7 @@ def test_missed_share(loud):
 
 def test_mixtures_have_a_report_for_each_model(mixture):
     X, y = waves()
-    model = copy.deepcopy(mixture)
+    model = copy.deepcopy(mixture[0])
     deep = [len(member.architecture.widths) for member in model.members_].index(1)
     arrays = model.members_[deep].arrays
     for layer in range(2):
@@ -149,10 +161,9 @@ def test_mixtures_have_a_report_for_each_model(mixture):
 
 
 @pytest.mark.parametrize("error", [-1e6, 1e6])
-def test_single_rows_do_not_decide(loud, monkeypatch, error):
+def test_single_rows_do_not_decide(loud, healthy, monkeypatch, error):
     """However far off they are: they make no model suspect, and the scatter that they bring heals none."""
     X, y = waves()
-    healthy = regressor().fit(X, y)
 
     class Surprised(diagnostics.Predictive):
         def log_density(self, y):
