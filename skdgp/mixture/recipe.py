@@ -29,8 +29,8 @@ _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win
 #: Width of their hidden layers: on the suite as good as a unit for each column, in half the time
 _WIDTH = 5
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
-#: Steps of sparse models of classes: the suite's have converged by then. Where classes can be told without error,
-#: variances grow on and on, and each step takes longer
+#: Steps of sparse models of classes: the suite's have converged by then. Where classes can be told without
+#: error, variances grow on and on, and each step takes longer
 _STEPS_OF_CLASSES = 10
 
 
