@@ -62,7 +62,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     else:
         member = learner(estimator.members_)
         check_has_rate(member.likelihood, data.log_exposure)
-        y_scaler = estimator._y_scaler
+        y_scaler = estimator._y_scaler.widened(data.y)
         x_scaler = data.learn_levels(estimator._x_scaler, y_scaler, member.likelihood)
         data.scale_as(x_scaler, y_scaler)
         data.x_scaler = x_scaler.with_changed(data.inputs, data.weights)

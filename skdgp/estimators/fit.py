@@ -121,7 +121,7 @@ class MixtureFit:
             others = [] if held_out is None else [held_out]
             scale(estimator, data, likelihood, source, self.rng, others)
         else:
-            data.scale_as(estimator._x_scaler, estimator._y_scaler)
+            data.scale_as(estimator._x_scaler, estimator._y_scaler.widened(data.y))
             warn_if_far(data)
         if held_out is not None:
             held_out.scale_as(data.x_scaler, data.y_scaler)

@@ -178,7 +178,8 @@ def scale(estimator, data, likelihood, source, rng, others=None):
     data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood)
     if given is not None:
         given.check(data.X.shape[1])
-        data.scale_as(given.x_scaler, _target_scaler(estimator, given.y_scaler, data.y_scaler))
+        y_scaler = _target_scaler(estimator, given.y_scaler, data.y_scaler)
+        data.scale_as(given.x_scaler, y_scaler.widened(data.y))
     elif estimator.standardize == "warp" or (
         estimator.standardize == "auto"
         and estimator._warps()

@@ -282,6 +282,14 @@ class TargetScaler:
                 self.low[j], self.high[j] = min(self.low[j], ends[0]), max(self.high[j], ends[1])
         return self
 
+    def widened(self, y):
+        """A scaler of the same units whose range holds these targets (n, n_outputs), too."""
+        if self.maps is None:
+            return self
+        z, new = self.transform(y), copy.copy(self)
+        new.low, new.high = np.minimum(self.low, z.min(0)), np.maximum(self.high, z.max(0))
+        return new
+
     @property
     def farthest(self):
         beyond = _BEYOND * np.maximum(self.high - self.low, _LEAST_RANGE)

@@ -327,6 +327,23 @@ def test_a_row_far_from_all_others_predicts_no_astronomic_number(name):
     ).all()
 
 
+def test_later_targets_widen_the_range_of_predictions():
+    """Chunks that grow by two decades each: what the first one held does not bound the others."""
+    rng = np.random.default_rng(0)
+    model = DeepGPRegressor(1, inference="dsvi", target_transform="log", random_state=0)
+    for size in (1.0, 1e2, 1e4):
+        X = rng.uniform(-0.1, 0.1, (50, 1)) + np.log(size)
+        y = size * np.exp(0.1 * rng.standard_normal(50))
+        model.partial_fit(X, y)
+    assert model._y_scaler.inverse(model._y_scaler.transform(y[:, None]))[:, 0] == pytest.approx(y)
+    assert model._y_scaler.high[0] == model._y_scaler.transform(y[:, None]).max()
+    again = DeepGPRegressor(
+        1, inference="exact", target_transform="log", warm_start=True, max_iter=2
+    )
+    again.fit(X[:, :1], y / 1e4).fit(X, y)
+    assert again._y_scaler.high[0] >= again._y_scaler.transform(y[:, None]).max()
+
+
 @pytest.mark.parametrize("curve", [0.0, 0.4, 1.6])
 @pytest.mark.parametrize("size", [0.05, 1.0])
 def test_moments_across_a_kink_are_those_of_many_nodes(curve, size):
