@@ -21,8 +21,7 @@ _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 #: standard deviations that a distribution has at least where targets are not mapped
 _REACH = 1000.0
-#: ranges of the mapped training targets by which predictions may leave it: an inverse map is exponential
-#: there, so that a row far from all others would predict 1e16 for targets between -3 and 2
+#: ranges of mapped training targets by which predictions may leave it: an exponential would make 1e16 of them
 _BEYOND = 1.0
 _LEAST_RANGE = 2.0  #: standard deviations, if targets are nearly constant
 
@@ -42,11 +41,10 @@ class InputScaler:
     their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
     side. Values that many rows share and that are far from all others, such as codes for what is
     missing or the ends of a sensor, count as the next ordinary one; positions of levels of categories
-    count as they are. Values farther than five
-    standard deviations from the mean grow only logarithmically. Constant columns are dropped, and
-    those that hold nothing but rounding errors. What is scaled may then be warped. Without
-    `standardize`, columns pass as they are. A fitted `encoder` makes complete tables of numbers
-    from rows with categories, dates and missing cells.
+    count as they are. Values farther than five standard deviations from the mean grow only
+    logarithmically. Constant columns are dropped, and those that hold nothing but rounding errors. What is
+    scaled may then be warped. Without `standardize`, columns pass as they are. A fitted `encoder` makes
+    complete tables of numbers from rows with categories, dates and missing cells.
 
     Attributes
     ----------

@@ -173,12 +173,12 @@ def choose(X, y, weights, positive):
     The score of a map is the log marginal likelihood of all targets plus the log density of their
     sum given the leave-one-out means. The standard error of the sum is that without a map. The
     second term prevents maps that raise densities but ruin means, where short tails of the target
-    become long ones after the map. So does a comparison of the means themselves: a map is refused
-    if they are clearly worse than without one, or if they add up to a tenth too
-    much and are worse than those of "exponential-normal", the map with the shortest upper tails,
-    where that wins, too. For drizzle, amounts of which many are thousandths of the others, a
-    logarithm has the best densities, and means several times too large. Rows `X` (n, D) are
-    standardized; `positive` is whether all targets that will be seen are.
+    become long ones after the map. So does a comparison of the means themselves: a map is refused if they
+    are clearly worse than without one. It is also refused if they add up to a tenth too much and are worse
+    than those of "exponential-normal", where that wins, too: this map has the shortest upper tails. For
+    drizzle, amounts of which many are thousandths of the others, a logarithm has the best densities, and
+    means several times too large. Rows `X` (n, D) are standardized; `positive` is whether all targets that
+    will be seen are.
     """
     if not is_smooth(y, weights):
         return None
