@@ -20,6 +20,8 @@ from ..preprocessing.scaling import Scaling
 _LEVELS = (np.arange(200) + 0.5) / 200.0  #: of quantiles
 _COVERAGE = 0.9  #: of the reference's intervals
 _POINTS = 2000  #: that stand for a mixture
+_FEW = 50  #: points of a component, whose tails end at 2.3 standard deviations
+_GOLDEN = 0.5 * (5.0**0.5 - 1.0)  #: multiples of it are spread evenly between whole numbers
 _IMPOSSIBLE = -1e299  #: log-likelihoods below it are of states without one
 _ABOVE = 1e-13  #: relative to a floor, which rounding in other units does not reach
 _WIDE = 50.0  #: nats beyond all log-likelihoods, between which a free energy is looked for
@@ -233,8 +235,10 @@ class _Mixture:
         self.mean = np.tensordot(weights, mean, 1)
         self.sd = np.sqrt(np.tensordot(weights, sd**2 + (mean - self.mean) ** 2, 1))
         n = max(5, _POINTS // len(weights))
-        z = ndtri((np.arange(n) + 0.5) / n)
-        points = (mean[:, None] + sd[:, None] * z[:, None, None]).reshape(-1, *self.mean.shape)
+        # where each component has few points, they differ, so that equal components fill each other's gaps
+        place = (0.5 + (n < _FEW) * _GOLDEN * np.arange(len(weights))) % 1.0
+        z = ndtri((np.arange(n) + place[:, None]) / n)
+        points = (mean[:, None] + sd[:, None] * z[..., None, None]).reshape(-1, *self.mean.shape)
         weights, order = np.repeat(weights / n, n), points.argsort(0)
         self.points = np.take_along_axis(points, order, 0)
         self.levels = weights[order].cumsum(0) - 0.5 * weights[order]

@@ -50,6 +50,17 @@ def test_gaussians():
     assert table["reference"]["all"]["coverage"][0] == pytest.approx(0.9, abs=2e-3)
 
 
+@pytest.mark.parametrize("n_components", [60, 800])
+def test_many_equal_components_are_one(n_components):
+    reference, one = mixture(np.zeros(n_components), 1.0), mixture(np.zeros(4), 1.0)
+    for a, b in ((reference, one), (one, reference)):
+        figures = compared(a, {"other": b}, ALL).table["other"]["all"]
+        assert figures["mean"][0] == pytest.approx(0.0, abs=1e-9)
+        assert figures["sd"][0] == pytest.approx(0.0, abs=1e-9)
+        assert figures["wasserstein"][0] < 0.02
+        assert figures["coverage"][0] == pytest.approx(0.9, abs=5e-3)
+
+
 def test_errors_are_those_of_chains():
     # the mean of four chains is 0 +- .1 sqrt(4/3) / 2; the model's deviation is that of the mean
     reference = mixture([-0.1, -0.1, 0.1, 0.1], 1.0)
