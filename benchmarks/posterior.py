@@ -44,6 +44,7 @@ _N_INDUCING = 50
 _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
+_ABOUT = "problem", "rows", "columns", "log p(y)", "steps", "R-hat", "sample size"
 _FIGURES = "mean", "sd", "wasserstein", "coverage"
 
 
@@ -273,20 +274,7 @@ def report(all_cells):
     tables = [
         (["scheme", "problems", *head, "median gap", "CPU s"], means),
         (["Wasserstein in, out; gap", *counted], distances),
-        (
-            [
-                "problem",
-                "rows",
-                "columns",
-                "log p(y)",
-                "steps",
-                "R-hat",
-                "sample size",
-                "",
-                "failed",
-            ],
-            references,
-        ),
+        ([*_ABOUT, "", "failed"], references),
     ]
     return "\n\n".join(rst.table(*one) for one in tables)
 

@@ -170,10 +170,11 @@ class RadialCovariances:
         else:
             dH = torch.addmm(H * of_H, self.Z_low.T, G_uf, alpha=-1.0)
             d_log = (H * dH).sum(1)
-        total = (Z * dZ).sum(1).add_(d_log)
-        if self.far:
+        if self.far:  # as above
             total = _sum_of_squares(G_uf.to(Z.dtype), Z.T, H.T.to(Z.dtype))
             total += _sum_of_squares(G_uu, Z.T, Z.T)
+        else:
+            total = (Z * dZ).sum(1).add_(d_log)
         d_lengthscale = total.mul_(-factor).sum_to_size(lengthscale.shape)
         dZ = torch.mul(dZ.T, factor, out=torch.empty_like(self.Z))
         dH = dH.T.mul_(factor) if of_rows else None

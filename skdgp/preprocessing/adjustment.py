@@ -31,9 +31,8 @@ class Adjustment:
         own, numbers = np.where(known, weights[:, None], 0.0), np.where(known, numbers, 0.0)
         total = np.maximum(own.sum(0), 1e-300)
         size = np.abs(numbers).max(0, initial=0.0)
-        unit = np.exp2(
-            np.floor(np.log2(np.where(size > 0.0, size, 1.0)))
-        )  # squares do not overflow
+        # in powers of two, which change no digit, and whose squares do not overflow
+        unit = np.exp2(np.floor(np.log2(np.where(size > 0.0, size, 1.0))))
         mean = (own * (numbers / unit)).sum(0) / total
         off = np.where(known, numbers / unit - mean, 0.0)
         self._mean, self._std = unit * mean, unit * np.sqrt((own * off**2).sum(0) / total)
@@ -70,7 +69,7 @@ class Adjustment:
     def slopes(self, table, rest):
         """Products of targets without effects of numbers and these effects, both standardized.
 
-        Their mean over the rows of a level says how much steeper effects of numbers are there.
+        Effects of numbers are steeper at a level where the mean over its rows is larger.
         """
         products, unit = np.empty_like(rest), np.where(self._range > 0.0, self._range, np.inf)
         for part in pieces(len(table)):

@@ -248,8 +248,8 @@ def shrunk_means(codes, targets, weights, n_levels):
     `codes` (n,) are numbers of levels, `targets` have shape (n, k). Returns deviations from the
     mean of all rows (n_levels, k), 0 for levels without rows, and for each target the variance
     within levels over that between them: how many rows the mean of all is worth. The variance
-    between levels is at least its own standard error, so that levels that differ only together with
-    other columns are told apart.
+    between levels is at least its own standard error: levels that differ only together with other
+    columns keep different positions.
     """
     size = np.bincount(codes, weights=weights, minlength=n_levels)
     total = max(size.sum(), 1e-300)

@@ -19,9 +19,8 @@ class Stationary(Kernel):
 
     slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where hyperparameters are few
     distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
-    is_rough = (
-        False  #: whether the profile has an infinite slope at zero, where distances must be exact
-    )
+    #: whether the profile has an infinite slope at zero, where distances must be exact
+    is_rough = False
     _positive = {"lengthscale": 0.0, "variance": 0.0}
     _roles = {"lengthscale": "lengthscale", "variance": "variance"}
 
