@@ -45,7 +45,7 @@ _MOST_ROWS, _WIDTH = 80, 2  #: rows of a set, and units of its hidden layer
 _N_TEST, _BEYOND = 200, 0.5  #: test rows, and how far they go beyond the training rows
 _N_DRAWS = 128  #: from hidden layers, for each prediction
 _ABOUT = "problem", "rows", "columns", "log p(y)", "steps", "R-hat", "sample size"
-_FIGURES = "mean", "sd", "wasserstein", "coverage"
+_FIGURES, _GROUPS = ("mean", "sd", "wasserstein", "coverage"), ("inside", "outside")
 
 
 def _given(lengthscales, variances, noise):
@@ -228,56 +228,46 @@ def evaluate(root, schemes, n_steps, cell):
 
 
 def report(all_cells):
-    """Means over problems, distances on each problem, and what is known of the references.
+    """A table of each figure and one of the gaps, problem by problem, and what is known of the references.
 
-    Standard errors are over problems; in the second table, deviations are over seeds.
+    Figures are inside the range of the data and outside, with standard deviations over seeds.
     """
     problems = {cell["set"]: cell for cell in all_cells}
     problems = {name: problems[name] for name in PROBLEMS if name in problems}
     counted = {name: cell for name, cell in problems.items() if cell["reference"]["ok"]}
-    columns = [(group, figure) for figure in _FIGURES for group in ("inside", "outside")]
-    means, distances, references = [], [], []
+    tables, references = {figure: [] for figure in (*_FIGURES, "gap")}, []
     for scheme in ("reference", *SCHEMES, *SLICES):
-        rows, cells_of = [], []
+        lines, seconds = {name: [] for name in tables}, []
         for cell in counted.values():
             runs = {"reference": [cell["reference"]], **cell["found"]}.get(scheme, ())
             runs = [run for run in runs if "figures" in run]
-            if not runs:
-                cells_of.append(rst.NOTHING)
-                continue
-            figures = np.array([[run["figures"][g][f][0] for g, f in columns] for run in runs])
-            bounds = [np.nan if run["bound"] is None else run["bound"] for run in runs]
-            gap = cell["reference"]["evidence"] - np.mean(bounds)
-            rows.append([*figures.mean(0), gap, np.mean([run["seconds"] for run in runs])])
-            spread = figures.std(0, ddof=min(1, len(runs) - 1))
-            both = [columns.index((g, "wasserstein")) for g in ("inside", "outside")]
-            pairs = [f"{figures[:, i].mean():.2f} ({spread[i]:.2f})" for i in both]
-            cells_of.append(", ".join(pairs) + f"; {gap:.1f}".replace("; nan", ""))
-        if rows:
-            rows = np.array(rows)
-            error = rows.std(0, ddof=min(1, len(rows) - 1)) / len(rows) ** 0.5
-            numbers = [f"{m:.2f} ± {e:.2f}" for m, e in zip(rows.mean(0)[:-2], error)]
-            gap, seconds = np.median(rows[:, -2]), rows[:, -1].mean()
-            means.append([scheme, len(rows), *numbers, _text(gap), f"{seconds:.0f}"])
-            distances.append([scheme, *cells_of])
+            seconds += [run["seconds"] for run in runs]
+            for figure in _FIGURES:
+                both = [[run["figures"][g][figure][0] for run in runs] for g in _GROUPS]
+                lines[figure].append(", ".join(map(_over_seeds, both)) if runs else rst.NOTHING)
+            bounds = [run["bound"] for run in runs if run["bound"] is not None]
+            gaps = cell["reference"]["evidence"] - np.array(bounds)
+            lines["gap"].append(_over_seeds(gaps) if bounds else rst.NOTHING)
+        if seconds:
+            for name, line in lines.items():
+                more = [f"{np.mean(seconds):.0f}"] if name == "gap" else []
+                tables[name].append([scheme, *line, *more])
     for name, cell in problems.items():
         r = cell["reference"]
         failed = [
             scheme for scheme, runs in cell["found"].items() if any("failed" in run for run in runs)
         ]
         numbers = [f"{r['evidence']:.2f} ({r['error']:.2f})", r["steps"]]
-        numbers += [_text(np.nan if r[key] is None else r[key]) for key in ("rhat", "ess")]
+        numbers += [rst.NOTHING if r[key] is None else f"{r[key]:.2f}" for key in ("rhat", "ess")]
         doubt = "" if r["ok"] else "dropped"
         sizes = cell["n_train"], cell["n_features"]
         references.append([name, *sizes, *numbers, doubt, " ".join(failed)])
-    head = [f"{figure} {group[:-4]}" for group, figure in columns]
-    tables = [
-        (["scheme", "problems", *head, "median gap", "CPU s"], means),
-        (["Wasserstein in, out; gap", *counted], distances),
-        ([*_ABOUT, "", "failed"], references),
-    ]
-    return "\n\n".join(rst.table(*one) for one in tables)
+    heads = {name: [name, *counted, *(["CPU s"] if name == "gap" else [])] for name in tables}
+    printed = [rst.table(heads[name], rows) for name, rows in tables.items()]
+    return "\n\n".join([*printed, rst.table([*_ABOUT, "", "failed"], references)])
 
 
-def _text(x):
-    return rst.NOTHING if np.isnan(x) else f"{x:.2f}"
+def _over_seeds(values):
+    """The mean of values and, in parentheses, their standard deviation, if there are several."""
+    error = f" ({np.std(values, ddof=1):.2f})" if len(values) > 1 else ""
+    return f"{np.mean(values):.2f}{error}"

@@ -261,9 +261,11 @@ def test_only_references_that_pass_are_averaged(ok):
         "reference": reference,
         "found": {"dsvi": runs},
     }
-    means, _, references = posterior.report([found]).split("\n\n")
-    assert ("dsvi" in means) == ok and ("dropped" in references) == (not ok)
-    assert (" 2.00 " in means) == ok  # nats from the mean bound to the evidence
+    *figures, gaps, references = posterior.report([found]).split("\n\n")
+    assert all(("dsvi" in table) == ok for table in (*figures, gaps))
+    assert ("dropped" in references) == (not ok)
+    assert ("0.50 (0.00), 0.50 (0.00)" in figures[0]) == ok
+    assert ("2.00 (1.00)" in gaps) == ok  # nats from the bounds to the evidence, over seeds
 
 
 def test_rows_near_the_data_keep_levels():
