@@ -21,10 +21,11 @@ _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
 _PRIOR_DOF = 3.0
 
 
-class _Column:
-    """Encoding of one column of a table by one or more, of which one may tell gaps from values."""
+class Column:
+    """Encoding of one column, here of numbers that stay as they are; one may tell gaps from values."""
 
     has_indicator = learned_gaps = False
+    has_codes = False  #: of levels, of which UNSEEN is one
 
     def fit(self, values, targets, weights, folds, slopes=None):
         return self
@@ -44,12 +45,11 @@ class _Column:
         error = np.sqrt(1.0 / own + 1.0 / others)  # of standardized targets
         self.has_indicator = bool(np.abs(with_gap - without).max() > _GAP_ERRORS * error)
 
-    @property
-    def n_encoded(self):
-        return len(self.suffixes())
-
     def suffixes(self):
         return [*self._suffixes(), *([" (missing)"] if self.has_indicator else [])]
+
+    def _suffixes(self):
+        return [""]
 
     def encode(self, values, folds):
         """Encoded values (n_rows, n_encoded), NaN where they are missing."""
@@ -58,32 +58,24 @@ class _Column:
             encoded = np.column_stack([encoded, np.isnan(values)])
         return encoded
 
-    def unknown(self, values):
-        """Which values are new gaps."""
-        return np.isnan(values) & (not self.learned_gaps)
-
-
-class Number(_Column):
-    """A column of numbers, which stays as it is."""
-
-    def _suffixes(self):
-        return [""]
-
     def _encode(self, values, folds):
         return values[:, None]
 
+    def unknown(self, values):
+        """Which values are unseen levels or new gaps."""
+        return (values == UNSEEN) & self.has_codes | np.isnan(values) & (not self.learned_gaps)
 
-class Ordered(Number):
+
+class Ordered(Column):
     """Codes of ordered levels; one that is not among them is like a gap."""
+
+    has_codes = True
 
     def _encode(self, values, folds):
         return np.where(values == UNSEEN, np.nan, values)[:, None]
 
-    def unknown(self, values):
-        return (values == UNSEEN) | super().unknown(values)
 
-
-class _Cyclic(_Column):
+class _Cyclic(Column):
     """A trend, and the circles of the periods that the values cover."""
 
     periods = ()
@@ -121,7 +113,7 @@ class Time(_Cyclic):
         return len(np.unique(values)) > 2
 
 
-class Levels(_Column):
+class Levels(Column):
     """Positions of the levels of a category; gaps in training are a level of their own.
 
     Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
@@ -131,36 +123,38 @@ class Levels(_Column):
     if they differ in them by more than chance explains.
     """
 
+    has_codes = True
     _slope_ratio = None  #: of the second position, see :func:`shrunk_means`
 
     def fit(self, values, targets, weights, folds, slopes=None):
-        present = values[values >= 0.0]
-        self._n_levels = int(present.max(initial=-1.0)) + 1
+        self._n_levels = int(np.nanmax(values, initial=-1.0)) + 1
         codes = np.where(np.isnan(values), self._n_levels, values).astype(np.int64)
         self.has_gaps = bool(np.isnan(values).any())
         n = self._n_levels + 1
-        means, self._ratio = shrunk_means(codes, targets, weights, n)
+
+        def cross_fitted(y):
+            """Means (N_FOLDS + 1, n, k) without the rows of each fold and of all, and the ratio of all."""
+            parts = [*(folds != fold for fold in range(N_FOLDS)), slice(None)]
+            found = [shrunk_means(codes[i], y[i], weights[i], n) for i in parts]
+            return np.stack([means for means, _ in found]), found[-1][1]
+
+        means, self._ratio = cross_fitted(targets)
         if self._n_levels + self.has_gaps <= _FEW_LEVELS:
-            step = np.diff(means[:2], axis=0)[:1] if n > 1 else means[:1]
+            self._origin = means[-1, :1]
+            step = np.diff(means[-1, :2], axis=0)[:1] if n > 1 else self._origin
             self._axes = step.T / max(np.square(step).sum(), 1e-12)
-            self._origin = means[:1]
             self._positions = np.tile(np.arange(float(n))[:, None], (N_FOLDS + 1, 1, 1))
             return self
-        _, _, V = np.linalg.svd(means, full_matrices=False)
+        _, _, V = np.linalg.svd(means[-1], full_matrices=False)
         axes = V[:_DIMENSIONS].T
         self._axes, self._origin = axes * np.where(axes.sum(0) < 0.0, -1.0, 1.0), 0.0
-        parts = [folds != fold for fold in range(N_FOLDS)]
-        others = [shrunk_means(codes[i], targets[i], weights[i], n)[0] for i in parts]
-        self._positions = np.stack([*others, means]) @ self._axes
+        self._positions = means @ self._axes
         size = np.bincount(codes, weights=weights, minlength=n)
         if slopes is not None:
-            means, ratio = shrunk_means(codes, slopes, weights, n)
+            steeper, ratio = cross_fitted(slopes)
             if standard_errors(size, ratio[0]) > _SLOPE_ERRORS:
                 self._slope_ratio = ratio
-                others = [shrunk_means(codes[i], slopes[i], weights[i], n)[0] for i in parts]
-                self._positions = np.concatenate(
-                    [self._positions, np.stack([*others, means])], axis=2
-                )
+                self._positions = np.concatenate([self._positions, steeper], axis=2)
         is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
         return self
@@ -200,9 +194,6 @@ class Levels(_Column):
         middle = self._positions[-1, : max(self._n_levels, 1)].mean(0)
         encoded = np.where((codes == UNSEEN)[:, None], middle, encoded)
         return np.where(np.isnan(codes)[:, None], np.nan, encoded)
-
-    def unknown(self, values):
-        return (values == UNSEEN) | super().unknown(values)
 
     def alternatives(self, n):
         """Positions (n, n_encoded) of known levels for an unseen one, and the factor of the variance."""

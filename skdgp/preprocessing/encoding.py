@@ -5,7 +5,7 @@ import copy
 import numpy as np
 
 from .adjustment import Adjustment
-from .columns import N_FOLDS, Date, Levels, Number, Ordered, Time
+from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time
 from .gaps import Donors
 from .robust import pieces
 
@@ -38,35 +38,31 @@ class ColumnEncoder:
         """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
-        is_level = np.array([kind == "category" for kind in kinds])
+        self._is_level = is_level = np.array([kind == "category" for kind in kinds], dtype=bool)
         self._adjustment, adjusted, slopes = None, targets, None
         if is_level.any() and not is_level.all():
             self._adjustment = Adjustment().fit(table, is_level, targets, weights)
             adjusted, slopes = self._without_numbers(table, targets)
-        self._columns, constants = [], np.full(len(kinds), np.nan)
+        self._columns, self._constants = [], np.full(len(kinds), np.nan)
         self._constant = np.zeros(len(kinds), dtype=bool)
         for j, kind in enumerate(kinds):
             values = np.asarray(table[:, j], dtype=np.float64)
             present = values[~np.isnan(values)]
-            constants[j] = present[0] if len(present) else np.nan
-            self._constant[j] = not (present != constants[j]).any()
-            column = _KINDS.get(kind, Number)().fit(values, adjusted, weights, self.folds, slopes)
+            self._constants[j] = present[0] if len(present) else np.nan
+            self._constant[j] = not (present != self._constants[j]).any()
+            column = _KINDS.get(kind, Column)().fit(values, adjusted, weights, self.folds, slopes)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
-        self.sources = np.repeat(
-            np.arange(len(kinds)), [column.n_encoded for column in self._columns]
-        )
-        is_levels = np.array([isinstance(column, Levels) for column in self._columns], dtype=bool)
-        self.is_position = is_levels[self.sources]
-        self._constants = constants
-        self.suffixes = [suffix for column in self._columns for suffix in column.suffixes()]
+        found = [(j, suffix) for j, one in enumerate(self._columns) for suffix in one.suffixes()]
+        self.sources = np.array([j for j, _ in found], dtype=int)
+        self.suffixes = [suffix for _, suffix in found]
+        self.is_position = is_level[self.sources]
         # in random order, as the first ones of equally near donors are taken
         rows = rng.choice(len(table), min(len(table), _DONORS), replace=False)
         order = np.argsort(rows)
-        encoded = self._open(np.asarray(table[rows[order]], dtype=np.float64), None)
-        encoded = encoded[np.argsort(order)]
-        learned = [column.learned_gaps for column in self._columns for _ in column.suffixes()]
-        self._donors = Donors(encoded, targets[rows], np.array(learned, dtype=bool), is_class)
+        encoded = self._open(table[rows[order]])[np.argsort(order)]
+        learned = np.array([column.learned_gaps for column in self._columns], dtype=bool)
+        self._donors = Donors(encoded, targets[rows], learned[self.sources], is_class)
         return self
 
     def _without_numbers(self, table, targets):
@@ -92,8 +88,9 @@ class ColumnEncoder:
         new._constant[columns] = False
         return new
 
-    def _open(self, table, folds):
+    def _open(self, table, folds=None):
         """Encoded columns with NaN for missing cells."""
+        table = np.asarray(table, dtype=np.float64)
         parts = [column.encode(values, folds) for column, values in zip(self._columns, table.T)]
         return np.concatenate(parts, axis=1)
 
@@ -102,7 +99,7 @@ class ColumnEncoder:
 
         Of training rows, which have `folds` (n,), positions of rare levels are cross-fitted.
         """
-        encoded = self._open(np.asarray(table, dtype=np.float64), folds)
+        encoded = self._open(table, folds)
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))
         for part in pieces(len(incomplete)):
             rows = incomplete[part]
@@ -120,16 +117,14 @@ class ColumnEncoder:
 
     def shares_of_levels(self):
         """Categories with several levels, and the variances that a new level adds (see `Levels.share`)."""
-        columns = [
-            j for j in np.flatnonzero(~self._constant) if isinstance(self._columns[j], Levels)
-        ]
-        return np.array(columns, dtype=int), np.array([self._columns[j].share() for j in columns])
+        columns = np.flatnonzero(self._is_level & ~self._constant)
+        return columns, np.array([self._columns[j].share() for j in columns])
 
     def noise(self, table):
         """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k), or None."""
         if not self._donors.has_gaps:
             return None
-        return self._donors.noise(self._open(np.asarray(table, dtype=np.float64), None))
+        return self._donors.noise(self._open(table))
 
     def unknown(self, table):
         """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool."""
@@ -147,13 +142,10 @@ class ColumnEncoder:
         levels the variance between them is uncertain.
         """
         table = np.asarray(table, dtype=np.float64)
-        encoded, factor = self._open(table, None), np.ones(len(table))
-        point = self.transform(table)
-        versions = np.repeat(point[:, None], _VERSIONS, axis=1)
-        first = 0
+        encoded, factor = self._open(table), np.ones(len(table))
+        versions = np.repeat(self.transform(table)[:, None], _VERSIONS, axis=1)
         for i, (column, values) in enumerate(zip(self._columns, table.T)):
-            own = np.arange(first, first + column.n_encoded)
-            first += column.n_encoded
+            own = np.flatnonzero(self.sources == i)
             rows = np.flatnonzero(column.unknown(values))
             if not len(rows):
                 continue

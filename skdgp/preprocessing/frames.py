@@ -1,5 +1,7 @@
 """Tables of numbers from data frames: one column of float64 for each column of the frame."""
 
+from functools import cached_property
+
 import narwhals as nw
 import numpy as np
 from sklearn.utils import check_array
@@ -33,12 +35,8 @@ class FrameReader:
     def fit(self, X):
         """Learn the kinds and levels of the columns."""
         columns = columns_of(X)
-        chosen = self._chosen(columns)
-        self.kinds, self.levels = [], []
-        for j, column in enumerate(columns):
-            kind, levels = column.describe(chosen[j])
-            self.kinds.append(kind)
-            self.levels.append(levels)
+        found = [one.describe(chosen) for one, chosen in zip(columns, self._chosen(columns))]
+        self.kinds, self.levels = [kind for kind, _ in found], [levels for _, levels in found]
         return self
 
     def _chosen(self, columns):
@@ -106,13 +104,26 @@ class FrameReader:
 
 
 class _Column:
-    """One column of a frame or of an array.
+    """One column of a frame or of an array, `values` being a series or an array.
 
-    Ordered categories have their levels in `order`; `is_category` is whether the dtype says so.
+    Ordered categories have their levels in `order`; `is_category` is whether the dtype says so. The dtype
+    gives the `kind`, unless it is None.
     """
 
-    def __init__(self, name, values, order=None, is_category=False):
-        self.name, self.values, self.order, self.is_category = name, values, order, is_category
+    def __init__(self, name, values):
+        self.name, self.values = name, values
+        self.order, self.is_category = None, False
+        dtype = values.dtype
+        if isinstance(values, np.ndarray):
+            kinds = dict.fromkeys("iufm", "number")
+            self.kind = (kinds | {"b": "boolean", "M": "date"}).get(dtype.kind)
+            return
+        self.is_category = dtype in (nw.Enum, nw.Categorical)
+        self.order = list(dtype.categories) if dtype == nw.Enum else None
+        # dates recur by week and year, times of day by day; durations are numbers
+        kinds = {nw.Boolean: "boolean", nw.Duration: "number", nw.Time: "time"}
+        other = "number" if dtype.is_numeric() else "date" if dtype.is_temporal() else None
+        self.kind = kinds.get(type(dtype), other)
 
     def __len__(self):
         return len(self.values)
@@ -128,19 +139,16 @@ class _Column:
             return "ordered", list(map(level_of, self.order))
         if as_category:
             return "category", in_order(self.levels())
-        if self._is_temporal():
-            return self._temporal_kind(), None
-        if self._is_boolean():
-            return "boolean", None
-        if self._is_number() or self._holds_numbers():
+        if self.kind is not None:
+            return self.kind, None
+        has_text = any(isinstance(cell, str) for cell in self._present)
+        if not has_text and None not in map(as_float, self._present):
             return "number", None
-        present = self._present()
-        if chosen is None or not any(isinstance(cell, str) for cell in present):
+        if chosen is None or not has_text:
             for kind in ("date", "time"):
-                if all(DAYS[kind](cell) is not None for cell in present):
+                if all(DAYS[kind](cell) is not None for cell in self._present):
                     return kind, None
-        levels = self.levels()
-        n = len(self) - int(self._missing().sum())
+        levels, n = self.levels(), len(self._present)
         if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
             return ("text" if None in map(as_float, levels) else "number"), None
         return "category", in_order(levels)
@@ -151,7 +159,7 @@ class _Column:
 
     def _cells(self, others=()):
         """Cells that are present, as levels: strings, numbers, or of the types in `others`."""
-        cells, kinds = list(map(level_of, self._present())), (str, bool, int, float, *others)
+        cells, kinds = list(map(level_of, self._present)), (str, bool, int, float, *others)
         for cell in cells:
             if not isinstance(cell, kinds):
                 raise ValueError(
@@ -163,127 +171,78 @@ class _Column:
     def codes(self, levels):
         """Positions of the values in `levels`, -1 for others, NaN where they are missing."""
         position = positions(levels)
-        missing, codes = self._missing(), np.full(len(self), np.nan)
         cells = self._cells(set(map(type, levels)))
-        codes[~missing] = [position.get(cell, UNSEEN) for cell in cells]
-        return codes
+        return self._in_place([position.get(cell, UNSEEN) for cell in cells])
 
     def numbers(self, kind):
         """Values as float64, dates in days, NaN where they are missing.
 
-        Raises ValueError if some are no numbers, or infinite.
+        Raises ValueError if some are not of the `kind` that the column had in fit, or infinite.
         """
-        if self._is_temporal():
-            return self._days()
-        if kind in DAYS and not self._is_number():
-            return self._days_of_cells(kind)
-        numbers = self._as_floats()
+        numbers = _numbers_of(self.values)
         if numbers is None:
-            wrong = next(cell for cell in self._present() if as_float(cell) is None)
-            raise ValueError(
-                f"{self.label} of X had numbers in fit, and has {str(wrong)!r} now; convert it, or name "
-                "the column in categorical_features before fit."
-            )
+            kind = self.kind if self.kind == "time" else kind
+            found = list(map(DAYS.get(kind, as_float), self._present))
+            if None in found:
+                wrong = str(self._present[found.index(None)])
+                advice = f"write {AS[kind]}" if kind in AS else "convert it"
+                raise ValueError(
+                    f"{self.label} of X had {kind if kind in AS else 'number'}s in fit, and has {wrong!r} "
+                    f"now; {advice}, or name the column in categorical_features before fit."
+                )
+            numbers = self._in_place(found)
         if np.isinf(numbers).any():
             raise ValueError(
                 f"{self.label} of X holds infinity, or a value too large for dtype('float64')."
             )
         return numbers
 
-    def _is_series(self):
-        return isinstance(self.values, nw.Series)
-
-    def _is_temporal(self):
-        if self._is_series():
-            return self.values.dtype.is_temporal()
-        return self.values.dtype.kind in "mM"
-
-    def _temporal_kind(self):
-        """Dates recur by week and year, times of day by day; durations are numbers."""
-        dtype = self.values.dtype
-        if not self._is_series():
-            return "date" if dtype.kind == "M" else "number"
-        return {nw.Duration: "number", nw.Time: "time"}.get(type(dtype), "date")
-
-    def _is_boolean(self):
-        return self.values.dtype == (nw.Boolean if self._is_series() else np.bool_)
-
-    def _is_number(self):
-        if self._is_series():
-            return self.values.dtype.is_numeric()
-        return self.values.dtype.kind in "iuf"
-
-    def _holds_numbers(self):
-        """Whether objects are numbers, and no strings."""
-        present = self._present()
-        if any(isinstance(cell, str) for cell in present):
-            return False
-        return None not in map(as_float, present)
-
-    def _objects(self):
-        if self._is_series():
-            return np.fromiter(self.values.to_list(), dtype=object, count=len(self))
-        return np.asarray(self.values, dtype=object)
-
-    def _present(self):
-        """Cells that are not missing, as a list of Python objects."""
-        return self._objects()[~self._missing()].tolist()
-
-    def _missing(self):
-        """Which cells are missing, (n_rows,) of bool."""
-        if self._is_series() and self.values.dtype != nw.Object:
-            missing = self.values.is_null()
-            if self.values.dtype.is_float():
-                missing = missing | self.values.is_nan().fill_null(True)
-            return np.asarray(missing.to_numpy(), dtype=bool)
-        return np.array([is_missing(value) for value in self._objects()], dtype=bool)
-
-    def _as_floats(self):
-        """Values as float64, or None if some are neither numbers nor missing."""
-        if self._is_number():
-            if self._is_series():
-                return np.asarray(self.values.cast(nw.Float64).to_numpy(), dtype=np.float64)
-            return self.values.astype(np.float64)
-        missing, numbers = self._missing(), np.full(len(self), np.nan)
-        present = list(map(as_float, self._present()))
-        if None in present:
-            return None
-        numbers[~missing] = present
+    def _in_place(self, found):
+        """Numbers of the cells that are present as an array, with NaN for the others."""
+        numbers = np.full(len(self), np.nan)
+        numbers[~self._missing] = found
         return numbers
 
-    def _days_of_cells(self, kind):
-        missing = self._missing()
-        days, cells = np.full(len(self), np.nan), self._present()
-        found = list(map(DAYS[kind], cells))
-        if None in found:
-            raise ValueError(
-                f"{self.label} of X had {kind}s in fit, and has {str(cells[found.index(None)])!r} now; "
-                f"write {AS[kind]}, or name the column in categorical_features before fit."
-            )
-        days[~missing] = found
-        return days
+    @cached_property
+    def _present(self):
+        """Cells that are not missing, as a list of Python objects."""
+        return self._objects[~self._missing].tolist()
 
-    def _days(self):
-        """Days since 1970 of dates, since midnight of times, and of durations."""
-        if not self._is_series():
-            values = self.values
-            is_date = values.dtype.kind == "M"
-            values = values.astype("datetime64[us]" if is_date else "timedelta64[us]")
-            days = values.astype(np.int64) / DAY
-            return np.where(np.isnat(values), np.nan, days)
-        dtype = self.values.dtype
-        if dtype == nw.Duration:
-            numbers = self.values.dt.total_microseconds()
-        elif dtype == nw.Time:
-            return self._days_of_cells("time")
-        else:
-            values = self.values
-            if dtype == nw.Date:
-                values = values.cast(nw.Datetime("us"))
-            elif dtype.time_zone is not None:  # hours are those of the clock on the wall
-                values = values.dt.replace_time_zone(None)
-            numbers = values.dt.timestamp("us")
-        return np.asarray(numbers.cast(nw.Float64).to_numpy(), dtype=np.float64) / DAY
+    @cached_property
+    def _objects(self):
+        if isinstance(self.values, np.ndarray):
+            return np.asarray(self.values, dtype=object)
+        return np.fromiter(self.values.to_list(), dtype=object, count=len(self))
+
+    @cached_property
+    def _missing(self):
+        return np.array([is_missing(value) for value in self._objects], dtype=bool)
+
+
+def _numbers_of(values):
+    """Numbers, and days of dates and durations, as float64; None for a dtype of others."""
+    dtype = values.dtype
+    if isinstance(values, np.ndarray):
+        if dtype.kind in "iuf":
+            return values.astype(np.float64)
+        if dtype.kind not in "mM":
+            return None
+        values = values.astype("datetime64[us]" if dtype.kind == "M" else "timedelta64[us]")
+        return np.where(np.isnat(values), np.nan, values.astype(np.int64) / DAY)
+    unit = DAY
+    if dtype.is_numeric():
+        unit = 1
+    elif dtype == nw.Duration:
+        values = values.dt.total_microseconds()
+    elif dtype.is_temporal() and dtype != nw.Time:
+        if dtype == nw.Date:
+            values = values.cast(nw.Datetime("us"))
+        elif dtype.time_zone is not None:  # hours are those of the clock on the wall
+            values = values.dt.replace_time_zone(None)
+        values = values.dt.timestamp("us")
+    else:
+        return None
+    return np.asarray(values.cast(nw.Float64).to_numpy(), dtype=np.float64) / unit
 
 
 def as_frame(X):
@@ -307,10 +266,5 @@ def columns_of(X):
     frame = as_frame(X)
     if not isinstance(frame, nw.DataFrame):
         X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
-        return [_Column(j, X[:, j]) for j in range(X.shape[1])]
-    columns = []
-    for name, values in zip(frame.columns, frame.iter_columns()):
-        order = list(values.dtype.categories) if values.dtype == nw.Enum else None
-        is_category = values.dtype in (nw.Enum, nw.Categorical)
-        columns.append(_Column(name, values, order, is_category))
-    return columns
+        return list(map(_Column, range(X.shape[1]), X.T))
+    return list(map(_Column, frame.columns, frame.iter_columns()))

@@ -85,7 +85,10 @@ class Donors:
     def fill(self, encoded):
         """Rows with estimates in the place of gaps."""
         filled, distances, missing = encoded.copy(), self.distances(encoded), np.isnan(encoded)
-        expected = self._expected(encoded, missing)
+        # conditional means, between the smallest and the largest value of donors
+        Z = self._standardized(encoded)
+        _condition(Z, missing, self._mean, self._precision)
+        expected = self._center + self._unit * np.clip(Z, *self._range)
         for j in np.flatnonzero(missing.any(0)):
             donors, rows = np.flatnonzero(~np.isnan(self.rows[:, j])), np.flatnonzero(missing[:, j])
             if not len(donors):
@@ -100,12 +103,6 @@ class Donors:
             if self._correlated:
                 filled[rows, j] = 0.5 * means + 0.5 * expected[rows, j]
         return filled
-
-    def _expected(self, encoded, missing):
-        """Conditional means of missing cells, between the smallest and the largest value of donors."""
-        Z = self._standardized(encoded)
-        _condition(Z, missing, self._mean, self._precision)
-        return self._center + self._unit * np.clip(Z, *self._range)
 
 
 def _of_indicators(targets):

@@ -138,28 +138,23 @@ class InputScaler:
         if self.encoder is None and self.rows is None:
             self.rows = rows
 
-    def _encoder_of_gaps(self):
-        """An encoder for rows with gaps where training rows have none."""
+    def _encoder_of(self, X):
+        """The encoder, or one for rows with gaps where training rows have none; None if there are none."""
+        if self.encoder is not None or not np.isnan(X[:, self.columns]).any():
+            return self.encoder
         kinds = ["number"] * self.rows.shape[1]
         nothing, ones = np.zeros((len(self.rows), 1)), np.ones(len(self.rows))
         return ColumnEncoder().fit(self.rows, nothing, ones, kinds, np.random.RandomState(0))
 
     def transform(self, X):
         """Scaled rows, in float64."""
-        if self.encoder is not None:
-            X = self.encoder.transform(X)
-        elif np.isnan(X[:, self.columns]).any():
-            X = self._encoder_of_gaps().transform(X)
-        return self.scaled(X)
+        encoder = self._encoder_of(X)
+        return self.scaled(X if encoder is None else encoder.transform(X))
 
     def versions(self, X):
         """Versions of rows with cells that no training row prepares for; None without them."""
-        encoder = self.encoder
-        if encoder is None:
-            if not np.isnan(X[:, self.columns]).any():
-                return None
-            encoder = self._encoder_of_gaps()
-        rows = np.flatnonzero(encoder.unknown(X))
+        encoder = self._encoder_of(X)
+        rows = [] if encoder is None else np.flatnonzero(encoder.unknown(X))
         if not len(rows):
             return None
         encoded, factor = encoder.versions(np.asarray(X[rows], dtype=np.float64))
@@ -320,14 +315,17 @@ class TargetScaler:
                     "the first ones had; set target_transform to 'yeo-johnson' or None and start anew."
                 )
 
+    def _of_columns(self):
+        """Pairs of an output and its map, if it has one."""
+        return [(j, g) for j, g in enumerate(self.maps or ()) if g is not None]
+
     def mapped(self, y):
         """Targets (n, n_outputs) behind their maps, before they are standardized."""
         if self.maps is None:
             return y
         y = np.array(y, dtype=np.float64)
-        for j, g in enumerate(self.maps):
-            if g is not None:
-                y[:, j] = g.forward(y[:, j])
+        for j, g in self._of_columns():
+            y[:, j] = g.forward(y[:, j])
         return y
 
     def transform(self, y):
@@ -348,9 +346,8 @@ class TargetScaler:
         if self.maps is not None:
             z = np.clip(z, *self.farthest)
         y = z * self.scale + self.center
-        for j, g in enumerate(self.maps or ()):
-            if g is not None:
-                y[..., j] = g.inverse(y[..., j])
+        for j, g in self._of_columns():
+            y[..., j] = g.inverse(y[..., j])
         return y
 
     def log_jacobian(self, y):
@@ -359,9 +356,8 @@ class TargetScaler:
         A number or, if there are maps, one for each row.
         """
         total = -np.log(self.scale).sum()
-        for j, g in enumerate(self.maps or ()):
-            if g is not None:
-                total = total + g.log_slope(np.asarray(y[..., j], dtype=np.float64))
+        for j, g in self._of_columns():
+            total = total + g.log_slope(np.asarray(y[..., j], dtype=np.float64))
         return total
 
     def mean_log_jacobian(self, y, weights):
