@@ -86,18 +86,37 @@ def no_global_randomness():
 
 
 @pytest.fixture
-def kill(monkeypatch):
-    """Let the steps of a model fail once, with RuntimeError("killed")."""
+def watch(monkeypatch):
+    """Note the arguments of all calls of a method.
 
-    def at(model_type, count):
-        step, calls = model_type.step, iter(range(10_000))
+    Before each call comes one of `look(n, *arguments)`, n = 0, 1, ...; what that returns, if anything, is the
+    result of the call.
+    """
 
-        def killed(self, *args):
-            if next(calls) == count:
-                raise RuntimeError("killed")
-            return step(self, *args)
+    def patch(owner, name="step", look=lambda n, *args, **kwargs: None):
+        original, calls = getattr(owner, name), []
 
-        monkeypatch.setattr(model_type, "step", killed)
+        def watched(*args, **kwargs):
+            calls.append(args)
+            found = look(len(calls) - 1, *args, **kwargs)
+            return original(*args, **kwargs) if found is None else found
+
+        monkeypatch.setattr(owner, name, watched)
+        return calls
+
+    return patch
+
+
+@pytest.fixture
+def kill(watch):
+    """Let calls of a method with these numbers fail, by default as if the process were killed."""
+
+    def at(owner, *numbers, name="step", error=None):
+        def look(n, *args, **kwargs):
+            if n in numbers:
+                raise error or RuntimeError("killed")
+
+        return watch(owner, name, look)
 
     return at
 
