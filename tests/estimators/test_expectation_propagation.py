@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris, make_moons
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.gp.likelihoods import Bernoulli, RobustMax
+from skdgp import DeepGPRegressor
 from skdgp.inference import AEP
 
 FEW = {"max_iter": 30, "n_inducing": 10, "random_state": 0}
@@ -41,22 +39,6 @@ def test_there_is_no_lower_bound(wave):
     assert not hasattr(model, "lower_bound_")
 
 
-def test_likelihoods_of_classes():
-    X, y = load_iris(return_X_y=True)
-    model = DeepGPClassifier(
-        inference="aep", **{**FEW, "max_iter": 100, "learning_rate": 0.05}
-    ).fit(X, y)
-    assert isinstance(model.likelihood_, RobustMax)
-    assert model.score(X, y) > 0.9
-    assert_allclose(model.predict_proba(X).sum(1), 1.0, rtol=1e-12)
-    X, y = make_moons(100, noise=0.1, random_state=0)
-    model = DeepGPClassifier(
-        inference=AEP(0.5), **{**FEW, "max_iter": 100, "learning_rate": 0.05}
-    ).fit(X, y)
-    assert isinstance(model.likelihood_, Bernoulli) and model.likelihood_.link == "probit"
-    assert model.score(X, y) > 0.9
-
-
 def test_the_kind_of_prediction_is_part_of_the_model(wave):
     X, y = wave
     settings = {**FEW, "n_predict_draws": 16}
@@ -86,12 +68,3 @@ def test_kernels_without_closed_forms(wave):
         DeepGPRegressor(width=3, **settings).fit(X, y)
     kernels = ["matern52", "squared_exponential"]  # what the first layer sees is certain
     DeepGPRegressor(width=3, **{**settings, "kernel": kernels}).fit(X, y)
-
-
-def test_settings_that_mean_nothing(wave):
-    with pytest.raises(ValueError, match="dtype means nothing to AEP; leave it at 'auto'"):
-        DeepGPRegressor(inference="aep", dtype="float32", **FEW).fit(*wave)
-    with pytest.raises(
-        ValueError, match=r"alpha of AEP must be a float in the range \(0.0, 1.0\]; got 2"
-    ):
-        DeepGPRegressor(inference=AEP(alpha=2), **FEW).fit(*wave)

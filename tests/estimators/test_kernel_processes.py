@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import Linear, Matern
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.deep_kernel_process.model import GramModel
@@ -68,49 +68,6 @@ def test_the_bound_of_the_exact_process_is_its_log_marginal_likelihood(data):
     white = 1e-6 * model.kernels_[-1].variance / (model.likelihood_.variance[0] / y.var())
     lowest, highest = expected - 80 * 2.0 * white - 1e-3, expected + 1e-9 * abs(expected)
     assert lowest < model.lower_bound_ <= highest
-
-
-@pytest.mark.parametrize(
-    ("inference", "change", "match"),
-    [
-        ("diwp", {"width": 3}, "width means nothing to DeepInverseWishart"),
-        ("nngp", {"mean": "zero"}, "mean means nothing to NNGP"),
-        ("diwp", {"input_connected": True}, "input_connected means nothing"),
-        ("global", {"input_connected": True}, "input_connected means nothing to GlobalInducing"),
-        ("exact", {"n_layers": 1, "width": 3}, "width means nothing to Exact"),
-        ("diwp", {"kernel": "anova"}, "Anova is not a function of inner products"),
-        ("nngp", {"batch_size": 20}, "needs all rows in every step"),
-        (NNGP(exact=True), {"likelihood": "student_t"}, "is for Gaussian noise"),
-    ],
-)
-def test_arguments_that_mean_nothing(data, inference, change, match):
-    with pytest.raises(ValueError, match=match):
-        DeepGPRegressor(inference=inference, max_iter=2, **change).fit(*data)
-
-
-@pytest.mark.parametrize("name", ["diwp", "nngp"])
-def test_chunks(data, name):
-    X, y = data
-    model = make(name, batch_size=10)
-    for _ in range(6):
-        for rows in np.split(np.arange(80), 2):
-            model.partial_fit(X[rows], y[rows], sample_weight=np.full(40, 1.0 / 6.0))
-    assert model.n_iter_ == 48 and model.score(X, y) > 0.5
-    with pytest.raises(AttributeError, match="no attribute 'partial_fit'"):
-        DeepGPRegressor(inference="nngp").partial_fit(X, y)
-
-
-@pytest.mark.parametrize(
-    ("name", "likelihood"), [("diwp", "softmax"), ("nngp", "probit"), ("global", "softmax")]
-)
-def test_classes(data, name, likelihood):
-    X = data[0]
-    labels = np.array(["a", "b", "c"])[
-        np.digitize(X[:, 0], [-0.5, 0.7][: 1 + (likelihood == "softmax")])
-    ]
-    model = make(name, DeepGPClassifier, max_iter=40, likelihood=likelihood).fit(X, labels)
-    assert model.score(X, labels) > 0.85
-    assert_allclose(model.predict_proba(X).sum(1), 1.0)
 
 
 def test_searches_outputs_and_limits(data):

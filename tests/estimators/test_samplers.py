@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.inference import SGHMC, EllipticalSlice
 from skdgp.inference.elliptical_slice.model import SlicedDeepGP
 from skdgp.inference.sghmc.model import SampledDeepGP
@@ -127,15 +127,6 @@ def test_search(data):
     assert n_draws == search.best_params_["inference__n_samples"]
 
 
-def test_classes(data):
-    X = data[0]
-    names = np.array(["no", "so", "yes"])[np.digitize(X[:, 0], [-0.7, 0.7])]
-    for scheme in (SGHMC(**FEW), EllipticalSlice(2, **FEW)):
-        model = DeepGPClassifier(inference=scheme, **{**STEPS, "max_iter": 40}).fit(X, names)
-        assert model.score(X, names) > 0.6  # chance is 0.4
-        assert set(model.sample_y(X, 2).ravel()) <= set(names)
-
-
 def test_chains_that_disagree_are_warned_of(data):
     X, y = data
     scheme = EllipticalSlice(1, "fixed", n_chains=2, n_samples=40, n_burn_in=0, spacing=1)
@@ -150,11 +141,6 @@ def test_chains_that_are_too_short_beyond_the_rows_are_warned_of():
     model = DeepGPRegressor(1, inference=scheme, max_iter=60, random_state=0)
     with pytest.warns(ConvergenceWarning, match=r"states worth \d+ independent draws"):
         model.fit(X, np.sin(6.0 * X[:, 0]))
-
-
-def test_starts_that_need_a_posterior(data):
-    with pytest.raises(ValueError, match="has none for each alone"):
-        clone(MODELS["sghmc"]).set_params(init="greedy").fit(*data)
 
 
 def test_a_variational_model_as_the_start(data):
