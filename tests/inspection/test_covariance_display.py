@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -125,19 +123,6 @@ def test_pipelines_and_classifiers(rows):
     assert display.labels == ["h0, layer 1", "h1, layer 1", "f0, layer 2"]
 
 
-def test_bad_arguments(rows, model):
-    with pytest.raises(NotFittedError):
-        CovarianceDisplay.from_estimator(DeepGPRegressor())
-    with pytest.raises(ValueError, match="shows the estimators of skdgp; got LinearRegression"):
-        CovarianceDisplay.from_estimator(LinearRegression().fit(*rows))
-    with pytest.raises(
-        ValueError, match="kind must be one of 'correlation', 'covariance'; got 'x'"
-    ):
+def test_bad_arguments(model):
+    with pytest.raises(ValueError, match="must be one of 'correlation', 'covariance'; got 'x'"):
         CovarianceDisplay.from_estimator(model, kind="x")
-
-
-def test_models_without_inducing_inputs():
-    X = np.linspace(0.0, 1.0, 20)[:, None]
-    model = DeepGPRegressor(1, inference="vecchia", max_iter=2, random_state=0).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="inducing inputs, and Vecchia has none"):
-        CovarianceDisplay.from_estimator(model)

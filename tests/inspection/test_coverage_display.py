@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom, norm
-from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 
 from skdgp import DeepGPRegressor
@@ -140,23 +139,6 @@ def test_bad_arguments(plt, data, regressor):
         CoverageDisplay.from_estimator(regressor, X, y, n_levels=0)
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         CoverageDisplay.from_estimator(regressor, X, y[1:])
-
-
-def test_models_that_cannot_be_shown(plt, data, classifier):
-    X, y = data
-    with pytest.raises(NotFittedError):
-        CoverageDisplay.from_estimator(DeepGPRegressor(), X, y)
-    with pytest.raises(ValueError, match="CoverageDisplay shows regressors; got DeepGPClassifier"):
-        CoverageDisplay.from_estimator(classifier, X, y)
-
-
-def test_without_matplotlib(data, regressor, no_matplotlib):
-    with pytest.raises(ImportError, match=r"CoverageDisplay.from_estimator requires matplotlib"):
-        CoverageDisplay.from_estimator(regressor, *data)
-    with pytest.raises(ImportError, match=r"CoverageDisplay.from_predictions requires matplotlib"):
-        CoverageDisplay.from_predictions([0.0], [[0.0]], [[1.0]], [0.5])
-    with pytest.raises(ImportError, match=r"CoverageDisplay.plot requires matplotlib"):
-        CoverageDisplay(LEVELS, LEVELS, 10).plot()
 
 
 def test_transforms_of_calibrated_models_are_uniform(plt, data, regressor):

@@ -7,9 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures, StandardScaler
 
@@ -337,27 +335,3 @@ def test_predictions_are_not_disturbed(plt, data, regressor):
 def test_bad_arguments(plt, data, regressor, arguments, message):
     with pytest.raises(ValueError, match=message):
         LayersDisplay.from_estimator(regressor, data[0], **arguments)
-
-
-def test_models_that_cannot_be_shown(plt, data):
-    X, y = data
-    with pytest.raises(NotFittedError):
-        LayersDisplay.from_estimator(DeepGPRegressor(), X)
-    with pytest.raises(
-        ValueError, match="LayersDisplay shows the estimators of skdgp; got Bayesian"
-    ):
-        LayersDisplay.from_estimator(BayesianRidge().fit(X, y), X)
-
-
-def test_without_matplotlib(data, regressor, no_matplotlib):
-    with pytest.raises(ImportError, match=r"LayersDisplay.from_estimator requires matplotlib"):
-        LayersDisplay.from_estimator(regressor, data[0])
-    with pytest.raises(ImportError, match=r"LayersDisplay.plot requires matplotlib"):
-        LayersDisplay([]).plot()
-
-
-def test_models_without_inducing_inputs():
-    X = np.linspace(0.0, 1.0, 20)[:, None]
-    model = DeepGPRegressor(1, inference="vecchia", max_iter=2, random_state=0).fit(X, X[:, 0])
-    with pytest.raises(ValueError, match="inducing inputs, and Vecchia has none"):
-        LayersDisplay.from_estimator(model, X)

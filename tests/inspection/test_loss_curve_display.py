@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -162,17 +160,6 @@ def test_plot_again(plt, validated):
     assert display.smooth_line_.get_label() == "new, loss"
 
 
-def test_what_cannot_be_shown(plt, data, validated):
-    with pytest.raises(NotFittedError):
-        LossCurveDisplay.from_estimator(DeepGPRegressor())
-    with pytest.raises(ValueError, match="shows the estimators of skdgp; got BayesianRidge"):
-        LossCurveDisplay.from_estimator(BayesianRidge().fit(*data))
+def test_smoothing_over_nothing(plt, validated):
     with pytest.raises(ValueError, match="smooth == 0, must be >= 1"):
         LossCurveDisplay.from_estimator(validated, smooth=0)
-
-
-def test_without_matplotlib(validated, no_matplotlib):
-    with pytest.raises(ImportError, match=r"LossCurveDisplay.from_estimator requires matplotlib"):
-        LossCurveDisplay.from_estimator(validated)
-    with pytest.raises(ImportError, match=r"LossCurveDisplay.plot requires matplotlib"):
-        LossCurveDisplay([1.0]).plot()
