@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from ..gp.draws import prior_functions
@@ -12,9 +11,8 @@ from ..gp.kernels import Kernel
 from ..gp.rows import leave_one_out
 from ..linalg import at_once, cholesky, inverse_triangular, packed
 from ..random import normal
-from .local_scale import ScaledPosterior, log_density
+from .local_scale import LeaveOneOut, ScaledPosterior, log_density
 from .posterior import Functions
-from .unique_inputs import TrainingRows
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
@@ -78,60 +76,46 @@ class ConditionedGP(NamedTuple):
         return mean, var
 
 
-class LeaveOneOut(NamedTuple):
-    """Moments of each training row given all other rows, for J states of the hyperparameters."""
+class ConditionedLeaveOneOut(LeaveOneOut):
+    """Leave-one-out densities of the rows of `layer`, for J states of the hyperparameters.
 
-    rows: TrainingRows
-    y: torch.Tensor  #: (P, k), of the unique inputs
-    weight: torch.Tensor  #: (P,)
-    noise: torch.Tensor  #: (k,), variance of a row that counts once
-    mean: torch.Tensor  #: (J, k, P), of each unique input given all other records
-    var: torch.Tensor  #: (J, k, P), likewise, noise included
-    z: torch.Tensor  #: (J, k, P), standardized errors
-    nearest: Callable  #: looks for neighbors
+    `noise` (k,) is the variance of a row that counts once. Each unique input given all other records has
+    `mean` and, noise included, `var` (J, k, P), and the standardized error `z` (J, k, P).
+    """
 
-    @classmethod
-    def of(cls, gps, rows, y, weight, noise, nearest):
+    def __init__(self, gps, rows, layer, noise, search):
+        super().__init__(rows, search)
+        self._layer, self._noise = layer, noise
         groups = {}
         for i, record in enumerate(rows.records.tolist()):
             groups.setdefault(record, []).append(i)
         copies = [group for group in groups.values() if len(group) > 1]
-        mean, var = map(torch.stack, zip(*(gp.loo_moments(y.mT, copies) for gp in gps)))
-        return cls(rows, y, weight, noise, mean, var, (y.mT - mean) / var.sqrt(), nearest)
+        y = layer.y.mT
+        mean, var = map(torch.stack, zip(*(gp.loo_moments(y, copies) for gp in gps)))
+        self.mean, self.var, self.z = mean, var, (y - mean) / var.sqrt()
 
-    def parts(self, chosen):
-        """Return `parts` and `order` of chosen rows for :meth:`log_density`."""
-        groups = self.rows.alike(chosen, self.nearest.n_neighbors)
-        order = torch.as_tensor(np.concatenate(groups), device=self.z.device).argsort()
-        return [self._without(chosen[group]) for group in groups], order
-
-    def _without(self, chosen):
-        """Targets (n, k), means, deviations (J, n, k) and near errors (J, n, k, m), given all others."""
-        X, y, weight, index, alone = (part[chosen] for part in self.rows[:5])
+    def without(self, chosen):
+        """Shapes are (n, k), (J, n, k) and, of errors, (J, n, k, m)."""
+        layer = self._layer
+        _, y, weight, index, alone = (part[chosen] for part in self.rows[:5])
         mean, var = (moment[..., index].mT for moment in (self.mean, self.var))  # J, n, k
-        var = (var - self.noise / self.weight[index, None]).clamp_min(_LEAST_VARIANCE)
+        var = (var - self._noise / layer.weight[index, None]).clamp_min(_LEAST_VARIANCE)
         # a unique input that holds other targets stays, without one count of the row
         own = weight.clamp_max(1.0)
-        rest = (self.weight[index] - own).clamp_min(_LEAST_REST * self.weight[index])
+        rest = (layer.weight[index] - own).clamp_min(_LEAST_REST * layer.weight[index])
         rest = torch.where(alone, 0.0, rest)[:, None]
-        others = self.y[index] + (own[:, None] / rest) * (self.y[index] - y)
+        others = layer.y[index] + (own[:, None] / rest) * (layer.y[index] - y)
         error = torch.where(alone[:, None], 0.0, others - mean)
-        gain = rest * var / (self.noise + rest * var)
-        nearest = self.nearest(X, self.rows.left_out(chosen), self.rows.records)
-        own = torch.as_tensor(nearest, device=X.device) == index[:, None]
-        z_own = error / (var + self.noise / rest).sqrt()
+        gain = rest * var / (self._noise + rest * var)
+        nearest = self.search.of_rows(self.rows, chosen)
+        own = torch.as_tensor(nearest, device=index.device) == index[:, None]
+        z_own = error / (var + self._noise / rest).sqrt()
         z = torch.where(own[:, None], z_own[..., None], near_errors(self.z, nearest))
-        return y, mean + gain * error, (var * (1.0 - gain) + self.noise).sqrt(), z
+        return y, mean + gain * error, (var * (1.0 - gain) + self._noise).sqrt(), z
 
-    def log_density(self, local_scale, parts, order, dispersions=None):
-        """Return the log density of each row of the parts: (n,), or (n_dispersions, n)."""
-        densities = []
-        for y, mean, sd, z in parts:
-            if dispersions is not None:
-                sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
-            of_each = log_density(local_scale, y, mean, sd, z)
-            densities.append(torch.logsumexp(of_each, -2) - math.log(len(self.z)))
-        return torch.cat(densities, -1)[..., order]
+    def density(self, local_scale, y, mean, sd, z):
+        of_each = log_density(local_scale, y, mean, sd, z)
+        return torch.logsumexp(of_each, -2) - math.log(len(self.z))
 
 
 def near_errors(z, nearest):
@@ -152,8 +136,8 @@ class ConditionedPosterior(ScaledPosterior):
 
     def __init__(self, model, draws, gps, together, noise, nearest, loo):
         self._gps, self._together, self._noise = gps, together, noise
-        self._z, self._nearest, self._loo = model.z, nearest, loo
-        super().__init__(model, draws, len(gps))
+        self._z, self._nearest = model.z, nearest
+        super().__init__(model, draws, loo, len(gps))
 
     def _pieces(self, X):
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
@@ -222,13 +206,3 @@ class ConditionedPosterior(ScaledPosterior):
             "root": packed(root.reshape(-1, *root.shape[-3:])),
             "a": a.reshape(-1, *a.shape[-2:]),
         }
-
-    @torch.no_grad()
-    def loo_log_density(self, rows, dispersions=None):
-        if self._loo is None:
-            return None
-        if dispersions is not None:
-            dispersions = torch.as_tensor(dispersions).to(self._z)
-        parts = self._loo.parts(np.asarray(rows))
-        density = self._loo.log_density(self._local_scale, *parts, dispersions)
-        return density.numpy(force=True)

@@ -1,4 +1,4 @@
-"""A local scale of variances, estimated from near rows, and schemes whose models have one."""
+"""A local scale of variances, estimated from near rows; schemes, models and posteriors that may have one."""
 
 import copy
 import math
@@ -9,14 +9,18 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from ..gp.component import Trainable, hyperparameters
 from ..gp.kernels.base import tensor_like
 from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ..gp.likelihoods.base import GaussianMixture, split
+from ..gp.rows import RowsLayer
+from ..gp.stack import Stack
 from ..linalg import LOG_2PI
 from ..optim.lbfgs import minimize, of_parameters
 from ..random import gamma
-from .base import Scheme
+from .base import Model, Scheme
 from .posterior import Latent, Posterior, equal_weights, frozen_parts
+from .unique_inputs import gather
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
@@ -192,15 +196,105 @@ def scale_grid(local_scale, n):
     return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
 
 
+class LeaveOneOut:
+    """Base class of log densities of training rows, each given all others."""
+
+    def __init__(self, rows, search, n_at_once=None):
+        self.rows, self.search, self._n_at_once = rows, search, n_at_once
+
+    def without(self, chosen):
+        """Targets (n, k), moments and whitened errors of the neighbors of some rows, given all others."""
+        raise NotImplementedError
+
+    def density(self, local_scale, y, mean, sd, z):
+        """Log density of rows from what :meth:`without` gives."""
+        return log_density(local_scale, y, mean, sd, z)
+
+    def parts(self, chosen):
+        """What :meth:`without` gives for pieces of chosen rows, and the order that brings these back."""
+        groups, pieces = self.rows.alike(chosen, self.search.n_neighbors), []
+        for group in groups:
+            pieces += np.array_split(
+                chosen[group], -(-len(group) // (self._n_at_once or len(group)))
+            )
+        return map(self.without, pieces), np.concatenate(groups).argsort()
+
+    def log_density(self, local_scale, parts, order, dispersions=None):
+        """Log density of each row of the parts: (n,), or (n_dispersions, n)."""
+        densities = []
+        for y, mean, sd, z in parts:
+            if dispersions is not None:
+                sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
+            densities.append(self.density(local_scale, y, mean, sd, z))
+        return torch.cat(densities, -1)[..., torch.as_tensor(order, device=y.device)]
+
+
+class LocalScaleModel(Model):
+    """Base class of models that know all training rows, by their unique inputs, and may have a local scale.
+
+    With `of_outputs`, each output has a local scale of its own, which steps do not change.
+    """
+
+    def __init__(self, steps, architecture, likelihood, hidden=(), of_outputs=False):
+        super().__init__(steps)
+        self.likelihood = Trainable(likelihood)
+        has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
+        n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
+        rows = RowsLayer(architecture.kernels[-1], architecture.n_features, n_outputs)
+        self.layers = Stack([*hidden, rows], architecture.input_connected)
+        self.local_scale = None
+        if has_local_scale:
+            self.local_scale = LocalScale(n_outputs if of_outputs else None)
+            self.local_scale.requires_grad_(not of_outputs)
+        self._training_rows = None
+        self._centers = [p.detach().clone() for _, _, p in LocalScaleModel._with_priors(self)]
+
+    @property
+    def rows(self):
+        """The last layer, which holds the unique inputs."""
+        return self.layers[-1]
+
+    def _with_priors(self):
+        """The hyperparameters that have a prior."""
+        scale = [] if self.local_scale is None else hyperparameters(self.local_scale, "noise")
+        scale = [part for part in scale if part.parameter.requires_grad]
+        return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters() + scale
+
+    def draws(self, n, seed):
+        return scale_grid(self.local_scale, n)
+
+    def hold(self, batch):
+        if self._training_rows is None:
+            rows = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
+            self._keep(*gather(*rows))
+
+    def _keep(self, unique, training_rows):
+        """Take unique inputs, and the rows that they are made of."""
+        self.rows.hold(**unique)
+        self._training_rows = training_rows
+
+    def _count_near(self):
+        if self.local_scale is not None:
+            self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
+
+    def load_state(self, arrays):
+        if self._training_rows is not None:
+            if self.rows.differ(arrays, f"layers.{len(self.layers) - 1}."):
+                self._training_rows = None
+        super().load_state(arrays)
+        self._count_near()
+
+
 class ScaledPosterior(Posterior):
     """Base class of mixtures of J Gaussian processes, with a local scale or without.
 
     ``_of_states(X)`` gives means and variances (J, n, k) of pieces of rows and, with `_scale`,
-    estimates of its square.
+    estimates of its square. Without training rows, `loo` is None.
     """
 
     @torch.no_grad()
-    def __init__(self, model, draws, n_states=1):
+    def __init__(self, model, draws, loo, n_states=1):
+        self._loo = loo
         log_weights, local_scale = model.rows.Z.new_zeros(1), copy.deepcopy(model.local_scale)
         self._local_scale, self._scale = local_scale, None
         if local_scale is not None:
@@ -225,6 +319,15 @@ class ScaledPosterior(Posterior):
         log_weights = equal_weights(len(parts[0][0]), self._log_weights)
         likelihood = ScaleMixture(self.likelihood.variance, self._scale)
         return Latent.of_pieces(log_weights, parts), likelihood
+
+    @torch.no_grad()
+    def loo_log_density(self, rows, dispersions=None):
+        if self._loo is None:
+            return None
+        if dispersions is not None:
+            dispersions = torch.as_tensor(dispersions).to(self._log_weights)
+        parts = self._loo.parts(np.asarray(rows))
+        return self._loo.log_density(self._local_scale, *parts, dispersions).numpy(force=True)
 
 
 class LocalScaleScheme(Scheme):

@@ -8,19 +8,16 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.component import Trainable, around
+from ..gp.component import around
 from ..gp.kernels import Anova
 from ..gp.kernels.base import stacked, tensor_like
-from ..gp.likelihoods import HeteroscedasticGaussian
-from ..gp.rows import RowsLayer, log_marginal_likelihood
-from ..gp.stack import Stack
+from ..gp.rows import log_marginal_likelihood
 from ..linalg import cholesky, rounding, unpacked
 from ..optim.lbfgs import LBFGS
 from ..optim.quasi_newton import QuasiNewtonSteps, backward
-from .base import Model
-from .conditioned import ConditionedGP, ConditionedPosterior, LeaveOneOut
-from .local_scale import LocalScale, scale_grid
-from .unique_inputs import NeighborSearch, gather
+from .conditioned import ConditionedGP, ConditionedLeaveOneOut, ConditionedPosterior
+from .local_scale import LocalScaleModel
+from .unique_inputs import NeighborSearch
 
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 MARGINAL_FACTORS = 6_000_000  #: of an ANOVA kernel for all pairs of them
@@ -50,7 +47,7 @@ _SCALE_ROWS = 3000  #: that the local scale is learned from
 TOL = 1e-5  #: of L-BFGS: .003 nats of 300 rows
 
 
-class MarginalLikelihoodGP(Model):
+class MarginalLikelihoodGP(LocalScaleModel):
     """A Gaussian process on all rows, perhaps behind hidden layers that are known functions.
 
     Unique inputs have the covariance ``C = K + diag(noise / weight)``. Predictions are a mixture, with equal
@@ -70,33 +67,17 @@ class MarginalLikelihoodGP(Model):
     is_full_batch = True
 
     def __init__(self, architecture, likelihood, scheme, hidden=()):
-        super().__init__(QuasiNewtonSteps(TOL))
+        steps = QuasiNewtonSteps(TOL)
+        super().__init__(steps, architecture, likelihood, hidden, of_outputs=True)
         self.n_neighbors = scheme.n_neighbors
-        self.likelihood = Trainable(likelihood)
-        has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
-        n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
-        rows = RowsLayer(architecture.kernels[-1], architecture.n_features, n_outputs)
-        self.layers = Stack([*hidden, rows], architecture.input_connected)
-        self.local_scale = LocalScale(n_outputs) if has_local_scale else None
-        if has_local_scale:
-            self.local_scale.requires_grad_(False)  # the marginal likelihood does not depend on it
+        n_outputs = self.rows.n_outputs
         # standardized leave-one-out errors of unique inputs: J, k, P
         self.register_buffer("z", torch.empty((self._n_states, n_outputs, 0), dtype=torch.float64))
         self.register_buffer(
             "metric", torch.ones(1, dtype=torch.float64)
         )  # that near rows are near in
-        self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
         self._deviation = _DEVIATION  # None leaves normal priors to all
-        self._training_rows = self._gps = self._together = self._loo = self.unsolved = None
-
-    @property
-    def rows(self):
-        """The last layer, which holds the unique inputs."""
-        return self.layers[-1]
-
-    def _with_priors(self):
-        """The hyperparameters that have a prior."""
-        return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters()
+        self._gps = self._together = self._loo = self.unsolved = None
 
     def _negative_log_prior(self):
         return around(self._with_priors(), self._centers, SPREAD, self._deviation)
@@ -109,30 +90,21 @@ class MarginalLikelihoodGP(Model):
         """Copies of the layers, one for each state of the hyperparameters that predictions mix."""
         return [copy.deepcopy(self.layers)]
 
-    def draws(self, n, seed):
-        return scale_grid(self.local_scale, n)
-
     def limit(self, seconds, cubes):
         """Steps on so few rows that there is time for some dozens of them."""
         super().limit(seconds, cubes)
         n = int((cubes / self._cubes_of_steps) ** (1.0 / 3.0))
         self._marginal_rows = min(self._marginal_rows, max(_FEWEST_ROWS, n))
 
-    def hold(self, batch):
-        """Gather the rows of a training in unique inputs, unless that is done."""
-        if self._training_rows is not None:
-            return
-        X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
-        unique, training_rows = gather(X, y, weight)
+    def _keep(self, unique, training_rows):
         n = len(unique["Z"])
         if n > self._most_rows:
             what, other = self._of_too_many
             raise ValueError(
                 f"{what}, of at most {self._most_rows}; got {n}. inference='{other}' is for more."
             )
-        self.rows.hold(**unique)
-        self._training_rows = training_rows
-        index = training_rows.index
+        super()._keep(unique, training_rows)
+        X, y, weight, index = training_rows[:4]
         squares = weight[:, None] * (y - self.rows.y[index]).square()
         self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
         most = self._marginal_rows
@@ -331,7 +303,7 @@ class MarginalLikelihoodGP(Model):
 
     def _leave_one_out(self, gps):
         rows, noise = self.rows, self._noise(self.rows.weight.new_ones(1))[:, 0]
-        return LeaveOneOut.of(gps, self._training_rows, rows.y, rows.weight, noise, self._nearest())
+        return ConditionedLeaveOneOut(gps, self._training_rows, rows, noise, self._nearest())
 
     def _nearest(self):
         layers = copy.deepcopy(self.layers)
@@ -346,25 +318,19 @@ class MarginalLikelihoodGP(Model):
         """Maximize the leave-one-out density."""
         rows = self._training_rows
         chosen = np.random.default_rng(0).permutation(len(rows.X))[:_SCALE_ROWS]
-        parts, weight = loo.parts(chosen), rows.weight[chosen]
+        (parts, order), weight = loo.parts(chosen), rows.weight[chosen]
+        parts = list(parts)
         self._count_near()
         self.local_scale.learn(
-            lambda: weight @ loo.log_density(self.local_scale, *parts), weight.sum()
+            lambda: weight @ loo.log_density(self.local_scale, parts, order), weight.sum()
         )
-
-    def _count_near(self):
-        if self.local_scale is not None:
-            self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
 
     def _frozen(self, draws, as_trained):
         gps, together, loo = self._gps, self._together, self._loo
         if gps is None:  # of a state that was loaded
             gps, together = self._condition()
             loo = None if self._training_rows is None else self._leave_one_out(gps)
-        noise, nearest = (
-            self._noise(self.rows.weight),
-            self._nearest() if loo is None else loo.nearest,
-        )
+        noise, nearest = self._noise(self.rows.weight), loo.search if loo else self._nearest()
         return ConditionedPosterior(self, draws, gps, together, noise, nearest, loo)
 
     @property
@@ -380,13 +346,9 @@ class MarginalLikelihoodGP(Model):
         self._n_first = int(arrays["n_first"]) if arrays else None
 
     def load_state(self, arrays):
-        prefix = f"layers.{len(self.layers) - 1}."
-        if self._training_rows is not None and self.rows.differ(arrays, prefix):
-            self._training_rows = None
         super().load_state(arrays)
         self.solution = {}
         self._gps = self._together = self._loo = self.unsolved = None
-        self._count_near()
 
 
 def _lowest(search):

@@ -34,8 +34,7 @@ class NeighborClasses(NeighborGP):
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
         n_classes = max(2, architecture.n_latents)
-        rows = self.rows
-        rows.y = rows.y.new_empty(0, n_classes)
+        self.rows.y = self.rows.y.new_empty(0, n_classes)
         self._one_latent = architecture.n_latents == 1
         zero = torch.zeros((), dtype=torch.float64)
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))

@@ -5,18 +5,14 @@ import copy
 import numpy as np
 import torch
 
-from ...gp.component import Trainable, around, hyperparameters
+from ...gp.component import around
 from ...gp.kernels.base import tensor_like
-from ...gp.likelihoods import HeteroscedasticGaussian
-from ...gp.rows import RowsLayer
-from ...gp.stack import Stack
 from ...optim.gradient_steps import GradientSteps
-from ..base import Model
 from ..full_scale import FullScale, inducing_inputs
-from ..local_scale import LocalScale, log_density, scale_grid
+from ..local_scale import LocalScaleModel, log_density
 from ..near_rows import GaussianTargets, NearRows, size_of_row
-from ..unique_inputs import NeighborSearch, Remembered, gather
-from .posterior import NeighborPosterior
+from ..unique_inputs import NeighborSearch, Remembered
+from .posterior import NearLeaveOneOut, NeighborPosterior
 from .subset_start import SubsetStart
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
@@ -36,7 +32,7 @@ _CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 
 _DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
-class NeighborGP(Model):
+class NeighborGP(LocalScaleModel):
     """The model of :class:`Vecchia`, with priors as of :func:`~skdgp.gp.component.around`."""
 
     roles = {
@@ -46,17 +42,10 @@ class NeighborGP(Model):
 
     def __init__(self, architecture, likelihood, scheme):
         # the search for neighbors follows the hyperparameters of single steps
-        super().__init__(GradientSteps(averages=False))
+        super().__init__(GradientSteps(averages=False), architecture, likelihood)
         self.register_buffer("k", torch.tensor(scheme.n_neighbors or _NEIGHBORS[0]))
         self._chooses_neighbors = scheme.n_neighbors is None
         self._full_scale = scheme.full_scale
-        self.likelihood = Trainable(likelihood)
-        has_local_scale = isinstance(likelihood, HeteroscedasticGaussian)
-        n_outputs = architecture.n_latents // (2 if has_local_scale else 1)
-        self.layers = Stack(
-            [RowsLayer(architecture.kernels[-1], architecture.n_features, n_outputs)]
-        )
-        self.local_scale = LocalScale() if has_local_scale else None
         self._subset = None
         if scheme.start == "subset":
             self._subset = SubsetStart(architecture, likelihood, scheme)
@@ -69,35 +58,15 @@ class NeighborGP(Model):
         for name, shape in shapes.items():
             self.register_buffer(name, torch.empty(shape, dtype=torch.float64))
         self._smooth = self._cubes = None
-        self._training_rows = None
-        self._centers = [p.detach().clone() for _, _, p in NeighborGP._with_priors(self)]
 
     @property
     def n_neighbors(self):
         """Number of neighbors, which training may choose."""
         return int(self.k)
 
-    @property
-    def rows(self):
-        """The layer, which holds the unique inputs."""
-        return self.layers[0]
-
-    def _with_priors(self):
-        """The hyperparameters that have a prior."""
-        scale = [] if self.local_scale is None else hyperparameters(self.local_scale, "noise")
-        return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters() + scale
-
-    def draws(self, n, seed):
-        return scale_grid(self.local_scale, n)
-
-    def hold(self, batch):
-        """Gather the rows of a training in unique inputs, unless that is done."""
-        if self._training_rows is not None:
-            return
-        X, y, weight = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
-        unique, self._training_rows = gather(X, y, weight)
+    def _keep(self, unique, training_rows):
         known = self.rows.Z, self.rows.y, self.rows.weight
-        self.rows.hold(**unique)
+        super()._keep(unique, training_rows)
         self._count_near()
         if len(self.metric):
             self._look_in(self.metric.numpy(force=True))
@@ -110,10 +79,6 @@ class NeighborGP(Model):
         self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
         if self._training_rows is not None:
             self._of_rows = Remembered(self._search, len(self._training_rows.X))
-
-    def _count_near(self):
-        if self.local_scale is not None:
-            self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
 
     def _observed(self):
         """Return the observation model of the targets, for the present hyperparameters."""
@@ -237,14 +202,13 @@ class NeighborGP(Model):
     def _frozen(self, draws, as_trained):
         kernel = copy.deepcopy(self.rows.kernel)()
         near = self.near(kernel)._replace(smooth=self._inducing_variables())
-        rest = self._search, self._training_rows, self._log_density()
-        return NeighborPosterior(self, draws, near, *rest)
+        loo = None
+        if self._training_rows is not None:
+            loo = NearLeaveOneOut(self._training_rows, self._search, near, self._log_density())
+        return NeighborPosterior(self, draws, near, self._search, loo)
 
     def load_state(self, arrays):
-        if self._training_rows is not None and self.rows.differ(arrays, "layers.0."):
-            self._training_rows = None
         super().load_state(arrays)
-        self._count_near()
         self._search = self._smooth = None
         if len(self.rows.Z):
             self._look_in(self.metric.numpy(force=True))

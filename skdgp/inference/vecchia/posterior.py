@@ -7,7 +7,7 @@ from ...gp.draws import prior_functions
 from ...linalg import at_once
 from ...random import normal
 from ..full_scale import weights_of_neighbors
-from ..local_scale import ScaledPosterior
+from ..local_scale import LeaveOneOut, ScaledPosterior
 from ..near_rows import FrozenRows, size_of_row, whitened
 from ..posterior import Functions
 
@@ -19,10 +19,9 @@ _TO_PREDICT = 1_000_000  #: likewise, where they are copied once more
 class NeighborPosterior(ScaledPosterior):
     """The posterior of models that predict rows from their nearest unique inputs."""
 
-    def __init__(self, model, draws, near, search, rows, log_density):
+    def __init__(self, model, draws, near, search, loo):
         self._near, self._search, self._frozen = near, search, FrozenRows(near)
-        self._rows, self._log_density = rows, log_density
-        super().__init__(model, draws)
+        super().__init__(model, draws, loo)
 
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
@@ -109,23 +108,16 @@ class NeighborPosterior(ScaledPosterior):
 
         return Functions(evaluate, near.Z.new_ones(n))
 
-    @torch.no_grad()
-    def loo_log_density(self, rows, dispersions=None):
-        if self._rows is None:
-            return None
-        rows, near = np.asarray(rows), self._near
-        if dispersions is not None:
-            dispersions = torch.as_tensor(dispersions).to(near.Z)
-        groups, densities = self._rows.alike(rows, self._search.n_neighbors), []
-        size = rows_at_once(near, self._search.n_neighbors)
-        for group in groups:
-            for piece in np.array_split(rows[group], -(-len(group) // size)):
-                y, mean, sd, z = near.without(self._rows, piece, self._search)
-                if dispersions is not None:
-                    sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
-                densities.append(self._log_density(self._local_scale, y, mean, sd, z))
-        back = np.argsort(np.concatenate(groups))
-        return torch.cat(densities, -1).numpy(force=True)[..., back]
+
+class NearLeaveOneOut(LeaveOneOut):
+    """Leave-one-out densities of rows given the neighbors that are left, by a `density` of their moments."""
+
+    def __init__(self, rows, search, near, density):
+        super().__init__(rows, search, rows_at_once(near, search.n_neighbors))
+        self._near, self.density = near, density
+
+    def without(self, chosen):
+        return self._near.without(self.rows, chosen, self.search)
 
 
 def rows_at_once(near, n_neighbors, most=None):
