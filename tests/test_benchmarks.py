@@ -55,10 +55,15 @@ def root(tmp_path_factory):
     return folder
 
 
-def run(capsys, *command):
-    """What a command prints."""
-    command_line.main([str(part) for part in command])
-    return capsys.readouterr().out
+@pytest.fixture
+def run(capsys):
+    """What a command prints, given as one text and further words."""
+
+    def run(text, *words):
+        command_line.main([*text.split(), *map(str, words)])
+        return capsys.readouterr().out
+
+    return run
 
 
 # Arithmetic
@@ -224,26 +229,20 @@ def test_help():
     assert all(f"    {name}" in text for name in command_line.COMMANDS)
 
 
-def test_posteriors_are_compared(root, tmp_path, capsys):
-    command = ["posterior", "--problems", "step,moons", "--schemes", "dsvi,collapsed,slices-10"]
-    command += ["--data", root, "--out", tmp_path / "p.json", "--steps", 8, "--max-iter", 3]
-    printed = run(capsys, *command)
+def test_posteriors_are_compared(root, tmp_path, run):
+    command = "posterior --problems step,moons --schemes dsvi,collapsed,slices-10 --max-iter 3"
+    command += f" --data {root} --out {tmp_path}/p.json --steps 8"
+    printed = run(command)
     assert "\nstep " in printed and "\nmoons " in printed
     assert "dropped  collapsed" in printed  # which fails with classes
     cells = json.loads((tmp_path / "p.trial.json").read_text())["cells"].values()
-    runs = {
-        name: found
-        for cell in cells
-        if cell["set"] == "step"
-        for name, found in cell["found"].items()
-    }
+    (runs,) = (cell["found"] for cell in cells if cell["set"] == "step")
     assert set(runs) == {"dsvi", "collapsed", "slices-10"}
-    assert all(
-        len(found) == 3 and all("figures" in one for one in found) for found in runs.values()
-    )
+    assert all(len(found) == 3 for found in runs.values())
+    assert all("figures" in one for found in runs.values() for one in found)
     first, second, _ = (one["figures"]["inside"]["mean"][0] for one in runs["dsvi"])
     assert first != second  # each seed is a fit of its own
-    again = run(capsys, *command)
+    again = run(command)
     assert "step/0/0/atlas" not in again and printed.endswith(again)
 
 
@@ -254,13 +253,8 @@ def test_only_references_that_pass_are_averaged(ok):
     reference = {"figures": figures, "seconds": 1.0, "bound": None, "evidence": -4.0}
     reference |= {"error": 0.1, "steps": 8, "rhat": 1.01, "ess": 500.0 if ok else 40.0, "ok": ok}
     runs = [{"figures": figures, "seconds": 1.0, "bound": bound} for bound in (-5.0, -6.0, -7.0)]
-    found = {
-        "set": "step",
-        "n_train": 9,
-        "n_features": 1,
-        "reference": reference,
-        "found": {"dsvi": runs},
-    }
+    found = {"set": "step", "n_train": 9, "n_features": 1}
+    found |= {"reference": reference, "found": {"dsvi": runs}}
     *figures, gaps, references = posterior.report([found]).split("\n\n")
     assert all(("dsvi" in table) == ok for table in (*figures, gaps))
     assert ("dropped" in references) == (not ok)
@@ -277,27 +271,20 @@ def test_rows_near_the_data_keep_levels():
     assert inside[: len(near)].mean() > 0.8 and inside[len(near) :].mean() < 0.1
 
 
-def test_suite_compares_labels_and_goes_on(root, tmp_path, capsys):
-    command = ["suite", "--data", root, "--out", tmp_path / "s.json", "--max-iter", 3]
-    printed = run(capsys, *command, "--models", "hgb", "forest", "dsvi", "--reference", "dsvi")
+def test_suite_compares_labels_and_goes_on(root, tmp_path, run):
+    command = f"suite --data {root} --out {tmp_path}/s.json --max-iter 3"
+    printed = run(f"{command} --models hgb forest dsvi --reference dsvi")
     assert "small/0/0/hgb" in printed and "signs/0/0/forest" in printed
     assert "small/0/0/forest" not in printed  # is no regression
-    again = run(
-        capsys,
-        *command,
-        "--models",
-        "hgb",
-        "flat=DeepGPRegressor(1, inference='dsvi')",
-        "--label",
-        "new",
-    )
+    flat = "flat=DeepGPRegressor(1, inference='dsvi')"
+    again = run(f"{command} --label new --models hgb", flat)
     assert "small/0/0/flat: " in again and "flat@new" in again and "hgb@new" in again
     assert "signs/0/0/flat" not in again
     assert (tmp_path / "s-new.trial.json").exists() and (tmp_path / "s.trial.json").exists()
-    shown = run(capsys, *command, "--print", "--compare", "new", "--column", "rmse")
+    shown = run(f"{command} --print --compare new --column rmse")
     assert " s\n" not in shown and "flat@new" in shown and "rmse of auto" in shown
     # what is chosen, and the reference
-    only = run(capsys, *command, "--print", "--models", "forest")
+    only = run(f"{command} --print --models forest")
     assert "forest" in only and "hgb" not in only
 
 
@@ -335,48 +322,25 @@ def test_another_checkout_is_measured(tmp_path):
         command_line.main(["--checkout", str(tmp_path), "suite"])
 
 
-def test_uci_prints_the_table_of_the_readme(root, tmp_path, capsys):
-    command = [
-        "uci",
-        "--sets",
-        "boston,linear",
-        "--splits",
-        "0,1",
-        "--models",
-        "hgb",
-        "--max-iter",
-        2,
-    ]
-    printed = run(
-        capsys, *command, "--data", root, "--out", tmp_path / "u.json", "--reference", "hgb"
-    )
+def test_uci_prints_the_table_of_the_readme(root, tmp_path, run):
+    command = "uci --sets boston,linear --splits 0,1 --models hgb --max-iter 2 --reference hgb"
+    printed = run(f"{command} --data {root} --out {tmp_path}/u.json")
     found = cells.read(tmp_path / "u.trial.json")
     assert list(found) == ["boston/0/0/hgb", "linear/0/0/hgb", "linear/1/0/hgb"]
     score = found["boston/0/0/hgb"]
     assert f"{score['log_density']:.2f}, {score['rmse']:.3g}" in printed
 
 
-def test_classes(root, tmp_path, capsys):
-    command = [
-        "classes",
-        "--sets",
-        "moons,boston",
-        "--splits",
-        "0,1",
-        "--models",
-        "forest",
-        "logistic",
-    ]
-    printed = run(
-        capsys, *command, "--data", root, "--out", tmp_path / "c.json", "--reference", "forest"
-    )
+def test_classes(root, tmp_path, run):
+    command = "classes --sets moons,boston --splits 0,1 --models forest logistic"
+    printed = run(f"{command} --data {root} --out {tmp_path}/c.json --reference forest")
     found = cells.read(tmp_path / "c.json")
     assert "boston/1/0/forest" not in found and len(found) == 6
-    means = {
-        m: np.mean([found[f"moons/{s}/0/{m}"]["accuracy"] for s in (0, 1)])
-        for m in ("forest", "logistic")
-    }
-    assert means["forest"] > means["logistic"] > 0.8 and "accuracy" in printed
+    forest, logistic = (
+        np.mean([found[f"moons/{split}/0/{model}"]["accuracy"] for split in (0, 1)])
+        for model in ("forest", "logistic")
+    )
+    assert forest > logistic > 0.8 and "accuracy" in printed
 
 
 @pytest.mark.parametrize(
@@ -388,40 +352,39 @@ def test_classes(root, tmp_path, capsys):
         ("dkp", "boston", ["diwp-se"], "-2.4"),
     ],
 )
-def test_papers(paper, sets, chosen, published, root, tmp_path, capsys):
-    command = ["papers", "--paper", paper, "--sets", sets, "--splits", "0,1", "--max-iter", 2]
-    command += ["--models", *chosen, "--data", root, "--out", tmp_path / "p.json"]
-    printed = run(capsys, *command)
+def test_papers(paper, sets, chosen, published, root, tmp_path, run):
+    command = f"papers --paper {paper} --sets {sets} --splits 0,1 --max-iter 2 --models"
+    command = f"{command} {' '.join(chosen)} --data {root} --out {tmp_path}/p.json"
+    printed = run(command)
     assert all(f"{sets}/0/0/{name}: " in printed for name in chosen)
-    again = run(capsys, *command)
+    again = run(command)
     assert "/0/0/" not in again and printed.endswith(again)
     assert published in again
 
 
-def test_speed_and_predict(capsys):
+def test_speed_and_predict(run):
     pytest.importorskip("gpytorch")
-    found = run(capsys, "speed", "--part", "schemes", "--shapes", "1", "--steps", 1)
+    found = run("speed --part schemes --shapes 1 --steps 1")
     assert "stripes-and-arrow" in found and "M 32, batch 512" in found
-    command = ["predict", "--rows", 20, "--draws", 50, "--max-iter", 2, "--models", "exact"]
-    assert "ours, 64 draws" in run(capsys, *command)
-    assert "probabilities" in run(capsys, *command[:-1], "dsvi", "--classes", 3)
+    command = "predict --rows 20 --draws 50 --max-iter 2 --models"
+    assert "ours, 64 draws" in run(f"{command} exact")
+    assert "probabilities" in run(f"{command} dsvi --classes 3")
 
 
-def test_rows_from_disk(capsys, monkeypatch):
+def test_rows_from_disk(run, monkeypatch):
     monkeypatch.setattr(rows, "BATCH", 50)
     monkeypatch.setattr(rows, "_FIRST", 2)
-    found = run(capsys, "speed", "--part", "rows", "--rows", "500,1000", "--steps", 2)
-    assert "1,000" in found
+    assert "1,000" in run("speed --part rows --rows 500,1000 --steps 2")
 
 
-def test_gpu_without_one(capsys, monkeypatch):
+def test_gpu_without_one(run, monkeypatch):
     monkeypatch.setattr(gpu, "Shape", lambda **_: steps.Shape(batch=50, n_inducing=10))
     monkeypatch.setattr(skdgp, "DeepGPRegressor", partial(skdgp.DeepGPRegressor, max_iter=2))
     search_little(monkeypatch.setattr)
-    command = "gpu", "--device", "cpu", "--rows", 30, "--steps", 1, "--seconds"
-    found = run(capsys, *command, 60)
+    command = "gpu --device cpu --rows 30 --steps 1 --seconds"
+    found = run(f"{command} 60")
     assert "no GPU" in found and "within 1e-5" in found
-    assert "No time was left" in run(capsys, *command, 0)  # however fast the machine is
+    assert "No time was left" in run(f"{command} 0")  # however fast the machine is
 
 
 DOCUMENTED = sorted(

@@ -286,46 +286,49 @@ def test_weights_are_counts_and_outputs_are_averaged(name):
     assert score == pytest.approx(np.mean(single), rel=1e-12)
 
 
-def test_errors():
-    y, ones, two = [0.0, 1.0], [1.0, 1.0], np.ones((2, 2))
-    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
-        metrics.crps_gaussian(y, [0.0], [1.0])
-    with pytest.raises(ValueError, match="y_true and mean have different number of output"):
-        metrics.crps_gaussian(y, two, ones)
-    with pytest.raises(ValueError, match="Negative values in data passed to std"):
-        metrics.crps_gaussian(y, y, [1.0, -1.0])
+ONES, TWO = [1.0, 1.0], np.ones((2, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "match"),
+    [
+        ("crps_gaussian", ([0.0], [1.0]), "inconsistent numbers of samples"),
+        ("crps_gaussian", (TWO, ONES), "y_true and mean have different number of output"),
+        ("crps_gaussian", (ONES, [1.0, -1.0]), "Negative values in data passed to std"),
+        (
+            "crps_gaussian_mixture",
+            ([[0.0, 1.0, 2.0]], [ONES + [1.0]]),
+            r"means has shape \(1, 3, 1\)",
+        ),
+        ("crps_gaussian_mixture", (TWO, [ONES]), r"variances has shape \(1, 2, 1\)"),
+        ("crps_gaussian_mixture", (TWO, TWO, [0.5, 0.6]), "sum to one"),
+        ("crps_gaussian_mixture", (TWO, TWO, [1.5, -0.5]), "sum to one"),
+        ("crps_gaussian_mixture", (TWO, TWO, [0.5, 0.25, 0.25]), "3 weights, but 2 components"),
+        ("pinball_loss", (TWO, [0.5, 1.0]), "alpha must hold numbers between 0 and 1"),
+        ("pinball_loss", (TWO, [0.5]), r"y_quantiles has shape \(2, 1, 2\)"),
+        ("interval_score", ([0.0, 1.0], [0.0, 1.0], 1.0), "coverage must lie between 0 and 1"),
+        ("interval_score", (ONES, [1.0, 0.0], 0.9), "lower is larger than upper"),
+        ("calibration_error", (TWO, [0.1, 0.8]), "pairs of the form a and 1 - a"),
+        ("calibration_error", (np.ones((2, 1)), [0.5]), "pairs of the form a and 1 - a"),
+        ("crps_gaussian", (ONES, ONES, [0, 0]), "at least one non-zero"),
+        ("crps_gaussian", (ONES, ONES, [-1, 2]), "Negative values in data passed to sample_weight"),
+    ],
+)
+def test_errors(function, arguments, match):
+    weights = {}
+    if function == "crps_gaussian" and len(arguments) == 3:
+        *arguments, weights["sample_weight"] = arguments
+    with pytest.raises(ValueError, match=match):
+        getattr(metrics, function)([0.0, 1.0], *arguments, **weights)
+
+
+def test_errors_of_other_targets():
     with pytest.raises(ValueError, match="y_true contains NaN"):
-        metrics.crps_gaussian([np.nan, 0.0], y, ones)
-    with pytest.raises(ValueError, match=r"means has shape \(1, 3, 1\)"):
-        metrics.crps_gaussian_mixture(y, [[0.0, 1.0, 2.0]], [[1.0, 1.0, 1.0]])
-    with pytest.raises(ValueError, match=r"variances has shape \(1, 2, 1\)"):
-        metrics.crps_gaussian_mixture(y, two, [[1.0, 1.0]])
-    with pytest.raises(ValueError, match="sum to one"):
-        metrics.crps_gaussian_mixture(y, two, two, [0.5, 0.6])
-    with pytest.raises(ValueError, match="sum to one"):
-        metrics.crps_gaussian_mixture(y, two, two, [1.5, -0.5])
+        metrics.crps_gaussian([np.nan, 0.0], ONES, ONES)
     with pytest.raises(ValueError, match=r"weights has shape \(2, 2, 1\)"):
-        metrics.crps_gaussian_mixture([0.0, 1.0, 2.0], *np.ones((2, 2, 3)), 0.5 * two)
-    with pytest.raises(ValueError, match="3 weights, but 2 components"):
-        metrics.crps_gaussian_mixture(y, two, two, [0.5, 0.25, 0.25])
-    with pytest.raises(ValueError, match="alpha must hold numbers between 0 and 1"):
-        metrics.pinball_loss(y, two, [0.5, 1.0])
-    with pytest.raises(ValueError, match=r"y_quantiles has shape \(2, 1, 2\)"):
-        metrics.pinball_loss(y, two, [0.5])
-    with pytest.raises(ValueError, match="coverage must lie between 0 and 1"):
-        metrics.interval_score(y, y, y, 1.0)
-    with pytest.raises(ValueError, match="lower is larger than upper"):
-        metrics.interval_score(y, ones, [1.0, 0.0], 0.9)
-    with pytest.raises(ValueError, match="pairs of the form a and 1 - a"):
-        metrics.calibration_error(y, two, [0.1, 0.8])
-    with pytest.raises(ValueError, match="pairs of the form a and 1 - a"):
-        metrics.calibration_error(y, np.ones((2, 1)), [0.5])
+        metrics.crps_gaussian_mixture([0.0, 1.0, 2.0], *np.ones((2, 2, 3)), 0.5 * TWO)
     with pytest.raises(ValueError, match="one number for each row"):
-        metrics.negative_log_predictive_density(two)
-    with pytest.raises(ValueError, match="at least one non-zero"):
-        metrics.crps_gaussian(y, y, ones, sample_weight=[0, 0])
-    with pytest.raises(ValueError, match="Negative values in data passed to sample_weight"):
-        metrics.crps_gaussian(y, y, ones, sample_weight=[-1, 2])
+        metrics.negative_log_predictive_density(TWO)
 
 
 # CRPS of predictive distributions

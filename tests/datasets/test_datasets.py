@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 from scipy.interpolate import RegularGridInterpolator
 from scipy.linalg import cholesky, solve_triangular
-from sklearn.gaussian_process.kernels import RBF
 from sklearn.utils._testing import assert_allclose
 
 from skdgp.datasets import make_deep_gp, make_mountain_car, make_piecewise_linear, make_step
@@ -179,26 +178,23 @@ def test_rows_repeat_where_the_hidden_layer_does():
     assert np.abs(np.diff(y[order]))[close].max() < 0.02  # slopes are about 1 / 0.5
 
 
-def test_arguments_of_deep_gp():
-    with pytest.raises(ValueError, match=r"one entry for each layer; got 5\.0"):
-        make_deep_gp(10, lengthscales=5.0)
-    with pytest.raises(ValueError, match=r"one entry for each layer; got None"):
-        make_deep_gp(10, lengthscales=None)
-    with pytest.raises(ValueError, match="hidden_noise must be a finite number; got nan"):
-        make_deep_gp(10, lengthscales=[1.0], hidden_noise=np.nan)
-    with pytest.raises(ValueError, match="one entry for each layer"):
-        make_deep_gp(10, lengthscales=[])
-    with pytest.raises(ValueError, match="one for each of the 1 inputs of its layer"):
-        make_deep_gp(10, lengthscales=[[1.0, 2.0]])
-    with pytest.raises(ValueError, match="must be a positive number"):
-        make_deep_gp(10, lengthscales=[1.0, -1.0])
-    with pytest.raises(ValueError, match="one for each of the 1 hidden layers"):
-        make_deep_gp(10, lengthscales=[1.0, 1.0], width=[2, 2])
-    with pytest.raises(ValueError, match="variance == 0, must be > 0"):
-        make_deep_gp(10, lengthscales=[1.0], variance=0)
-    with pytest.raises(ValueError, match="increasing pair"):
-        make_deep_gp(10, lengthscales=[1.0], interval=(1.0, 1.0))
-    assert RBF(1.0)(np.zeros((1, 1))) == 1.0  # the convention for lengthscales is scikit-learn's
+@pytest.mark.parametrize(
+    ("lengthscales", "settings", "match"),
+    [
+        (5.0, {}, r"one entry for each layer; got 5\.0"),
+        (None, {}, r"one entry for each layer; got None"),
+        ([], {}, "one entry for each layer"),
+        ([[1.0, 2.0]], {}, "one for each of the 1 inputs of its layer"),
+        ([1.0, -1.0], {}, "must be a positive number"),
+        ([1.0], {"hidden_noise": np.nan}, "hidden_noise must be a finite number; got nan"),
+        ([1.0, 1.0], {"width": [2, 2]}, "one for each of the 1 hidden layers"),
+        ([1.0], {"variance": 0}, "variance == 0, must be > 0"),
+        ([1.0], {"interval": (1.0, 1.0)}, "increasing pair"),
+    ],
+)
+def test_arguments_of_deep_gp(lengthscales, settings, match):
+    with pytest.raises(ValueError, match=match):
+        make_deep_gp(10, lengthscales=lengthscales, **settings)
 
 
 # Mountain car
