@@ -1,6 +1,7 @@
 """Asynchronous steps: one worker is a single process, and no gradient is older than allowed."""
 
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -40,11 +41,8 @@ def _fitted(rank, staleness, slow, params, shard="auto"):
             time.sleep(0.05)
         return step(self, batch, generator)
 
-    DeepSparseGP.expected_log_likelihood = slowly
-    try:
+    with mock.patch.object(DeepSparseGP, "expected_log_likelihood", slowly):
         model = fit(_model(**params), X[rows], y[rows], shard=shard, staleness=staleness)
-    finally:
-        DeepSparseGP.expected_log_likelihood = step
     return model.predict(X), np.array(model.members_[0].record.loss_curve), model.staleness_
 
 
@@ -86,11 +84,8 @@ def _all_taken(rank, params):
         take(self, model, sums)
         left.append(len(list(sums)))
 
-    GradientSteps.take = counted
-    try:
+    with mock.patch.object(GradientSteps, "take", counted):
         fit(_model(**params), X[rank::3], y[rank::3], staleness=4)
-    finally:
-        GradientSteps.take = take
     return left
 
 
@@ -114,17 +109,13 @@ def _broken(rank, what):
     step = DeepSparseGP.expected_log_likelihood
 
     def breaking(self, batch, generator):
-        if self.steps.n_made == 23 and what == "error":
-            raise RuntimeError("rank 1 is on fire")
         if self.steps.n_made == 23:
-            raise torch.linalg.LinAlgError("not positive definite")
+            error = RuntimeError if what == "error" else torch.linalg.LinAlgError
+            raise error("rank 1 is on fire")
         return step(self, batch, generator)
 
-    DeepSparseGP.expected_log_likelihood = breaking
-    try:
+    with mock.patch.object(DeepSparseGP, "expected_log_likelihood", breaking):
         return fit(_model(), X[rank::2], y[rank::2], staleness=3).predict(X)
-    finally:
-        DeepSparseGP.expected_log_likelihood = step
 
 
 def test_a_worker_that_fails():
@@ -160,25 +151,21 @@ def test_checkpoints_and_early_stopping(ranks, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("params", "shard", "message"),
     [
-        ({"inference": AEP()}, "staleness is for"),
-        ({"inference": "auto", "n_inducing": None}, "staleness is for"),
+        ({"inference": AEP()}, "auto", "staleness is for"),
+        ({"inference": "auto", "n_inducing": None}, "auto", "staleness is for"),
+        ({}, "given", "shard='auto'"),
     ],
 )
-def test_other_schemes_are_refused(ranks, params, message):
-    for error in ranks(_fitted, 1, False, params):
+def test_other_schemes_and_rows_of_their_own_are_refused(ranks, params, shard, message):
+    for error in ranks(_fitted, 1, False, params, shard):
         assert message in str(error)
 
 
 def test_time_ends_the_steps_of_all(ranks):
     for _, curve, staleness in ranks(_fitted, 0, False, {"max_time": 1.0, "max_iter": 10**6}):
         assert 0 < len(curve) == len(staleness) < 10**6
-
-
-def test_rows_of_their_own_are_refused(ranks):
-    for error in ranks(_fitted, 1, False, {}, "given"):
-        assert "shard='auto'" in str(error)
 
 
 @pytest.mark.parametrize("staleness", [-1, 1.5, "yes"])

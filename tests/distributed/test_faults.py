@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -40,11 +41,8 @@ def _fail(rank, how, *args):
                 os.kill(os.getpid(), signal.SIGKILL)
         return step(self, *parts)
 
-    DeepSparseGP.step = failing
-    try:
+    with mock.patch.object(DeepSparseGP, "step", failing):
         return _fit(rank, *args)
-    finally:
-        DeepSparseGP.step = step
 
 
 def test_a_rank_that_fails_hangs_or_dies(ranks, tmp_path):

@@ -1,8 +1,10 @@
 """Ranks that divide minibatches end with the estimator of a single process."""
 
+import contextlib
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ import torch.distributed as dist
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.distributed import fit
-from skdgp.distributed import ranks as ranks_module
 from skdgp.distributed.fitting import _checked
 from skdgp.estimators import base
 from skdgp.estimators import fit as fit_module
@@ -99,22 +100,23 @@ def test_a_rank_without_rows(ranks):
     )
 
 
+def counted(rank, params):
+    """Bytes of each reduction in a fit."""
+    sizes, reduce = [], dist.all_reduce
+
+    def count(tensor):
+        sizes.append(tensor.nbytes)
+        return reduce(tensor)
+
+    with mock.patch.object(dist, "all_reduce", count):
+        fitted(rank, (0, 20, 61), "regressor", False, [params] * 2)
+    return sizes
+
+
 def _reductions(rank, params):
     """Reductions and their bytes in ten steps."""
-    X, y, _ = _data()
-    call, found = ranks_module._call, []
-    for n in (60, 70):
-        sizes = []
-        ranks_module._call = lambda operation, *args: (
-            operation is dist.all_reduce and sizes.append(args[0].nbytes),  # noqa: B023
-            call(operation, *args),
-        )[1]
-        try:
-            fit(_estimator(**params, max_iter=n), X[rank::2], y[rank::2])
-        finally:
-            ranks_module._call = call
-        found.append((len(sizes), sum(sizes)))
-    return np.diff(found, axis=0)[0]
+    few, many = (counted(rank, {**params, "max_iter": n}) for n in (60, 70))
+    return len(many) - len(few), sum(many) - sum(few)
 
 
 @pytest.mark.parametrize(
@@ -174,31 +176,13 @@ def test_members_of_the_default_are_spread(ranks):
         np.testing.assert_allclose(found, _numbers(alone, X, "regressor"), atol=1e-8)
 
 
-def counted(rank, params):
-    """Bytes of each reduction in a fit."""
-    sizes, reduce = [], dist.all_reduce
-
-    def count(tensor):
-        sizes.append(tensor.numel() * tensor.element_size())
-        return reduce(tensor)
-
-    dist.all_reduce = count
-    try:
-        fitted(rank, (0, 20, 61), "regressor", False, [params] * 2)
-    finally:
-        dist.all_reduce = reduce
-    return sizes
-
-
 def test_bytes_of_a_step_are_those_of_the_guide(ranks):
     params = {"inference": "dsvi", "width": 3, "max_iter": 4, "likelihood": "gaussian"}
     params["target_transform"] = None
     M, layers = 8, [(2, 3, 1), (3, 1, 1)]  # inputs, outputs, covariances
     numbers = sum(M * d + M * D + C * M**2 for d, D, C in layers)
-    kernels = (
-        sum(d + 1 for d, _, _ in layers) + 1 + 1
-    )  # lengthscales, variances, two kinds of noise
-    assert ranks(counted, params) == [[8 * (1 + numbers + kernels)] * 4] * 2
+    hyperparameters = sum(d + 1 for d, _, _ in layers) + 2  # with two kinds of noise
+    assert ranks(counted, params) == [[8 * (1 + numbers + hyperparameters)] * 4] * 2
 
 
 class _Clock:
@@ -216,18 +200,11 @@ class _Clock:
 
 def _timed(rank, params):
     X, y, w = _data()
-    rows, model = (
-        slice(*((0, 20), (20, 61))[rank]),
-        _estimator(**params, max_iter=300, max_time=10.0),
-    )
-    modules = trainer, pretraining, budget, fit_module, base
-    for module in modules:
-        module.time = _Clock(rank)
-    try:
-        fit(model, X[rows], y[rows], w[rows])
-    finally:
-        for module in modules:
-            module.time = time
+    rows, model = slice(*((0, 20), (20, 61))[rank]), _estimator(**params, max_iter=300)
+    with contextlib.ExitStack() as stack:
+        for module in (trainer, pretraining, budget, fit_module, base):
+            stack.enter_context(mock.patch.object(module, "time", _Clock(rank)))
+        fit(model.set_params(max_time=10.0), X[rows], y[rows], w[rows])
     return model.n_iter_, _numbers(model, X, "regressor"), getattr(model, "lower_bound_", 0.0)
 
 
@@ -254,13 +231,9 @@ def _ring(rank):
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from benchmarks import latency
 
-    waits, sleep = [], latency.time.sleep
-    latency.time.sleep = waits.append
-    try:
-        total = torch.arange(7.0, dtype=torch.float64) * (rank + 1.0)
+    total, waits = torch.arange(7.0, dtype=torch.float64) * (rank + 1.0), []
+    with mock.patch.object(latency.time, "sleep", waits.append):
         latency.late_ring(0.5)(total)
-    finally:
-        latency.time.sleep = sleep
     return total.numpy(), waits
 
 

@@ -69,29 +69,29 @@ def test_kubernetes():
         assert container["command"] == ["torchrun", "train.py"]
 
 
-def test_searches_on_dask():
-    distributed = pytest.importorskip("dask.distributed")
+def _search(backend):
     X = np.random.RandomState(0).randn(30, 1)
     model = DeepGPRegressor(inference="dsvi", max_iter=5, n_inducing=5, random_state=0)
     search = GridSearchCV(model, {"n_layers": [1, 2]}, cv=2, n_jobs=2, refit=False)
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=1) as cluster:
-        with distributed.Client(cluster), joblib.parallel_backend("dask"):
-            search.fit(X, X[:, 0])
+    with joblib.parallel_backend(backend):
+        search.fit(X, X[:, 0])
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_searches_on_dask():
+    distributed = pytest.importorskip("dask.distributed")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1) as cluster:
+        with distributed.Client(cluster):
+            _search("dask")
 
 
 def test_searches_on_ray():
     ray = pytest.importorskip("ray")
     from ray.util.joblib import register_ray
 
-    X = np.random.RandomState(0).randn(30, 1)
-    model = DeepGPRegressor(inference="dsvi", max_iter=5, n_inducing=5, random_state=0)
-    search = GridSearchCV(model, {"n_layers": [1, 2]}, cv=2, n_jobs=2, refit=False)
     register_ray()
     ray.init(num_cpus=2)
     try:
-        with joblib.parallel_backend("ray"):
-            search.fit(X, X[:, 0])
+        _search("ray")
     finally:
         ray.shutdown()
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()

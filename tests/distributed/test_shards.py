@@ -1,9 +1,12 @@
 """Fits in which the rows of a rank stay where they are."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, distributed
+from skdgp.estimators import fitting
 from skdgp.inference import AEP, SGHMC, GlobalInducing
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -52,8 +55,6 @@ def test_minibatches_of_unequal_shards(ranks, scheme):
 
 def _estimates(rank, bounds):
     """What weighted sums over the rows of single steps come to, over one epoch."""
-    from skdgp.estimators import fitting
-
     sums, train = [], fitting.Trainer.train
 
     def record(trainer):
@@ -62,11 +63,8 @@ def _estimates(rank, bounds):
             sums.append(float(batch.scale * (batch.weight * batch.y[:, 0]).sum()))
         return train(trainer)
 
-    fitting.Trainer.train = record
-    try:
+    with mock.patch.object(fitting.Trainer, "train", record):
         _fitted(rank, bounds, {"inference": "dsvi", "batch_size": 6, "max_iter": 1})
-    finally:
-        fitting.Trainer.train = train
     return sums
 
 
@@ -82,13 +80,9 @@ def _sampled(rank):
     rng = np.random.RandomState(rank)
     X, y = rng.randn(500, 3), np.zeros(500)
     X[7, 1], y[11] = 50.0 * (rank + 1), rank + 1.0  # rare classes
-    before = distributed.fitting._SHARED_ROWS
-    distributed.fitting._SHARED_ROWS = 100, 100
-    try:
-        model = DeepGPClassifier(inference="dsvi", n_inducing=5, max_iter=5, random_state=0)
+    model = DeepGPClassifier(inference="dsvi", n_inducing=5, max_iter=5, random_state=0)
+    with mock.patch.object(distributed.fitting, "_SHARED_ROWS", (100, 100)):
         distributed.fit(model, X, y, shard="given")
-    finally:
-        distributed.fitting._SHARED_ROWS = before
     return model.classes_, model._n_rows, model._x_scaler.center
 
 
