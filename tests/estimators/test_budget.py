@@ -64,21 +64,15 @@ def test_members_take_turns_in_shares():
 
 
 @pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
-def test_limited_time_goes_to_cheap_members_first(estimator, data, monkeypatch):
+def test_limited_time_goes_to_cheap_members_first(estimator, data, monkeypatch, watch):
     """Members with gradients of minibatches come last, and the order of training changes nothing."""
-    order, train = [], MixtureFit._train
-
-    def recorded(self, i, left):
-        order.append(self.plans[i])
-        return train(self, i, left)
-
-    monkeypatch.setattr(MixtureFit, "_train", recorded)
     X, y = data
     y = y if estimator is DeepGPRegressor else y > 0.0
     monkeypatch.setattr(recipe, "budget", lambda n_rows, max_time: 60.0)  # the same members
     expected = estimator(**FEW).fit(X, y)
-    order.clear()
+    trained = watch(MixtureFit, "_train")
     model = estimator(max_time=1e4, **FEW).fit(X, y)
+    order = [fit.plans[i] for fit, i, _ in trained]
     assert len(order) > 2
     names = [type(plan.scheme).__name__ for plan in order]
     assert names[-1] == "DSVI" and "DSVI" not in names[:-1]
@@ -122,25 +116,18 @@ def test_enough_time_changes_nothing(data):
     assert_array_equal(model.predict(data[0]), expected.predict(data[0]))
 
 
-def test_training_is_conditioned_on_once(data, monkeypatch):
+def test_training_is_conditioned_on_once(data, watch):
     """What the last step leads to is factorized once, and not again for the fitted attributes."""
-    calls, condition = [], ExactGP._condition
-    monkeypatch.setattr(ExactGP, "_condition", lambda self: calls.append(0) or condition(self))
+    calls = watch(ExactGP, "_condition")
     model = DeepGPRegressor(1, inference="exact", max_iter=2, random_state=0).fit(*data)
     model.predict(data[0])
     assert len(calls) == 1
 
 
-def test_a_member_without_time_has_no_weight(data, monkeypatch):
+def test_a_member_without_time_has_no_weight(data, monkeypatch, watch):
     """The clock jumps in the first member: the others are not trained, and do not predict."""
-    clock, step = [0.0], ExactGP.step
-
-    def slow(self, *args):
-        clock[0] += 300.0
-        return step(self, *args)
-
-    monkeypatch.setattr(ExactGP, "step", slow)
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    steps = watch(ExactGP)
+    monkeypatch.setattr("time.monotonic", lambda: 300.0 * len(steps))
     with pytest.warns(ConvergenceWarning, match="not enough to train .*Exact, .*DSVI"):
         model = DeepGPRegressor(max_time=60.0, **FEW).fit(*data)
     assert len(model.members_) == 1 and model.members_[0].mixture_weight == 1.0
@@ -153,12 +140,11 @@ def test_a_member_without_time_has_no_weight(data, monkeypatch):
     "wrong",
     [{"width": [2, 2]}, {"kernel": ["matern52"] * 3}, {"checkpoint": "a file of something else"}],
 )
-def test_errors_of_arguments_raise_before_any_member_trains(wrong, data, monkeypatch, tmp_path):
+def test_errors_of_arguments_raise_before_any_member_trains(wrong, data, watch, tmp_path):
     if "checkpoint" in wrong:
         (tmp_path / "fit.2.npz").write_text("not ours")
         wrong = {"checkpoint": Checkpoint(tmp_path / "fit.npz")}
-    calls = []
-    monkeypatch.setattr(NeighborGP, "step", lambda *args: calls.append(0))
+    calls = watch(NeighborGP)
     with pytest.raises(ValueError, match=r"hidden layers|layers; got|not a checkpoint"):
         DeepGPRegressor(**FEW, **wrong).fit(*data)
     assert not calls
@@ -178,11 +164,8 @@ def test_errors_of_arguments_raise_before_any_member_trains(wrong, data, monkeyp
     ],
 )
 @pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
-def test_a_member_without_memory_is_left_out(error, estimator, data, monkeypatch):
-    def step(self, *args):
-        raise error
-
-    monkeypatch.setattr(NeighborGP, "step", step)
+def test_a_member_without_memory_is_left_out(error, estimator, data, kill):
+    kill(NeighborGP, 0, error=error)
     X, y = data
     with pytest.warns(
         ConvergenceWarning, match="Vecchia, was left out: .*(allocate|memory|ALLOC_FAILED)"
@@ -191,11 +174,8 @@ def test_a_member_without_memory_is_left_out(error, estimator, data, monkeypatch
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_other_errors_of_torch_are_not_hidden(data, monkeypatch):
-    def step(self, *args):
-        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-
-    monkeypatch.setattr(NeighborGP, "step", step)
+def test_other_errors_of_torch_are_not_hidden(data, kill):
+    kill(NeighborGP, 0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="shapes"):
         DeepGPRegressor(**FEW).fit(*data)
 
@@ -203,21 +183,14 @@ def test_other_errors_of_torch_are_not_hidden(data, monkeypatch):
 # Ctrl-C
 
 
-def test_ctrl_c_before_a_member_is_trained_is_raised(data, monkeypatch):
+def test_ctrl_c_before_a_member_is_trained_is_raised(data, kill):
     """The first member fails, and Ctrl-C comes in the second one; the last fit stays."""
     X, y = data
     model = DeepGPRegressor(**FEW).fit(X, y)
     before, expected = dict(vars(model)), model.predict(X)
-
-    def fails(self, *args):
-        raise ValueError("no way")
-
-    def pressed(self, *args):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(NeighborGP, "step", fails)
+    kill(NeighborGP, 0, error=ValueError("no way"))
     for owner in (ExactGP, DeepSparseGP):
-        monkeypatch.setattr(owner, "step", pressed)
+        kill(owner, 0, error=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt), pytest.warns(ConvergenceWarning):
         model.fit(X, -y)
     assert vars(model) == before
@@ -291,27 +264,15 @@ def test_early_stopping_holds_out_some_of_each_class(seed):
 
 
 @pytest.mark.parametrize("how", ["early stopping", "a weight of zero"])
-def test_a_memory_map_stays_on_disk(how, tmp_path, monkeypatch):
+def test_a_memory_map_stays_on_disk(how, tmp_path, monkeypatch, watch):
     """All tables of the size of X are views that read it when asked."""
     monkeypatch.setattr(data_module, "_PRELOAD", 1000)
     monkeypatch.setattr(data_module, "_MERGE", 1000)
     rng = np.random.default_rng(0)
     X = np.memmap(tmp_path / "X", np.float64, "w+", shape=(2000, 3))
     X[:] = rng.standard_normal(X.shape)
-    y, weights, tables, reads = np.sin(X[:, 0]), np.ones(2000), [], []
-    original, get = Data.__init__, Rows.__getitem__
-
-    def init(self, X, *rest):
-        tables.append(X)
-        original(self, X, *rest)
-
-    def getitem(self, rows):
-        part = get(self, rows)
-        reads.append(len(part))
-        return part
-
-    monkeypatch.setattr(Data, "__init__", init)
-    monkeypatch.setattr(Rows, "__getitem__", getitem)
+    y, weights = np.sin(X[:, 0]), np.ones(2000)
+    made, reads = watch(Data, "__init__"), watch(Rows, "__getitem__")
     settings = {"inference": "dsvi", "batch_size": 100, "max_iter": 3, "n_inducing": 5}
     if how == "early stopping":
         settings["early_stopping"] = True
@@ -319,7 +280,6 @@ def test_a_memory_map_stays_on_disk(how, tmp_path, monkeypatch):
         weights[0] = 0.0
     model = DeepGPRegressor(random_state=0, **settings).fit(X, y, sample_weight=weights)
     assert np.isfinite(model.predict(X[:5])).all()
-    assert len(tables) and all(
-        isinstance(table, Rows) or np.shares_memory(table, X) for table in tables
-    )
+    tables = [table for _, table, *_ in made]
+    assert all(isinstance(table, Rows) or np.shares_memory(table, X) for table in tables)
     assert any(isinstance(table, Rows) for table in tables) and reads

@@ -80,23 +80,15 @@ def test_a_weight_of_two_is_the_row_twice(rows):
     np.testing.assert_allclose(std(model), std(twice), rtol=1e-6)
 
 
-def test_an_interrupted_fit_goes_on_without_new_splits(rows, tmp_path, monkeypatch, kill):
+def test_an_interrupted_fit_goes_on_without_new_splits(rows, tmp_path, watch, kill):
     expected = regressor(batch_size=20).fit(*rows)
     model = regressor(batch_size=20, checkpoint=Checkpoint(tmp_path / "x.npz", n_steps=1))
-    step = StructuredGP.step
     kill(StructuredGP, 7)
     with pytest.raises(RuntimeError, match="killed"):
         model.fit(*rows)
-    monkeypatch.setattr(StructuredGP, "step", step)
-    shallow, made = DeepSparseGP.step, []
-
-    def count(self, *args):
-        made.append(type(self))
-        return shallow(self, *args)
-
-    monkeypatch.setattr(DeepSparseGP, "step", count)
+    made = watch(DeepSparseGP)
     model.fit(*rows)
-    assert DeepSparseGP not in made
+    assert DeepSparseGP not in {type(one) for one, *_ in made}
     np.testing.assert_array_equal(std(model), std(expected))
 
 
@@ -180,16 +172,10 @@ def test_short_of_time(rows):
     assert not moments(model).any() and np.isfinite(std(model)).all()
 
 
-def test_an_interrupt_in_a_half(rows, monkeypatch):
-    step, made = DeepSparseGP.step, []
-
-    def interrupted(self, *args):
-        made.append(type(self))
-        if made.count(DeepSparseGP) == 20:
-            raise KeyboardInterrupt
-        return step(self, *args)
-
-    monkeypatch.setattr(DeepSparseGP, "step", interrupted)
+def test_an_interrupt_in_a_half(rows, kill):
+    made = kill(DeepSparseGP, 19, error=KeyboardInterrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
         model = regressor().fit(*rows)
-    assert StructuredGP not in made and moments(model).any()  # of the first half
+    assert (
+        StructuredGP not in {type(one) for one, *_ in made} and moments(model).any()
+    )  # of the first half

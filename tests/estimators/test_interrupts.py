@@ -166,15 +166,11 @@ def test_what_is_needed_is_done_again(model, owner, name, data, interrupt):
     assert len(calls) > 1
 
 
-def test_interrupt_of_the_last_callback(data, monkeypatch):
+def test_interrupt_of_the_last_callback(data, interrupt):
     X, y = data
     few = {"inference": "dsvi", **FEW}
     expected = DeepGPRegressor(**few).fit(X, y).predict(X)
-
-    def end(self, attributes):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fit.FitProgress, "end", end)
+    interrupt(fit.FitProgress, "end")
     with pytest.warns(ConvergenceWarning, match=LATE):
         model = DeepGPRegressor(**few).fit(X, y)
     assert_array_equal(model.predict(X), expected)
@@ -184,22 +180,13 @@ def test_interrupt_of_the_last_callback(data, monkeypatch):
 # One fit after the other
 
 
-def press_at(monkeypatch, *steps):
-    """Press Ctrl-C in these of all steps of the deep model."""
-    original, calls = DeepSparseGP.step, []
-
-    def step(self, *args):
-        calls.append(0)
-        if len(calls) in steps:
-            raise KeyboardInterrupt
-        return original(self, *args)
-
-    monkeypatch.setattr(DeepSparseGP, "step", step)
-    return calls
+@pytest.fixture
+def calls(kill):
+    """Steps of deep models; Ctrl-C is pressed in the first fit and in the second."""
+    return kill(DeepSparseGP, 2, 6, error=KeyboardInterrupt)
 
 
-def test_second_ctrl_c_ends_a_search(data, monkeypatch):
-    calls = press_at(monkeypatch, 3, 7)  # in the first fit and in the second
+def test_second_ctrl_c_ends_a_search(data, calls):
     model = DeepGPRegressor(inference="dsvi", **FEW)
     with (
         pytest.raises(KeyboardInterrupt),
@@ -210,17 +197,15 @@ def test_second_ctrl_c_ends_a_search(data, monkeypatch):
     assert sum("interrupted" in str(warning.message) for warning in caught) == 1
 
 
-def test_second_ctrl_c_long_after(data, monkeypatch):
-    press_at(monkeypatch, 3, 7)
+def test_second_ctrl_c_long_after(data, calls, monkeypatch):
     monkeypatch.setattr(interrupts, "SOON", 0.0)
     model = DeepGPRegressor(inference="dsvi", **FEW)
     with pytest.warns(match="interrupted after 3 steps"):
         assert np.isfinite(cross_val_score(model, *data, cv=2)).all()
 
 
-def test_second_ctrl_c_leaves_the_last_fit(data, monkeypatch):
+def test_second_ctrl_c_leaves_the_last_fit(data, calls):
     X, y = data
-    press_at(monkeypatch, 3, 7)
     model = DeepGPRegressor(inference="dsvi", **FEW)
     with pytest.warns(match="interrupted after 2 steps"):
         expected = model.fit(X, y).predict(X)

@@ -40,15 +40,10 @@ def iris():
 
 
 @pytest.fixture
-def batches(monkeypatch):
+def batches(watch):
     """Everything that training is given, step by step."""
-    seen, step = [], DeepSparseGP.step
-
-    def spy(self, batch, *args, **kwargs):
-        seen.append(batch)
-        return step(self, batch, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", spy)
+    seen = []
+    watch(DeepSparseGP, "step", lambda n, model, batch, *_: seen.append(batch))
     return seen
 
 
@@ -211,17 +206,11 @@ def test_optimizer_goes_on_between_chunks(data):
     assert np.diff(model.loss_curve_).max() < 0.0
 
 
-def test_failed_chunk_leaves_no_trace(data, monkeypatch):
+def test_failed_chunk_leaves_no_trace(data, kill):
     X, y = data
     model = make(batch_size=20).partial_fit(X, y)
-    before, step, calls = model.predict(X), DeepSparseGP.step, iter(range(100))
-
-    def failing(self, *args, **kwargs):
-        if next(calls) == 3:
-            raise ZeroDivisionError
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", failing)
+    before = model.predict(X)
+    kill(DeepSparseGP, 3, error=ZeroDivisionError)
     with pytest.raises(ZeroDivisionError):
         model.partial_fit(X, y)
     assert_array_equal(model.predict(X), before)

@@ -72,16 +72,8 @@ def test_draws_have_the_moments_of_predictions(data):
 @pytest.mark.parametrize(
     ("name", "after"), [("sghmc", 2), ("published", 17), ("ess", 2), ("ess", 17)]
 )
-def test_what_was_sampled_before_ctrl_c_predicts(name, after, data, monkeypatch):
-    step, made = OWNERS[name].step, []
-
-    def interrupted(self, *args):
-        made.append(1)
-        if len(made) > after:
-            raise KeyboardInterrupt
-        return step(self, *args)
-
-    monkeypatch.setattr(OWNERS[name], "step", interrupted)
+def test_what_was_sampled_before_ctrl_c_predicts(name, after, data, kill):
+    kill(OWNERS[name], after, error=KeyboardInterrupt)
     model = clone(MODELS[name])
     with pytest.warns(ConvergenceWarning) as caught:
         model.fit(*data)

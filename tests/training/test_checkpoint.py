@@ -49,20 +49,9 @@ def make(**changes):
 
 
 @pytest.fixture
-def kill_at(monkeypatch):
+def kill_at(kill):
     """Kill training before some step of the next fit, counted in calls."""
-    step, left = DeepSparseGP.step, [None]
-
-    def fatal(self, *args, **kwargs):
-        if left[0] is not None:
-            left[0] -= 1
-            if left[0] < 0:
-                left[0] = None
-                raise Kill
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", fatal)
-    return lambda calls: left.__setitem__(0, calls)
+    return lambda calls: kill(DeepSparseGP, calls, error=Kill)
 
 
 def assert_same(model, other, X):
@@ -102,7 +91,6 @@ def test_resume(case, data, kill_at, tmp_path):
         kill_at(calls)
         with pytest.raises(Kill):
             clone(model).fit(X, y, **fit_params)
-    kill_at(None)
     assert_same(model.fit(X, y, **fit_params), expected, X)
 
 
@@ -126,55 +114,33 @@ def test_validation_data(data, kill_at, tmp_path):
     assert_same(model.fit(X, y, **validation), expected, X)
 
 
-def test_steps_that_were_made_are_not_made_again(data, kill_at, monkeypatch, tmp_path):
+def test_steps_that_were_made_are_not_made_again(data, kill_at, watch, tmp_path):
     model = make(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=10))
     kill_at(45)
     with pytest.raises(Kill):
         model.fit(*data)
-    steps, step = [], DeepSparseGP.step
-
-    def count(self, *args, **kwargs):
-        steps.append(1)
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", count)
+    steps = watch(DeepSparseGP)
     assert model.fit(*data).n_iter_ == 70
     assert len(steps) == 30
 
 
-def test_failed_steps_are_remembered(data, kill_at, monkeypatch, tmp_path):
+def test_failed_steps_are_remembered(data, kill_at, watch, tmp_path):
     """A step size that was halved stays so after a kill."""
-    fatal, made = DeepSparseGP.step, []
-
-    def failing(self, batch, generator, rate=1.0):
-        made.append(rate)
-        if len(made) == 11:
-            return np.nan
-        return fatal(self, batch, generator, rate)
-
-    monkeypatch.setattr(DeepSparseGP, "step", failing)
+    made = watch(DeepSparseGP, "step", lambda n, *_: np.nan if n == 10 else None)
     model = make(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=10))
     kill_at(30)
     with pytest.raises(Kill), pytest.warns(match="not finite"):
         model.fit(*data)
-    del made[:]
-    made.extend([0.0] * 20)
+    n_before = len(made)
     model.fit(*data)
-    assert made[20] == 0.5
+    assert made[n_before][-1] == 0.5  # the rate
 
 
-def test_interrupt_is_no_kill(data, monkeypatch, tmp_path):
+def test_interrupt_is_no_kill(data, kill, tmp_path):
     """After Ctrl-C the file still holds the last saved state, and the next fit goes on."""
     expected = make().fit(*data)
     model = make(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=10))
-    step, calls = DeepSparseGP.step, iter(range(1000))
-
-    def interrupted(self, *args, **kwargs):
-        if next(calls) == 55:
-            raise KeyboardInterrupt
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", interrupted)
+    kill(DeepSparseGP, 55, error=KeyboardInterrupt)
     with pytest.warns(match="interrupted after 55 steps"):
         model.fit(*data)
     assert model.n_iter_ == 55
@@ -182,30 +148,22 @@ def test_interrupt_is_no_kill(data, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["one model", "mixture"])
-def test_no_step_is_repeated_after_an_interrupt(case, data, monkeypatch, tmp_path, request):
+def test_no_step_is_repeated_after_an_interrupt(case, data, watch, tmp_path, request):
     """Ctrl-C waits for the end of the step, of all members, which is saved."""
-    model, owner, calls = make(checkpoint=tmp_path / "fit.npz"), DeepSparseGP, []
+    model, owner = make(checkpoint=tmp_path / "fit.npz"), DeepSparseGP
     if case == "mixture":
         model.set_params(inference="auto", max_iter=9, batch_size=None)
         owner = NeighborGP
-    step = owner.step
-
-    def pressed(self, *args, **kwargs):
-        calls.append(1)
-        if len(calls) == n_calls + 6:
-            signal.raise_signal(signal.SIGINT)
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(owner, "step", pressed)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    n_calls = 1000
+    steps = watch(owner)
     expected = clone(model).set_params(checkpoint=None).fit(*data)
-    n_calls = len(calls)
+    n_steps = len(steps)
+    watch(owner, "step", lambda n, *_: signal.raise_signal(signal.SIGINT) if n == 5 else None)
     with pytest.warns(ConvergenceWarning, match="Training was interrupted"):
         assert 1 < model.fit(*data).n_iter_ < expected.n_iter_
     assert_same(model.fit(*data), expected, data[0])
-    assert len(calls) == 2 * n_calls
+    assert len(steps) == 2 * n_steps
 
 
 def test_fit_with_callbacks_resumes(data, kill_at, tmp_path):
@@ -280,30 +238,19 @@ def test_no_file(tmp_path):
     assert Checkpoint(tmp_path / "fit").open("f").load() is None
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04 half a zip file"])
-def test_files_that_are_no_checkpoints(data, tmp_path, content):
+def test_files_that_are_no_checkpoints(data, tmp_path):
+    """Other files, other archives, and checkpoints of which a part is missing."""
     path = tmp_path / "fit.npz"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match="is not a checkpoint of skdgp; move it away"):
-        make(checkpoint=path).fit(*data)
-    assert path.read_bytes() == content
-
-
-def test_other_archives_are_no_checkpoints(data, tmp_path):
-    path = tmp_path / "fit.npz"
+    model = make(max_iter=3, checkpoint=path).fit(*data)
+    whole = path.read_bytes()
     np.savez(path, X=np.zeros(3))
-    with pytest.raises(ValueError, match="is not a checkpoint of skdgp"):
-        make(checkpoint=path).fit(*data)
-
-
-def test_half_a_checkpoint_is_none(data, tmp_path):
-    path = tmp_path / "fit.npz"
-    make(max_iter=3, checkpoint=path).fit(*data)
-    content = path.read_bytes()
-    for part in (len(content) // 2, len(content) - 1):
-        path.write_bytes(content[:part])
-        with pytest.raises(ValueError, match="is not a checkpoint"):
-            make(max_iter=3, checkpoint=path).fit(*data)
+    other = path.read_bytes()
+    half = b"PK\x03\x04 half a zip file"
+    for content in (b"", b"hello", half, other, whole[: len(whole) // 2], whole[:-1]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="is not a checkpoint of skdgp; move it away"):
+            model.fit(*data)
+        assert path.read_bytes() == content
 
 
 def test_damaged_checkpoints_and_full_disks_have_errors_of_their_own(tmp_path, monkeypatch):
@@ -422,6 +369,10 @@ def test_other_data(data, tmp_path):
         with pytest.raises(ValueError, match="other parameters or other data"):
             make(checkpoint=path, max_iter=3).fit(**other)
     make(checkpoint=path, max_iter=3).fit(X[::-1], y[::-1])  # the order of rows is no difference
+    model = make(checkpoint=tmp_path / "validated.npz", max_iter=3)
+    model.fit(X, y, X_val=X[:5], y_val=y[:5])
+    with pytest.raises(ValueError, match="other parameters or other data"):
+        model.fit(X, y, X_val=X[5:10], y_val=y[5:10])
 
 
 def test_one_number_of_many(tmp_path):
@@ -433,14 +384,6 @@ def test_one_number_of_many(tmp_path):
     model = make(checkpoint=tmp_path / "fit.npz", max_iter=2, n_layers=1).fit(X, typo)
     with pytest.raises(ValueError, match="other parameters or other data"):
         model.fit(X, y)
-
-
-def test_other_validation_data(data, tmp_path):
-    X, y = data
-    model = make(checkpoint=tmp_path / "fit.npz", max_iter=3)
-    model.fit(X, y, X_val=X[:5], y_val=y[:5])
-    with pytest.raises(ValueError, match="other parameters or other data"):
-        model.fit(X, y, X_val=X[5:10], y_val=y[5:10])
 
 
 def test_parameters_with_long_arrays(tmp_path):
@@ -489,11 +432,6 @@ def test_directory(data, tmp_path):
     assert len(list(tmp_path.glob("*"))) == 9
 
 
-def test_directory_that_does_not_exist(data, tmp_path):
-    with pytest.raises((ValueError, OSError), match="nowhere"):
-        make(checkpoint=tmp_path / "nowhere" / "fit.npz", max_iter=3).fit(*data)
-
-
 @pytest.mark.parametrize("where", ["nowhere", "read-only", "a file"])
 def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, tmp_path, where):
     """Else all training would be lost when it is saved."""
@@ -517,17 +455,15 @@ def test_directories_are_looked_at_before_training(data, kill_at, monkeypatch, t
             make(checkpoint=tmp_path / where).fit(*data)
 
 
-@pytest.mark.parametrize("path", ["", 3, b"fit.npz"])
-def test_path_that_names_nothing(data, kill_at, path):
+@pytest.mark.parametrize(
+    ("path", "match"),
+    [(path, "path of Checkpoint must name a file or a directory; got") for path in ("", 3, b"fit")]
+    + [("fit\0.npz", "cannot be written")],
+)
+def test_paths_that_cannot_be(data, kill_at, path, match):
     kill_at(0)
-    with pytest.raises(ValueError, match="path of Checkpoint must name a file or a directory; got"):
+    with pytest.raises(ValueError, match=match):
         make(checkpoint=Checkpoint(path)).fit(*data)
-
-
-def test_path_that_cannot_be(data, kill_at):
-    kill_at(0)
-    with pytest.raises(ValueError, match="cannot be written"):
-        make(checkpoint="fit\0.npz").fit(*data)
 
 
 def test_nothing_is_left_of_the_trial(data, tmp_path):

@@ -218,30 +218,16 @@ def test_greedy_follows_what_others_miss():
     assert scores["greedy"] > max(scores["kmeans"], 0.97)
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("steps", [3, 30])
-def test_resumed_fits_are_the_same(tmp_path, monkeypatch, steps):
+def test_resumed_fits_are_the_same(tmp_path, kill, steps):
     """A fit that is killed in the first round or later ends as one that is not."""
     X, y = data(40)
     whole = regressor(max_iter=40).fit(X, y)
-    step, done = DeepSparseGP.step, []
-
-    def fragile(self, *args, **kwargs):
-        if type(self) is DeepSparseGP:
-            done.append(1)
-            if len(done) > 20 + steps:  # 20 are those of the first round
-                raise Killed
-        return step(self, *args, **kwargs)
-
     checkpoint = Checkpoint(tmp_path / "fit.npz", n_steps=10)
     model = regressor(max_iter=40, checkpoint=checkpoint)
-    monkeypatch.setattr(DeepSparseGP, "step", fragile)
-    with pytest.raises(Killed):
+    kill(DeepSparseGP, 20 + steps)  # 20 are those of the first round
+    with pytest.raises(RuntimeError, match="killed"):
         model.fit(X, y)
-    monkeypatch.setattr(DeepSparseGP, "step", step)
     assert (tmp_path / "fit.npz").exists() == (steps > 10)
     model.fit(X, y)
     assert_array_equal(model.predict(X), whole.predict(X))
@@ -249,17 +235,10 @@ def test_resumed_fits_are_the_same(tmp_path, monkeypatch, steps):
     assert model.lower_bound_ == whole.lower_bound_
 
 
-def test_interrupts_leave_a_model(monkeypatch):
+def test_interrupts_leave_a_model(kill):
     """Ctrl-C in a first round: no step of the training proper, a warning, and a usable model."""
     X, y = data(40)
-    step = DeepSparseGP.step
-
-    def interrupted(self, *args, **kwargs):
-        if type(self) is DeepSparseGP:
-            raise KeyboardInterrupt
-        return step(self, *args, **kwargs)
-
-    monkeypatch.setattr(DeepSparseGP, "step", interrupted)
+    kill(DeepSparseGP, 0, error=KeyboardInterrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted after 0 steps"):
         model = regressor().fit(X, y)
     assert model.n_iter_ == 0
