@@ -127,6 +127,35 @@ class Radial(torch.autograd.Function):
         return *gradients, d_variance, None
 
 
+class GramRadial(torch.autograd.Function):
+    """``variance * profile(squared distance / lengthscale^2)`` from inner products, one pass each way."""
+
+    @staticmethod
+    def forward(ctx, G, left, right, lengthscale, variance, kernel):
+        # squared distances from inner products (Aitchison et al., 2021, eq. 17)
+        r2 = (left[..., :, None] + right[..., None, :]).sub_(G, alpha=2.0).clamp_min_(0.0)
+        r2.mul_(lengthscale**-2.0)
+        K = kernel.write_profile(r2, torch.empty_like(r2) if kernel.distances_count else r2)
+        K = K.mul_(variance)
+        ctx.kernel = kernel
+        ctx.save_for_backward(G, left, right, lengthscale, variance, K, r2)
+        return K
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dK):
+        G, left, right, lengthscale, variance, K, r2 = ctx.saved_tensors
+        T = dK * K
+        d_variance = T.sum() / variance
+        T = ctx.kernel.scale_by_slope(T, r2)
+        slope = ctx.kernel.slope_factor * lengthscale**-2.0
+        of_left, of_right = T.sum(-1), T.sum(-2)
+        total = (of_left * left).sum() + (of_right * right).sum() - 2.0 * torch.sum(T * G)
+        d_lengthscale = -2.0 * slope / lengthscale * total
+        dG = T.mul_(-2.0 * slope)
+        return dG, slope * of_left, slope * of_right, d_lengthscale, d_variance, None
+
+
 class RadialCovariances:
     """:class:`Radial` among inducing inputs and from these to rows, and one way back through both."""
 

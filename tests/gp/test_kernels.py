@@ -24,7 +24,7 @@ from skdgp.gp.kernels import (
     as_kernel,
 )
 from skdgp.gp.kernels.base import stacked
-from skdgp.gp.kernels.gram import arc_cosine
+from skdgp.gp.kernels.inner import arc_cosine
 from skdgp.linalg import workspace
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")

@@ -65,10 +65,7 @@ class Anova(Kernel):
     def bind(self, n_features):
         if self.nu not in (0.5, 1.5, 2.5):
             raise ValueError(f"nu of Anova must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
-        values = {}
-        for name, default in (("lengthscale", 1.0), ("strength", 1.0 / n_features)):
-            values[name] = self._per_feature(getattr(self, name), default, n_features, name)
-        return self.with_values(**values)
+        return self._per_feature(n_features, lengthscale=1.0, strength=1.0 / n_features)
 
     def _hyperparameters(self, like):
         return (

@@ -1,7 +1,5 @@
 """Base class of kernels, and their sums and products."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -44,15 +42,15 @@ class Kernel(Component):
 
     def of_columns(self, columns, n_features):
         """This kernel with the hyperparameters of some columns, where it was given one for each of all."""
-        given = self.get_params(deep=False).items()
-        each = {
-            name: np.asarray(value) for name, value in given if np.shape(value) == (n_features,)
-        }
-        return self.with_values(**{name: value[columns] for name, value in each.items()})
+        values = self._parts_by("of_columns", columns, n_features)
+        for name, value in self.get_params(deep=False).items():
+            if np.shape(value) == (n_features,):
+                values[name] = np.asarray(value)[columns]
+        return self.with_values(**values)
 
     def with_inputs(self, n_features):
         """This bound kernel for more inputs: new ones have the geometric mean of what others have."""
-        values = {part: getattr(self, part).with_inputs(n_features) for part in self._parts}
+        values = self._parts_by("with_inputs", n_features)
         for name in self._positive:
             value = np.asarray(getattr(self, name), dtype=np.float64)
             if value.ndim:
@@ -90,6 +88,17 @@ class Kernel(Component):
         ----------
         L. Aitchison, A. Yang and S. Ober (2021). Deep kernel processes. ICML 38.
         """
+        is_square = left is None
+        if is_square:
+            left = right = torch.diagonal(G, dim1=-2, dim2=-1)
+        K = self._of_products(G, left, right)
+        if not is_square:
+            return K
+        itself = torch.eye(K.shape[-1], dtype=torch.bool, device=K.device)
+        return torch.where(itself, self.diag_from_gram(left)[..., None], K)
+
+    def _of_products(self, G, left, right):
+        """Covariances from inner products and squared norms, up to rounding where rows are the same."""
         raise ValueError(
             f"{type(self).__name__} is not a function of inner products, as kernel processes need it; use "
             "stationary, arc-cosine or linear kernels, and sums and products of these."
@@ -104,22 +113,17 @@ class Kernel(Component):
 
         Hyperparameters that differ between inputs become their geometric mean, see :meth:`log_scale`.
         """
-        values = {}
+        values = self._parts_by("of_gram", n_features)
         for name, power in self._of_length.items():
             value = np.exp(np.log(np.asarray(getattr(self, name), dtype=np.float64)).mean())
             values[name] = float(value * n_features**power)
-        values.update({part: getattr(self, part).of_gram(n_features) for part in self._parts})
         return self.with_values(**values)
 
     def of_rows(self, n_features, scale=1.0):
         """The inverse of :meth:`of_gram`, for rows whose columns are multiplied by `scale` before."""
-        values = {
-            name: getattr(self, name) * n_features**-power * scale ** (2.0 * power)
-            for name, power in self._of_length.items()
-        }
-        values.update(
-            {part: getattr(self, part).of_rows(n_features, scale) for part in self._parts}
-        )
+        values = self._parts_by("of_rows", n_features, scale)
+        for name, power in self._of_length.items():
+            values[name] = getattr(self, name) * n_features**-power * scale ** (2.0 * power)
         return self.with_values(**values)
 
     def log_scale(self, n_features):
@@ -130,7 +134,7 @@ class Kernel(Component):
         ValueError
             If parts of the kernel multiply them by different numbers.
         """
-        found = [getattr(self, part).log_scale(n_features) for part in self._parts]
+        found = list(self._parts_by("log_scale", n_features).values())
         for name, power in self._of_length.items():
             log = np.log(np.asarray(getattr(self, name), dtype=np.float64)) / (2.0 * power)
             found.append(np.broadcast_to(log - log.mean(), n_features))
@@ -145,24 +149,26 @@ class Kernel(Component):
     #: hyperparameters that may differ between inputs, and the powers of their number that make them one
     _of_length = {"lengthscale": -0.5}
 
-    def _with_lengthscales(self, n_features):
-        """This kernel with a lengthscale for each input, by default the root of their number."""
-        default = math.sqrt(n_features)
-        lengthscale = self._per_feature(self.lengthscale, default, n_features, "lengthscale")
-        return self.with_values(lengthscale=lengthscale)
+    def _parts_by(self, method, *args, **kwargs):
+        """For each part, the result of a method of it."""
+        parts = {part: as_kernel(getattr(self, part)) for part in self._parts}
+        return {name: getattr(part, method)(*args, **kwargs) for name, part in parts.items()}
 
-    def _per_feature(self, value, default, n_features, name):
-        if value is None:
-            value = default
-        value = np.asarray(value, dtype=np.float64)
-        if value.ndim == 0 and self.ard:
-            value = np.full(n_features, float(value))
-        if value.shape not in ((), (n_features,)):
-            raise ValueError(
-                f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
-                f"{n_features} inputs; give one number or one for each input."
-            )
-        return value
+    def _per_feature(self, n_features, **defaults):
+        """This kernel with a number for each input, by default or given, of some hyperparameters."""
+        values = {}
+        for name, default in defaults.items():
+            value = getattr(self, name)
+            value = np.asarray(default if value is None else value, dtype=np.float64)
+            if value.ndim == 0 and self.ard:
+                value = np.full(n_features, float(value))
+            if value.shape not in ((), (n_features,)):
+                raise ValueError(
+                    f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
+                    f"{n_features} inputs; give one number or one for each input."
+                )
+            values[name] = value
+        return self.with_values(**values)
 
 
 def _other_kernel(other):
@@ -172,6 +178,15 @@ def _other_kernel(other):
             "are hyperparameters of kernels, as bias and variance."
         )
     return other
+
+
+def _joining(method):
+    """A method of pairs that joins the results of both parts."""
+
+    def joined(self, *args, **kwargs):
+        return self._joined(*self._parts_by(method, *args, **kwargs).values())
+
+    return joined
 
 
 class Pair(Kernel):
@@ -188,38 +203,13 @@ class Pair(Kernel):
         raise NotImplementedError
 
     def bind(self, n_features):
-        left, right = (as_kernel(part).bind(n_features) for part in (self.left, self.right))
-        return self.with_values(left=left, right=right)
+        return self.with_values(**self._parts_by("bind", n_features))
 
-    def of_columns(self, columns, n_features):
-        left, right = (
-            as_kernel(part).of_columns(columns, n_features) for part in (self.left, self.right)
-        )
-        return self.with_values(left=left, right=right)
+    __call__, between, within, diag = map(_joining, ("__call__", "between", "within", "diag"))
+    from_gram, diag_from_gram = map(_joining, ("from_gram", "diag_from_gram"))
 
-    def __call__(self, X, Z):
-        return self._joined(self.left(X, Z), self.right(X, Z))
-
-    def between(self, X, Z):
-        return self._joined(self.left.between(X, Z), self.right.between(X, Z))
-
-    def within(self, X):
-        return self._joined(self.left.within(X), self.right.within(X))
-
-    def from_gram(self, G, left=None, right=None):
-        return self._joined(
-            self.left.from_gram(G, left, right), self.right.from_gram(G, left, right)
-        )
-
-    def diag_from_gram(self, d):
-        return self._joined(self.left.diag_from_gram(d), self.right.diag_from_gram(d))
-
-    def diag(self, X):
-        return self._joined(self.left.diag(X), self.right.diag(X))
-
-    def features(self, n, n_features, generator, like, importance=0.0):
-        parts = self.left, self.right
-        left, right = (p.features(n, n_features, generator, like, importance) for p in parts)
+    def features(self, *args, **kwargs):
+        left, right = self._parts_by("features", *args, **kwargs).values()
         return lambda X: self._joined_features(left(X), right(X))
 
     def _slopes_of_parts(self):

@@ -1,8 +1,14 @@
 """Kernels of inner products."""
 
+import math
+
+import torch
+from torch.autograd.function import once_differentiable
+
 from ...random import normal
 from .base import Kernel, over_rows, tensor_like
-from .gram import arc_cosine, diagonals, with_diagonal
+
+_NEAR_ONE = 1.0 - 1e-15  #: cosine beyond which the slope of the angle is infinite
 
 
 def rectified(x, order):
@@ -45,7 +51,7 @@ class ArcCosine(Kernel):
     def bind(self, n_features):
         if self.order not in (0, 1, 2):
             raise ValueError(f"order of ArcCosine must be 0, 1 or 2; got {self.order!r}.")
-        return self._with_lengthscales(n_features)
+        return self._per_feature(n_features, lengthscale=math.sqrt(n_features))
 
     def _scaled(self, X):
         X = X / tensor_like(self.lengthscale, X)
@@ -64,13 +70,11 @@ class ArcCosine(Kernel):
         variance = tensor_like(self.variance, norms) if variance is None else variance
         return variance * (1.0, 1.0, 3.0)[self.order] * norms**self.order
 
-    def from_gram(self, G, left=None, right=None):
-        left, right, square = diagonals(G, left, right)
+    def _of_products(self, G, left, right):
         bias2, scale = tensor_like(self.bias, G).square(), tensor_like(self.lengthscale, G) ** -2
         # a row of zeros has no angle
         norms = [(d * scale + bias2).clamp_min(1e-12) for d in (left, right)]
-        K = self._of_inner_products(G * scale + bias2, *norms)
-        return with_diagonal(K, self._of_norms(norms[0])) if square else K
+        return self._of_inner_products(G * scale + bias2, *norms)
 
     def diag_from_gram(self, d):
         bias2, scale = tensor_like(self.bias, d).square(), tensor_like(self.lengthscale, d) ** -2
@@ -116,8 +120,7 @@ class Linear(Kernel):
         self.trainable = trainable
 
     def bind(self, n_features):
-        variance = self._per_feature(self.variance, 1.0 / n_features, n_features, "variance")
-        return self.with_values(variance=variance)
+        return self._per_feature(n_features, variance=1.0 / n_features)
 
     def __call__(self, X, Z):
         return (X * tensor_like(self.variance, X)) @ Z.mT + tensor_like(self.bias, X).square()
@@ -141,3 +144,50 @@ class Linear(Kernel):
         omega = omega * tensor_like(self.variance, like).sqrt()[..., None]
         shift = tensor_like(self.bias, like) * normal((*n[:-1], 1, n[-1]), generator, like)
         return lambda X: (X @ omega + shift)[..., None]
+
+
+def arc_cosine(order, inner, left, right):
+    """Arc-cosine kernels from inner products and squared norms (Cho and Saul, 2009)."""
+    if order == 1:
+        return _FirstOrder.apply(inner, left, right)
+    norms = (left[..., :, None] * right[..., None, :]).sqrt()
+    c = inner / norms
+    if order == 0:
+        return 1.0 - torch.arccos(c.clamp(-_NEAR_ONE, _NEAR_ONE)) / math.pi
+    return norms.square() * _SecondProfile.apply(c) / math.pi
+
+
+class _FirstOrder(torch.autograd.Function):
+    """``|u| |v| (sin(t) + (pi - t) cos(t)) / pi``, whose slope in the inner product is ``(pi - t) / pi``."""
+
+    @staticmethod
+    def forward(ctx, inner, left, right):
+        norms = left.sqrt()[..., :, None] * right.sqrt()[..., None, :]
+        c = (inner / norms).clamp_(-1.0, 1.0)
+        complement = torch.arccos(-c).mul_(1.0 / math.pi)
+        sine = torch.sqrt_((1.0 - c).mul_(1.0 + c)).mul_(norms).mul_(1.0 / math.pi)
+        ctx.save_for_backward(left, right, complement, sine)
+        return torch.addcmul(sine, complement, c.mul_(norms))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dK):
+        left, right, complement, sine = ctx.saved_tensors
+        T = dK * sine
+        return dK * complement, 0.5 * T.sum(-1) / left, 0.5 * T.sum(-2) / right
+
+
+class _SecondProfile(torch.autograd.Function):
+    """``3 sin(t) cos(t) + (pi - t) (1 + 2 c^2)`` of ``c = cos(t)``; its slope is four times order one."""
+
+    @staticmethod
+    def forward(ctx, c):
+        c = c.clamp(-1.0, 1.0)
+        complement, sine = torch.arccos(-c), torch.sqrt((1.0 - c) * (1.0 + c))
+        ctx.save_for_backward(sine + complement * c)
+        return 3.0 * sine * c + complement * (1.0 + 2.0 * c * c)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        return 4.0 * g * ctx.saved_tensors[0]

@@ -5,10 +5,9 @@ import math
 import torch
 
 from ...random import gamma, normal
-from ..covariances import Radial, SquaredDistance, squared_distances
+from ..covariances import GramRadial, Radial, SquaredDistance, squared_distances
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
-from .gram import GramRadial, diagonals, with_diagonal
 
 _SMALL_ALPHA = 1000.0  #: of powers that an ordinary logarithm gives to 1e-13
 _LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
@@ -31,7 +30,7 @@ class Stationary(Kernel):
         self.trainable = trainable
 
     def bind(self, n_features):
-        return self._with_lengthscales(n_features)
+        return self._per_feature(n_features, lengthscale=math.sqrt(n_features))
 
     def __call__(self, X, Z):
         return Radial.apply(
@@ -61,13 +60,8 @@ class Stationary(Kernel):
             return self._covariances(r.square().clamp_min(_LEAST_DISTANCE))
         return self._covariances(r.square_().clamp_min_(_LEAST_DISTANCE))
 
-    def from_gram(self, G, left=None, right=None):
-        left, right, square = diagonals(G, left, right)
+    def _of_products(self, G, left, right):
         lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
-        K = self._from_gram(G, left, right, lengthscale, variance)
-        return with_diagonal(K, variance) if square else K
-
-    def _from_gram(self, G, left, right, lengthscale, variance):
         return GramRadial.apply(G, left, right, lengthscale, variance, self)
 
     def diag_from_gram(self, d):
@@ -232,7 +226,8 @@ class RationalQuadratic(Stationary):
         r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
         return self._covariances(r2)
 
-    def _from_gram(self, G, left, right, lengthscale, variance):
+    def _of_products(self, G, left, right):
+        lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
         r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
         return variance * self.profile(r2.clamp_min(0.0) / lengthscale.square())
 
