@@ -1,25 +1,35 @@
 """Deep Gaussian processes whose last layer is integrated out."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from oracles import check_gradients, condition, leave_one_out
 from scipy.special import logsumexp
 from scipy.stats import cauchy, multivariate_normal, norm
 from scipy.stats import t as student
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
-from toys import draw_functions, everything, latents, posterior, rows, seeded
+from toys import (
+    architecture,
+    draw_functions,
+    everything,
+    latents,
+    mixed,
+    noisy,
+    posterior,
+    rows,
+    same,
+    seeded,
+)
 
 from skdgp import DeepGPRegressor
 from skdgp.datasets import make_step
 from skdgp.gp.kernels import Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import CollapsedVI, Exact, collapsed
-from skdgp.inference.base import Architecture
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -28,14 +38,12 @@ JITTER = 1e-6
 
 def make(widths=(2,), k=1, likelihood=None, mean=True, connected=False, n_draws=3, trainable=True):
     """A model with noises .1, .2, ..., in the search for the posterior, with numbers of all sizes."""
-    likelihood = Gaussian() if likelihood is None else likelihood
-    likelihood.variance = 0.1 * np.arange(1, k + 1)
-    bound = likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
-    shape = Architecture(2, widths, likelihood.n_latents(k), 4, [], mean, connected)
-    kernels = [SquaredExponential(trainable=trainable)] * len(widths) + [
-        Matern(trainable=trainable)
-    ]
-    shape.kernels = [kernel.bind(n) for kernel, n in zip(kernels, shape.layer_inputs())]
+    bound = noisy(k, likelihood)
+    kernels = [SquaredExponential(trainable=trainable)] * len(widths)
+    kernels = [*kernels, Matern(trainable=trainable)]
+    shape = architecture(
+        widths, bound.n_latents(k), 4, kernels, linear_mean=mean, connected=connected
+    )
     model = CollapsedVI(n_draws, n_neighbors=5).build(shape, bound)
     rng = np.random.RandomState(3)
     model.start(rng.uniform(-2.0, 2.0, (40, 2)), np.ones(40), rng)
@@ -46,6 +54,25 @@ def make(widths=(2,), k=1, likelihood=None, mean=True, connected=False, n_draws=
         model.log_sd += np.log(2e5) + 0.3 * torch.as_tensor(rng.standard_normal(len(model.mean)))
         model._put(model.mean)
     return model
+
+
+def deep(**settings):
+    settings = {"inference": CollapsedVI(n_draws=2), "random_state": 0, **settings}
+    return DeepGPRegressor(**settings)
+
+
+@torch.enable_grad()
+def objective(model, batch):
+    """Its value, and gradients in the places of former ones."""
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    return model.objective(batch)
+
+
+def of_draws(model, n, seed):
+    """What layers hold in some draws of the numbers."""
+    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
+    return [put(model, m + sd * e) for e in model._draws(n, seed).numpy()]
 
 
 def solved(X, y, weight=None, **settings):
@@ -146,16 +173,13 @@ def test_bound_is_that_of_its_draws(widths, mean, k):
     m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
     first = starts(widths, mean)
     expected = expected_log_prior_of_hidden(put(model, m), put(model, sd), first)
-    for e in model._draws(3, 0).numpy():
-        layers = put(model, m + sd * e)
+    for layers in of_draws(model, 3, 0):
         K = covariance(layers, X, X)
         for j in range(k):
             noise = (0.1 * (j + 1) + 1e-10) * np.eye(len(X))
             expected += multivariate_normal(cov=K + noise).logpdf(y[:, j]) / 3.0
         expected += log_prior_of_last(layers[-1], first[-1]) / 3.0
-    model.mean.grad, model.log_sd.grad = (torch.zeros_like(model.mean) for _ in range(2))
-    model.likelihood.log_variance.grad = torch.zeros_like(model.likelihood.log_variance)
-    assert_allclose(model.objective(everything(X, y)), expected + np.log(sd).sum(), rtol=1e-8)
+    assert_allclose(objective(model, everything(X, y)), expected + np.log(sd).sum(), rtol=1e-8)
 
 
 @pytest.mark.parametrize("connected", [False, True])
@@ -164,22 +188,14 @@ def test_gradients_of_the_bound(connected, likelihood):
     X, y = rows(25)
     model = make((2, 2), likelihood=likelihood(), connected=connected)
     batch = everything(X, y, np.random.default_rng(1).integers(1, 4, len(X)))
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    assert len(parameters) == 3  # means, deviations, noise
-    x = parameters_to_vector(parameters).detach().clone()
-
-    def evaluate(x):
-        vector_to_parameters(x, parameters)
-        for p in parameters:
-            p.grad = torch.zeros_like(p)
-        return model.objective(batch), torch.cat([p.grad.flatten() for p in parameters])
-
-    _, gradient = evaluate(x)
+    named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    assert len(named) == 3  # means, deviations, noise
     rng = np.random.default_rng(0)
-    for _ in range(5):
-        direction = torch.as_tensor(rng.standard_normal(len(x)))
-        up, down = (evaluate(x + h * direction)[0] for h in (1e-5, -1e-5))
-        assert_allclose((up - down) / 2e-5, float(gradient @ direction), rtol=1e-5)
+    objective(model, batch)
+    check_gradients(
+        lambda: objective(model, batch), named, atol=0.0,
+        directions=lambda p: torch.as_tensor(rng.standard_normal((5, *p.shape))),
+    )  # fmt: skip
 
 
 def test_bound_is_below_the_evidence_and_close_where_the_posterior_is_normal():
@@ -231,17 +247,24 @@ def test_predictions_are_a_mixture_of_exact_processes(k, connected):
     model = solved(X, y, weight, widths=(2, 3), connected=connected)
     new = np.random.default_rng(2).uniform(-2.5, 2.5, (6, 2))
     log_weights, mean, var = posterior(model).latent(torch.as_tensor(new))
-    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
     assert mean.shape == (16, 6, k)
     assert_allclose(log_weights.exp(), np.full(16, 1.0 / 16.0))
-    for s, e in enumerate(model._draws(16, 1).numpy()):
-        layers = put(model, m + sd * e)
-        cross, own = (covariance(layers, A, new, connected) for A in (X, new))
+    for s, layers in enumerate(of_draws(model, 16, 1)):
+        kernel = partial(covariance, layers, connected=connected)
         for j in range(k):
-            noise = np.diag(0.1 * (j + 1) / weight)
-            solution = np.linalg.solve(covariance(layers, X, X, connected) + noise, cross)
-            assert_allclose(mean[s, :, j], solution.T @ y[:, j], atol=1e-6)
-            assert_allclose(var[s, :, j], np.diag(own - cross.T @ solution), atol=1e-6)
+            expected = condition(kernel, X, y[:, j], new, 0.1 * (j + 1) / weight)
+            assert_allclose(mean[s, :, j], expected[0], atol=1e-6)
+            assert_allclose(var[s, :, j], np.diag(expected[1]), atol=1e-6)
+
+
+def process(model, X):
+    """Mean (k, n) and covariance (k, n, n) of the functions, of the mixture."""
+    frozen, k = posterior(model, 64), model.rows.y.shape[1]
+    log_weights, means, _ = frozen.latent(X)
+    means, shares = means[..., :k].mT.numpy(), log_weights.exp().numpy()
+    mean = np.einsum("s,skn->kn", shares, means)
+    between = np.einsum("s,ski,skj->kij", shares, means - mean, means - mean)
+    return mean, frozen.covariance(X).numpy() + between
 
 
 def test_all_states_are_evaluated_together(monkeypatch):
@@ -255,30 +278,14 @@ def test_all_states_are_evaluated_together(monkeypatch):
     assert len(calls) == 1
 
 
-def moments(model, X):
-    """Mean and variance of the function, of the mixture."""
-    mean, var = latents(model, torch.as_tensor(X))
-    return mean.mean(0).numpy(), (var + mean.square()).mean(0).numpy() - mean.mean(0).numpy() ** 2
-
-
-def mixed(model, X):
-    """Mean (k, n) and covariance (k, n, n) of the functions, of the mixture."""
-    frozen, k = posterior(model, 64), model.rows.y.shape[1]
-    log_weights, means, _ = frozen.latent(X)
-    means, shares = means[..., :k].mT.numpy(), log_weights.exp().numpy()
-    mean = np.einsum("s,skn->kn", shares, means)
-    between = np.einsum("s,ski,skj->kij", shares, means - mean, means - mean)
-    return mean, frozen.covariance(X).numpy() + between
-
-
 def test_covariance_is_that_of_the_mixture():
     X, y = rows(25, k=2)
     model = solved(X, y)
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (5, 2)))
-    (_, cov), (_, var) = mixed(model, new), moments(model, new)
+    (_, cov), (_, var) = process(model, new), mixed(model, new)
     assert_allclose(np.diagonal(cov, axis1=1, axis2=2).T, var, atol=1e-8)
     both = torch.cat([new, new])
-    assert_allclose(mixed(model, both)[1][:, :5, 5:], cov, atol=1e-8)
+    assert_allclose(process(model, both)[1][:, :5, 5:], cov, atol=1e-8)
 
 
 @pytest.mark.parametrize("joint", [True, False])
@@ -288,7 +295,7 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood, joint):
     X, y = rows(25)
     model = solved(X, y, likelihood=likelihood())
     new = torch.as_tensor(np.random.default_rng(2).uniform(-2.5, 2.5, (4, 2)))
-    (mean,), (cov,) = mixed(model, new)
+    (mean,), (cov,) = process(model, new)
     n = 4000
     if joint:
         f = sum(posterior(model).functions(n, seeded(), new)(new))
@@ -340,7 +347,7 @@ def test_interrupt_while_it_conditions(monkeypatch):
     """What was made of some states is forgotten, and the model is as it was."""
     X, y = rows(25)
     model, new = solved(X, y), torch.as_tensor(X[:4] + 0.1)
-    expected, state = moments(model, new), model.state()
+    expected, state = mixed(model, new), model.state()
     model.load_state(state)
     conditioned, calls = model._conditioned, []
 
@@ -352,10 +359,9 @@ def test_interrupt_while_it_conditions(monkeypatch):
 
     monkeypatch.setattr(model, "_conditioned", stop)
     with pytest.raises(KeyboardInterrupt):
-        moments(model, new)
-    for name, array in model.state().items():
-        assert_array_equal(array, state[name])
-    for found, wanted in zip(moments(model, new), expected):
+        mixed(model, new)
+    same(model.state(), state)
+    for found, wanted in zip(mixed(model, new), expected):
         assert_allclose(found, wanted, rtol=1e-10)
 
 
@@ -397,18 +403,9 @@ def test_function_draws_are_functions():
 
 
 def loo_moments(model, X, y):
-    """Mean and variance of each row given all others, noise included, (16, n); row by row in numpy."""
-    m, sd = model.mean.detach().numpy(), model.log_sd.detach().exp().numpy()
-    means, variances = np.zeros((2, 16, len(X)))
-    for s, e in enumerate(model._draws(16, 1).numpy()):
-        layers = put(model, m + sd * e)
-        K = covariance(layers, X, X) + 0.1 * np.eye(len(X))
-        for i in range(len(X)):
-            rest = np.delete(np.arange(len(X)), i)
-            solution = np.linalg.solve(K[np.ix_(rest, rest)], K[rest, i])
-            means[s, i] = solution @ y[rest]
-            variances[s, i] = K[i, i] - solution @ K[rest, i]
-    return means, variances
+    """Mean and variance of each row given all others, noise included, (16, n)."""
+    K = (covariance(layers, X, X) + 0.1 * np.eye(len(X)) for layers in of_draws(model, 16, 1))
+    return np.stack([leave_one_out(K_s, y) for K_s in K], 1)
 
 
 def test_leave_one_out_predictions():
@@ -462,41 +459,22 @@ def test_with_a_local_scale_draws_are_a_mixture_of_scaled_t_distributions():
 def test_covariance_of_a_mixture_that_holds_one_has_the_mean_of_all_its_draws():
     """By the law of total covariance, with a process of one draw."""
     X, y = rows(20)
-    settings = {"likelihood": "gaussian", "max_iter": 40, "random_state": 0}
-    model = DeepGPRegressor(inference=CollapsedVI(n_draws=2), **settings).fit(X, y[:, 0])
-    other = DeepGPRegressor(1, inference="exact", **settings).fit(X, y[:, 0])
+    settings = {"likelihood": "gaussian", "max_iter": 40}
+    model, other = (
+        deep(**own, **settings).fit(X, y[:, 0])
+        for own in ({}, {"n_layers": 1, "inference": "exact"})
+    )
     (a, cov_a), (b, cov_b) = (
         m.predict(X[:4] + 0.3, return_cov=True, latent=True) for m in (model, other)
     )
     (member,) = model.members_
     new = torch.as_tensor(model._x_scaler.transform(X[:4] + 0.3))
-    (own,) = mixed(member.model("cpu"), new)[1]
+    (own,) = process(member.model("cpu"), new)[1]
     assert_allclose(cov_a, own * model._y_scaler.scale**2, rtol=1e-6, atol=1e-10)
     model.members_ = [member, *other.members_]
     _, cov = model.predict(X[:4] + 0.3, return_cov=True, latent=True)
     expected = 0.5 * (cov_a + cov_b) + 0.25 * np.outer(a - b, a - b)
     assert_allclose(cov, expected, rtol=1e-6, atol=1e-10)
-
-
-def test_known_numbers_are_the_process_of_scikit_learn():
-    X, y = rows(40)
-    kernel = ConstantKernel(0.8, "fixed") * RBF([0.7, 1.3], "fixed")
-    reference = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(X, y[:, 0])
-    model = DeepGPRegressor(
-        1,
-        kernel=SquaredExponential([0.7, 1.3], 0.8, trainable=False),
-        likelihood=Gaussian(0.1, trainable=False),
-        inference="collapsed",
-        standardize=False,
-        random_state=0,
-    ).fit(X, y[:, 0])
-    expected, std = reference.predict(X + 0.2, return_std=True)
-    mean, found = model.predict(X + 0.2, return_std=True, latent=True)
-    assert_allclose(mean, expected, atol=1e-6)
-    assert_allclose(found, std, atol=1e-6)
-    assert_allclose(
-        -40 * model.loss_curve_[-1], reference.log_marginal_likelihood_value_, rtol=1e-6
-    )
 
 
 def test_first_steps_are_those_of_exact():
@@ -533,8 +511,8 @@ def test_deep_models_know_steps_and_stay_honest():
 def test_the_bound_grows():
     """So does the marginal likelihood before it; between the two the loss starts anew."""
     X, y = rows(30)
-    model = DeepGPRegressor(2, inference=CollapsedVI(n_draws=4), max_iter=60, random_state=0)
-    curve = np.array(model.fit(X, y[:, 0]).loss_curve_)
+    model = deep(inference=CollapsedVI(n_draws=4), max_iter=60).fit(X, y[:, 0])
+    curve = np.array(model.loss_curve_)
     (start,) = np.flatnonzero(np.diff(curve) > 0.0) + 1
     assert 5 < start <= 30
     assert curve[-1] < curve[start] - 0.1
@@ -556,12 +534,8 @@ def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
     some.hold(everything(X, y))
     chosen = some._marginal_subset.numpy()
     assert len(chosen) == 8
-    alone, values = make(), []
-    for model, batch in (some, everything(X, y)), (alone, everything(X[chosen], y[chosen])):
-        for p in (model.mean, model.log_sd, model.likelihood.log_variance):
-            p.grad = torch.zeros_like(p)
-        values.append(model.objective(batch))
-    assert_allclose(*values, rtol=1e-10)
+    of_some = objective(some, everything(X, y))
+    assert_allclose(of_some, objective(make(), everything(X[chosen], y[chosen])), rtol=1e-10)
 
 
 # States
@@ -570,9 +544,7 @@ def test_posterior_of_some_rows_is_that_given_these(monkeypatch):
 def test_warm_start_goes_on_with_the_posterior(monkeypatch):
     monkeypatch.setattr(collapsed, "_FIRST_STEPS", 6)
     X, y = rows(25)
-    model = DeepGPRegressor(
-        inference=CollapsedVI(n_draws=2), max_iter=20, warm_start=True, random_state=0
-    ).fit(X, y[:, 0])
+    model = deep(max_iter=20, warm_start=True).fit(X, y[:, 0])
     end = model.loss_curve_[-1]
     model.set_params(max_iter=1).fit(X, y[:, 0])
     assert model.loss_curve_[0] <= end + 1e-9
@@ -580,44 +552,7 @@ def test_warm_start_goes_on_with_the_posterior(monkeypatch):
 
 def test_warm_start_before_the_posterior_begins_with_it():
     X, y = rows(25)
-    model = DeepGPRegressor(
-        inference=CollapsedVI(n_draws=2), max_iter=3, warm_start=True, random_state=0
-    ).fit(X, y[:, 0])
+    model = deep(max_iter=3, warm_start=True).fit(X, y[:, 0])
     assert (model.members_[0].arrays["log_sd"] < -13.0).all()
     model.set_params(max_iter=20).fit(X, y[:, 0])
     assert (model.members_[0].arrays["log_sd"] > -5.0).all()
-
-
-# Refusals
-
-
-def test_too_many_rows_are_refused(monkeypatch):
-    X, y = rows(30)
-    monkeypatch.setattr(collapsed.CollapsedGP, "_most_rows", 20)
-    with pytest.raises(ValueError, match="at most 20; got 30"):
-        DeepGPRegressor(inference="collapsed", random_state=0).fit(X, y[:, 0])
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"inference": CollapsedVI(n_draws=0)}, "n_draws of CollapsedVI must be"),
-        ({"inference": "collapsed", "likelihood": "student_t"}, "is for Gaussian noise"),
-        ({"inference": "collapsed", "batch_size": 10}, "batch_size means nothing to CollapsedVI"),
-        ({"inference": "collapsed", "init": "greedy"}, "init means nothing to CollapsedVI"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, match):
-    X, y = rows(25)
-    with pytest.raises(ValueError, match=match):
-        DeepGPRegressor(**settings, random_state=0).fit(X, y[:, 0])
-
-
-@pytest.mark.parametrize(("n", "mean"), [(1, "linear"), (2, "zero"), (3, "linear")])
-def test_few_rows(n, mean):
-    X, y = rows(n)
-    model = DeepGPRegressor(
-        inference=CollapsedVI(n_draws=2), mean=mean, max_iter=40, random_state=0
-    )
-    mean, std = model.fit(X, y[:, 0]).predict(X + 1.0, return_std=True)
-    assert np.isfinite(mean).all() and (std > 0.0).all()

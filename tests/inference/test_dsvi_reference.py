@@ -1,63 +1,31 @@
 """Numbers that were computed independently, twice, from the equations of the paper."""
 
-import json
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+import vectors
+from toys import everything
+from vectors import close, observed, prior_root, tensor
 
 from skdgp.gp.gaussian import GaussianBlock
 from skdgp.gp.inducing import linear_map
-from skdgp.gp.kernels import SquaredExponential
-from skdgp.gp.likelihoods import (
-    Bernoulli,
-    Gaussian,
-    HeteroscedasticGaussian,
-    RobustMax,
-    Softmax,
-    StudentT,
-)
 from skdgp.inference import DSVI
-from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-REFERENCE = json.loads((Path(__file__).parents[1] / "reference" / "dsvi.json").read_text())
-
-tensor = partial(torch.tensor, dtype=torch.float64)
-close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
-
-
-def build(layers, noise_variance, widths):
-    kernels = [SquaredExponential(np.array(l["lengthscales"]), l["variance"]) for l in layers]
-    n_inducing, n_features = np.shape(layers[0]["Z"])
-    shape = Architecture(n_features, widths[:-1], widths[-1], n_inducing, kernels, True, False)
-    model = DSVI(shared_covariance=False).build(
-        shape, Gaussian(np.full(widths[-1], noise_variance))
-    )
-    with torch.no_grad():
-        for layer, given in zip(model.layers, layers):
-            layer.jitter = given["jitter"]
-            layer.Z.copy_(tensor(given["Z"]))
-    return model
+REFERENCE = vectors.read("dsvi.json")
 
 
 def build_problem(problem):
     layers = problem["layers"]
-    widths = tuple(np.shape(layer["q_mu"])[1] for layer in layers)
-    model = build(layers, problem["likelihood"]["variance"], widths)
+    widths = [np.shape(layer["q_mu"])[1] for layer in layers]
+    scheme = DSVI(shared_covariance=False)
+    model = vectors.build(scheme, layers, widths, problem["likelihood"]["variance"])
     with torch.no_grad():
         for layer, given in zip(model.layers, layers):
-            layer.W = None if given["W"] is None else tensor(given["W"])
-            noise = given["noise_variance"]
-            layer.log_noise = torch.nn.Parameter(tensor(noise).log()) if noise else None
             q_mean, q_root = tensor(given["q_mu"]), tensor(given["q_sqrt"])
             if not given["whitened"]:
-                K = layer.kernel()(layer.Z, layer.Z)
-                L = torch.linalg.cholesky(K + layer.jitter * torch.eye(len(K)).double())
+                L = prior_root(layer)
                 q_mean = torch.linalg.solve_triangular(L, q_mean, upper=False)
                 q_root = torch.linalg.solve_triangular(L, q_root, upper=False)
             layer.q.mean.copy_(q_mean)
@@ -101,44 +69,24 @@ def test_bound_and_predictive_density(problem):
     close(density, expected["log_predictive"])
 
 
-def make_likelihood(kind, params):
-    return {
-        "gaussian": lambda: Gaussian(params["variance"]),
-        "bernoulli_probit": Bernoulli,
-        "robustmax": lambda: RobustMax(params["epsilon"]),
-        "softmax": lambda: Softmax(n_nodes=20**3),
-        "heteroscedastic_exp": lambda: HeteroscedasticGaussian(1.0),
-        "student_t": lambda: StudentT(params["df"], params["scale"]),
-    }[kind]()
-
-
 @pytest.mark.parametrize("quantity", ["ell", "log_predictive"])
 @pytest.mark.parametrize("item", REFERENCE["likelihoods"], ids=lambda item: item["type"])
 def test_likelihoods(item, quantity):
-    likelihood = make_likelihood(item["type"], item["params"])
-    y, m, v = tensor([[item["y"]]]), tensor([item["m"]]), tensor([item["v"]])
-    if item["type"] == "bernoulli_probit":
-        y = (y + 1.0) / 2.0  # from -1 and 1 to 0 and 1
-    method = {"ell": likelihood.expected_log_prob, "log_predictive": likelihood.log_partition}[
-        quantity
-    ]
-    actual = float(method(y, m, v))
+    likelihood, y, m, v = observed(item)
+    method = {"ell": likelihood.expected_log_prob, "log_predictive": likelihood.log_partition}
+    actual = float(method[quantity](y, m, v))
     assert abs(actual - item["expected"][quantity]) <= item["tolerance"]
 
 
 @pytest.mark.parametrize("item", REFERENCE["collapsed_last_layer"], ids=["all_rows", "minibatch"])
 def test_collapsed_last_layer(item):
     # one full natural step from the prior, on the draws of the last layer's inputs as rows
-    model = build([item], item["noise_variance"], (1,))
+    model = vectors.build(DSVI(), [{**item, "noise_variance": None}], (1,), item["noise_variance"])
     H, y = tensor(item["H"]), tensor(item["y"])
     n_draws, n_rows, _ = H.shape
-    batch = Batch(
-        H.flatten(0, 1),
-        y.repeat(n_draws)[:, None],
-        torch.ones(n_draws * n_rows).double(),
-        item["num_data"] / (n_rows * n_draws),
-        item["num_data"],
-    )
+    scale = item["num_data"] / (n_rows * n_draws)
+    batch = everything(H.flatten(0, 1), y.repeat(n_draws))
+    batch = batch._replace(scale=scale, total=item["num_data"])
     model.expected_log_likelihood(batch, None).backward()
     q = model.layers[0].q
     assert q.natural_step(q.collected_gradients(), 1.0)

@@ -1,9 +1,13 @@
-"""Rows and generators that tests of several schemes use."""
+"""Rows, shapes and generators that tests of several schemes use."""
 
 import numpy as np
 import torch
 
+from skdgp.gp.kernels import as_kernel
+from skdgp.gp.likelihoods import Gaussian
+from skdgp.inference.base import Architecture
 from skdgp.inference.batch import Batch
+from skdgp.linalg import workspace
 
 
 def toy(n, n_features=2, k=1, seed=0):
@@ -24,9 +28,27 @@ def rows(n=40, k=1, seed=0):
 
 def everything(X, y, weight=None):
     """A batch of all rows."""
-    weight = np.ones(len(X)) if weight is None else weight
-    X, y, weight = (torch.tensor(a, dtype=torch.float64) for a in (X, y, weight))
-    return Batch(X, y, weight, 1.0, float(weight.sum()))
+    X, y = (torch.as_tensor(a, dtype=torch.float64) for a in (X, y))
+    weight = torch.ones(len(X)) if weight is None else torch.as_tensor(weight)
+    return Batch(X, y.reshape(len(X), -1), weight.double(), 1.0, float(weight.sum()))
+
+
+def architecture(
+    widths=(),
+    n_latents=1,
+    n_inducing=1,
+    kernel="squared_exponential",
+    *,
+    n_features=2,
+    linear_mean=True,
+    connected=False,
+):
+    """A shape with one kernel for all layers, or a list of one for each."""
+    shape = Architecture(n_features, widths, n_latents, n_inducing, [], linear_mean, connected)
+    inputs = shape.layer_inputs()
+    kernels = kernel if isinstance(kernel, list) else [kernel] * len(inputs)
+    shape.kernels = [as_kernel(kernel).bind(n) for kernel, n in zip(kernels, inputs)]
+    return shape
 
 
 def seeded(seed=5):
@@ -48,3 +70,89 @@ def draw_functions(model, n, generator, n_features):
     of_model.n_features = n_features
     f = of_model.functions(n, generator)
     return lambda X, noise=None: sum(f(X, noise))
+
+
+def run(model, batch, n_steps, generator=None):
+    """Losses of some steps."""
+    generator = seeded(0) if generator is None else generator
+    return [model.step(batch, generator) for _ in range(n_steps)]
+
+
+def same(a, b):
+    """Whether dicts have the same plain arrays."""
+    assert a.keys() == b.keys()
+    for name, array in a.items():
+        assert type(array) is np.ndarray and array.dtype == b[name].dtype
+        np.testing.assert_array_equal(array, b[name], err_msg=name)
+
+
+def check_resumed(make, batch, n_steps, stops):
+    """Models that go on from the arrays of one that stopped end as if it had not, bit for bit.
+
+    Returns those that stopped.
+    """
+    whole, stopped = make(), []
+    losses = run(whole, batch, n_steps)
+    for stop in stops:
+        generator, part, rest = seeded(0), make(), make()
+        first = run(part, batch, stop, generator)
+        rest.load_state(part.state())
+        rest.load_training_state(part.training_state())
+        again = first + run(rest, batch, n_steps - stop, generator)
+        np.testing.assert_array_equal(again, losses)
+        same(rest.state(), whole.state())
+        stopped.append(part)
+    return stopped
+
+
+def noisy(k=1, likelihood=None):
+    """A likelihood bound to `k` targets, with noises .1, .2, ..."""
+    likelihood = Gaussian() if likelihood is None else likelihood
+    likelihood.variance = 0.1 * np.arange(1, k + 1)
+    return likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
+
+
+def mixed(model, X, n=200):
+    """Mean and variance of the mixture of all components."""
+    log_weights, mean, var = posterior(model, n).latent(X)
+    share = log_weights.exp()[:, None, None]
+    center = (share * mean).sum(0)
+    return center, (share * (var + (mean - center).square())).sum(0)
+
+
+@torch.no_grad()
+def bound(model, batch, seed=5):
+    """The bound of the averaged parameters, with draws of a seed."""
+    with model.averaged():
+        ell = model.expected_log_likelihood(batch, seeded(seed))
+        return float(ell - model.divergence())
+
+
+def jump_to_optimum(model, batch, generator=None):
+    """One full natural step of the last layer."""
+    model.expected_log_likelihood(batch, generator).backward()
+    q = model.layers[-1].q
+    assert q.natural_step(q.collected_gradients(), 1.0)
+
+
+def classes_of(y, likelihood):
+    """Targets for a likelihood: two or three classes or counts of real ones."""
+    if likelihood is None or not (likelihood.is_class or likelihood.discrete):
+        return y
+    return (y > 0.0).double() + (y > 1.0).double() * (likelihood.n_latents(3) > 2)
+
+
+def check_progress(model, batch, n_steps, least):
+    """Steps raise the bound by more than that."""
+    model.learning_rate, generator, before = 0.03, seeded(), bound(model, batch)
+    with workspace():
+        assert np.isfinite(run(model, batch, n_steps, generator)).all()
+    assert bound(model, batch) > before + least
+
+
+def check_settings(predictions, settings, least):
+    """Predictions are those of equal settings, and not those of any others."""
+    expected = predictions()
+    assert torch.equal(predictions(), expected)
+    for own in settings:
+        assert (predictions(**own) - expected).abs().max() > least, own

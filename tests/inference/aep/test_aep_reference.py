@@ -1,28 +1,20 @@
 """Numbers that were computed independently, twice, from the equations of the papers."""
 
-import json
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-from toys import latents
+import vectors
+from toys import everything, latents
+from vectors import close, observed, tensor
 
 from skdgp.gp.kernels import SquaredExponential
-from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax
 from skdgp.inference import AEP
 from skdgp.inference.aep.aep import _Cavity
 from skdgp.inference.aep.matching import psi_of
-from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "aep.json").read_text())
-
-tensor = partial(torch.tensor, dtype=torch.float64)
-close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
+REFERENCE = vectors.read("aep.json")
 
 
 @pytest.mark.parametrize("item", REFERENCE["psi"], ids=["one_input", "several_inputs"])
@@ -48,33 +40,18 @@ def test_psi_statistics(item):
 
 @pytest.mark.parametrize("item", REFERENCE["log_z"], ids=lambda i: f"{i['type']}-{i['alpha']}")
 def test_log_partition(item):
-    likelihood = {
-        "gaussian": lambda: Gaussian(item["params"]["variance"]),
-        "bernoulli_probit": Bernoulli,
-        "robustmax": lambda: RobustMax(item["params"]["epsilon"]),
-    }[item["type"]]()
-    y, m, v = tensor([[item["y"]]]), tensor([item["m"]]), tensor([item["v"]])
-    if item["type"] == "bernoulli_probit":
-        y = (y + 1.0) / 2.0  # from -1 and 1 to 0 and 1
+    likelihood, y, m, v = observed(item)
     actual = float(likelihood.log_partition(y, m, v, item["alpha"]))
     assert abs(actual - item["expected"]["log_z"]) <= item["tolerance"]
 
 
 def build(problem):
-    layers, noise = problem["layers"], problem["likelihood"]["variance"]
-    widths = tuple(np.shape(layer["q_mu"])[1] for layer in layers)
-    kernels = [SquaredExponential(np.array(l["lengthscales"]), l["variance"]) for l in layers]
-    n_inducing, n_features = np.shape(layers[0]["Z"])
-    shape = Architecture(n_features, widths[:-1], widths[-1], n_inducing, kernels, True, False)
+    layers = problem["layers"]
+    widths = [np.shape(layer["q_mu"])[1] for layer in layers]
     scheme = AEP(alpha=problem["alpha"], prediction="moment-matching")
-    model = scheme.build(shape, Gaussian(np.full(widths[-1], noise)))
+    model = vectors.build(scheme, layers, widths, problem["likelihood"]["variance"])
     with torch.no_grad():
         for layer, given in zip(model.layers, layers):
-            layer.jitter = given["jitter"]
-            layer.Z.copy_(tensor(given["Z"]))
-            layer.W = None if given["W"] is None else tensor(given["W"])
-            noise = given["noise_variance"]
-            layer.log_noise = torch.nn.Parameter(tensor(noise).log()) if noise else None
             assert given["whitened"]
             layer.q.mean.copy_(tensor(given["q_mu"]))
             layer.q.root.copy_(tensor(given["q_sqrt"]))
@@ -101,10 +78,10 @@ def test_energy(problem):
         close(var, expected["h_var"][i])
     log_z = model.likelihood().log_partition(y, mean, var, problem["alpha"]) / problem["alpha"]
     close(log_z, expected["log_z_over_alpha"])
-    batch = Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
+    batch = everything(X, y)
     close(model.expected_log_likelihood(batch, None) - model.kl(), expected["F"])
     rows = problem["batch"]
-    part = Batch(X[rows], y[rows], batch.weight[rows], len(X) / len(rows), float(len(X)))
+    part = everything(X[rows], y[rows])._replace(scale=len(X) / len(rows), total=float(len(X)))
     close(model.expected_log_likelihood(part, None) - model.kl(), expected["F_minibatch"])
     mean, var = latents(model, X)
     close(mean[0], expected["predict_mean"])

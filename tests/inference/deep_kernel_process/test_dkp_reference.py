@@ -1,27 +1,24 @@
 """Numbers that were computed independently, twice, from the equations of the paper."""
 
-import json
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+import vectors
 import wishart_formulas as wf
 from torch.distributions import MultivariateNormal
+from toys import everything
+from vectors import tensor
 
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import Level, factorize
 from skdgp.inference.deep_kernel_process.sites import Whitened
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
-CASES = json.loads((Path(__file__).parents[2] / "reference" / "diwp.json").read_text())["cases"]
-tensor = partial(torch.tensor, dtype=torch.float64)
+CASES = vectors.read("diwp.json")["cases"]
 
 
 def root(K):
@@ -206,7 +203,7 @@ def evidence(i):
     model = build(
         NNGP(exact=True), i["kernel"], i["n_kernel"], X.shape[1], 1, y.shape[1], i["sigma2"]
     )
-    batch = Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
+    batch = everything(X, y)
     model._keep(*batch[:3])
     K = model.covariances()[0] - i["sigma2"] * torch.eye(len(X))
     return {"K": K, "log_evidence": model.lower_bound(batch)}

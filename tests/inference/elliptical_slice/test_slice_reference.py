@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 import vectors
-from vectors import check
+from toys import everything
+from vectors import check, tensor
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.inference.elliptical_slice.factors import ConditioningSets
 from skdgp.inference.elliptical_slice.moves import elliptical_slice
@@ -19,7 +19,6 @@ from skdgp.inference.elliptical_slice.posterior import JITTER, SlicedPosterior
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-tensor = partial(torch.tensor, dtype=torch.float64)
 cases = partial(vectors.cases, "mcmc.json")
 
 
@@ -33,7 +32,7 @@ def build(given, lengthscales, variances, widths):
     shape = Architecture(X.shape[1], tuple(widths), y.shape[1], 0, kernels, False, False)
     scheme = EllipticalSlice(1, "fixed", n_chains=1)
     model = scheme.build(shape, Gaussian(np.full(y.shape[1], given["noise"])))
-    model.hold(Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X))))
+    model.hold(everything(X, y))
     return model
 
 

@@ -1,25 +1,25 @@
 """Numbers that were computed independently, twice, from the equations of the paper."""
 
-import json
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import vectors
+from toys import everything
+from vectors import tensor
 
 from skdgp.gp.gaussian import DiagonalBlock
 from skdgp.gp.kernels import ArcCosine, Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Softmax
 from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.random_features.features import FeatureLayer, draw_frequencies
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-CASES = json.loads((Path(__file__).parents[2] / "reference" / "rff.json").read_text())["cases"]
+cases = partial(vectors.cases, "rff.json")
 #: what the reference calls the treatments of the frequencies
 FREQUENCIES = {
     "prior_fixed": "fixed",
@@ -27,14 +27,7 @@ FREQUENCIES = {
     "var_resampled": "resampled",
 }
 
-tensor = partial(torch.tensor, dtype=torch.float64)
 close = partial(np.testing.assert_allclose, rtol=1e-8, atol=1e-9)
-
-
-def cases(kind):
-    """The cases of a kind."""
-    found = [c for c in CASES if c["kind"] == kind]
-    return pytest.mark.parametrize("case", found, ids=lambda case: case["id"])
 
 
 def make_kernel(name, log_ell, log_s2=0.0):
@@ -170,7 +163,7 @@ def test_a_natural_step_is_the_closed_form(case):
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
     model = one_layer(Phi, lam, "full")
     model.steps.n_made = 5  # the full step at once
-    batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
+    batch = everything(Phi, Y)
     model.learning_rate = 0.0  # of all but the weights
     model.step(batch, torch.Generator())
     q = model.layers[0].q
@@ -184,7 +177,7 @@ def test_independent_weights_at_their_optimum(case):
     given, expected = case["inputs"], case["expected"]
     Phi, Y, lam = tensor(given["Phi"]), tensor(given["Y"]), given["lam"]
     model = one_layer(Phi, lam, "diagonal")
-    batch = Batch(Phi, Y, torch.ones(len(Y)).double(), 1.0, float(len(Y)))
+    batch = everything(Phi, Y)
     A = torch.eye(Phi.shape[1]) + Phi.T @ Phi / lam
     with torch.no_grad():
         q = model.layers[0].q

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 import vectors
-from vectors import check
+from toys import everything
+from vectors import check, tensor
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.chains import split_rhat
 from skdgp.inference.sghmc import SGHMC
 from skdgp.inference.sghmc.dynamics import (
@@ -22,7 +22,6 @@ from skdgp.inference.sghmc.dynamics import (
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-tensor = partial(torch.tensor, dtype=torch.float64)
 cases = partial(vectors.cases, "sghmc.json")
 
 
@@ -37,12 +36,6 @@ def build(Z, kernels, noise, jitter, widths=(), **settings):
             if layer.W is not None:
                 layer.W.copy_(torch.eye(*layer.W.shape))
     return model
-
-
-def batch_of(X, Y, total=None):
-    n = len(X)
-    total = n if total is None else total
-    return Batch(tensor(X), tensor(Y), torch.ones(n).double(), total / n, float(total))
 
 
 @cases("sampler_step")
@@ -87,7 +80,7 @@ def test_one_layer(case):
         [given["Z"]], [kernel], given["noise"], given["jitter"], target=given["target"],
         last_layer="sampled",
     )  # fmt: skip
-    batch, v = batch_of(given["X"], given["Y"]), tensor(given["V"])[None].requires_grad_()
+    batch, v = everything(given["X"], given["Y"]), tensor(given["V"])[None].requires_grad_()
     R = [layer.whitening() for layer in model.layers]
     value = model.log_target(batch, [v], [], R)[0] - 0.5 * v.numel() * np.log(2.0 * np.pi)
     (grad,) = torch.autograd.grad(value, v)
@@ -120,7 +113,8 @@ def test_two_layers(case):
         [given["Z1"], given["Z2"]], kernels, given["noise"], given["jitter"], (width,),
         last_layer="sampled",
     )  # fmt: skip
-    batch = batch_of(given["X"], given["Y"], given["N_total"])
+    batch, total = everything(given["X"], given["Y"]), float(given["N_total"])
+    batch = batch._replace(scale=total / batch.total, total=total)
     v = [tensor(given[k])[None].requires_grad_() for k in ("V1", "V2")]
     eps, R = [tensor(given["eps"])[None]], [layer.whitening() for layer in model.layers]
     potential = -model.log_target(batch, v, eps, R)[0] / given["N_total"]

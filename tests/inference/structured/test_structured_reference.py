@@ -1,52 +1,33 @@
 """Numbers that were computed independently, twice, from the equations of the paper."""
 
-import json
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+import vectors
+from vectors import close, prior_root, tensor
 
-from skdgp.gp.kernels import SquaredExponential
-from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import StructuredVI
-from skdgp.inference.base import Architecture
 from skdgp.inference.structured.coupled import CoupledGaussian
 from skdgp.inference.structured.pattern import Pattern
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
-REFERENCE = json.loads((Path(__file__).parents[2] / "reference" / "structured.json").read_text())
+REFERENCE = vectors.read("structured.json")
 COUPLING = {"fc": "full", "star": "stripes-and-arrow", "mf": "mean-field"}
-
-tensor = partial(torch.tensor, dtype=torch.float64)
-close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
 
 
 @torch.no_grad()
 def build(problem, coupling, set_root):
-    layers = problem["layers"]
-    kernels = [SquaredExponential(np.array(l["lengthscales"]), l["variance"]) for l in layers]
-    *widths, n_outputs = (layer["width"] for layer in layers)
-    n_inducing, n_features = np.shape(layers[0]["Z"])
-    shape = Architecture(n_features, tuple(widths), n_outputs, n_inducing, kernels, True, False)
-    likelihood = Gaussian(np.full(n_outputs, problem["likelihood"]["variance"]))
-    model = StructuredVI(coupling).build(shape, likelihood)
-    mean, C, L = tensor(problem["mu"]), tensor(problem["q_sqrt"]), []
-    for layer, given in zip(model.layers, layers):
-        layer.jitter = given["jitter"]
-        layer.Z.copy_(tensor(given["Z"]))
-        layer.W = None if given["W"] is None else tensor(given["W"])
-        noise = given["noise_variance"]
-        layer.log_noise = torch.nn.Parameter(tensor(noise).log()) if noise else None
-        K = layer.kernel()(layer.Z, layer.Z) + layer.jitter * torch.eye(n_inducing)
-        L += given["width"] * [torch.linalg.cholesky(K)]
+    layers, noise = problem["layers"], problem["likelihood"]["variance"]
+    widths = [layer["width"] for layer in layers]
+    model = vectors.build(StructuredVI(coupling), layers, widths, noise)
+    mean, C = tensor(problem["mu"]), tensor(problem["q_sqrt"])
     if not problem["whitened"]:
+        L = [prior_root(layer) for layer, n in zip(model.layers, widths) for _ in range(n)]
         L = torch.block_diag(*L)
         mean = torch.linalg.solve_triangular(L, mean[:, None], upper=False)[:, 0]
         C = torch.linalg.solve_triangular(L, C, upper=False)
-    model.q.mean.copy_(mean.view(-1, n_inducing))
+    model.q.mean.copy_(mean.view(-1, len(layers[0]["Z"])))
     set_root(model.q, C)
     close(model.q.dense_root(), C)
     return model

@@ -7,13 +7,12 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
-from toys import everything
+from toys import architecture, everything
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import RationalQuadratic
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import Vecchia
-from skdgp.inference.base import Architecture
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -32,9 +31,9 @@ def near(n_neighbors=8, **settings):
 def test_kernel_and_noise_maximize_the_marginal_likelihood():
     X, y = rows(80)
     likelihood = Gaussian(0.3).bind(np.zeros((2, 1)), np.ones(2), np.ones(1))
-    shape = Architecture(2, (), 1, 1, [RationalQuadratic().bind(2)], True, False)
-    model = Vecchia(8, start="subset").build(shape, likelihood)
-    model.expected_log_likelihood(everything(X, y[:, None]), torch.Generator().manual_seed(0))
+    model = Vecchia(8, start="subset")
+    model = model.build(architecture(kernel="rational_quadratic"), likelihood)
+    model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0))
 
     @torch.no_grad()
     def evidence(factors):
@@ -85,10 +84,3 @@ def test_more_rows_than_the_subset(monkeypatch):
     monkeypatch.setattr(subset_start, "_ROWS", 100)
     X, y = rows(300)
     assert near(max_iter=3).fit(X[:250], y[:250]).score(X[250:], y[250:]) > 0.95
-
-
-def test_classes_have_no_such_start():
-    X, y = rows(40)
-    model = DeepGPClassifier(n_layers=1, inference=Vecchia(8, start="subset"), random_state=0)
-    with pytest.raises(ValueError, match="is for numbers"):
-        model.fit(X, y > 0)

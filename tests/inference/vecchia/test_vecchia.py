@@ -6,18 +6,27 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from oracles import condition, leave_one_out
 from scipy.integrate import quad
-from scipy.stats import cauchy, gamma, multivariate_normal, multivariate_t, norm, spearmanr, t
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import ConstantKernel, RationalQuadratic, WhiteKernel
-from toys import draw_functions, everything, latents, posterior, rows, seeded
+from scipy.stats import cauchy, gamma, multivariate_t, norm, spearmanr, t
+from toys import (
+    architecture,
+    check_resumed,
+    draw_functions,
+    everything,
+    latents,
+    mixed,
+    noisy,
+    posterior,
+    rows,
+    seeded,
+)
 
 from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import Vecchia, near_rows
-from skdgp.inference.base import Architecture
 from skdgp.inference.near_rows import FrozenRows, GaussianTargets, NearRows
 from skdgp.inference.vecchia import neighbors
 
@@ -28,24 +37,46 @@ LENGTHSCALES = np.array([0.3, 1.1])
 
 def make(X, y, n_neighbors=8, likelihood=None, weight=None):
     """A model that holds these rows, with noises .1, .2, ... for the outputs."""
-    likelihood = Gaussian() if likelihood is None else likelihood
-    k = y.shape[1]
-    likelihood.variance = 0.1 * np.arange(1, k + 1)
-    bound = likelihood.bind(np.zeros((2, k)), np.ones(2), np.ones(k))
+    bound, weight = noisy(y.shape[1], likelihood), np.ones(len(X)) if weight is None else weight
     kernel = kernels.RationalQuadratic(alpha=0.7, lengthscale=LENGTHSCALES, variance=1.4)
-    shape = Architecture(2, (), likelihood.n_latents(k), 1, [kernel.bind(2)], True, False)
+    shape = architecture(n_latents=bound.n_latents(y.shape[1]), kernel=kernel)
     model = Vecchia(n_neighbors).build(shape, bound)
-    weight = np.ones(len(X)) if weight is None else weight
-    model.layers[0].hold(**{name: torch.tensor(a) for name, a in zip("Z y".split(), (X, y))})
-    model.layers[0].hold(weight=torch.tensor(weight))
+    model.layers[0].hold(Z=torch.tensor(X), y=torch.tensor(y), weight=torch.tensor(weight))
     model._look_in(LENGTHSCALES)
     model._count_near()
     return model
 
 
-def covariance(model, A, B):
-    with torch.no_grad():
+def covariance_of(model):
+    """Its kernel, of arrays."""
+
+    @torch.no_grad()
+    def covariance(A, B):
         return model.layers[0].kernel()(torch.tensor(A), torch.tensor(B)).numpy()
+
+    return covariance
+
+
+def without_priors(model):
+    """The same model, whose hyperparameters are where their priors expect them."""
+    model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
+    return model
+
+
+def objective(model, batch, seed=0):
+    return model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
+
+
+@torch.no_grad()
+def set_scale(model, count, log_odds=None):
+    model.local_scale.log_count.fill_(np.log(count))
+    if log_odds is not None:
+        model.local_scale.log_odds.fill_(log_odds)
+    return model
+
+
+def near(**settings):
+    return DeepGPRegressor(1, **{"inference": "vecchia", "random_state": 0, **settings})
 
 
 def left_out(model, batch, rows, dispersions=None):
@@ -108,109 +139,67 @@ def test_covariances_of_neighbors_do_not_suffer_from_a_row_that_is_far(name, dis
 @pytest.mark.parametrize("distance", [1e3, 1e5, 1e10])
 def test_predictions_far_from_the_data_without_scaling(distance):
     X = np.random.default_rng(0).uniform(0.0, 1.0, (60, 1))
-    model = DeepGPRegressor(
-        n_layers=1, inference="vecchia", kernel="squared_exponential", standardize=False,
-        max_iter=20, random_state=0,
-    ).fit(X, np.sin(12.0 * X[:, 0]))  # fmt: skip
-    near = model.predict([[0.5]], return_std=True)
+    model = near(kernel="squared_exponential", standardize=False, max_iter=20)
+    model.fit(X, np.sin(12.0 * X[:, 0]))
+    alone = model.predict([[0.5]], return_std=True)
     far = model.predict([[0.5], [distance]], return_std=True)
-    assert_allclose([far[0][0], far[1][0]], np.ravel(near), rtol=1e-9)
+    assert_allclose([far[0][0], far[1][0]], np.ravel(alone), rtol=1e-9)
     assert_allclose(far[0][1], 0.0, atol=1e-9)
     assert far[1][1] > 0.3
 
 
-def test_all_rows_as_neighbors_are_the_exact_gp():
-    X, y = rows()
-    exact = GaussianProcessRegressor(
-        ConstantKernel(1.4, "fixed") * RationalQuadratic(0.8, 0.7, "fixed", "fixed")
-        + WhiteKernel(0.1, "fixed"),
-        optimizer=None,
-    ).fit(X, y[:, 0])
-    kernel = kernels.RationalQuadratic(0.7, 0.8, 1.4, ard=False, trainable=False)
-    model = DeepGPRegressor(
-        n_layers=1,
-        inference=Vecchia(100),
-        kernel=kernel,
-        likelihood=Gaussian(variance=0.1, trainable=False),
-        standardize=False,
-        max_iter=1,
-        random_state=0,
-    ).fit(X, y[:, 0])
-    mean, std = model.predict(X + 0.1, return_std=True)
-    expected = exact.predict(X + 0.1, return_std=True)
-    assert_allclose(mean, expected[0], atol=1e-8)
-    assert_allclose(std, expected[1], atol=1e-8)
-
-
-def test_prediction_conditions_on_the_nearest_rows():
+@pytest.mark.parametrize("n_neighbors", [1, 8])
+def test_prediction_conditions_on_the_nearest_rows(n_neighbors):
     X, y = rows(k=2)
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
-    model = make(X, y, weight=weight)
+    model = make(X, y, n_neighbors, weight=weight)
     x = np.array([[0.3, -0.4], [5.0, 5.0]])
     mean, var = latents(model, torch.tensor(x))
     for i in range(2):
-        near = nearest(X, x[i], 8)
+        near = nearest(X, x[i], n_neighbors)
         for j in range(2):
-            noise = np.diag(0.1 * (j + 1) / weight[near])
-            K, k = (
-                covariance(model, X[near], X[near]) + noise,
-                covariance(model, X[near], x[i : i + 1]),
-            )
-            solved = np.linalg.solve(K, k)[:, 0]
-            assert_allclose(mean[0, i, j], solved @ y[near, j], rtol=1e-9)
-            assert_allclose(var[0, i, j], 1.4 - solved @ k[:, 0], rtol=1e-7)
+            noise = 0.1 * (j + 1) / weight[near]
+            expected = condition(covariance_of(model), X[near], y[near, j], x[[i]], noise)
+            assert_allclose(mean[0, i, j], expected[0][0], rtol=1e-9)
+            assert_allclose(var[0, i, j], expected[1][0, 0], rtol=1e-7)
 
 
 def test_objective_is_the_leave_one_out_density():
-    """Rasmussen and Williams (2006), equations 5.10 to 5.12, for neighbors that are all others."""
+    """For neighbors that are all others."""
     X, y = rows(k=2)
-    model = make(X, y, n_neighbors=39)
-    actual = model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0))
-    expected = 0.0
+    model, expected = make(X, y, n_neighbors=39), 0.0
     for j in range(2):
-        inverse = np.linalg.inv(covariance(model, X, X) + 0.1 * (j + 1) * np.eye(len(X)))
-        precision = np.diag(inverse)
-        error = inverse @ y[:, j] / precision
-        expected += 0.5 * (np.log(precision / (2.0 * np.pi)) - precision * error**2).sum()
-    assert_allclose(actual.item(), expected, rtol=1e-9)
+        K = covariance_of(model)(X, X) + 0.1 * (j + 1) * np.eye(len(X))
+        mean, var = leave_one_out(K, y[:, j])
+        expected += norm.logpdf(y[:, j], mean, np.sqrt(var)).sum()
+    assert_allclose(objective(model, everything(X, y)), expected, rtol=1e-9)
 
 
-def test_local_scale_is_a_student_t_process():
+@pytest.mark.parametrize("n_neighbors", [1, 8])
+def test_local_scale_is_a_student_t_process(n_neighbors):
     """The density of a row given its neighbors is a ratio of multivariate t densities."""
     X, y = rows()
-    model = make(X, y, likelihood=HeteroscedasticGaussian())
-    with torch.no_grad():
-        model.local_scale.log_count.fill_(np.log(3.7))
-        model.local_scale.log_odds.fill_(
-            50.0
-        )  # the marginal likelihood of neighbors counts in full
-    model._centers = [
-        number.detach().clone() for _, _, number in model._with_priors()
-    ]  # no prior term
+    model = make(X, y, n_neighbors, HeteroscedasticGaussian())
+    # the marginal likelihood of neighbors counts in full
+    model = without_priors(set_scale(model, 3.7, 50.0))
     weight = np.random.default_rng(2).uniform(0.5, 2.0, len(X))
-    batch = everything(X, y, weight)
-    actual = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
-    expected = 0.0
+    covariance, expected = covariance_of(model), 0.0
     for i in range(len(X)):
-        near = [*nearest(X, X[i], 8, excluded=i), i]
+        near = [*nearest(X, X[i], n_neighbors, excluded=i), i]
         noise = 0.1 / np.append(weight[near[:-1]], 1.0)
-        K, target = covariance(model, X[near], X[near]) + np.diag(noise), y[near, 0]
+        K, target = covariance(X[near], X[near]) + np.diag(noise), y[near, 0]
         joint = multivariate_t(shape=K, df=3.7).logpdf(target)
-        expected += weight[i] * (
-            joint - multivariate_t(shape=K[:-1, :-1], df=3.7).logpdf(target[:-1])
-        )
-    assert_allclose(actual.item(), expected, rtol=1e-8)
+        given = multivariate_t(shape=K[:-1, :-1], df=3.7).logpdf(target[:-1])
+        expected += weight[i] * (joint - given)
+    assert_allclose(objective(model, everything(X, y, weight)), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("n", [2, 3, 12])
 def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
     """A row that is left out of no more unique inputs than neighbors has one neighbor less than predictions."""
     X, y = rows(n)
-    model = make(X, y, n_neighbors=12, likelihood=HeteroscedasticGaussian())
-    with torch.no_grad():
-        model.local_scale.log_count.fill_(np.log(3.7))
-        model.local_scale.log_odds.fill_(50.0)
-    K = covariance(model, X, X) + 0.1 * np.eye(n)
+    model = set_scale(make(X, y, 12, HeteroscedasticGaussian()), 3.7, 50.0)
+    K = covariance_of(model)(X, X) + 0.1 * np.eye(n)
     for i, density in enumerate(left_out(model, everything(X, y), np.arange(n))):
         rest = np.arange(n) != i
         solved = np.linalg.solve(K[np.ix_(rest, rest)], np.c_[K[rest, i], y[rest]])
@@ -227,27 +216,12 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
     model._centers = [number.detach() - 5.0 for _, _, number in model._with_priors()]
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
     batch = everything(X, y, weight)
-    looks = [
-        model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
-        for seed in range(100)
-    ]
+    looks = [objective(model, batch, seed) for seed in range(100)]
     negative_log_prior = 12.5 * len(model._with_priors())  # lengthscales have one level
     expected = weight @ left_out(model, batch, np.arange(600)) - negative_log_prior
     error = np.std(looks, ddof=1) / np.sqrt(100)
     assert error < 0.1 * negative_log_prior
     assert abs(np.mean(looks) - expected) < 4.0 * error
-
-
-def test_rows_left_out_for_stacking_are_those_of_the_objective():
-    X, y = rows(k=2)
-    model = make(X, y, likelihood=HeteroscedasticGaussian())
-    batch = everything(X, y)
-    total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0)).item()
-    assert_allclose(left_out(model, batch, np.arange(40)).sum(), total, rtol=1e-10)
-    assert_allclose(
-        left_out(model, batch, np.array([7, 3])),
-        left_out(model, batch, np.arange(40))[[7, 3]],
-    )
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
@@ -278,47 +252,25 @@ def test_rows_with_the_same_inputs_are_one_neighbor(k):
     X[3:12], X[20:] = X[2], X[19]  # two unique inputs of ten and eleven rows; others are alone
     weight = np.random.default_rng(3).uniform(0.5, 2.0, len(X))
     model = make(X, y, n_neighbors=30)
-    batch = everything(X, y, weight)
+    batch, covariance = everything(X, y, weight), covariance_of(model)
     alone = np.isin(np.arange(30), [0, 1, *range(12, 19)])  # which have a neighbor less
-    found = np.zeros(30)
+    found, expected = np.zeros((2, 30))
     for part in (alone, ~alone):
         found[part] = left_out(model, batch, np.flatnonzero(part))
     x = X[[2, 19, 15]] + np.array([[0.0], [0.0], [0.3]])
     mean, var = (part[0].numpy() for part in latents(model, torch.tensor(x)))
-    expected = np.zeros(30)
     for j in range(k):
         noise = 0.1 * (j + 1)
-        K = covariance(model, X, X) + np.diag(noise / weight)
         for i in range(30):
             left = weight[i] if alone[i] else min(weight[i], 1.0)  # one count where others are
             rest = weight - left * (np.arange(30) == i)
-            others = np.flatnonzero(rest)
-            inside = covariance(model, X[others], X[others]) + np.diag(noise / rest[others])
-            cross = covariance(model, X[others], X[[i]])[:, 0]
-            solved = np.linalg.solve(inside, cross)
-            variance = covariance(model, X[[i]], X[[i]])[0, 0] + noise - solved @ cross
-            expected[i] += norm(solved @ y[others, j], np.sqrt(variance)).logpdf(y[i, j])
-        cross = covariance(model, X, x)
-        solved = np.linalg.solve(K, cross)
-        assert_allclose(mean[:, j], solved.T @ y[:, j], rtol=1e-7)
-        explained = (solved * cross).sum(0)
-        assert_allclose(var[:, j], np.diag(covariance(model, x, x)) - explained, rtol=1e-6)
+            others = rest > 0.0
+            m, v = condition(covariance, X[others], y[others, j], X[[i]], noise / rest[others])
+            expected[i] += norm(m[0], np.sqrt(v[0, 0] + noise)).logpdf(y[i, j])
+        m, v = condition(covariance, X, y[:, j], x, noise / weight)
+        assert_allclose(mean[:, j], m, rtol=1e-7)
+        assert_allclose(var[:, j], np.diag(v), rtol=1e-6)
     assert_allclose(found, expected, rtol=1e-7, atol=1e-8)
-
-
-@pytest.mark.parametrize("repeated", [False, True])
-def test_weights_are_counts_for_rows_that_are_left_out(repeated):
-    X, y = rows(30, k=2)
-    if repeated:
-        X[10:20] = X[0]
-    weight = np.random.default_rng(4).integers(1, 4, 30)
-    once = np.repeat(np.arange(30), weight)
-    for likelihood in (None, HeteroscedasticGaussian()):
-        settings = {} if likelihood is None else {"likelihood": likelihood}
-        merged, copies = make(X, y, **settings), make(X[once], y[once], **settings)
-        merged = left_out(merged, everything(X, y, weight.astype(float)), np.arange(30))
-        copies = left_out(copies, everything(X[once], y[once]), np.arange(len(once)))
-        assert_allclose(merged[once], copies, rtol=1e-9)
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
@@ -327,32 +279,20 @@ def test_inputs_and_targets_with_two_values(likelihood):
     rng = np.random.default_rng(0)
     k = rng.integers(0, 2, 600)
     y = (rng.random(600) < np.where(k == 1, 0.8, 0.3)).astype(float)
-    model = DeepGPRegressor(
-        n_layers=1, inference="vecchia", likelihood=likelihood, random_state=0
-    ).fit(k[:, None], y)
+    model = near(likelihood=likelihood).fit(k[:, None], y)
     mean, std = model.predict([[0], [1]], return_std=True)
     cells = [y[k == value] for value in (0, 1)]
     assert_allclose(mean, [cell.mean() for cell in cells], atol=0.03)
     assert_allclose(std, [cell.std() for cell in cells], rtol=0.15)
 
 
-def test_neighbors_do_not_depend_on_targets():
-    """Of many rows in the same place, those with the lowest targets came first."""
-    rng = np.random.default_rng(0)
-    X = np.repeat([[0.0], [1.0]], 100, 0)
-    y = 5.0 * X[:, 0] + rng.standard_normal(200)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
-    cells = [y[:100].mean(), y[100:].mean()]
-    assert_allclose(model.predict([[0.0], [1.0]]), cells, atol=0.1)  # of the mean: a standard error
-    assert_allclose(model.predict([[0.0], [1.0]], return_std=True)[1], [1.0, 1.0], rtol=0.15)
-
-
 @pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
-def test_rows_that_leave_no_place_out_keep_all_neighbors(likelihood):
-    """Even if others leave one out, and there are no more unique inputs than neighbors."""
-    X, y = rows(12)
+@pytest.mark.parametrize(("n", "k", "n_neighbors"), [(12, 1, 20), (40, 2, 8)])
+def test_rows_that_are_left_out_do_not_depend_on_others(likelihood, n, k, n_neighbors):
+    """Even if others leave a place out, and there are no more unique inputs than neighbors."""
+    X, y = rows(n, k=k)
     X[[3, 7]] = X[[2, 6]]  # two unique inputs with two targets each
-    model, batch = make(X, y, 20, likelihood), everything(X, y)
+    model, batch = make(X, y, n_neighbors, likelihood), everything(X, y)
     order = np.array([3, 0, 7, 1, 2, 11, 6, 5])
     alone = [left_out(model, batch, order[i : i + 1]) for i in range(8)]
     assert_allclose(left_out(model, batch, order), np.concatenate(alone), rtol=1e-12)
@@ -360,16 +300,25 @@ def test_rows_that_leave_no_place_out_keep_all_neighbors(likelihood):
     both = left_out(model, batch, order, spreads)
     alone = [left_out(model, batch, order, spreads[i : i + 1])[0] for i in range(2)]
     assert_allclose(both, alone, rtol=1e-12)
-    total = model.expected_log_likelihood(batch, torch.Generator().manual_seed(0))
-    assert_allclose(total.item(), left_out(model, batch, np.arange(12)).sum(), rtol=1e-12)
+    total = left_out(model, batch, np.arange(n)).sum()
+    assert_allclose(objective(model, batch), total, rtol=1e-12)
+
+
+def test_neighbors_do_not_depend_on_targets():
+    """Of many rows in the same place, those with the lowest targets came first."""
+    rng = np.random.default_rng(0)
+    X = np.repeat([[0.0], [1.0]], 100, 0)
+    y = 5.0 * X[:, 0] + rng.standard_normal(200)
+    mean, std = near().fit(X, y).predict([[0.0], [1.0]], return_std=True)
+    assert_allclose(mean, [y[:100].mean(), y[100:].mean()], atol=0.1)  # a standard error
+    assert_allclose(std, [1.0, 1.0], rtol=0.15)
 
 
 def test_outputs_have_one_mixing_variable():
     """Rows left out: Gaussian outputs of one unknown factor, over which is integrated."""
     X, y = rows(k=3)
-    model = make(X, y, likelihood=HeteroscedasticGaussian())
+    model = set_scale(make(X, y, likelihood=HeteroscedasticGaussian()), 1.7)
     with torch.no_grad():
-        model.local_scale.log_count.fill_(np.log(1.7))
         actual = left_out(model, everything(X, y), np.arange(40))
         target, mean, sd, z = without(model, np.arange(40))
         scale = sd * model.local_scale.squared(z).sqrt()
@@ -401,13 +350,10 @@ def test_rows_left_out_have_the_predictive_density_of_the_others():
 
 def test_errors_of_outputs_are_large_together():
     X, y = rows(k=2)
-    model = make(X, y, likelihood=HeteroscedasticGaussian())
-    with torch.no_grad():
-        model.local_scale.log_count.fill_(np.log(1.7))
-        model.local_scale.log_odds.fill_(-50.0)
-        dof = float(model.local_scale.dof())
+    model = set_scale(make(X, y, likelihood=HeteroscedasticGaussian()), 1.7, -50.0)
     draws = draw_functions(model, 10_000, seeded(0), 20)(torch.tensor(X[:3] + 3.0))
     errors = abs(draws[..., :2] - draws[..., :2].median(0).values)
+    dof = float(model.local_scale.dof())
     independent = multivariate_t(shape=np.eye(2), df=dof, seed=0).rvs(200_000)
     expected = spearmanr(*abs(independent.T))[0]
     assert expected > 0.1
@@ -423,21 +369,15 @@ def test_numbers_have_a_prior():
     Of the columns' lengthscales the level has it; deviations from it have Cauchy distributions.
     """
     X, y = rows(400)  # of which 300 are looked at
-    model = make(X, y, likelihood=HeteroscedasticGaussian())
-    batch = everything(X, y)
+    model, batch = make(X, y, likelihood=HeteroscedasticGaussian()), everything(X, y)
     with torch.no_grad():
         model.layers[0].kernel.assign(lengthscale=LENGTHSCALES * np.exp([0.5, -1.0]))
         model.local_scale.log_count += 0.3
         model.local_scale.log_odds -= 0.7
-    values = []
-    for has_prior in (True, False):
-        if not has_prior:
-            model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
-        generator = torch.Generator().manual_seed(0)
-        values.append(model.expected_log_likelihood(batch, generator).item())
+    with_prior = objective(model, batch)
     prior = 0.5 * (0.25**2 + 0.3**2 + 0.7**2)
     prior += (cauchy.logpdf(0.0, scale=0.3) - cauchy.logpdf([0.75, -0.75], scale=0.3)).sum()
-    assert_allclose(values[1] - values[0], prior, rtol=1e-8)
+    assert_allclose(objective(without_priors(model), batch) - with_prior, prior, rtol=1e-8)
 
 
 def test_few_rows_are_not_overfitted():
@@ -446,39 +386,20 @@ def test_few_rows_are_not_overfitted():
     X, x = rng.uniform(size=(8, 3)), rng.uniform(size=(300, 3))
     f = lambda X: np.sin(5.0 * X[:, 0]) + X[:, 1]  # noqa: E731
     y, y_new = f(X) + 0.3 * rng.normal(size=8), f(x) + 0.3 * rng.normal(size=300)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
     constant = norm(y.mean(), y.std(ddof=1)).logpdf(y_new).mean()
-    assert model.log_predictive_density(x, y_new).mean() > constant - 0.5
-
-
-def test_many_columns_do_not_overfit_few_rows():
-    rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((1080, 40)), rng.standard_normal(1080)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X[:80], y[:80])
-    truth = norm.logpdf(y[80:]).mean()
-    assert model.log_predictive_density(X[80:], y[80:]).mean() > truth - 0.1
+    assert near().fit(X, y).log_predictive_density(x, y_new).mean() > constant - 0.5
 
 
 def test_large_counts_forget_the_local_scale():
     X, y = rows()
-    plain, local = make(X, y), make(X, y, likelihood=HeteroscedasticGaussian())
-    with torch.no_grad():
-        local.local_scale.log_count.fill_(np.log(1e6))
-    local._centers = [
-        number.detach().clone() for _, _, number in local._with_priors()
-    ]  # no prior term
-    density = [
-        model.expected_log_likelihood(everything(X, y), torch.Generator().manual_seed(0)).item()
-        for model in (plain, local)
-    ]
-    assert_allclose(*density, rtol=1e-4)
+    local = set_scale(make(X, y, likelihood=HeteroscedasticGaussian()), 1e6)
+    models, batch = (make(X, y), without_priors(local)), everything(X, y)
+    assert_allclose(*(objective(model, batch) for model in models), rtol=1e-4)
 
 
 def test_predictive_density_is_student_t():
     X, y = rows(200)
-    model = DeepGPRegressor(n_layers=1, inference=Vecchia(10), max_iter=20, random_state=0).fit(
-        X, y[:, 0]
-    )
+    model = near(inference=Vecchia(10), max_iter=20).fit(X, y[:, 0])
     net, scale = model.members_[0].model("cpu"), model._y_scaler.scale
     x = torch.tensor(model._x_scaler.transform(X[:9] + 0.05))
     with torch.no_grad():
@@ -562,22 +483,31 @@ def test_transformed_lattices_give_the_same_predictions():
     X = np.stack(np.meshgrid(grid, grid, indexing="ij"), -1).reshape(-1, 2)
     y, x = np.sin(5.0 * X[:, 0]) + 0.1 * rng.normal(size=36), rng.uniform(size=(20, 2))
     one, other = (
-        DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=10, random_state=0)
-        .fit(scale * X + shift, y)
-        .predict(scale * x + shift, return_std=True)
+        near(max_iter=10).fit(scale * X + shift, y).predict(scale * x + shift, return_std=True)
         for scale, shift in ((1.0, 0.0), (3.0, 1.0))
     )
     assert_allclose(one, other, rtol=1e-9)
 
 
-def test_weights_are_counts():
-    X, y = rows(12)
-    counts = np.random.default_rng(1).integers(1, 4, len(X))
-    weighted = make(X, y, n_neighbors=12, weight=counts.astype(float))
-    repeated = make(np.repeat(X, counts, 0), np.repeat(y, counts, 0), n_neighbors=60)
-    x = torch.tensor(X + 0.1)
-    for a, b in zip(latents(weighted, x), latents(repeated, x)):
-        assert_allclose(a, b, rtol=1e-7)
+@pytest.mark.parametrize("repeated", [False, True])
+@pytest.mark.parametrize("likelihood", [Gaussian, HeteroscedasticGaussian])
+def test_weights_are_counts(repeated, likelihood):
+    """For rows that are left out, and for predictions from all rows."""
+    X, y = rows(30, k=2)
+    if repeated:
+        X[10:20] = X[0]
+    weight = np.random.default_rng(4).integers(1, 4, 30)
+    once = np.repeat(np.arange(30), weight)
+    merged, copies = (make(X[i], y[i], likelihood=likelihood()) for i in (slice(None), once))
+    found = left_out(merged, everything(X, y, weight.astype(float)), np.arange(30))
+    expected = left_out(copies, everything(X[once], y[once]), np.arange(len(once)))
+    assert_allclose(found[once], expected, rtol=1e-9)
+    if likelihood is Gaussian and not repeated:
+        weighted = make(X[:12], y[:12], n_neighbors=12, weight=weight[:12].astype(float))
+        once = once[once < 12]
+        copies = make(X[once], y[once], n_neighbors=60)
+        for a, b in zip(*(latents(m, torch.tensor(X + 0.1)) for m in (weighted, copies))):
+            assert_allclose(a, b, rtol=1e-7)
 
 
 @pytest.mark.parametrize("likelihood", [Gaussian(), HeteroscedasticGaussian()])
@@ -586,86 +516,38 @@ def test_function_draws_have_the_moments_of_the_prediction(likelihood):
     model = make(X, y, likelihood=likelihood)
     x = torch.tensor(np.array([[0.3, -0.4], [1.0, 1.0], [4.0, 4.0]]))
     f = draw_functions(model, 3000, seeded(0), 300)
-    draws = f(x)
-    log_weights, mean, var = posterior(model, 100).latent(x)
-    share = log_weights.exp()[:, None, None]
-    center = (share * mean).sum(0)
-    total = center, (share * (var + (mean - center).square())).sum(0)
-    error = (total[1] / 3000).sqrt()
-    assert ((draws.mean(0) - total[0]).abs() < 4.5 * error).all()
+    draws, (center, total) = f(x), mixed(model, x, 100)
+    assert ((draws.mean(0) - center).abs() < 4.5 * (total / 3000).sqrt()).all()
     # features of the prior leave an error of a few hundredths of its variance
-    assert_allclose(draws.var(0)[:, :2], total[1][:, :2], rtol=0.15)
-    assert_allclose(draws.var(0)[:, 2:], total[1][:, 2:], rtol=0.15)
+    assert_allclose(draws.var(0), total, rtol=0.15)
     assert_allclose(f(x[1:]), draws[:, 1:], rtol=1e-9)  # the same functions in every call
 
 
 def test_draws_of_targets_follow_the_predictive_distribution():
     X, y = rows(100)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=20, random_state=0)
-    model.fit(X, y[:, 0])
+    model = near(max_iter=20).fit(X, y[:, 0])
     draws = model.sample_y(X[:3], 4000, random_state=0)
     mean, std = model.predict(X[:3], return_std=True)
     assert (abs(draws.mean(1) - mean) < 4.5 * std / np.sqrt(4000)).all()
     assert_allclose(draws.std(1), std, rtol=0.08)
 
 
-def test_local_scale_follows_noise_that_changes():
-    """Noise of one and of a tenth, side by side; 1,000 rows have 25 neighbors each."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (1000, 1))
-    y = np.where(X[:, 0] > 0.0, 1.0, 0.1) * rng.standard_normal(1000)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0).fit(X, y)
-    std = model.predict(np.array([[-0.5], [0.5]]), return_std=True)[1]
-    assert_allclose(std, [0.1, 1.0], rtol=0.4)
-    gaussian = DeepGPRegressor(
-        n_layers=1, inference="vecchia", likelihood="gaussian", random_state=0
-    ).fit(X, y)
-    gain = model.log_predictive_density(X, y) - gaussian.log_predictive_density(X, y)
-    assert gain.mean() > 0.4  # 1/2 log(.505) + log(10)/2 = .81 for known sizes
-
-
-@pytest.mark.parametrize("n", [1, 2, 5])
-def test_fewer_rows_than_neighbors(n):
-    X, y = rows(n, k=2)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0).fit(X, y)
-    mean, std = model.predict(X, return_std=True)
-    assert np.isfinite(mean).all() and (std > 0.0).all()
-    assert np.isfinite(model.sample_y(X, 3)).all()
-
-
-def test_training_rows_are_the_inducing_inputs():
-    X, y = rows()
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", max_iter=5, random_state=0)
-    model.fit(X, y[:, 0])
-    found = model.inducing_inputs_[0]  # in another order
-    assert_allclose(found[np.argsort(found[:, 0])], X[np.argsort(X[:, 0])], atol=1e-12)
-    assert not hasattr(model, "lower_bound_")
-
-
 def test_training_goes_on_where_it_stopped():
+    """Past the searches of steps 10 and 25."""
     X, y = rows()
-    batch = everything(X, y)
-    one, two = (make(X, y, likelihood=HeteroscedasticGaussian()) for _ in range(2))
-    one.prepare(0.01, torch.float64)
-    two.prepare(0.01, torch.float64)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(30):  # past the searches of steps 10 and 25
-        one.step(batch, generator)
-    state, training = one.state(), one.training_state()
-    two.load_state(state)
-    two.load_training_state(training)
-    other = torch.Generator()
-    other.set_state(generator.get_state())
-    for _ in range(30):
-        assert one.step(batch, generator) == two.step(batch, other)
-    for name, array in one.state().items():
-        assert_array_equal(array, two.state()[name])
+
+    def prepared():
+        model = make(X, y, likelihood=HeteroscedasticGaussian())
+        model.prepare(0.01, torch.float64)
+        return model
+
+    check_resumed(prepared, everything(X, y), 60, [30])
 
 
 def test_objective_grows(monkeypatch):
     """That of all rows, though steps see a third of them."""
     X, y = rows(300)
-    model = DeepGPRegressor(n_layers=1, inference="vecchia", random_state=0, warm_start=True)
+    model = near(warm_start=True)
 
     def loss():
         """Before a step that sees all rows."""
@@ -675,35 +557,4 @@ def test_objective_grows(monkeypatch):
 
     before = loss()
     model.fit(X, y[:, 0])
-    assert isinstance(model.kernels_[0], kernels.RationalQuadratic)
     assert loss() < before - 0.13
-
-
-def test_brute_force_of_one_neighbor():
-    X, y = rows()
-    model = make(X, y, n_neighbors=1)
-    i = int(nearest(X, X[0], 1, excluded=0)[0])
-    K = covariance(model, X[[i, 0]], X[[i, 0]]) + 0.1 * np.eye(2)
-    expected = multivariate_normal(cov=K).logpdf(y[[i, 0], 0])
-    expected -= multivariate_normal(cov=K[0, 0]).logpdf(y[i, 0])
-    with torch.no_grad():
-        x = torch.tensor(X[:1])
-        mean, sd, _, _ = model.near().say(x, model._search(x, np.array([0]), np.arange(40)))
-    actual = multivariate_normal(float(mean), float(sd) ** 2).logpdf(y[0, 0])
-    assert_allclose(actual, expected, rtol=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
-        ({"n_layers": 2}, "n_layers=1"),
-        ({"likelihood": "student_t"}, "for StudentT use inference='dsvi'"),
-        ({"n_inducing": 7}, "n_inducing means nothing to Vecchia"),
-        ({"init": "random"}, "init means nothing to Vecchia"),
-    ],
-)
-def test_settings_that_make_no_sense(settings, match):
-    X, y = rows()
-    settings = {"n_layers": 1, "inference": "vecchia", "random_state": 0, **settings}
-    with pytest.raises(ValueError, match=match):
-        DeepGPRegressor(**settings).fit(X, y[:, 0])
