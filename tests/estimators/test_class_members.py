@@ -116,20 +116,6 @@ def test_what_the_user_fixes():
 
 
 @three_classes
-def test_repeated_rows_are_weights(data):
-    X, y = data
-    counts = np.random.default_rng(1).integers(1, 4, len(X))
-    settings = {**FEW, "batch_size": 80, "max_iter": 10}
-    weighted = DeepGPClassifier(**settings).fit(X, y, sample_weight=counts)
-    repeated = DeepGPClassifier(**settings).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
-    shares = [
-        [member.mixture_weight for member in model.members_] for model in (weighted, repeated)
-    ]
-    assert_allclose(*shares, rtol=1e-3)
-    assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-3)
-
-
-@three_classes
 def test_warm_start(model, data):
     X, y = data
     model = copy.deepcopy(model).set_params(warm_start=True)

@@ -14,47 +14,44 @@ def plan(likelihood):
     return Plan(DSVI(), likelihood, 2)
 
 
+def regression(n_rows, n_columns, seconds):
+    return recipe.regression(plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, seconds)
+
+
+def schemes(plans):
+    return {type(plan.scheme) for plan in plans}
+
+
 @pytest.mark.parametrize("n_columns", [1, 8, 200])
 @pytest.mark.parametrize("n_rows", ROWS)
 def test_the_predicted_cost_fits_the_budget(n_rows, n_columns):
     seconds = recipe.budget(n_rows, None)
-    regression = recipe.regression(
-        plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, seconds
-    )
+    numbers = regression(n_rows, n_columns, seconds)
     classes = recipe.classification(plan(Softmax()), n_rows, n_columns, 3, seconds)
-    for plans in (regression, classes):
+    for plans in (numbers, classes):
         first, *others = plans
         assert len(plans) == 1 or first.seconds <= 1.1 * seconds
         assert len(others) < 2 or sum(plan.seconds for plan in plans) <= 1.1 * seconds
         assert sum(plan.seconds for plan in others) <= 1.1 * seconds
-    assert len(regression) > 1
+    assert len(numbers) > 1
 
 
 def test_more_time_buys_more_members():
-    found = [
-        recipe.regression(plan(HeteroscedasticStudentT()), 400, 8, 1, True, seconds)
-        for seconds in (0.01, 3.0, 1000.0)
-    ]
+    found = [regression(400, 8, seconds) for seconds in (0.01, 3.0, 1000.0)]
     assert len(found[0]) == 1 < len(found[1]) < len(found[2])
     least = min(plan.seconds for plan in found[2])
     assert found[0][0].seconds <= least  # nothing fits: the cheapest
 
 
 def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
-    def schemes(n_rows):
-        plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 8, 1, True, 60.0)
-        return {type(plan.scheme) for plan in plans}
-
-    assert {Exact, Vecchia, DSVI} <= schemes(1000)
-    assert Exact not in schemes(10_000)
-    assert schemes(1_000_000) == {DSVI}
+    assert {Exact, Vecchia, DSVI} <= schemes(regression(1000, 8, 60.0))
+    assert Exact not in schemes(regression(10_000, 8, 60.0))
+    assert schemes(regression(1_000_000, 8, 60.0)) == {DSVI}
 
 
 @pytest.mark.parametrize(("n_rows", "n_columns"), [(60, 60), (150, 40), (2000, 20), (2000, 200)])
 def test_anova_takes_part_by_its_cost_alone(n_rows, n_columns):
-    plans = recipe.regression(
-        plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, recipe.budget(n_rows, None)
-    )
+    plans = regression(n_rows, n_columns, recipe.budget(n_rows, None))
     has_anova = any("Anova" in repr(plan.kernel) for plan in plans)
     assert has_anova == (n_columns < 100)
 
@@ -68,7 +65,7 @@ def test_cost_of_anova_counts_the_factors(n_rows):
 
 def test_few_rows_have_an_exact_process_rather_than_neighbors():
     def kinds(n_rows):
-        plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 36, 1, True, 5.0)
+        plans = regression(n_rows, 36, 5.0)
         return [(type(plan.scheme), "Anova" in repr(plan.kernel)) for plan in plans]
 
     assert kinds(150) == [(Exact, True), (DSVI, False), (Exact, False)]
@@ -84,13 +81,12 @@ def test_a_list_of_kernels_is_for_gradient_members():
 
 def test_counts_have_gradient_members_alone():
     plans = recipe.regression(plan(Poisson()), 400, 8, 1, False, 60.0)
-    assert {type(plan.scheme) for plan in plans} == {DSVI}
+    assert schemes(plans) == {DSVI}
 
 
 @pytest.mark.parametrize("n_rows", [300, 600, 2000])
 def test_little_time_is_for_exact_processes(n_rows):
     """They are cheap and strong; the deep sparse model comes if there is time left."""
     seconds = {300: 1.5, 600: 3.0, 2000: 6.0}[n_rows]
-    plans = recipe.regression(plan(HeteroscedasticStudentT()), n_rows, 6, 1, True, seconds)
-    assert not {Exact, Vecchia}.isdisjoint(type(one.scheme) for one in plans)
-    assert DSVI not in {type(one.scheme) for one in plans}
+    found = schemes(regression(n_rows, 6, seconds))
+    assert found & {Exact, Vecchia} and DSVI not in found

@@ -8,6 +8,23 @@ from skdgp.preprocessing.adjustment import Adjustment
 from skdgp.preprocessing.encoding import ColumnEncoder
 
 
+def fitted(table, y):
+    """Positions of a number and of levels."""
+    kinds, weights = ["number", "category"], np.ones(len(y))
+    return ColumnEncoder().fit(table, y, weights, kinds, np.random.RandomState(0))
+
+
+def positions_of(encoder, n_levels):
+    return encoder.transform(np.column_stack([np.zeros(n_levels), np.arange(float(n_levels))]))
+
+
+def learned_later(table, y, n_old):
+    """Levels beyond the first ones come in a second chunk."""
+    old = table[:, 1] < n_old
+    encoder = fitted(table[old], y[old])
+    return encoder.with_levels(table[~old], y[~old], np.ones((~old).sum()))
+
+
 def confounded(n=600, seed=0):
     """Levels with effects that the sizes of their rows hide, as those of diamonds."""
     rng = np.random.default_rng(seed)
@@ -15,11 +32,8 @@ def confounded(n=600, seed=0):
     level = rng.integers(0, 4, n)
     size = -effects[level] + rng.standard_normal(n)
     y = size + effects[level] + 0.3 * rng.standard_normal(n)
-    return (
-        np.column_stack([size, level.astype(float)]),
-        ((y - y.mean()) / y.std())[:, None],
-        effects,
-    )
+    table = np.column_stack([size, level.astype(float)])
+    return table, ((y - y.mean()) / y.std())[:, None], effects
 
 
 def test_effects_are_those_of_ridge_regression():
@@ -57,11 +71,7 @@ def test_numbers_may_have_any_unit(exponent):
 def test_positions_are_in_the_order_of_effects():
     """Mean targets of the levels agree, and their order is that of the noise."""
     table, y, effects = confounded()
-    encoder = ColumnEncoder().fit(
-        table, y, np.ones(len(y)), ["number", "category"], np.random.RandomState(0)
-    )
-    rows = np.column_stack([np.zeros(4), np.arange(4.0)])
-    positions = encoder.transform(rows)[:, 1]
+    positions = positions_of(fitted(table, y), 4)[:, 1]
     assert abs(np.corrcoef(positions, effects)[0, 1]) > 0.99
     assert (np.diff(positions) * np.sign(positions[-1] - positions[0]) > 0.0).all()
 
@@ -82,9 +92,7 @@ def test_levels_at_which_numbers_matter_more_have_a_second_position():
     for order in (np.arange(5), np.array([3, 0, 4, 1, 2])):  # of the levels, which does not matter
         known = table.copy()
         known[:, 1] = order[table[:, 1].astype(int)]
-        again = ColumnEncoder().fit(
-            known, y, np.ones(len(y)), ["number", "category"], np.random.RandomState(0)
-        )
+        again = fitted(known, y)
         rows = again.transform(np.column_stack([np.zeros(5), order]))
         if encoded is not None:
             assert_allclose(rows, encoded)
@@ -103,30 +111,18 @@ def test_levels_at_which_numbers_matter_alike_have_one_position():
     for seed in range(20):
         table, y = steeper(np.zeros(5), seed=seed)
         y += np.cos(table[:, 1:])
-        kinds, weights = ["number", "category"], np.ones(len(y))
-        encoder = ColumnEncoder().fit(table, y, weights, kinds, np.random.RandomState(0))
-        assert encoder.suffixes == ["", ""]
+        assert fitted(table, y).suffixes == ["", ""]
 
 
 def test_new_levels_have_both_positions():
     slopes = np.array([0.3, -0.8, 0.0, 0.8, -0.3])
-    table, y = steeper(slopes)
-    old = table[:, 1] < 4.0
-    kinds, weights = ["number", "category"], np.ones(len(y))
-    encoder = ColumnEncoder().fit(table[old], y[old], weights[old], kinds, np.random.RandomState(0))
-    encoder = encoder.with_levels(table[~old], y[~old], weights[~old])
-    positions = encoder.transform(np.column_stack([np.zeros(5), np.arange(5.0)]))
+    positions = positions_of(learned_later(*steeper(slopes), 4), 5)
     assert np.corrcoef(positions[:, 2], slopes)[0, 1] > 0.99
 
 
 def test_new_levels_are_placed_by_the_same_effects():
     table, y, effects = confounded()
-    old = table[:, 1] < 3.0
-    encoder = ColumnEncoder().fit(
-        table[old], y[old], np.ones(old.sum()), ["number", "category"], np.random.RandomState(0)
-    )
-    encoder = encoder.with_levels(table[~old], y[~old], np.ones((~old).sum()))
-    positions = encoder.transform(np.column_stack([np.zeros(4), np.arange(4.0)]))[:, 1]
+    positions = positions_of(learned_later(table, y, 3), 4)[:, 1]
     assert abs(np.corrcoef(positions, effects)[0, 1]) > 0.98
 
 

@@ -33,11 +33,12 @@ def changed(X, column=1, value=CONSTANT + 1e-3):
 
 def fitted(inference="dsvi", **settings):
     X, y = problem()
-    return (
-        DeepGPRegressor(inference=inference, **{"n_layers": 1, **FEW, **settings}).fit(X, y),
-        X,
-        y,
-    )
+    model = DeepGPRegressor(inference=inference, **{"n_layers": 1, **FEW, **settings})
+    return model.fit(X, y), X, y
+
+
+def row_scaler(X):
+    return InputScaler().fit(X, np.ones(len(X)), np.random.RandomState(0))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -78,11 +79,8 @@ def test_covariances_are_those_of_draws(settings):
     model, X, y = fitted(**settings)
     rows = np.concatenate([X[:2], changed(X[:2]), changed(X[:1], 1, 9.0), changed(X[:1], 4, 1.0)])
     rows[3, 4] = 1.0  # two values; one in common with row 2, the other with row 5
-    expected = np.zeros((6, 6))
-    expected[2:4, 2:4] = 1.0
-    expected[[3, 5], [3, 5]] += 1.0
-    expected[4, 4] = 1.0
-    expected[3, 5] = expected[5, 3] = 1.0
+    one, other = np.array([0, 0, 1, 1, 0, 0.0]), np.array([0, 0, 0, 1, 0, 1.0])
+    expected = np.outer(one, one) + np.outer(other, other) + np.diag([0, 0, 0, 0, 1, 0.0])
     same = X[[0, 1, 0, 1, 0, 0]]
     more = 2.0 / 5 * y.var() * expected
     draws, before = (model.sample_y(x, 400, latent=True) for x in (rows, same))
@@ -197,29 +195,27 @@ def test_what_is_no_change():
     X, y = problem()  # columns pass as they are, and models see them
     model = DeepGPRegressor(inference="dsvi", n_layers=1, standardize=False, **FEW).fit(X, y)
     assert not ConstantColumns(changed(X), model._x_scaler)
-    scaler = InputScaler().fit(np.ones((10, 3)), np.ones(10), np.random.RandomState(0))
-    constant = ConstantColumns(np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]]), scaler)
+    rows = np.array([[2.0, 1.0, 1.0], [1.0, 2.0, 2.0]])
+    constant = ConstantColumns(rows, row_scaler(np.ones((10, 3))))
     np.testing.assert_allclose(constant.variances(), [2.0 / 3.0, 4.0 / 3.0])
 
 
 @pytest.mark.parametrize("constant", [0.0, 1.4e-17, -5e-324])
 def test_rounding_errors_around_zero_are_no_change(constant):
     X = np.column_stack([problem()[0][:, :3], np.full(40, constant)])
-    scaler = InputScaler().fit(X, np.ones(40), np.random.RandomState(0))
+    scaler = row_scaler(X)
     assert 3 in scaler.constant_columns()[0]
     for value in (0.0, 1e-17, -3e-16, 5e-324):
         assert not ConstantColumns(changed(X, 3, value), scaler)
     assert ConstantColumns(changed(X, 3, 1e-12), scaler)
-    scaler.fit(np.zeros((9, 2)), np.ones(9), np.random.RandomState(0))
+    scaler = row_scaler(np.zeros((9, 2)))
     assert not ConstantColumns(np.full((2, 2), 1e-17), scaler)
     assert ConstantColumns(np.full((2, 2), 1e-12), scaler)
 
 
 def test_draws_add_up():
     """Effects of columns are independent; a value in two columns has two effects."""
-    scaler = InputScaler().fit(
-        np.column_stack([np.arange(9.0), np.zeros((9, 2))]), np.ones(9), np.random.RandomState(0)
-    )
+    scaler = row_scaler(np.column_stack([np.arange(9.0), np.zeros((9, 2))]))
     rows = np.array([[0.0, 5.0, 0.0], [0.0, 0.0, 5.0], [0.0, 5.0, 5.0], [1.0, 0.0, 0.0]])
     constant = ConstantColumns(rows, scaler)
     draws = constant.draws(20_000, 1, seed=3)[..., 0]

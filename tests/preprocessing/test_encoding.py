@@ -62,28 +62,22 @@ def test_positions_of_training_rows_come_from_other_folds():
     encoded = encoder.transform(codes[:, None], encoder.folds)
     for fold in range(N_FOLDS):
         others = encoder.folds != fold
-        own = shrunk_means(codes[others].astype(int), y[others], np.ones(others.sum()), 201)[0][
-            :, 0
-        ]
+        of_others = codes[others].astype(int), y[others], np.ones(others.sum())
+        own = shrunk_means(*of_others, 201)[0][:, 0]
         assert_allclose(np.abs(encoded[~others, 0]), np.abs(own[codes[~others].astype(int)]))
 
 
-def test_renamed_and_reordered_levels_change_nothing():
+def test_levels_take_one_column_whatever_their_order_and_number():
     rng = np.random.default_rng(0)
     codes = rng.integers(0, 6, 100)
     y = np.sin(codes)[:, None] + 0.1 * rng.normal(size=(100, 1))
     order = rng.permutation(6)
     a = fitted(codes[:, None], y, ["category"])
     b = fitted(order[codes][:, None], y, ["category"])
-    assert_allclose(
-        a.transform(codes[:, None].astype(float)), b.transform(order[codes][:, None].astype(float))
-    )
-
-
-def test_many_levels_take_one_column():
-    rng = np.random.default_rng(0)
-    encoder = fitted(rng.integers(0, 5000, (6000, 1)), rng.normal(size=(6000, 1)), ["category"])
-    assert len(encoder.sources) == 1
+    rows = codes[:, None].astype(float), order[codes][:, None].astype(float)
+    assert_allclose(a.transform(rows[0]), b.transform(rows[1]))
+    many = fitted(rng.integers(0, 5000, (6000, 1)), rng.normal(size=(6000, 1)), ["category"])
+    assert len(many.sources) == 1
 
 
 def test_gaps_are_filled_by_rows_near_in_the_other_columns():
@@ -108,14 +102,10 @@ def test_an_indicator_where_gaps_go_with_other_targets():
 
 def test_dates_have_the_circles_that_they_cover():
     days = np.arange(18000.0, 18100.0)
-    assert fitted(days[:, None], kinds=["date"]).suffixes == [
-        "",
-        " (sine of week)",
-        " (cosine of week)",
-    ]
+    encoder = fitted(days[:, None], kinds=["date"])
+    assert encoder.suffixes == ["", " (sine of week)", " (cosine of week)"]
     hours = 18000.0 + np.arange(100) / 24.0
     assert " (sine of day)" in fitted(hours[:, None], kinds=["date"]).suffixes
-    encoder = fitted(days[:, None], kinds=["date"])
     a, b = encoder.transform(np.array([[18001.0], [18008.0]]))
     assert_allclose(a[1:], b[1:], atol=1e-9)
 
@@ -186,10 +176,7 @@ def test_versions_of_two_new_gaps_are_draws_of_both_together():
     rows = np.column_stack([np.full(60, np.nan), np.linspace(-1.0, 1.0, 60), np.full(60, np.nan)])
     versions, _ = fitted(table).versions(rows)
     conditional = cov[::2, ::2] - 0.6**2
-    for sign in (
-        1.0,
-        -1.0,
-    ):  # of one sum of both, where independent gaps would have 1.28 for either
+    for sign in (1.0, -1.0):  # of a sum of both; independent gaps would have 1.28 for either
         found = versions[:, :, 0] + sign * versions[:, :, 2]
         variance = conditional.sum() if sign > 0.0 else 2.0 * (1.0 - 0.9)
         # 60 rows share most of 16 donors: as if there were ten, of 16 values each, four standard errors

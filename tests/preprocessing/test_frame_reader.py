@@ -30,18 +30,8 @@ def a_frame():
 
 def test_each_dtype_has_a_kind_and_float64_values():
     reader = FrameReader().fit(a_frame())
-    assert dict(zip(a_frame(), reader.kinds)) == {
-        "number": "number",
-        "nullable": "number",
-        "flag": "boolean",
-        "text": "category",
-        "category": "category",
-        "ordered": "ordered",
-        "date": "date",
-        "zone": "date",
-        "duration": "number",
-        "objects": "number",
-    }
+    categories, numbers = ["category", "category", "ordered"], ["number", "number"]
+    assert reader.kinds == [*numbers, "boolean", *categories, "date", "date", *numbers]
     day = (datetime.date(2020, 1, 1) - datetime.date(1970, 1, 1)).days
     expected = np.array(
         [
@@ -162,9 +152,6 @@ def test_a_word_among_numbers_and_other_objects_name_the_column():
         FrameReader().fit(pd.DataFrame({"list": [[1], [2]]}))
     with pytest.raises(ValueError, match="'size' of X holds infinity"):
         reader.transform(pd.DataFrame({"size": [1.0, np.inf]}))
-    two = pd.DataFrame(np.ones((2, 2)), columns=["a", "a"])
-    with pytest.raises(ValueError, match="several columns named 'a'"):
-        FrameReader().fit(two)
 
 
 columns = st.sampled_from(list(a_frame()))
@@ -210,8 +197,3 @@ def test_levels_that_were_apart_in_training_stay_apart():
     reader = FrameReader(["g"]).fit(pd.DataFrame({"g": np.array([1, "1", "01"], dtype=object)}))
     codes = reader.transform(pd.DataFrame({"g": np.array(["1", 1, "01", "1.0"], dtype=object)}))
     assert len(set(codes[:3, 0])) == 3 and codes[3, 0] == UNSEEN
-
-
-def test_a_lazy_frame_meets_a_sentence():
-    with pytest.raises(ValueError, match="collect it first"):
-        FrameReader().fit(pl.DataFrame({"a": [1.0]}).lazy())

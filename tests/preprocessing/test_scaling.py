@@ -97,10 +97,6 @@ def test_far_values_grow_logarithmically(rng):
     X = z * scaler.scale + scaler.center
     expected = np.array([0.0, 3.0, 5.0, 5.0 + 1e-9, 6.0, 25.0])
     assert_allclose(scaler.transform(X)[:, 0], np.concatenate([expected, -expected]), atol=1e-6)
-
-
-def test_far_values_keep_order_and_are_finite(rng):
-    scaler = fit(rng.standard_normal((1000, 1)))
     X = np.sort(np.concatenate([-np.logspace(-3, 300, 500), np.logspace(-3, 300, 500)]))[:, None]
     z = scaler.transform(X)
     assert (np.diff(z[:, 0]) > 0.0).all() and np.abs(z).max() < 1000.0
@@ -138,12 +134,14 @@ def test_all_columns_constant():
 
 
 def test_rounding_is_no_variance():
-    """0.1 summed many times has a mean that is not exactly 0.1."""
+    """0.1 summed many times has a mean that is not exactly 0.1; nor is rounding all that varies."""
     for value in (0.1, 1e8 / 3.0, 1e-300):
         X = np.full((100_003, 2), value)
         X[:, 1] = np.arange(100_003)
         assert_array_equal(fit(X).columns, [1])
         assert_array_equal(fit(X.astype(np.float32)).columns, [1])
+    column = [0.0, 0.0, 1.0, 1.0 + 1e-15, 1.0]
+    assert_array_equal(fit(np.column_stack([column, np.arange(5.0)])).columns, [0, 1])
 
 
 @pytest.mark.parametrize("offset", [0.0, 3.0])
@@ -242,20 +240,16 @@ def test_targets(rng):
     assert_allclose(z.std(0), 1.0, rtol=1e-6)
 
 
-def test_constant_targets():
+def test_constant_targets_and_targets_as_they_are():
     y = np.tile([0.1, 0.0, 1e10, 1e20, 1e100, -1e300], (150, 1))
     scaler = TargetScaler().fit(y, np.ones(150))
     assert_allclose(scaler.scale, [1.0, 1.0, 1.0, 1e6, 1e86, 1e286], rtol=1e-12)
     assert_array_equal(scaler.center, y[0])
     assert_array_equal(scaler.transform(y), 0.0)
-
-
-def test_targets_as_they_are():
     y = np.arange(10.0)[:, None]
     scaler = TargetScaler(standardize=False).fit(y, np.ones(10))
     assert_array_equal(scaler.transform(y), y)
-    assert_array_equal(scaler.center, 0.0)
-    assert_array_equal(scaler.scale, 1.0)
+    assert_array_equal([scaler.center, scaler.scale], [[0.0], [1.0]])
 
 
 @pytest.mark.parametrize("n", [20, 60, 1000])
@@ -337,10 +331,3 @@ def test_two_codes_cost_no_more_than_one():
     test = (u >= 0.2) & (np.arange(500) >= 200)
     model = DeepGPRegressor(1, inference="exact", random_state=0).fit(X[:200], y[:200])
     assert np.mean((model.predict(X[test]) - y[test]) ** 2) ** 0.5 < 0.13
-
-
-def test_values_that_rounding_tells_apart_make_no_code_of_the_rest():
-    """Or the column would be taken for a constant one."""
-    column = [0.0, 0.0, 1.0, 1.0 + 1e-15, 1.0]
-    scaler = fit(np.column_stack([column, np.arange(5.0)]))
-    assert_array_equal(scaler.columns, [0, 1])

@@ -62,9 +62,7 @@ def test_beyond_the_ends_a_bent_column_goes_on_straight():
         np.testing.assert_allclose(
             far.detach(), (w + slope * (beyond - end)).detach(), rtol=1e-9, atol=1e-9
         )
-        middle = (
-            2.0 * torch.sinh(0.5 * CURVES) / CURVES
-        )  # geometric mean of the slopes at both ends
+        middle = 2.0 * torch.sinh(0.5 * CURVES) / CURVES  # geometric mean of both slopes
         np.testing.assert_allclose(slope[0], middle * torch.exp((0.5 - end) * CURVES), rtol=1e-9)
 
 
@@ -116,29 +114,23 @@ def _of_each(module):
 
 
 def test_a_column_that_matters_by_its_logarithm_is_found(logarithmic):
-    curve = curvature(*standardized(*logarithmic))
+    X, y, weights = standardized(*logarithmic)
+    curve = curvature(X, y, weights)
     assert curve[0] == pytest.approx(4.0, abs=1.0)  # the range is a factor of e^4
     assert (np.abs(curve[1:]) < 1.0).all()
+    np.testing.assert_allclose(curvature(-X, y, weights), -curve, atol=0.05)  # the other way
 
 
-def test_the_other_direction_bends_the_other_way(logarithmic):
-    X, y, weights = standardized(*logarithmic)
-    np.testing.assert_allclose(curvature(-X, y, weights), -curvature(X, y, weights), atol=0.05)
-
-
-@pytest.mark.parametrize("target", ["plane", "wave", "noise"])
+@pytest.mark.parametrize("target", ["plane", "wave", "noise", "growing noise"])
 def test_columns_without_gain_are_not_warped(target):
     rng = np.random.default_rng(2)
-    X = rng.uniform(size=(200, 3))
-    y = 0.1 * rng.standard_normal(200)
-    y += {"plane": X.sum(1), "wave": np.sin(6.0 * X[:, 0]), "noise": 0.0}[target]
-    assert Warp.learn(*standardized(X, y)) is None
-
-
-def test_noise_that_grows_along_an_even_column_bends_nothing():
-    rng = np.random.default_rng(3)
-    X = rng.uniform(size=(300, 2))
-    y = np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 0] ** 4 * rng.standard_normal(300)
+    X, noise = rng.uniform(size=(200, 3)), rng.standard_normal(200)
+    y = {
+        "plane": X.sum(1) + 0.1 * noise,
+        "wave": np.sin(6.0 * X[:, 0]) + 0.1 * noise,
+        "noise": noise,
+        "growing noise": np.sin(6.0 * X[:, 1]) + 2.0 * X[:, 0] ** 4 * noise,
+    }[target]
     assert Warp.learn(*standardized(X, y)) is None
 
 
@@ -146,9 +138,7 @@ def test_no_column_is_bent_far_beyond_what_its_skewness_asks_for(logarithmic):
     X, _, weights = standardized(*logarithmic)
     u = (X - X.min(0)) / np.ptp(X, axis=0)
     w = warped(torch.tensor(np.median(u, axis=0))[None], torch.tensor(skewness(u, weights)))
-    assert float(w[0, 0]) == pytest.approx(
-        0.5, abs=0.01
-    )  # of an even number of rows, the lower median
+    assert float(w[0, 0]) == pytest.approx(0.5, abs=0.01)  # an even number of rows: lower median
     u = np.random.default_rng(4).uniform(size=(300, 1)) ** 2
     u = (u - u.min()) / np.ptp(u)
     wiggles = np.sin(5.0 * np.log(u + 0.01))  # ask for much more
@@ -168,11 +158,10 @@ def test_no_column_is_bent_against_its_skewness():
 
 def test_a_constant_column_beside_a_skewed_one_stays():
     x = np.exp(np.random.default_rng(0).uniform(0.0, 4.0, 200))
+    X, y = np.column_stack([np.ones(200), x]), np.sin(2.0 * np.log(x))[:, None]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        curve = curvature(
-            np.column_stack([np.ones(200), x]), np.sin(2.0 * np.log(x))[:, None], np.ones(200)
-        )
+        curve = curvature(X, y, np.ones(200))
     assert curve[0] == 0.0 and curve[1] > 2.0
 
 
