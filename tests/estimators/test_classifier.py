@@ -392,6 +392,8 @@ def test_noisy_labels_are_not_overfitted():
     fits = [DeepGPClassifier(n_layers=n, random_state=0).fit(X[:300], y[:300]) for n in (2, 1)]
     two, one = (log_loss(y[300:], fit.predict_proba(X[300:])) for fit in fits)
     assert log_loss(y[300:], p[300:]) < two < one + 0.02 < 0.56  # a constant has .69
+    deep = DeepGPClassifier(inference="dsvi", random_state=0).fit(X[:150], y[:150])
+    assert log_loss(y[300:], deep.predict_proba(X[300:])) < np.log(2.0)  # that of a coin
 
 
 def test_rows_that_agree_in_everything_are_not_all_held_out():

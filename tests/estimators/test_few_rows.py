@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPRegressor
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import DSVI, StructuredVI
 from skdgp.inference.dsvi import DeepSparseGP
@@ -69,16 +69,6 @@ def test_intervals_have_their_nominal_coverage():
     # a standard error of .007 from the test rows, and the 100 rows are one draw of many
     assert 0.83 < coverage() < 0.97
     assert coverage(500, inner_scale=1e-5, inner_variance=1.0) < 0.8
-
-
-def test_probabilities_of_noisy_classes():
-    """They know more than a coin, whose log-loss is log 2."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(1150, 2))
-    logits = 2.0 * np.sin(2.0 * X[:, 0]) + X[:, 1]
-    y = rng.random(len(X)) < 1.0 / (1.0 + np.exp(-logits))
-    model = DeepGPClassifier(inference="dsvi", random_state=0).fit(X[:150], y[:150])
-    assert model.log_predictive_density(X[150:], y[150:]).mean() > -np.log(2.0)
 
 
 @both_schemes

