@@ -1,5 +1,7 @@
 """Rows, shapes and generators that tests of several schemes use."""
 
+import contextlib
+
 import numpy as np
 import torch
 
@@ -64,10 +66,11 @@ def latents(model, X, n=8, seed=0):
     return posterior(model, n, seed).latent(X)[1:]
 
 
-def draw_functions(model, n, generator, n_features):
+def draw_functions(model, n, generator, n_features=None):
     """Functions of rows, with fewer features than predictions have."""
     of_model = posterior(model)
-    of_model.n_features = n_features
+    if n_features is not None:
+        of_model.n_features = n_features
     f = of_model.functions(n, generator)
     return lambda X, noise=None: sum(f(X, noise))
 
@@ -121,11 +124,11 @@ def mixed(model, X, n=200):
 
 
 @torch.no_grad()
-def bound(model, batch, seed=5):
-    """The bound of the averaged parameters, with draws of a seed."""
-    with model.averaged():
+def bound(model, batch, seed=5, averaged=True):
+    """The bound, of averages over the last steps unless it is of the parameters themselves."""
+    with model.averaged() if averaged else contextlib.nullcontext():
         ell = model.expected_log_likelihood(batch, seeded(seed))
-        return float(ell - model.divergence())
+        return float(ell - model.divergence()) if averaged else float(ell - model.kl())
 
 
 def jump_to_optimum(model, batch, generator=None):

@@ -6,16 +6,27 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+import toys
+from oracles import check_gradients, in_standard_errors, of_mixture
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, Normal, kl_divergence
-from toys import seeded, toy
+from toys import (
+    architecture,
+    check_progress,
+    check_settings,
+    draw_functions,
+    jump_to_optimum,
+    latents,
+    run,
+    seeded,
+    toy,
+)
 
 from skdgp.gp.gaussian import DiagonalBlock
-from skdgp.gp.kernels import Linear, SquaredExponential, as_kernel
+from skdgp.gp.kernels import Linear, SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import RandomFeatures
-from skdgp.inference.base import Architecture
 from skdgp.inference.random_features import rff
 from skdgp.inference.random_features.features import draw_frequencies
 from skdgp.inference.random_features.products import (
@@ -31,6 +42,7 @@ from skdgp.random import normal
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NOISE = 0.1
+bound = partial(toys.bound, averaged=False)
 FREQUENCIES = ("fixed", "variational", "resampled")
 tensor = partial(torch.tensor, dtype=torch.float64)
 
@@ -47,15 +59,15 @@ def make(
     likelihood=None,
     n_latents=1,
     linear_mean=True,
-    input_connected=False,
+    connected=False,
     random_q=False,
     seed=0,
     **settings,
 ):
     """A model of two inputs; with `random_q`, posteriors have no special values."""
     likelihood = Gaussian(np.full(n_latents, NOISE)) if likelihood is None else likelihood
-    shape = Architecture(2, widths, n_latents, n_features, [], linear_mean, input_connected)
-    shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
+    shape = {"linear_mean": linear_mean, "connected": connected}
+    shape = architecture(widths, n_latents, n_features, kernel, **shape)
     model = RandomFeatures(**settings).build(shape, likelihood)
     rng = np.random.RandomState(seed)
     model.start(rng.standard_normal((30, 2)), np.ones(30), rng)
@@ -72,28 +84,11 @@ def make(
     return model
 
 
-@torch.no_grad()
-def latents(model, X, n=16, seed=0):
-    _, mean, var = model.posterior(torch.as_tensor(model.draws(n, seed))).latent(X)
-    return mean, var
-
-
-def function_draws(model, n, generator):
-    """A function that maps rows to draws of the latent functions, (n, n_rows, n_latents)."""
-    f = model.posterior(torch.as_tensor(model.draws(1, 0))).functions(n, generator)
-    return lambda X: sum(f(X))
-
-
-@torch.no_grad()
-def bound(model, batch, seed=5):
-    return float(model.expected_log_likelihood(batch, seeded(seed)) - model.kl())
-
-
-def jump_to_optimum(model, batch):
-    """One full natural step of the last layer."""
-    model.expected_log_likelihood(batch, seeded()).backward()
-    q = model.layers[-1].q
-    assert q.natural_step(q.collected_gradients(), 1.0)
+def features(layer, *arrays):
+    """Features of rows, in units of the kernel's deviation."""
+    with torch.no_grad():
+        found = [layer.basis(None, X)(X) for X in arrays]
+        return [c2.sqrt() * Phi for Phi, c2 in found]
 
 
 # One layer
@@ -103,12 +98,9 @@ def test_one_layer_is_bayesian_linear_regression(make_batch):
     X, y = data()
     model = make()
     batch = make_batch(X, y)
-    jump_to_optimum(model, batch)
-    layer, X_new = model.layers[0], data(5, seed=1)[0]
-    with torch.no_grad():
-        Phi, Phi_new = (
-            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
-        )
+    jump_to_optimum(model, batch, seeded())
+    X_new = data(5, seed=1)[0]
+    Phi, Phi_new = features(model.layers[0], X, X_new)
     C = Phi @ Phi.T + NOISE * torch.eye(len(X)).double()
     evidence = MultivariateNormal(torch.zeros(len(X)).double(), C).log_prob(y[:, 0])
     assert abs(bound(model, batch) - float(evidence)) < 1e-8
@@ -118,7 +110,7 @@ def test_one_layer_is_bayesian_linear_regression(make_batch):
     cov = Phi_new @ Phi_new.T - K @ torch.linalg.solve(C, K.T)
     torch.testing.assert_close(var[0, :, 0], cov.diagonal())
     # and draws of functions have the covariances of all rows
-    f = function_draws(model, 40_000, seeded())(X_new)[..., 0]
+    f = draw_functions(model, 40_000, seeded())(X_new)[..., 0]
     np.testing.assert_allclose(f.T.cov(), cov, atol=4 * 1.5 * float(cov.max()) / 200)
     np.testing.assert_allclose(f.mean(0), mean[0, :, 0], atol=4 * float(cov.max()) ** 0.5 / 200)
 
@@ -127,11 +119,7 @@ def test_many_features_are_the_exact_gp():
     """Item 18, in the space of functions, where many features cost little."""
     X, y = data(30)
     X_new = data(20, seed=1)[0]
-    layer = make(n_features=2**14, covariance="diagonal").layers[0]
-    with torch.no_grad():
-        Phi, Phi_new = (
-            c2.sqrt() * Phi for Phi, c2 in (layer.basis(None, x)(x) for x in (X, X_new))
-        )
+    Phi, Phi_new = features(make(n_features=2**14, covariance="diagonal").layers[0], X, X_new)
     kernel = ConstantKernel(1.0) * RBF(math.sqrt(2))
     exact = GaussianProcessRegressor(kernel, alpha=NOISE, optimizer=None).fit(X, y)
     mean, std = exact.predict(X_new, return_std=True)
@@ -193,7 +181,7 @@ def test_two_layers_of_the_prior_are_those_of_gaussian_processes():
         for layer in model.layers:
             layer.q.mean.zero_()
             layer.q.rho.zero_()
-        f = function_draws(model, n, seeded())(X)[..., 0]
+        f = draw_functions(model, n, seeded())(X)[..., 0]
         kernels = [layer.kernel() for layer in model.layers]
         jitter = 1e-9 * torch.eye(4).double()
         L = torch.linalg.cholesky(kernels[0](X, X) + jitter)
@@ -323,27 +311,16 @@ def test_divergence_and_gradients_of_a_diagonal_block():
 @pytest.mark.parametrize("frequencies", FREQUENCIES)
 @pytest.mark.parametrize("kernel", ["matern32", "arc_cosine"])
 def test_the_gradient_of_the_bound_by_differences(make_batch, frequencies, kernel):
-    X, y = data(6)
-    batch = make_batch(X, y)
-    model = make(
-        (2,), 4, kernel=kernel, frequencies=frequencies, covariance="diagonal",
-        input_connected=True, random_q=True, n_draws=2,
-    )  # fmt: skip
+    batch = make_batch(*data(6))
+    settings = {"covariance": "diagonal", "connected": True, "random_q": True, "n_draws": 2}
+    model = make((2,), 4, kernel=kernel, frequencies=frequencies, **settings)
     (-model.expected_log_likelihood(batch, seeded())).backward()
     for block in model.blocks():
         block.set_gradients(1.0)
-    for name, parameter in model.named_parameters():
-        direction = normal(parameter.shape, seeded(), parameter.detach())
-        values = []
-        for step in (1e-5, -1e-5):
-            with torch.no_grad():
-                parameter.add_(direction, alpha=step)
-                values.append(bound(model, batch))
-                parameter.sub_(direction, alpha=step)
-        slope = (values[0] - values[1]) / 2e-5
-        assert -float((parameter.grad * direction).sum()) == pytest.approx(
-            slope, rel=1e-4, abs=1e-4
-        ), name
+    check_gradients(
+        lambda: -bound(model, batch), model.named_parameters(), rtol=1e-4, atol=1e-4,
+        directions=lambda p: normal((1, *p.shape), seeded(), p.detach()),
+    )  # fmt: skip
 
 
 # Draws
@@ -357,10 +334,7 @@ def test_weights_that_are_drawn_have_the_local_moments():
         with torch.no_grad():
             mean, var = layer.moments(X)
             f = sum(layer.functions(n, 0, seeded())(X.expand(n, *X.shape)))
-        z = (f.mean(0) - mean) / (var / n).sqrt()
-        assert z.abs().max() < 4.5
-        z = (f.var(0) / var - 1.0) / math.sqrt(2.0 / n)
-        assert z.abs().max() < 4.5
+        assert of_mixture(f, mean[None], var[None]) < 4.5
 
 
 def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch):
@@ -378,9 +352,8 @@ def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch)
     exact = gradients(0, seeded())
     generator = seeded()
     drawn = torch.stack([gradients(51, generator) for _ in range(1000)])
-    z = (drawn.mean(0) - exact) / drawn.std(0) * math.sqrt(1000)
     assert drawn.std(0).min() > 0.0
-    assert z.abs().max() < 4.5
+    assert in_standard_errors(drawn, exact) < 4.5
 
 
 @pytest.mark.parametrize(
@@ -397,16 +370,10 @@ def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch)
 def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
     X, n = data(3)[0], 20_000
     model = make(widths, frequencies=frequencies, random_q=True)
-    f = function_draws(model, n, seeded())(X)
-    mean, var = latents(model, X, n=4096)
-    mixed = mean.mean(0)
+    f = draw_functions(model, n, seeded())(X)
     # resampled frequencies are independent draws in the predictive, too
     n = n if frequencies != "resampled" else n * 4096 / (n + 4096)
-    z = (f.mean(0) - mixed) / f.std(0) * math.sqrt(n)
-    assert z.abs().max() < 4.5
-    second = (f - mixed).square()
-    z = (second.mean(0) - (var + (mean - mixed).square()).mean(0)) / second.std(0) * math.sqrt(n)
-    assert z.abs().max() < 4.5
+    assert of_mixture(f, *latents(model, X, n=4096), n=n) < 4.5
 
 
 # Steps
@@ -422,17 +389,12 @@ def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
 def test_steps_make_progress(make_batch, frequencies, likelihood):
     X, y = data(30)
     n_latents = 2 if isinstance(likelihood, Softmax | HeteroscedasticGaussian) else 1
-    if isinstance(likelihood, Softmax | Bernoulli):
+    if likelihood is not None and likelihood.is_class:
         y = (y > 0.0).double()
     settings = {"likelihood": likelihood, "n_latents": n_latents, "frequencies": frequencies}
     for covariance in ("full", "diagonal"):
         model = make((2,), 16, covariance=covariance, n_draws=2, **settings)
-        model.learning_rate = 0.03
-        batch, generator = make_batch(X, y), seeded()
-        before = bound(model, batch)
-        losses = [model.step(batch, generator) for _ in range(80)]
-        assert np.isfinite(losses).all()
-        assert bound(model, batch) > before + 5.0
+        check_progress(model, make_batch(X, y), 80, 5.0)
 
 
 def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_batch):
@@ -487,25 +449,21 @@ def test_a_lazy_layer_that_is_alone_is_not(make_batch):
         kernel=SquaredExponential(trainable=False),
         likelihood=Gaussian(np.array([NOISE]), trainable=False),
     )
-    losses = [model.step(make_batch(X, y), seeded()) for _ in range(120)]
-    assert losses[-1] == pytest.approx(-bound(model, make_batch(X, y)) / len(X), abs=1e-6)
-    expected = make()
-    jump_to_optimum(expected, make_batch(X, y))
-    assert losses[-1] == pytest.approx(-bound(expected, make_batch(X, y)) / len(X), abs=1e-3)
+    batch, expected = make_batch(X, y), make()
+    loss = run(model, batch, 120)[-1]
+    assert loss == pytest.approx(-bound(model, batch) / len(X), abs=1e-6)
+    jump_to_optimum(expected, batch, seeded())
+    assert loss == pytest.approx(-bound(expected, batch) / len(X), abs=1e-3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_precision_of_training(make_batch, dtype):
     X, y = data(30)
-    model, generator = make((2,), 16, frequencies="variational"), seeded()
+    model = make((2,), 16, frequencies="variational")
     model.prepare(0.02, dtype)
-    batch = make_batch(X.to(dtype), y)
-    for _ in range(60):
-        loss = model.step(batch, generator)
+    losses = run(model, make_batch(X.to(dtype), y), 60, seeded())
     assert model.layers[0].q.mean.dtype == dtype
-    other, generator = make((2,), 16, frequencies="variational"), seeded()
-    other.prepare(0.02, torch.float64)
-    assert math.isfinite(loss)
+    assert math.isfinite(losses[-1])
     assert latents(model, X)[0].dtype == torch.float64
 
 
@@ -513,14 +471,11 @@ def test_every_setting_changes_the_predictions(make_batch):
     X, y = data()
 
     def predictions(**settings):
-        model, generator = make((2,), **settings), seeded()
-        for _ in range(54):
-            model.step(make_batch(X, y), generator)
+        model = make((2,), **settings)
+        run(model, make_batch(X, y), 54, seeded())
         return latents(model, X)[0]
 
-    mean = predictions()
-    assert torch.equal(predictions(), mean)
-    for settings in [
+    settings = [
         {"n_features": 9},
         {"frequencies": "variational"},
         {"frequencies": "resampled"},
@@ -530,6 +485,6 @@ def test_every_setting_changes_the_predictions(make_batch):
         {"natural_step": 0.3},
         {"n_draws": 3},
         {"linear_mean": False},
-        {"input_connected": True},
-    ]:
-        assert (predictions(**settings) - mean).abs().max() > 1e-6, settings
+        {"connected": True},
+    ]
+    check_settings(predictions, settings, 1e-6)
