@@ -91,44 +91,28 @@ def test_cholesky_gives_up(smallest, jitter):
         cholesky(with_smallest_eigenvalue(smallest), jitter)
 
 
-def test_cholesky_raises_if_one_matrix_of_a_batch_is_bad():
-    K = torch.stack([torch.eye(3), -torch.eye(3)]).double()
-    with pytest.raises(torch.linalg.LinAlgError):
-        cholesky(K, 1e-6)
-
-
-def test_cholesky_does_not_accept_nan():
-    with pytest.raises(torch.linalg.LinAlgError):
-        cholesky(torch.full((3, 3), torch.nan).double(), 1e-6)
+def test_cholesky_accepts_no_bad_matrix_in_a_batch_and_no_nan():
+    for K in (torch.stack([torch.eye(3), -torch.eye(3)]), torch.full((3, 3), torch.nan)):
+        with pytest.raises(torch.linalg.LinAlgError):
+            cholesky(K.double(), 1e-6)
 
 
 def test_cholesky_has_the_gradient_of_the_factor():
     A = random_spd(4, 4).requires_grad_()
-
-    def f(A):
-        return cholesky(A @ A.mT, 0.3)
-
-    assert torch.autograd.gradcheck(f, A)
+    assert torch.autograd.gradcheck(lambda A: cholesky(A @ A.mT, 0.3), A)
 
 
 def test_add_diagonal_makes_a_new_tensor():
     K = torch.ones(2, 3, 3)
-    torch.testing.assert_close(
-        add_diagonal(K, 2.0), torch.ones(3, 3) + 2.0 * torch.eye(3).repeat(2, 1, 1)
-    )
+    torch.testing.assert_close(add_diagonal(K, 2.0), (1.0 + 2.0 * torch.eye(3)).repeat(2, 1, 1))
     assert torch.equal(K, torch.ones(2, 3, 3))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4)])
-def test_inverse_triangular(shape):
-    L = torch.linalg.cholesky(random_spd(*shape))
-    eye = torch.eye(shape[-1]).double().expand(shape)
-    torch.testing.assert_close(inverse_triangular(L) @ L, eye, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (5, 5), (3, 4, 4)])
-def test_root_of_inverse_is_lower_with_positive_diagonal(shape):
+def test_inverse_triangular_and_root_of_inverse(shape):
     P = random_spd(*shape)
+    L, eye = torch.linalg.cholesky(P), torch.eye(shape[-1]).double().expand(shape)
+    torch.testing.assert_close(inverse_triangular(L) @ L, eye, rtol=0, atol=1e-12)
     C = root_of_inverse(P)
     torch.testing.assert_close(C @ C.mT, torch.linalg.inv(P), rtol=1e-10, atol=1e-10)
     assert torch.equal(C, C.tril())
@@ -136,10 +120,8 @@ def test_root_of_inverse_is_lower_with_positive_diagonal(shape):
 
 
 def test_root_of_inverse_refuses_a_batch_with_one_indefinite_matrix():
-    assert (
-        root_of_inverse(torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, -1.0, 1.0]))]))
-        is None
-    )
+    indefinite = torch.diag(torch.tensor([1.0, -1.0, 1.0]))
+    assert root_of_inverse(torch.stack([torch.eye(3), indefinite])) is None
 
 
 class TestWorkspace:

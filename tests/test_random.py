@@ -28,20 +28,12 @@ def test_dimensions_without_sobol_points_are_independent():
 
 
 def test_sobol_normal_depends_on_the_seed_alone():
-    np.testing.assert_array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=3))
-    assert not np.array_equal(sobol_normal(16, 2, seed=3), sobol_normal(16, 2, seed=4))
-
-
-def test_sobol_normal_of_any_number_is_the_start_of_the_next_power_of_two():
-    np.testing.assert_array_equal(sobol_normal(11, 2, seed=0), sobol_normal(16, 2, seed=0)[:11])
-    assert sobol_normal(1, 2, seed=0).shape == (1, 2)
-
-
-def test_sobol_normal_without_dimensions():
-    assert sobol_normal(8, 0, seed=0).shape == (8, 0)
-
-
-def test_sobol_normal_is_finite_for_many_points():
+    """Any number of points are the start of the next power of two."""
+    points = sobol_normal(16, 2, seed=3)
+    np.testing.assert_array_equal(sobol_normal(16, 2, seed=3), points)
+    np.testing.assert_array_equal(sobol_normal(11, 2, seed=3), points[:11])
+    assert not np.array_equal(points, sobol_normal(16, 2, seed=4))
+    assert sobol_normal(1, 2, seed=0).shape == (1, 2) and sobol_normal(8, 0, seed=0).shape == (8, 0)
     assert np.isfinite(sobol_normal(2**16, 1, seed=0)).all()
 
 

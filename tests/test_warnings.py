@@ -34,20 +34,14 @@ def line_of(text):
     return __file__, number
 
 
-def test_fit(model, data):
+def test_fits(model, data):
     with pytest.warns(match="max_time") as caught:
         model.fit(*data)
     assert places(caught) == {line_of("model.fit(*data)")}
-
-
-def test_pipeline(model, data):
     pipeline = make_pipeline(StandardScaler(), model)
     with pytest.warns(match="max_time") as caught:
         pipeline.fit(*data)
     assert places(caught) == {line_of("pipeline.fit(*data)")}
-
-
-def test_cross_validation(model, data):
     with pytest.warns(match="max_time") as caught:
         cross_val_score(model, *data, cv=2)
     assert places(caught) == {line_of("cross_val_score(model, *data, cv=2)")}
