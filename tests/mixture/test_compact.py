@@ -18,18 +18,12 @@ def fitted(request):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 2))
     y = np.sin(2.0 * X) + 0.3 * rng.standard_t(3, size=(40, 2)) * np.exp(X[:, :1])
-    y = (
-        y if request.param == "vecchia" else y[:, 0]
-    )  # several outputs share the factor of the scale
-    deep = request.param == "collapsed"
-    model = DeepGPRegressor(
-        1 + deep,
-        inference=SCHEMES[request.param],
-        likelihood="heteroscedastic",
-        max_iter=5,
-        target_transform=None,
-        random_state=0,
-    ).fit(X, y)
+    if request.param != "vecchia":  # several outputs share the factor of the scale
+        y = y[:, 0]
+    settings = {"likelihood": "heteroscedastic", "target_transform": None, "random_state": 0}
+    n_layers = 1 + (request.param == "collapsed")
+    model = DeepGPRegressor(n_layers, inference=SCHEMES[request.param], max_iter=5, **settings)
+    model.fit(X, y)
     return model.members_, rng.normal(size=(7, 2)), 3.0 * rng.normal(size=(7, y.ndim))
 
 

@@ -29,7 +29,7 @@ def moments(likelihood):
 
 
 def test_gaussian_noise_in_closed_form():
-    m, v = torch.tensor([[0.4, -0.3]]).double(), torch.tensor([[0.2, 0.6]]).double()
+    m, v = moments(HeteroscedasticGaussian(0.3))  # two
     y = torch.tensor([[1.0, -1.1]]).double()
     narrow = dispersed(Gaussian(0.3), 0.7)
     expected = norm(m.numpy(), 0.7 * np.sqrt(v.numpy() + 0.3))
@@ -38,6 +38,8 @@ def test_gaussian_noise_in_closed_form():
     mean, var = narrow.moments(m, v)
     assert_array_equal(mean, m)
     assert_allclose(var, expected.var())
+    likelihood = Gaussian(0.3)
+    assert dispersed(likelihood, 1.0) is likelihood
 
 
 @pytest.mark.parametrize("likelihood", MIXTURES)
@@ -88,11 +90,6 @@ def test_samples_given_latent_values(likelihood):
         return narrow.cdf(y, k, zero)[:, 0].numpy()
 
     assert kstest(y, cdf).pvalue > 1e-3
-
-
-def test_a_spread_of_one_changes_nothing():
-    likelihood = Gaussian(0.3)
-    assert dispersed(likelihood, 1.0) is likelihood
 
 
 # In a mixture
@@ -239,16 +236,13 @@ def test_layers_are_shown_as_they_predict(model, data):
     pytest.importorskip("matplotlib").use("Agg")
     from skdgp.inspection import LayersDisplay
 
-    half, X = only(model, 2, 0.5), data[0]
-    last = {
-        m.members_[0].dispersion: LayersDisplay.from_estimator(
-            m, X, n_functions=2, random_state=0
-        ).layers[-1]
-        for m in (only(model, 2, 1.0), half)
-    }
-    assert_allclose(last[0.5].mean, last[1.0].mean)
-    ratio = last[0.5].std / last[1.0].std
+    half, one = (
+        LayersDisplay.from_estimator(only(model, 2, dispersion), data[0], n_functions=2).layers[-1]
+        for dispersion in (0.5, 1.0)
+    )
+    assert_allclose(half.mean, one.mean)
+    ratio = half.std / one.std
     assert_allclose(ratio[:, 0], 0.5)
     assert_allclose(ratio[:, 1:], 1.0)  # the size of the noise
-    away = [last[s].functions - last[s].mean for s in (0.5, 1.0)]
+    away = [last.functions - last.mean for last in (half, one)]
     assert_allclose(away[0][..., 0], 0.5 * away[1][..., 0], atol=1e-12)

@@ -21,77 +21,57 @@ def single():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (60, 2))
     y = np.sign(X[:, 0]) + 0.05 * rng.standard_normal(60)
+    settings = {"max_iter": 30, "random_state": 0, "target_transform": None}
     scheme = DSVI(inner_scale=1.0, inner_variance=1.0)
-    model = DeepGPRegressor(
-        inference=scheme, max_iter=30, random_state=0, target_transform=None
-    ).fit(X, y)
-    return (
-        model.members_[0],
-        2.0 * X,
-        y[:, None],
-    )  # beyond the training rows hidden layers are uncertain
+    model = DeepGPRegressor(inference=scheme, **settings).fit(X, y)
+    # beyond the training rows hidden layers are uncertain
+    return model.members_[0], 2.0 * X, y[:, None]
 
 
-def density(member, X, y, n=None):
+def density(member, X, y, draws=slice(None)):
     some = copy.deepcopy(member)
-    if n is not None:
-        some.draws = some.draws[:n]
-        some.release()
+    some.draws = some.draws[draws]
+    some.release()
     return Predictive([some], X, "cpu").log_density(y)
 
 
 def error(member, X, y, n):
     """Root mean square of the difference that fewer draws make."""
-    return np.sqrt(np.square(density(member, X, y, n) - density(member, X, y)).mean())
+    return np.sqrt(np.square(density(member, X, y, slice(n)) - density(member, X, y)).mean())
 
 
-def errors(member, X, y):
+@pytest.fixture(scope="module")
+def errors(single):
     """Those of all numbers of draws, from the densities of single draws."""
-    singles = []
-    for draw in member.draws:
-        some = copy.deepcopy(member)
-        some.draws = draw[None]
-        some.release()
-        singles.append(Predictive([some], X, "cpu").log_density(y))
-    return errors_of_draws(np.stack(singles))
+    return errors_of_draws(np.stack([density(*single, [i]) for i in range(64)]))
 
 
-def test_errors_are_those_of_fewer_draws(single):
-    member, X, y = single
-    found = errors(member, X, y)
-    expected = [error(member, X, y, n) for n in (1, 8, 32)]
-    np.testing.assert_allclose(found[[0, 7, 31]], expected, rtol=1e-6)
-    assert found[-1] == 0.0
+def kept(member, weight, errors):
+    some = copy.deepcopy(member)
+    some.mixture_weight = weight
+    return some.with_needed_draws(errors).draws
+
+
+def test_errors_are_those_of_fewer_draws(single, errors):
+    expected = [error(*single, n) for n in (1, 8, 32)]
+    np.testing.assert_allclose(errors[[0, 7, 31]], expected, rtol=1e-6)
+    assert errors[-1] == 0.0
 
 
 @pytest.mark.parametrize("weight", [0.03, 0.3, 1.0])
-def test_the_fewest_whose_densities_agree(single, weight):
-    member, X, y = single
-    some = copy.deepcopy(member)
-    some.mixture_weight = weight
-    n = len(some.with_needed_draws(errors(member, X, y)).draws)
+def test_the_fewest_whose_densities_agree(single, errors, weight):
+    draws = kept(single[0], weight, errors)
+    n = len(draws)
     assert n in (8, 16, 32, 64)
-    np.testing.assert_array_equal(some.draws, member.draws[:n])
-    assert weight * error(member, X, y, n) <= 0.01
-    assert n == 8 or weight * error(member, X, y, n // 2) > 0.01
+    np.testing.assert_array_equal(draws, single[0].draws[:n])
+    assert weight * error(*single, n) <= 0.01
+    assert n == 8 or weight * error(*single, n // 2) > 0.01
 
 
-def test_more_weight_needs_more_draws(single):
-    member, X, y = single
-    kept = []
-    for weight in (0.001, 1.0):
-        some = copy.deepcopy(member)
-        some.mixture_weight = weight
-        kept.append(len(some.with_needed_draws(errors(member, X, y)).draws))
-    assert kept[0] == 8 < kept[1]
-
-
-def test_draws_stay_where_errors_are_unknown_or_no_numbers(single):
-    member, *_ = single
+def test_more_weight_needs_more_draws_and_unknown_errors_all(single, errors):
+    assert len(kept(single[0], 0.001, errors)) == 8 < len(kept(single[0], 1.0, errors))
     for unknown in (None, np.full(64, np.nan)):
-        some = copy.deepcopy(member)
-        some.mixture_weight = 0.5
-        assert len(some.with_needed_draws(unknown).draws) == 64
+        assert len(kept(single[0], 0.5, unknown)) == 64
 
 
 def test_held_out_densities_are_those_of_the_member(single):

@@ -18,6 +18,12 @@ MIXTURES = {
 }
 
 
+def mixtures(size, n, spread, shape):
+    rng = np.random.default_rng(0)
+    weights, means = rng.dirichlet(np.ones(size), n).T, spread * rng.normal(size=(size, n))
+    return [torch.tensor(part) for part in (weights, means, rng.gamma(shape, size=(size, n)))]
+
+
 @pytest.mark.parametrize("name", MIXTURES)
 def test_quantiles_invert_the_distribution_function(name):
     weights, means, variances = (np.array(part)[:, None] for part in MIXTURES[name])
@@ -33,28 +39,15 @@ def test_quantiles_invert_the_distribution_function(name):
 
 
 def test_rows_do_not_depend_on_each_other():
-    rng = np.random.default_rng(0)
-    parts = (
-        rng.dirichlet(np.ones(9), 700).T,
-        rng.normal(size=(9, 700)),
-        rng.gamma(1.0, size=(9, 700)),
-    )
-    parts = [torch.tensor(part) for part in parts]
+    parts = mixtures(9, 700, 1.0, 1.0)
     together = quantiles(ALPHA, *parts)
-    alone = torch.cat(
-        [quantiles(ALPHA, *(part[:, [i]] for part in parts)) for i in range(0, 700, 70)]
-    )
+    rows = range(0, 700, 70)
+    alone = torch.cat([quantiles(ALPHA, *(part[:, [i]] for part in parts)) for i in rows])
     assert_allclose(together[::70], alone, rtol=1e-10)  # rounding of shares, of which one is 1e-6
 
 
-def test_quantiles_take_few_evaluations_of_the_distribution_function(monkeypatch):
+def test_quantiles_take_few_evaluations_of_the_distribution_function(watch):
     """Halley's method triples the digits with each: three for each quantile."""
-    rng, calls, erf = np.random.default_rng(0), [], torch.erf
-    parts = (
-        rng.dirichlet(np.ones(30), 50).T,
-        0.5 * rng.normal(size=(30, 50)),
-        rng.gamma(2.0, size=(30, 50)),
-    )
-    monkeypatch.setattr(torch, "erf", lambda x: calls.append(len(x)) or erf(x))
-    quantiles([0.05, 0.95], *map(torch.tensor, parts))
+    parts, calls = mixtures(30, 50, 0.5, 2.0), watch(torch, "erf")
+    quantiles([0.05, 0.95], *parts)
     assert len(calls) <= 6  # Newton's method took 8

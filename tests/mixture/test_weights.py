@@ -1,7 +1,6 @@
 """Shares of models in a mixture."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
@@ -36,17 +35,13 @@ def test_shares_maximize_the_density_of_the_mixture():
 def test_weights_are_counts():
     log_p = densities(60)
     counts = np.random.default_rng(1).integers(0, 4, 60)
-    assert_allclose(
-        stack(log_p, counts.astype(float)),
-        stack(np.repeat(log_p, counts, 1), np.ones(counts.sum())),
-    )
-
-
-def test_no_rows_leave_equal_shares():
-    assert_allclose(stack(np.zeros((3, 0)), np.zeros(0)), np.full(3, 1.0 / 3.0))
+    repeated = stack(np.repeat(log_p, counts, 1), np.ones(counts.sum()))
+    assert_allclose(stack(log_p, counts.astype(float)), repeated)
 
 
 def test_a_model_that_is_never_right_has_a_share_of_the_prior():
+    """Without any rows, all shares are equal."""
+    assert_allclose(stack(np.zeros((3, 0)), np.zeros(0)), np.full(3, 1.0 / 3.0))
     log_p = np.stack([np.zeros(90), np.full(90, -1000.0)])
     assert_allclose(stack(log_p, np.ones(90)), [91.0 / 92.0, 1.0 / 92.0])
 
@@ -81,11 +76,6 @@ def of_normals(y, centers, weights=None):
     return np.log(best_dispersion(log_p, np.ones(len(y)) if weights is None else weights))
 
 
-def test_one_calibrated_model_stays_as_it_is():
-    y = np.random.default_rng(0).standard_normal(20_000)
-    assert abs(of_normals(y, np.zeros((1, 20_000)))) < 0.021
-
-
 def test_models_that_disagree_are_narrowed():
     """Of y ~ N(a + b, 1), each model knows one of a and b: N(a, 2) has the right width, but not both."""
     rng = np.random.default_rng(0)
@@ -102,15 +92,16 @@ def test_models_that_disagree_are_narrowed():
     assert_allclose(of_normals(y, known / own), best, atol=0.002)  # a parabola, on steps of .05
 
 
-def test_models_that_are_too_sure_are_widened():
-    y = 1.2 * np.random.default_rng(0).standard_normal(20_000)
-    assert_allclose(of_normals(y, np.zeros((1, 20_000))), np.log(1.2), atol=0.025)
-
-
-def test_a_spread_beyond_all_that_are_tried_is_the_last_of_them():
-    errors = np.random.default_rng(0).standard_normal(2000)
-    assert of_normals(3.0 * errors, np.zeros((1, 2000))) == pytest.approx(LOG_DISPERSIONS[-1])
-    assert of_normals(0.1 * errors, np.zeros((1, 2000))) == pytest.approx(LOG_DISPERSIONS[0])
+def test_one_model_is_as_wide_as_its_errors():
+    """A calibrated one stays; a spread beyond all that are tried is the last of them."""
+    errors = np.random.default_rng(0).standard_normal(20_000)
+    for size, expected, atol in (
+        (1.0, 0.0, 0.021),
+        (1.2, np.log(1.2), 0.025),
+        (3.0, LOG_DISPERSIONS[-1], 1e-9),
+        (0.1, LOG_DISPERSIONS[0], 1e-9),
+    ):
+        assert_allclose(of_normals(size * errors, np.zeros((1, 20_000))), expected, atol=atol)
 
 
 def test_few_rows_change_little():

@@ -27,12 +27,6 @@ def started(x=(-1.2, 1.0, -0.5, 2.0), evaluate=rosenbrock, **settings):
     return search
 
 
-def test_finds_the_minimum():
-    search = run(started(), 200)
-    np.testing.assert_allclose(search.x, np.ones(4), atol=1e-3)
-    assert search.converged
-
-
 def test_quadratic_in_few_steps():
     """With memory for all directions it takes little more than their number."""
     A = torch.diag(torch.logspace(0, 3, 6, dtype=torch.float64))
@@ -41,7 +35,7 @@ def test_quadratic_in_few_steps():
     assert search.f < 1e-8
 
 
-def test_values_never_increase_and_nothing_is_evaluated_after_convergence():
+def test_values_fall_to_the_minimum_and_nothing_is_evaluated_after_convergence():
     calls = []
 
     def evaluate(x):
@@ -52,7 +46,8 @@ def test_values_never_increase_and_nothing_is_evaluated_after_convergence():
     while not search.converged:
         search.step(evaluate)
         values.append(search.f)
-    assert (np.diff(values) <= 0.0).all()
+    assert (np.diff(values) <= 0.0).all() and len(values) <= 200
+    np.testing.assert_allclose(search.x, np.ones(4), atol=1e-3)
     n, x = len(calls), search.x
     search.step(evaluate)
     assert len(calls) == n and search.x is x

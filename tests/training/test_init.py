@@ -7,6 +7,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_info
 
 from skdgp import DeepGPRegressor
 from skdgp.gp.inducing import linear_map
@@ -98,46 +100,29 @@ def test_repeated_rows_in_a_fit(rows, method):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_threads_do_not_change_centers(rows, monkeypatch):
+def test_threads_do_not_change_centers(rows, watch):
     """k-means runs in one thread, for sums over several are not reproducible."""
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_info
-
-    seen, fit = [], KMeans.fit
-
-    def spy(self, *args, **kwargs):
-        seen.extend(pool["num_threads"] for pool in threadpool_info())
-        return fit(self, *args, **kwargs)
-
-    monkeypatch.setattr(KMeans, "fit", spy)
+    seen = []
+    watch(KMeans, "fit", lambda *_, **__: seen.extend(threadpool_info()))
     centers(rows, np.ones(200), 20, "kmeans", state())
-    assert set(seen) == {1}
+    assert {pool["num_threads"] for pool in seen} == {1}
 
 
 # Layers
 
 
-def pushed(Z, maps):
-    """Inducing inputs of all layers, by the mean functions of the report's equation 3.12."""
-    places = [Z]
-    for W in maps:
-        places.append(places[-1] @ W)
-    return places
-
-
 @pytest.mark.parametrize("widths", [(), (3,), (2,), (5,), (5, 2), (2, 4), (1, 1)])
 def test_start(make_model, rows, widths):
+    """Inducing inputs of all layers, by the mean functions of the report's equation 3.12."""
     model = make_model(n_features=3, widths=widths, n_inducing=20, random_q=False)
     start(model, rows, np.ones(200), "kmeans", state())
-    Z = centers(rows, np.ones(200), 20, "kmeans", state())
-    maps, A = [], rows
-    for width in widths:
-        maps.append(linear_map(A, width))
-        A = A @ maps[-1]
-    for layer, expected in zip(model.layers, pushed(Z, maps)):
-        assert_allclose(layer.Z.detach().numpy(), expected, atol=1e-12)
-    for layer, W in zip(model.layers[:-1], maps):
+    Z, A = centers(rows, np.ones(200), 20, "kmeans", state()), rows
+    for layer, width in zip(model.layers, widths):
+        W = linear_map(A, width)
+        assert_allclose(layer.Z.detach().numpy(), Z, atol=1e-12)
         assert_allclose(layer.W.numpy(), W, atol=1e-12)
+        Z, A = Z @ W, A @ W
+    assert_allclose(model.layers[-1].Z.detach().numpy(), Z, atol=1e-12)
     assert model.layers[-1].W is None
 
 

@@ -46,11 +46,8 @@ def test_leave_one_out_by_brute_force(rows):
     var = np.maximum(scale * variances[:, None], 0.05)
     logs = -0.5 * ((t - means) ** 2 / var + np.log(2 * np.pi * var)) - np.log(y.std(0))
     assert_allclose(reference.log_density, logs.sum(1), rtol=1e-8)
-    assert_allclose(
-        reference.n_effective,
-        np.trace(np.linalg.solve(K + max(reference.noise, 0.01) * np.eye(60), K)),
-        rtol=1e-8,
-    )
+    smoother = np.linalg.solve(K + max(reference.noise, 0.01) * np.eye(60), K)
+    assert_allclose(reference.n_effective, np.trace(smoother), rtol=1e-8)
 
 
 def test_reference_chooses_lengthscale_and_noise():
@@ -77,11 +74,15 @@ def build(widths=(2,), linear=True, connected=False, n_inducing=15):
     return DSVI(inner_noise=0.0).build(shape, likelihood)
 
 
-@pytest.fixture
-def healthy(rows):
-    model = build()
+def started(rows, **shape):
+    model = build(**shape)
     init.start(model, rows[0], np.ones(60), "kmeans", np.random.RandomState(0))
     return model
+
+
+@pytest.fixture
+def healthy(rows):
+    return started(rows)
 
 
 def figures(model, X):
@@ -97,14 +98,7 @@ def flagged(model, X):
 def test_nothing_is_wrong_at_the_start(healthy, rows):
     assert flagged(healthy, rows[0]) == set()
     assert figures(healthy, rows[0])[("collapsed layer", 1)][0] < 1e-9  # it is the identity
-    names = {name for name, _ in figures(healthy, rows[0])}
-    assert names == {
-        "clumped inducing inputs",
-        "inducing inputs away from the data",
-        "inflated posterior variance",
-        "dead hidden units",
-        "collapsed layer",
-    }
+    assert len({name for name, _ in figures(healthy, rows[0])}) == 5  # those below
 
 
 @torch.no_grad()
@@ -164,12 +158,9 @@ def test_collapsed(healthy, rows):
     healthy.layers[0].W.copy_(torch.tensor([[1.0, 1.0], [1.0, 1.001]]))
     value, suspicious = figures(healthy, rows[0])[("collapsed layer", 1)]
     assert suspicious and value > 0.99
-    narrow = build(widths=(1,))
-    init.start(narrow, rows[0], np.ones(60), "kmeans", np.random.RandomState(0))
-    assert figures(narrow, rows[0])[("collapsed layer", 1)] == (1.0, True)
-    connected = build(widths=(1,), connected=True)
-    init.start(connected, rows[0], np.ones(60), "kmeans", np.random.RandomState(0))
-    assert figures(connected, rows[0])[("collapsed layer", 1)] == (0.0, False)
+    for connected, expected in ((False, (1.0, True)), (True, (0.0, False))):
+        narrow = started(rows, widths=(1,), connected=connected)
+        assert figures(narrow, rows[0])[("collapsed layer", 1)] == expected
     line = figures(build(widths=(1,)), np.repeat(rows[0][:, :1], 2, axis=1))
     assert all(name != "collapsed layer" or layer for name, layer in line)
 
