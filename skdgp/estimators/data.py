@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ..distributed.ranks import own_part
-from ..gp.likelihoods.counting import at_one_exposure
+from ..gp.likelihoods.counts import at_one_exposure
 from ..inference.batch import Batch
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.robust import pieces, weighted_moments

@@ -148,9 +148,8 @@ class Likelihood(Component):
         return self.log_density(y, f).sum(-1)
 
     def _nodes(self, m, v, n_nodes=None):
-        nodes, log_weights = gauss_hermite(n_nodes or self.n_nodes, m)
-        shape = (-1,) + (1,) * m.ndim
-        return m + v.sqrt() * nodes.view(shape), log_weights.view(shape)
+        nodes, log_weights = hermite(n_nodes or self.n_nodes, m)
+        return m + v.sqrt() * nodes, log_weights
 
     def expected_log_prob(self, y, m, v):
         """``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
@@ -213,6 +212,23 @@ class Likelihood(Component):
         raise NotImplementedError
 
 
+def first_axis(values, like):
+    """Nodes or weights (n,) along an axis before those of `like`."""
+    return values.view((-1,) + (1,) * like.ndim)
+
+
+def hermite(n, like):
+    """Nodes and log-weights of the Gauss-Hermite rule along a first axis."""
+    return (first_axis(values, like) for values in gauss_hermite(n, like))
+
+
+def trapezoid(n, reach, like):
+    """Nodes from `-reach` to `reach` and log-weights for a standard normal variable, likewise."""
+    z = torch.linspace(-reach, reach, n, dtype=like.dtype, device=like.device)
+    z = first_axis(z, like)
+    return z, torch.log_softmax(-0.5 * z.square(), 0)
+
+
 def log_normal(y, mean, var):
     """Log-density of a Gaussian, element by element."""
     return -0.5 * (LOG_2PI + var.log() + (y - mean).square() / var)
@@ -253,17 +269,42 @@ class GaussianMixture(Likelihood):
         return (0.5 * log_weights.exp() * torch.special.erfc(off)).sum(0)
 
 
+class Heteroscedastic(GaussianMixture):
+    """Noise whose size is a function of the input: all latents `f` come first, then all `g`.
+
+    Given `g` it is constant noise of `e^g` times the variance, a likelihood of the class `_constant`.
+    """
+
+    def n_latents(self, n_outputs):
+        return 2 * n_outputs
+
+    def _given(self, g):
+        """The likelihood of constant noise given the logarithm of its size."""
+        noise = {
+            name: tensor_like(getattr(self, name), g) * torch.exp(0.5 * power * g)
+            for name, power in self._units.items()
+        }
+        return self._constant().with_values(**vars(self) | noise)
+
+    def log_prob(self, y, f):
+        f, g = split(f)
+        return self._given(g).log_prob(y, f)
+
+    def sample(self, f, generator):
+        f, g = split(f)
+        return self._given(g).sample(f, generator)
+
+    def _noise_nodes(self, m_g, v_g):
+        """Log-weights and variances of the noise, for normal `g` of these moments."""
+        raise NotImplementedError
+
+    def components(self, m, v):
+        (m_f, m_g), (v_f, v_g) = split(m), split(v)
+        log_weights, noise = self._noise_nodes(m_g, v_g)
+        return log_weights, m_f.expand_as(noise), v_f + noise
+
+
 def split(latents):
     """The last axis, split in the middle."""
     k = latents.shape[-1] // 2
     return latents[..., :k], latents[..., k:]
-
-
-def in_pieces(integral, size, *arrays, dim=-1):
-    """Evaluate `integral` for at most `size` rows at a time, the axis `dim` of the result."""
-    n = max(array.shape[-2] for array in arrays)
-    arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]
-    if n <= size:
-        return integral(*arrays)
-    pieces = zip(*(array.split(size, -2) for array in arrays))
-    return torch.cat([integral(*piece) for piece in pieces], dim)

@@ -6,7 +6,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...quadrature import gauss_legendre, normal_nodes
-from .base import LOG_2PI, Likelihood, in_pieces
+from .base import LOG_2PI, Likelihood, first_axis, trapezoid
 from .softmax_integrals import log_probabilities
 
 _TINY = 1e-12
@@ -93,9 +93,8 @@ class Bernoulli(ClassLikelihood):
         # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
         # both rules may serve, they differ by less than 1e-8
         half = min(_MOST_STEPS, math.ceil(_REACH * (1.15 * sd + 0.25 / sd)))
-        z = torch.linspace(-_REACH, _REACH, 2 * half + 1, dtype=m.dtype, device=m.device)
-        z = z.view((-1,) + (1,) * m.ndim)
-        return m + v.sqrt() * z, torch.log_softmax(-0.5 * z.square(), 0)
+        z, log_weights = trapezoid(2 * half + 1, _REACH, m)
+        return m + v.sqrt() * z, log_weights
 
     def conditional_mean(self, f):
         return torch.cat([self.log_density(c, f) for c in (0.0, 1.0)], -1).exp()
@@ -190,12 +189,12 @@ class Softmax(ClassLikelihood):
     def _nodes(self, m, v):
         """Latent values, shape (n_nodes, ..., n, C), up to what is common to them, and log-weights."""
         roots, nodes, log_weights = self._rule(m, v)
-        shape = (-1,) + (1,) * (m.ndim - 1)
+        log_weights = first_axis(log_weights, m[..., 0])
         if roots.ndim == m.ndim:
-            f = roots * nodes.view(*shape, m.shape[-1])
+            f = roots * nodes.view(*log_weights.shape, m.shape[-1])
         else:
             f = torch.tensordot(nodes, roots, ([1], [m.ndim]))
-        return m + f, log_weights.view(shape)
+        return m + f, log_weights
 
     def finer(self, n_latents):
         grid = _LEAST_GRID ** (n_latents - 1)
@@ -205,8 +204,16 @@ class Softmax(ClassLikelihood):
     def for_prediction(self, n_draws):
         return self.with_values(_predicts=True)
 
-    def _rows_at_once(self, m, n_nodes):
-        return max(1, _BUDGET // max(1, n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
+    def _in_pieces(self, integral, m, *others, dim=-1):
+        """Evaluate an integral for as many rows at a time, the axis `dim` of the result, as memory allows."""
+        size = max(1, _BUDGET // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
+        arrays = m, *others
+        n = max(array.shape[-2] for array in arrays)
+        arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]
+        if n <= size:
+            return integral(*arrays)
+        pieces = zip(*(array.split(size, -2) for array in arrays))
+        return torch.cat([integral(*piece) for piece in pieces], dim)
 
     def conditional_mean(self, f):
         return torch.softmax(f, -1)
@@ -219,7 +226,7 @@ class Softmax(ClassLikelihood):
             weights, p = log_weights[..., None].exp(), torch.softmax(f, -1)
             return (weights * (p - (weights * p).sum(0)).square()).sum(0)
 
-        return in_pieces(integral, self._rows_at_once(m, finer.n_nodes), m, v, dim=-2)
+        return finer._in_pieces(integral, m, v, dim=-2)
 
     def log_prob(self, y, f):
         return _pick(torch.log_softmax(f, -1), y)
@@ -229,17 +236,17 @@ class Softmax(ClassLikelihood):
             roots, nodes, log_weights = self._rule(m, v)
             return _ExpectedLogSumExp.apply(m, roots, nodes, log_weights.exp())
 
-        return _pick(m, y) - in_pieces(integral, self._rows_at_once(m, self.n_nodes), m, v)
+        return _pick(m, y) - self._in_pieces(integral, m, v)
 
     def log_partition(self, y, m, v, alpha=1.0):
         if self._predicts and alpha == 1.0:
             return _pick(log_probabilities(m, v), y)
 
-        def integral(y, m, v):
+        def integral(m, v, y):
             f, log_weights = self._nodes(m, v)
             return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
 
-        return in_pieces(integral, self._rows_at_once(m, self.n_nodes), y, m, v)
+        return self._in_pieces(integral, m, v, y)
 
     def log_probabilities(self, m, v):
         if self._predicts:
@@ -249,7 +256,7 @@ class Softmax(ClassLikelihood):
             f, log_weights = self._nodes(m, v)
             return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
 
-        return in_pieces(integral, self._rows_at_once(m, self.n_nodes), m, v, dim=-2)
+        return self._in_pieces(integral, m, v, dim=-2)
 
     def curvature(self, m, v):
         """Expected second derivatives of ``-log p(y | f)``, shape (..., n, C, C), equal for all `y`."""
@@ -298,13 +305,12 @@ class RobustMax(ClassLikelihood):
             )
             a = torch.maximum(rises, m_y - _WIDE * sd_y)
             b = torch.maximum(a, torch.minimum(has_risen, m_y + _WIDE * sd_y))
-        nodes, weights = gauss_legendre(self.n_nodes, m)
-        shape = (-1,) + (1,) * (m.ndim - 1)
-        x = 0.5 * (a + b) + 0.5 * (b - a) * nodes.view(shape)  # nodes, ..., n
+        nodes, weights = (first_axis(part, a) for part in gauss_legendre(self.n_nodes, m))
+        x = 0.5 * (a + b) + 0.5 * (b - a) * nodes  # nodes, ..., n
         z = ((x[..., None] - m) / sd).clamp_min(-1e6)  # beyond, its derivative is lost
         log_cdf = torch.special.log_ndtr(z).masked_fill(own, 0.0).sum(-1)
         log_pdf = -0.5 * ((x - m_y) / sd_y).square() - sd_y.log() - 0.5 * LOG_2PI
-        inside = 0.5 * (b - a) * (weights.view(shape) * (log_cdf + log_pdf).exp()).sum(0)
+        inside = 0.5 * (b - a) * (weights * (log_cdf + log_pdf).exp()).sum(0)
         return (inside + torch.special.ndtr((m_y - b) / sd_y)).clamp(0.0, 1.0)
 
     def _levels(self, m):

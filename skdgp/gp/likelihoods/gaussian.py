@@ -6,7 +6,16 @@ import torch
 
 from ...random import normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, LOG_2PI, GaussianMixture, log_normal, split
+from .base import (
+    LARGEST,
+    LOG_2PI,
+    GaussianMixture,
+    Heteroscedastic,
+    first_axis,
+    log_normal,
+    split,
+    trapezoid,
+)
 
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _BEYOND = 7.5  #: standard deviations of it on both sides of all modes
@@ -65,7 +74,7 @@ class Gaussian(GaussianMixture):
         return f + tensor_like(self.variance, f).sqrt() * normal(f.shape, generator, f)
 
 
-class HeteroscedasticGaussian(GaussianMixture):
+class HeteroscedasticGaussian(Heteroscedastic):
     r"""Gaussian noise whose variance is a function of the input: :math:`y \sim N(f, \sigma^2 e^g)`.
 
     Each output has two latent functions; all :math:`f` come first, then all :math:`g`.
@@ -81,42 +90,23 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     n_nodes = 36
     n_partition_nodes = 44
-    _positive = {"variance": 1e-6}
-    _units = {"variance": 2}
-    _defaults = {"variance": 0.05}
+    _constant = Gaussian
+    _positive, _units, _defaults = Gaussian._positive, Gaussian._units, Gaussian._defaults
 
-    def __init__(self, variance=None, trainable=True):
-        self.variance = variance
-        self.trainable = trainable
-
-    def n_latents(self, n_outputs):
-        return 2 * n_outputs
-
-    def log_prob(self, y, f):
-        f, g = split(f)
-        return log_normal(y, f, tensor_like(self.variance, f) * g.exp()).sum(-1)
+    __init__ = Gaussian.__init__
 
     def expected_log_prob(self, y, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         variance = tensor_like(self.variance, m)
-        precision = torch.exp(-m_g + 0.5 * v_g) / variance
-        return (
-            -0.5 * (LOG_2PI + variance.log() + m_g + precision * ((y - m_f).square() + v_f))
-        ).sum(-1)
+        scaled = ((y - m_f).square() + v_f) * (torch.exp(-m_g + 0.5 * v_g) / variance)
+        return (-0.5 * (LOG_2PI + variance.log() + m_g + scaled)).sum(-1)
 
     def _noise_nodes(self, m_g, v_g):
         # equal steps go further out than as many Gauss-Hermite nodes: far errors belong to large sizes
         n_nodes, reach = (self.n_nodes, _WIDE) if v_g.any() else (1, 0.0)  # 1 where it is known
-        z = torch.linspace(-reach, reach, n_nodes, dtype=m_g.dtype, device=m_g.device)
-        z = z.view((-1,) + (1,) * m_g.ndim)
+        z, log_weights = trapezoid(n_nodes, reach, m_g)
         g = (m_g + v_g.sqrt() * z).clamp(-LARGEST, LARGEST)
-        log_weights = torch.log_softmax(-0.5 * z.square(), 0)
         return log_weights, tensor_like(self.variance, m_g) * g.exp()
-
-    def components(self, m, v):
-        (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        log_weights, noise = self._noise_nodes(m_g, v_g)
-        return log_weights, m_f.expand_as(noise), v_f + noise
 
     def moments(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
@@ -131,7 +121,7 @@ class HeteroscedasticGaussian(GaussianMixture):
         if v_g.any():
             low, high = self._ends(square, v_f, m_g, v_g, alpha)
             steps = torch.linspace(0.0, 1.0, self.n_partition_nodes, dtype=m.dtype, device=m.device)
-            z = torch.lerp(low, high, steps.view((-1,) + (1,) * m_g.ndim))
+            z = torch.lerp(low, high, first_axis(steps, m_g))
             log_weights = torch.log((high - low) * steps[1]) - 0.5 * (z.square() + LOG_2PI)
             g = (m_g + v_g.sqrt() * z).clamp(-LARGEST, LARGEST)
         else:
@@ -171,15 +161,8 @@ class HeteroscedasticGaussian(GaussianMixture):
         for _ in range(3):  # exp(x) - alpha x = least
             x = torch.log((least + alpha * x).clamp_min(1.0))
         noise = alpha * (square * torch.exp(-x) - v_f)
-        cut = (
-            noise.clamp_min(1e-300 if noise.dtype == torch.float64 else 1e-37).log()
-            - scale.log()
-            - m_g
-        ) / sd
+        tiny = 1e-300 if noise.dtype == torch.float64 else 1e-37
+        cut = (noise.clamp_min(tiny).log() - scale.log() - m_g) / sd
         high = torch.maximum(peak, 0.5 * (1.0 - alpha) * sd) + _BEYOND
         low = torch.maximum(cut, -0.5 * alpha * sd - _BEYOND)
         return torch.minimum(low, high - 0.5 * _BEYOND), high
-
-    def sample(self, f, generator):
-        f, g = split(f)
-        return f + (tensor_like(self.variance, f) * g.exp()).sqrt() * normal(f.shape, generator, f)

@@ -5,6 +5,8 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from .base import first_axis
+
 _WIDEST = 300.0  #: variance of `g`, above which all count as equal
 _N_CHEBYSHEV = 48  #: variances of `g` for which weights are computed
 _LEAST_NODES = 30
@@ -94,15 +96,13 @@ def noise_scales_of_t(df, v, n_nodes=None):
         rule, coefficients, largest = _rule(one, n_nodes)
         sd = v[..., i].clamp_max(_WIDEST).sqrt()
         like = {"dtype": v.dtype, "device": v.device}
-        shape = (-1,) + (1,) * sd.ndim
         low, high = rule.ends(sd)
-        u = low + (high - low) * torch.linspace(0.0, 1.0, len(largest), **like).view(shape)
+        steps, largest = torch.linspace(0.0, 1.0, n_nodes, **like), torch.as_tensor(largest, **like)
+        u = low + (high - low) * first_axis(steps, sd)
         angle = torch.arccos(rule.place(sd).clamp(-1.0, 1.0))
-        T = torch.cos(torch.arange(len(coefficients), **like).view(shape) * angle)
+        T = torch.cos(first_axis(torch.arange(len(coefficients), **like), sd) * angle)
         weights = torch.as_tensor(coefficients.T.copy(), **like) @ T.flatten(1)
-        weights = weights.view(len(largest), *sd.shape) * torch.as_tensor(largest, **like).view(
-            shape
-        )
+        weights = weights.view(n_nodes, *sd.shape) * first_axis(largest, sd)
         weights = weights.clamp_min(_LEAST)
         for column, values in zip(columns, (u, weights.log() - weights.sum(0).log())):
             column.append(values)

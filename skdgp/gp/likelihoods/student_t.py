@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from ...quadrature import gauss_hermite
 from ...random import gamma, normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, GaussianMixture, split
+from .base import LARGEST, GaussianMixture, Heteroscedastic, first_axis, hermite, split
 from .noise_scale_quadrature import noise_scales_of_t
 from .t_density import log_t_density
 
@@ -36,15 +35,14 @@ def _expected_log1p(m, v, size):
     width = torch.log1p(ratio.detach())
     step = (13.5 + width) / (_N_LOGARITHMS - 1)
     nodes = torch.arange(_N_LOGARITHMS, dtype=m.dtype, device=m.device)
-    nodes = nodes.view((-1,) + (1,) * ratio.ndim)
-    t = torch.exp(step * nodes - 10.0 - width)
+    t = torch.exp(step * first_axis(nodes, ratio) - 10.0 - width)
     spread = 1.0 + 2.0 * t * (v / size)
     expected = spread.rsqrt() * torch.exp(-t * (m.square() / size) / spread)
     change = (torch.exp(-t * ratio) - expected) * torch.exp(-t)
     return torch.log1p(ratio) + step * change.sum(0)
 
 
-def _mixing(df, ndim):
+def _mixing(df, like):
     """Nodes log(l) and their log-weights, for l that follows Gamma(df / 2, df / 2).
 
     Student's t is a mixture of N(f, scale^2 / l) over l. The trapezoidal rule in log(l) converges
@@ -52,7 +50,7 @@ def _mixing(df, ndim):
     """
     log_l = torch.arange(-24.0, 4.0, _MIXING_STEP, dtype=df.dtype, device=df.device)
     spread = (8.0 / df.detach()).sqrt().clamp_max(1.0)  # of log(l), for many degrees of freedom
-    log_l = log_l.view((-1,) + (1,) * ndim) * spread
+    log_l = first_axis(log_l, like) * spread
     log_weights = 0.5 * df * (log_l - log_l.exp())
     return log_l, log_weights - torch.logsumexp(log_weights, 0)
 
@@ -64,7 +62,7 @@ def _log_t_partition(y, m, v, df, scale, alpha):
     b = 0.5 * alpha * (df + 1.0)
     step = 0.4 * float((4.0 / b.detach()).sqrt().clamp_max(1.0).min())
     log_l = torch.arange(-24.0, 4.0, step, dtype=m.dtype, device=m.device)
-    log_l = log_l.view((-1,) + (1,) * m.ndim) - b.detach().clamp_max(1.0).log()
+    log_l = first_axis(log_l, m) - b.detach().clamp_max(1.0).log()
     log_weights = b * (log_l - log_l.exp()) - b * log_l[0]
     log_tail = -b * step - torch.log(-torch.expm1(-b * step))
     precision = 2.0 * b * log_l.exp() / (df * scale.square())
@@ -108,7 +106,7 @@ class StudentT(GaussianMixture):
         return (_log_t(torch.zeros_like(m), df, scale) - 0.5 * (df + 1.0) * spread).sum(-1)
 
     def components(self, m, v):
-        log_l, log_weights = _mixing(tensor_like(self.df, m), m.ndim)
+        log_l, log_weights = _mixing(tensor_like(self.df, m), m)
         variances = v + tensor_like(self.scale, m).square() * torch.exp(-log_l)
         return log_weights, m.expand_as(variances), variances
 
@@ -123,15 +121,12 @@ class StudentT(GaussianMixture):
         return m, v + scale.square() * df / (df - 2.0)
 
     def sample(self, f, generator):
-        return _sample_t(f, tensor_like(self.df, f), tensor_like(self.scale, f), generator)
+        df, scale = tensor_like(self.df, f), tensor_like(self.scale, f)
+        mixing = gamma(0.5 * df, f.shape, generator, f) / (0.5 * df)
+        return f + scale * normal(f.shape, generator, f) / mixing.sqrt()
 
 
-def _sample_t(f, df, scale, generator):
-    mixing = gamma(0.5 * df, f.shape, generator, f) / (0.5 * df)
-    return f + scale * normal(f.shape, generator, f) / mixing.sqrt()
-
-
-class HeteroscedasticStudentT(GaussianMixture):
+class HeteroscedasticStudentT(Heteroscedastic):
     r"""Student-t noise whose scale is a function of the input: :math:`y = f + s\, e^{g/2}\, t_\nu`.
 
     The noise differs from place to place and has heavier tails than a Gaussian. The tails allow for
@@ -157,22 +152,11 @@ class HeteroscedasticStudentT(GaussianMixture):
     """
 
     n_nodes = 20  #: of powers of the density
+    _constant = StudentT
     _positive = {"df": 2.1, "scale": 1e-4}
-    _units = {"scale": 1}
-    _defaults = {"scale": 0.2}
+    _units, _defaults = StudentT._units, StudentT._defaults
 
-    def __init__(self, df=6.0, scale=None, trainable=True):
-        self.df = df
-        self.scale = scale
-        self.trainable = trainable
-
-    def n_latents(self, n_outputs):
-        return 2 * n_outputs
-
-    def log_prob(self, y, f):
-        f, g = split(f)
-        scale = tensor_like(self.scale, f) * torch.exp(0.5 * g)
-        return _log_t((y - f).square(), tensor_like(self.df, f), scale).sum(-1)
+    __init__ = StudentT.__init__
 
     def expected_log_prob(self, y, m, v):
         """A lower bound of ``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
@@ -182,13 +166,7 @@ class HeteroscedasticStudentT(GaussianMixture):
         square = ((y - m_f).square() + v_f) * torch.exp(0.5 * v_g - m_g)
         return (_log_t(square, df, scale) - 0.5 * m_g).sum(-1)
 
-    def components(self, m, v):
-        (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        log_weights, noise = self._noise_nodes(m_g, v_g)
-        return log_weights, m_f.expand_as(noise), v_f + noise
-
-    def _noise_nodes(self, m_g, v_g):
-        """Variances of the noise, and log-weights that are good to 1e-5 up to `v_g` = 6."""
+    def _noise_nodes(self, m_g, v_g):  # good to 1e-5 up to v_g = 6
         df, scale2 = tensor_like(self.df, m_g), tensor_like(self.scale, m_g).square()
         u, log_weights = noise_scales_of_t(df, v_g)
         return log_weights, scale2 * (m_g + u).clamp(-LARGEST, LARGEST).exp()
@@ -199,20 +177,14 @@ class HeteroscedasticStudentT(GaussianMixture):
         if alpha == 1.0:
             scale2 = scale.square() * m_g.clamp(-LARGEST, LARGEST).exp()
             return log_t_density(y - m_f, v_f, df, scale2, v_g).sum(-1)
-        nodes, log_weights = gauss_hermite(self.n_nodes, m)
-        shape = (-1,) + (1,) * m_g.ndim
-        g = (m_g + v_g.sqrt() * nodes.view(shape)).clamp(-LARGEST, LARGEST)
+        nodes, log_weights = hermite(self.n_nodes, m_g)
+        g = (m_g + v_g.sqrt() * nodes).clamp(-LARGEST, LARGEST)
         scales = scale * torch.exp(0.5 * g)
         log_z = _log_t_partition(y, m_f.expand_as(g), v_f, df, scales, alpha)
-        return torch.logsumexp(log_weights.view(shape) + log_z, 0).sum(-1)
+        return torch.logsumexp(log_weights + log_z, 0).sum(-1)
 
     def moments(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         df, scale = tensor_like(self.df, m), tensor_like(self.scale, m)
         size = torch.exp((m_g + 0.5 * v_g).clamp_max(LARGEST))
         return m_f, v_f + scale.square() * size * df / (df - 2.0)
-
-    def sample(self, f, generator):
-        f, g = split(f)
-        scale = tensor_like(self.scale, f) * torch.exp(0.5 * g)
-        return _sample_t(f, tensor_like(self.df, f), scale, generator)
