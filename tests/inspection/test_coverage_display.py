@@ -11,22 +11,14 @@ from skdgp.metrics import calibration_error
 LEVELS = np.arange(1, 20) / 20
 
 
-def gaussian_intervals(mean, std, levels):
-    z = norm.ppf(0.5 + 0.5 * levels)
-    return mean[:, None] - z * std[:, None], mean[:, None] + z * std[:, None]
-
-
 def test_counts_by_hand(plt):
-    lower = np.array([[0.0, -1.0], [0.0, -1.0], [0.0, -1.0], [0.0, -1.0]])
-    upper = np.array([[1.0, 2.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]])
-    # 0.0, 1.0 and 2.0 lie on ends, which belong to the intervals
-    display = CoverageDisplay.from_predictions([0.0, 1.0, 2.0, 2.1], lower, upper, [0.25, 0.8])
+    lower, upper = np.tile([0.0, -1.0], (4, 1)), np.tile([1.0, 2.0], (4, 1))
+    y = [0.0, 1.0, 2.0, 2.1]  # of which three lie on ends, which belong to the intervals
+    display = CoverageDisplay.from_predictions(y, lower, upper, [0.25, 0.8])
     assert_array_equal(display.line_.get_xydata(), [[0.25, 0.5], [0.8, 0.75]])
     assert display.calibration_error == pytest.approx((0.25 + 0.05) / 2)
     assert display.line_.get_label() == "calibration error = 0.150"
-    shuffled = CoverageDisplay.from_predictions(
-        [0.0, 1.0, 2.0, 2.1], lower[:, ::-1], upper[:, ::-1], [0.8, 0.25]
-    )
+    shuffled = CoverageDisplay.from_predictions(y, lower[:, ::-1], upper[:, ::-1], [0.8, 0.25])
     assert_array_equal(shuffled.line_.get_xydata(), display.line_.get_xydata())
 
 
@@ -83,12 +75,9 @@ def test_band_is_the_binomial_one(plt):
 
 
 def test_too_narrow_intervals_lie_below_the_diagonal(plt):
-    rng = np.random.default_rng(0)
-    zeros = np.zeros(400)
-    y = rng.standard_normal(400)
-    narrow = CoverageDisplay.from_predictions(
-        y, *gaussian_intervals(zeros, zeros + 0.5, LEVELS), LEVELS
-    )
+    y = np.random.default_rng(0).standard_normal(400)
+    ends = np.tile(0.5 * norm.ppf(0.5 + 0.5 * LEVELS), (400, 1))  # half as far as they should be
+    narrow = CoverageDisplay.from_predictions(y, -ends, ends, LEVELS)
     exact = 2.0 * norm.cdf(0.5 * norm.ppf(0.5 + 0.5 * LEVELS)) - 1.0
     error = np.sqrt(exact * (1.0 - exact) / 400)
     assert np.all(np.abs(narrow.empirical - exact) < 4.0 * error)

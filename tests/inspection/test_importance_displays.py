@@ -77,9 +77,8 @@ def test_importances_of_an_uncertain_linear_function(plt, linear):
     assert expected.std(1).max() > 0.05
     of_mean = shares(np.diag(variances) * slopes(linear)[0] ** 2)
     assert_allclose(display.importances_mean, of_mean, rtol=1e-6)
-    assert_allclose(
-        display.importances_std, expected.std(1), rtol=0.25
-    )  # about four standard errors
+    # about four standard errors
+    assert_allclose(display.importances_std, expected.std(1), rtol=0.25)
 
 
 def test_effects_of_a_linear_function(plt, linear):
@@ -97,10 +96,9 @@ def test_effects_of_a_linear_function(plt, linear):
 
 def test_effects_of_an_additive_function(plt, additive):
     frame = pd.DataFrame(X, columns=NAMES)
-    display = EffectsDisplay.from_estimator(
-        additive, frame, ["square", "wave", "nothing"], coverage=0.99
-    )
-    assert display.feature_names == ["square", "wave", "nothing"] and len(display.axes_) == 3
+    names = ["square", "wave", "nothing"]
+    display = EffectsDisplay.from_estimator(additive, frame, names, coverage=0.99)
+    assert display.feature_names == names and len(display.axes_) == 3
     truths = [lambda x: 20.0 * x**2, lambda x: 10.0 * np.sin(3.0 * x), lambda x: 0.0 * x]
     for grid, effect, band, truth in zip(display.grids, display.effects, display.bands, truths):
         off = truth(grid) - effect
@@ -126,6 +124,7 @@ def test_classifiers(plt, labeled):
     display = ImportanceDisplay.from_estimator(labeled, max_features=2)
     assert np.argmax(display.importances_mean) == 1 and len(display.bars_) == 2
     assert (display.importances_std > 0.0).all()
+    assert display.importances_mean is labeled.feature_importances_
     effects = EffectsDisplay.from_estimator(labeled, features=1, n_points=5)
     assert effects.target_name == "P(yes)"
     assert effects.effects[0][0] < -0.3 and effects.effects[0][-1] > 0.3
@@ -189,14 +188,8 @@ def test_bad_arguments(plt, additive):
 
 
 def test_draws_are_those_of_functions(additive):
-    rows = X[:4]
-    whole, part = additive._draw_centers(rows, 3, 5), additive._draw_centers(rows[2:], 3, 5)
+    whole, part = (additive._draw_centers(rows, 3, 5) for rows in (X[:4], X[2:4]))
     assert_allclose(whole[:, 2:], part, rtol=1e-10)  # products of more rows round otherwise
-
-
-def test_the_display_shows_the_importances_of_the_attribute(plt, labeled):
-    display = ImportanceDisplay.from_estimator(labeled, n_draws=2)
-    assert display.importances_mean is labeled.feature_importances_
 
 
 def test_units_names_and_columns_with_few_values(plt):
@@ -228,9 +221,8 @@ def test_draws_of_mapped_targets_have_the_predicted_mean():
 
 def test_long_names_keep_all_letters():
     name = "share_of_households_with_an_income_below_half_of_the_median"
-    assert (
-        in_lines(name).replace("\n", "") == name and max(map(len, in_lines(name).split("\n"))) <= 30
-    )
+    assert in_lines(name).replace("\n", "") == name
+    assert max(map(len, in_lines(name).split("\n"))) <= 30
     assert in_lines("age") == "age" and len(in_lines("x" * 500).split("\n")) == 3
 
 

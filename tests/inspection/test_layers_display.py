@@ -16,14 +16,12 @@ from skdgp.inference import DSVI
 from skdgp.inspection import LayersDisplay
 from skdgp.inspection.layers import _principal_line
 
-FEW = {
-    "inference": "dsvi",
-    "max_iter": 20,
-    "learning_rate": 0.05,
-    "n_inducing": 8,
-    "random_state": 0,
-}
-REGRESSION = {**FEW, "likelihood": "gaussian"}
+FEW = {"inference": "dsvi", "max_iter": 20, "learning_rate": 0.05}
+FEW |= {"n_inducing": 8, "random_state": 0}
+
+
+def make(n_layers=2, **settings):
+    return DeepGPRegressor(n_layers, **{**FEW, "likelihood": "gaussian", **settings})
 
 
 def dense_layer(model, i, H):
@@ -69,9 +67,7 @@ def curve():
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_one_layer_is_the_latent_function(plt, curve, likelihood):
     X, y = curve
-    model = DeepGPRegressor(n_layers=1, **{**REGRESSION, "likelihood": likelihood}).fit(
-        X, np.floor(np.abs(y))
-    )
+    model = make(1, likelihood=likelihood).fit(X, np.floor(np.abs(y)))
     display = LayersDisplay.from_estimator(model, X, n_points=30)
     (layer,) = display.layers
     grid = np.linspace(X.min(), X.max(), 30)
@@ -94,10 +90,8 @@ def test_one_layer_is_the_latent_function(plt, curve, likelihood):
 def test_panels_of_one_input_compose_to_the_prediction(plt, curve, n_layers):
     """Reading the curves one after the other gives the latent mean, if hidden layers are certain."""
     X, y = curve
-    model = DeepGPRegressor(
-        n_layers=n_layers, **{**REGRESSION, "inference": DSVI(inner_noise=0.0, inner_scale=1e-5)}
-    )
-    model.set_params(learning_rate=1e-3, n_inducing=30).fit(X, y)
+    scheme = DSVI(inner_noise=0.0, inner_scale=1e-5)
+    model = make(n_layers, inference=scheme, learning_rate=1e-3, n_inducing=30).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=3000, n_functions=0)
     grid = display.layers[0].x
     h = grid
@@ -123,9 +117,7 @@ def test_wide_layers_against_the_dense_form(plt, input_connected, n_features, wi
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, n_features)) * 5.0 ** np.arange(n_features)
     y = np.column_stack([np.sin(X[:, 0]), 1e3 * X[:, -1] + 7.0])
-    model = DeepGPRegressor(
-        n_layers=3, width=width, input_connected=input_connected, **{**REGRESSION, "max_iter": 40}
-    ).fit(X, y)
+    model = make(3, width=width, input_connected=input_connected, max_iter=40).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, feature=n_features - 1, n_points=20)
     line = np.tile(np.median(X, 0), (20, 1))
     line[:, -1] = np.linspace(X[:, -1].min(), X[:, -1].max(), 20)
@@ -149,18 +141,16 @@ def test_wide_layers_against_the_dense_form(plt, input_connected, n_features, wi
         assert_allclose((layer.mean - center) / scale, mean, atol=1e-5)
         assert_allclose((layer.std / scale) ** 2, var, atol=1e-5)
         Z = model.members_[0].inducing_inputs_[i]
-        assert_allclose(
-            (layer.inducing_mean - center) / scale, dense_layer(model, i, Z)[0], atol=1e-5
-        )
+        inducing = (layer.inducing_mean - center) / scale
+        assert_allclose(inducing, dense_layer(model, i, Z)[0], atol=1e-5)
         H = dense_layer(model, i, H)[0]
 
 
 def test_draws_are_those_of_the_layers(plt, data):
     """Mean and standard deviation of 400 draws, within five standard errors."""
     X, y = data
-    model = DeepGPRegressor(
-        kernel="matern52", **{**REGRESSION, "inference": DSVI(inner_scale=0.5, inner_noise=0.0)}
-    ).fit(X, y)
+    scheme = DSVI(inner_scale=0.5, inner_noise=0.0)
+    model = make(kernel="matern52", inference=scheme).fit(X, y)
     display = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=400)
     for layer, lines in zip(display.layers, display.function_lines_):
         assert layer.functions.shape == (400, 4, layer.mean.shape[1])
@@ -169,12 +159,17 @@ def test_draws_are_those_of_the_layers(plt, data):
         assert np.all(np.abs(layer.functions.std(0) / layer.std - 1.0) < 5.0 / np.sqrt(800))
         drawn = [layer.functions[i, :, unit] for unit in layer.units for i in range(400)]
         assert_array_equal([line.get_ydata() for line in lines], drawn)
-    again = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=2)
-    same = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=2)
-    other = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=2, random_state=1)
+    again, same, other, none = (
+        LayersDisplay.from_estimator(model, X, n_points=4, **settings)
+        for settings in (
+            {"n_functions": 2},
+            {"n_functions": 2},
+            {"n_functions": 2, "random_state": 1},
+            {"n_functions": 0},
+        )
+    )
     assert_array_equal(again.layers[1].functions, same.layers[1].functions)
     assert np.all(again.layers[1].functions != other.layers[1].functions)
-    none = LayersDisplay.from_estimator(model, X, n_points=4, n_functions=0)
     assert none.function_lines_ == [[], []]
     assert_array_equal(none.layers[1].mean, again.layers[1].mean)
 
@@ -182,7 +177,7 @@ def test_draws_are_those_of_the_layers(plt, data):
 def test_units_that_vary_most(plt):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 6))
-    model = DeepGPRegressor(**REGRESSION).fit(X, X[:, 2] - X[:, 4])
+    model = make().fit(X, X[:, 2] - X[:, 4])
     display = LayersDisplay.from_estimator(model, X, feature=4, max_units=2)
     layer = display.layers[0]
     assert layer.mean.shape[1] == 6
@@ -215,7 +210,7 @@ def test_classes_name_the_latent_functions(plt, data, classifier):
 
 def test_heteroscedastic_latents_stay_standardized(plt, curve):
     X, y = curve
-    model = DeepGPRegressor(n_layers=1, **{**REGRESSION, "likelihood": "heteroscedastic"}).fit(X, y)
+    model = make(1, likelihood="heteroscedastic").fit(X, y)
     (layer,) = LayersDisplay.from_estimator(model, X, n_points=10).layers
     assert layer.unit_labels == ["f0", "f1"]
     mean = model.predict(layer.x[:, None], latent=True)
@@ -223,8 +218,7 @@ def test_heteroscedastic_latents_stay_standardized(plt, curve):
 
 
 def test_many_rows_are_thinned(plt, curve):
-    X, y = curve
-    model = DeepGPRegressor(**REGRESSION).fit(X, y)
+    model = make().fit(*curve)
     many = np.linspace(0.0, 300.0, 5001)[:, None]
     display = LayersDisplay.from_estimator(model, many)
     assert [len(layer.rows_x) for layer in display.layers] == [1000, 1000]
@@ -259,7 +253,7 @@ def test_frame_and_pipeline(plt, data):
     pd = pytest.importorskip("pandas")
     X, y = data
     frame = pd.DataFrame(X, columns=["a", "b"])
-    model = DeepGPRegressor(**REGRESSION).fit(frame, y)
+    model = make().fit(frame, y)
     display = LayersDisplay.from_estimator(model, frame, feature="b")
     assert display.axes_[0].get_xlabel() == "b"
     plain = LayersDisplay.from_estimator(clone(model).fit(X, y), X, feature=1)
@@ -276,7 +270,7 @@ def test_frame_and_pipeline(plt, data):
 def test_names_after_the_steps_of_a_pipeline(plt, data):
     pd = pytest.importorskip("pandas")
     X, y = data
-    frame, model = pd.DataFrame(X, columns=["a", "b"]), DeepGPRegressor(**REGRESSION)
+    frame, model = pd.DataFrame(X, columns=["a", "b"]), make()
     features = PolynomialFeatures(include_bias=False)
     pipeline = make_pipeline(make_pipeline(StandardScaler()), make_pipeline(features, model))
     pipeline = FrozenEstimator(pipeline.fit(frame, y))
@@ -297,7 +291,7 @@ def test_names_after_the_steps_of_a_pipeline(plt, data):
 
 def test_axes_and_names(plt, curve, data, regressor):
     X, y = curve
-    shallow = DeepGPRegressor(n_layers=1, **REGRESSION).fit(X, y)
+    shallow = make(1).fit(X, y)
     figure, grid = plt.subplots(2, 2)
     first = LayersDisplay.from_estimator(regressor, data[0], ax=grid[0], name="deep")
     assert [ax.get_title() for ax in first.axes_] == ["deep, layer 1", "deep, layer 2"]
