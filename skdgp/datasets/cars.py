@@ -78,27 +78,23 @@ def load_cars(*, return_X_y: bool = False, as_frame: bool = False) -> Any:
     """
     with (files("skdgp.datasets") / "data" / "cars.csv").open(encoding="utf-8") as file:
         cars = list(csv.DictReader(file))
-    X = np.empty((len(cars), len(_NUMBERS) + len(_ORIGINS)))
-    for column, name in enumerate(_NUMBERS):
-        X[:, column] = [float(car[name] or "nan") for car in cars]
-        X[np.isnan(X[:, column]), column] = np.nanmedian(X[:, column])
-    origin = np.array([car["origin"] for car in cars])
-    X[:, len(_NUMBERS) :] = origin[:, None] == np.array(_ORIGINS)
-    y = np.array([float(car["mpg"]) for car in cars])
-    names = _NUMBERS + [f"origin_{origin}" for origin in _ORIGINS]
-
-    data, target, frame = X, y, None
+    known = np.array([[float(car[name] or "nan") for name in _NUMBERS] for car in cars])
+    origin = np.array([[car["origin"]] for car in cars])
+    target, frame = np.array([float(car["mpg"]) for car in cars]), None
     if as_frame:
         try:
             import pandas
         except ImportError as error:
             raise ImportError("load_cars(as_frame=True) needs pandas; install it.") from error
         names = [*_NUMBERS, "origin"]
-        known = [[float(car[name] or "nan") for name in _NUMBERS] for car in cars]
         frame = pandas.DataFrame(known, columns=_NUMBERS)
-        frame["origin"] = pandas.Categorical(origin, categories=_ORIGINS)
-        frame["mpg"] = y
+        frame["origin"] = pandas.Categorical(origin[:, 0], categories=_ORIGINS)
+        frame["mpg"] = target
         data, target = frame[names], frame["mpg"]
+    else:
+        names = _NUMBERS + [f"origin_{origin}" for origin in _ORIGINS]
+        filled = np.where(np.isnan(known), np.nanmedian(known, axis=0), known)
+        data = np.hstack([filled, origin == np.array(_ORIGINS)])
     if return_X_y:
         return data, target
     return Bunch(

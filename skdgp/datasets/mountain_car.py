@@ -6,8 +6,7 @@ from functools import lru_cache
 from numbers import Integral
 
 import numpy as np
-from scipy.interpolate import RegularGridInterpolator
-from scipy.sparse import csr_array
+from scipy.interpolate import NdBSpline, RegularGridInterpolator
 from sklearn.utils import check_random_state, check_scalar
 
 from ._checks import check_noise
@@ -105,16 +104,7 @@ def _values(n):
 
 def _interpolation(position, velocity, n):
     """Matrix from values on the grid to bilinear values at some states; zero at the goal."""
-    corners, shares = [], []
-    for x, (low, high) in ((position, _POSITION), (velocity, _VELOCITY)):
-        place = (x - low) / (high - low) * (n - 1)
-        corner = np.clip(place.astype(int), 0, n - 2)
-        corners.append(corner)
-        shares.append(place - corner)
-    (i, j), (p, q) = corners, shares
-    data = np.array([(1 - p) * (1 - q), (1 - p) * q, p * (1 - q), p * q])
-    data *= position < _POSITION[1]
-    columns = np.array([i * n + j, i * n + j + 1, (i + 1) * n + j, (i + 1) * n + j + 1])
-    rows = np.broadcast_to(np.arange(len(position)), columns.shape)
-    matrix = (data.ravel(), (rows.ravel(), columns.ravel()))
-    return csr_array(matrix, shape=(len(position), n * n))
+    knots = tuple(np.pad(axis, 1, mode="edge") for axis in _axes(n))
+    matrix = NdBSpline.design_matrix(np.column_stack([position, velocity]), knots, 1)
+    matrix.resize(len(position), n * n)  # columns at the end may be empty
+    return matrix.multiply((position < _POSITION[1])[:, None]).tocsr()

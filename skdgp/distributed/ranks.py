@@ -2,46 +2,57 @@
 
 import contextlib
 import contextvars
-import pickle
 import time
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
-_divides = contextvars.ContextVar("divides", default=False)
-_own_rows = contextvars.ContextVar("own rows", default=None)
-#: The bound, and the staleness of the steps so far
-_staleness = contextvars.ContextVar("staleness", default=None)
-_apart = contextvars.ContextVar("apart", default=False)
 _MESSAGE = "skdgp/error"  #: key of the group's store
 
 
+@dataclass(frozen=True)
+class _JointFit:
+    """A fit that ranks share."""
+
+    own_rows: list | None  #: inputs, targets, weights and exposures that only this rank has
+    staleness: int | None  #: bound of asynchronous steps
+    made: list = field(default_factory=list)  #: staleness of the steps so far, on rank 0
+    apart: bool = False  #: whether ranks do not wait for each other
+    divides: bool = True  #: whether ranks divide what is computed
+
+
+_ALONE = _JointFit(None, None, divides=False)
+_fit = contextvars.ContextVar("fit", default=_ALONE)
+
+
 @contextlib.contextmanager
+def _within(fit):
+    token = _fit.set(fit)
+    try:
+        yield fit.made
+    finally:
+        _fit.reset(token)
+
+
 def joint(rows, staleness):
     """A context in which ranks divide what they compute; yields the staleness of steps, on rank 0.
 
     `rows` are a list of arrays that only this rank has, or None, and `staleness` is the bound of
     asynchronous steps, or None.
     """
-    made = []
-    bound = None if staleness is None else (staleness, made)
-    tokens = _divides.set(True), _own_rows.set(rows), _staleness.set(bound)
-    try:
-        yield made
-    finally:
-        for variable, token in zip((_divides, _own_rows, _staleness), tokens):
-            variable.reset(token)
+    return _within(_JointFit(rows, staleness))
 
 
 def own_rows():
     """Inputs, targets, weights and exposures that only this rank has, or None."""
-    return _own_rows.get()
+    return _fit.get().own_rows
 
 
 def divides():
     """Whether ranks divide what is computed now."""
-    return _divides.get()
+    return _fit.get().divides
 
 
 def n_ranks():
@@ -61,7 +72,7 @@ def own_part(n):
     everything for workers, and nothing for the server.
     """
     size = n_ranks()
-    if _apart.get():
+    if _fit.get().apart:
         return slice(0, n if own_rank() else 0), 1.0
     if size == 1 or n < 2 * size:  # halves of a part need rows, too
         return slice(0, n), 1.0
@@ -129,7 +140,7 @@ def agreed(make):
 
 def from_first(make):
     """The result of a function on rank 0, or its error, on all ranks."""
-    if not divides() or _apart.get():
+    if not divides() or _fit.get().apart:
         return make()
     found = [None, None]
     if dist.get_rank() == 0:
@@ -146,24 +157,19 @@ def from_first(make):
 # In asynchronous steps
 
 
-@contextlib.contextmanager
 def apart():
     """A context in which ranks do not wait for each other."""
-    token = _apart.set(True)
-    try:
-        yield
-    finally:
-        _apart.reset(token)
+    return _within(replace(_fit.get(), apart=True))
 
 
 def bound_of_staleness():
     """The bound if the fit is asynchronous, else None."""
-    return _staleness.get() and _staleness.get()[0]
+    return _fit.get().staleness
 
 
 def note_staleness(n):
     """Take down how many steps were made since the parameters of a gradient."""
-    _staleness.get()[1].append(n)
+    _fit.get().made.append(n)
 
 
 def workers():
@@ -173,18 +179,14 @@ def workers():
 
 def send(value, rank):
     """Send anything to a rank."""
-    data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
-    _call(dist.send, torch.tensor([len(data)]), rank)
-    _call(dist.send, data, rank)
+    _call(dist.send_object_list, [value], rank)
 
 
 def receive(rank):
     """Receive something from a rank."""
-    size = torch.zeros(1, dtype=torch.int64)
-    _call(dist.recv, size, rank)
-    data = torch.empty(int(size), dtype=torch.uint8)
-    _call(dist.recv, data, rank)
-    return pickle.loads(data.numpy().tobytes())
+    found = [None]
+    _call(dist.recv_object_list, found, rank)
+    return found[0]
 
 
 def is_first():
@@ -198,11 +200,8 @@ def spread(function, costs):
     for i in sorted(range(len(costs)), key=lambda i: -costs[i]):
         owners[i] = int(load.argmin())
         load[owners[i]] += costs[i]
-    token = _divides.set(False)
-    try:
+    with _within(replace(_fit.get(), divides=False)):
         own = agreed(lambda: {i: function(i) for i in range(len(costs)) if owners[i] == rank})
-    finally:
-        _divides.reset(token)
     parts = gather(own)
     return [parts[owners[i]][i] for i in range(len(costs))]
 

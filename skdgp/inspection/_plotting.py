@@ -10,6 +10,8 @@ import numpy as np
 
 _LONGEST = 30  #: letters of a line beside a picture; longer ones leave little room for it
 _MOST_LINES = 3  #: of a label
+_WRAPPER = textwrap.TextWrapper(_LONGEST)
+_WRAPPER.wordsep_re = re.compile(r"(?<=[\s_./-])")  # lines end after these signs, too
 _SOON = 2.0  #: seconds after which a display says what takes so long
 _SMALLEST_DATA = {"plot": ([0.0], [0.0]), "barh": ([0.0], [0.0]), "imshow": ([[0.0]],)}
 
@@ -72,19 +74,14 @@ class Display:
         display : display
             The same one.
         """
-        ax = axes_or_new(ax, self, **self._figure)
+        (ax,) = several_axes(ax, 1, self, **self._figure)
         self._plot(ax, self.name if name is None else name, kwargs)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
 
-def axes_or_new(ax, display, **figure):
-    """The axes to plot on; those of a new figure leave room for all labels."""
-    return several_axes(ax, 1, display, 1, **figure)[0]
-
-
-def several_axes(ax, n, display, n_columns, **figure):
-    """`n` axes: those of the user, or those of a new figure."""
+def several_axes(ax, n, display, n_columns=1, **figure):
+    """`n` axes: those of the user, or those of a new figure, which leave room for all labels."""
     check_matplotlib(f"{type(display).__name__}.plot")
     import matplotlib.pyplot as plt
 
@@ -136,22 +133,9 @@ def plot_response(ax, x, mean, bands, labels, alphas, discrete, **style):
     return line, shades
 
 
-def legend_below(ax, **settings):
-    """A legend that covers nothing, where the figure makes room for it; else where it covers least."""
-    if ax.figure.get_layout_engine() is None:
-        return ax.legend(fontsize="small", **settings)
-    settings = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "frameon": False, **settings}
-    return ax.legend(fontsize="small", **settings)
-
-
 def in_lines(name):
     """A name in a few lines, so that it fits beside a picture."""
-    lines = [""]
-    for part in re.split(r"(?<=[\s_./-])", str(name)):
-        for piece in textwrap.wrap(part, _LONGEST, drop_whitespace=False) or [part]:
-            if len(lines[-1]) + len(piece) > _LONGEST:
-                lines.append("")
-            lines[-1] += piece
+    lines = _WRAPPER.wrap(str(name))
     if len(lines) > _MOST_LINES:
         lines[1:-1] = ["…"]
     return "\n".join(line.strip() for line in lines)

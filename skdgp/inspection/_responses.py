@@ -13,15 +13,10 @@ from ..estimators.importances import N_ROWS, Pairs
 from ..estimators.summary import feature_names, names_of_targets
 
 
-def unwrap(estimator, X=None):
-    """As :func:`~skdgp._scoring.take_apart`, of a fitted estimator."""
-    check_is_fitted(estimator)
-    return take_apart(estimator, X)
-
-
 def unwrap_deep_gp(estimator, X, caller):
-    """As :func:`unwrap`, for displays that look inside a model of this package."""
-    model, X = unwrap(estimator, X)
+    """The model inside searches and pipelines, and the rows that it sees, for a look inside."""
+    check_is_fitted(estimator)
+    model, X = take_apart(estimator, X)
     if "members_" not in vars(model):
         raise ValueError(f"{caller} shows the estimators of skdgp; got {type(model).__name__}.")
     return model, X
@@ -34,12 +29,6 @@ def model_and_pairs(estimator, X, caller, n_rows=N_ROWS):
     names = column_names(estimator)
     names = feature_names(model) if names is None else [str(name) for name in names]
     return model, pairs, names
-
-
-def levels_of(model, j):
-    """Names of the levels of a column that holds categories, in the order of their codes; None for others."""
-    reader = vars(model).get("_reader")
-    return None if reader is None else reader.levels[j]
 
 
 def target_name(model, output=None, y=None):
@@ -74,8 +63,9 @@ def heaviest(members, fits, caller, what):
 
 
 def unwrap_regressor(estimator, X, caller):
-    """As :func:`unwrap`, for displays that need a predictive distribution of numbers."""
-    model, X = unwrap(estimator, X)
+    """As :func:`unwrap_deep_gp`, of any regressor with a predictive distribution."""
+    check_is_fitted(estimator)
+    model, X = take_apart(estimator, X)
     if not is_regressor(model):
         raise ValueError(
             f"{caller} shows regressors; got {type(model).__name__}. For the probabilities of a "

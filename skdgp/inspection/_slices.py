@@ -4,7 +4,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import _safe_indexing, check_array, check_scalar
 
 _FEW = 10  #: values, of which each is shown
 
@@ -27,22 +27,19 @@ def slice_along(X, feature, n_points, feature_range=None, names=None, by_value=F
     alone.
     """
     check_scalar(n_points, "n_points", Integral, min_val=2)
-    make = next((make for mark, make in _FRAMES.items() if hasattr(X, mark)), _of_array)
-    if make is _of_array:
-        X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan")
-    else:
+    if hasattr(X, "iloc") or hasattr(X, "iter_columns"):  # pandas, polars
         names = X.columns
+    else:
+        X = check_array(X, dtype=np.float64, ensure_all_finite="allow-nan")
     names = None if names is None else [str(name) for name in names]
     index = position(feature, names, X.shape[1])
     name = f"x{index}" if names is None else names[index]
-
-    def make_grid(values):
-        if by_value and feature_range is None and few_values(values) and np.ptp(values) > 0.0:
-            return np.unique(values[np.isfinite(values)])
-        return _grid(values, name, n_points, feature_range)
-
-    values, rows = make(X, index, name, make_grid)
-    return Slice(*rows, values, index, name)
+    values = _numbers(X, index, name)
+    if by_value and feature_range is None and few_values(values) and np.ptp(values) > 0.0:
+        grid = np.unique(values[np.isfinite(values)])
+    else:
+        grid = _grid(values, name, n_points, feature_range)
+    return Slice(_rows(X, index, grid), grid, values, index, name)
 
 
 def few_values(column):
@@ -50,47 +47,6 @@ def few_values(column):
     values = column[np.isfinite(column)]
     n_values = len(np.unique(values))
     return n_values <= _FEW and 2 * n_values <= len(values)
-
-
-def _of_array(X, index, name, make_grid):
-    values = X[:, index]
-    grid = make_grid(values)
-    rows = np.tile(np.nanmedian(X, axis=0), (len(grid), 1))
-    rows[:, index] = grid
-    return values, (rows, grid)
-
-
-def _of_pandas(X, index, name, make_grid):
-    values = _as_numbers(X.iloc[:, index].to_numpy, name, na_value=np.nan)
-    grid = make_grid(values)
-    rows = X.iloc[np.zeros(len(grid), dtype=int)].reset_index(drop=True)
-    for i in range(X.shape[1]):
-        rows.isetitem(i, grid if i == index else _typical(X.iloc[:, i], len(grid)))
-    return values, (rows, grid)
-
-
-def _of_polars(X, index, name, make_grid):
-    column = X.to_series(index)
-    if not column.dtype.is_numeric():
-        raise ValueError(_NOT_NUMERIC.format(name))
-    values = _as_numbers(column.to_numpy, name)
-    grid = make_grid(values)
-    columns = []
-    for i, column in enumerate(X.iter_columns()):
-        if i == index:
-            typical = type(column)(column.name, grid)
-        elif column.dtype.is_numeric():
-            typical = type(column)(column.name, np.full(len(grid), column.median()))
-        else:
-            mode = column.drop_nulls().mode().sort().head(1)
-            typical = (mode if len(mode) else column.head(1)).new_from_index(0, len(grid))
-        columns.append(typical)
-    return values, (type(X)(columns), grid)
-
-
-#: what a kind of data frame is known by, and how its rows are made
-_FRAMES = {"iloc": _of_pandas, "iter_columns": _of_polars}
-_NOT_NUMERIC = "feature={!r} is not numeric; choose one that is."
 
 
 def position(feature, names, n_features):
@@ -112,11 +68,17 @@ def position(feature, names, n_features):
     return int(feature)
 
 
-def _as_numbers(to_numpy, name, **settings):
+def _numbers(X, index, name):
+    """The values (n,) of a column as floats."""
+    column = _safe_indexing(X, index, axis=1)
     try:
-        return np.asarray(to_numpy(**settings), dtype=np.float64)
+        if hasattr(column, "iloc"):
+            column = column.to_numpy(na_value=np.nan)
+        elif not isinstance(column, np.ndarray) and not column.dtype.is_numeric():
+            raise TypeError(f"{column.dtype} is no type of numbers.")  # strings of digits convert
+        return np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(_NOT_NUMERIC.format(name)) from error
+        raise ValueError(f"feature={name!r} is not numeric; choose one that is.") from error
 
 
 def _grid(values, name, n_points, feature_range):
@@ -134,13 +96,35 @@ def _grid(values, name, n_points, feature_range):
     return np.linspace(*ends, n_points)
 
 
-def _typical(column, n):
+def _rows(X, index, grid):
+    """Rows like those of `X`, with a column that varies and typical values in the others."""
+    n = len(grid)
+    if isinstance(X, np.ndarray):
+        rows = np.tile(np.nanmedian(X, axis=0), (n, 1))
+        rows[:, index] = grid
+        return rows
+    if hasattr(X, "iloc"):
+        rows = X.iloc[np.zeros(n, dtype=int)].reset_index(drop=True)
+        for i in range(X.shape[1]):
+            rows.isetitem(i, grid if i == index else _typical_of_pandas(X.iloc[:, i], n))
+        return rows
+    columns = [_typical_of_polars(column, n) for column in X.iter_columns()]
+    columns[index] = type(columns[index])(X.columns[index], grid)
+    return type(X)(columns)
+
+
+def _typical_of_pandas(column, n):
     """`n` times the median or the most frequent value of a column, in a type that fits."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         return np.full(n, column.median())
     mode = column.mode()
-    if mode.empty:  # all are missing
-        mode = column
-    return mode.array[np.zeros(n, dtype=int)]
+    return (column if mode.empty else mode).array[np.zeros(n, dtype=int)]
+
+
+def _typical_of_polars(column, n):
+    if column.dtype.is_numeric():
+        return type(column)(column.name, np.full(n, column.median()))
+    mode = column.drop_nulls().mode().sort()
+    return (column if mode.is_empty() else mode).new_from_index(0, n)

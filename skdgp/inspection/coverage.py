@@ -7,7 +7,8 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from ._plotting import Display, check_can_plot, legend_below, line_style, message_if_slow
+from .._scoring import check_alpha
+from ._plotting import Display, check_can_plot, line_style, message_if_slow
 from ._responses import central_intervals, pit, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
@@ -119,7 +120,9 @@ class CoverageDisplay(Display):
             ylim=(-0.02, 1.02),
             aspect="equal",
         )
-        legend_below(ax)
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "frameon": False}
+        makes_room = ax.figure.get_layout_engine() is not None
+        ax.legend(fontsize="small", **(below if makes_room else {}))
 
     @classmethod
     def from_estimator(
@@ -226,14 +229,12 @@ class CoverageDisplay(Display):
         y_true = column_or_1d(y_true)
         lower, upper = check_array(lower), check_array(upper)
         check_consistent_length(y_true, lower, upper)
-        coverage = column_or_1d(coverage, dtype=np.float64)
+        coverage = check_alpha(coverage, "coverage")
         if not lower.shape[1] == upper.shape[1] == len(coverage):
             raise ValueError(
                 "lower and upper need one column for each coverage; got "
                 f"{lower.shape[1]} and {upper.shape[1]} columns for {len(coverage)}."
             )
-        if not ((coverage > 0.0) & (coverage < 1.0)).all():
-            raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
         inside = (lower <= y_true[:, None]) & (y_true[:, None] <= upper)
         order = np.argsort(coverage)
         display = cls(coverage[order], inside.mean(0)[order], len(y_true), name=name)

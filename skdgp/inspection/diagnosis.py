@@ -1,5 +1,6 @@
 """Diagnosis of a fitted model, in words and figures."""
 
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -71,24 +72,24 @@ def diagnose(estimator, X, y, *, exposure=None):
         return Diagnosis(diagnostics.reports(), diagnostics.missed)
 
 
+@dataclass(eq=False, repr=False)
 class Diagnosis:
     """Result of :func:`diagnose`.
 
     Attributes
     ----------
-    missed : float or None
-        Share of what the reference knows, in log-density, that the model does not know, less two
-        standard errors; negative if the model knows more, None if there is nothing to be compared.
     reports : list of Report
         For each model of the mixture its own `missed` and its `findings`, each with `name`,
         `layer`, `measure`, `value`, `threshold`, `flagged`, `advice`, `extreme` and `blamed`.
+    missed : float or None
+        Share of what the reference knows, in log-density, that the model does not know, less two
+        standard errors; negative if the model knows more, None if there is nothing to be compared.
     ok : bool
         Whether the model does not miss more than 40 %, or 25 % where inducing points are to blame.
     """
 
-    def __init__(self, reports, missed):
-        self.reports = reports
-        self.missed = missed
+    reports: list
+    missed: float | None
 
     @property
     def ok(self):
@@ -105,50 +106,42 @@ class Diagnosis:
             f"the rows (suspect from {limit(self.reports):.0%})."
         )
 
-    def _rows(self, report):
-        for finding in report.findings:
-            if not finding.flagged:
-                mark = "ok"
-            else:
-                mark = "SEVERE" if report.severe else "harmless"
-            where = "" if finding.layer is None else f"layer {finding.layer}"
-            yield mark, finding.name, where, finding
-
-    def _title(self, i, report):
-        suffers = ", predictions suffer" if report.severe else ""
-        return f"Model {i} of {len(self.reports)}{suffers}"
+    def _titled_findings(self):
+        """For each model a title, if there are several, and triples of mark, layer and finding."""
+        for i, report in enumerate(self.reports, start=1):
+            suffers = ", predictions suffer" if report.severe else ""
+            title = f"Model {i} of {len(self.reports)}{suffers}" if len(self.reports) > 1 else None
+            bad = "SEVERE" if report.severe else "harmless"
+            yield (
+                title,
+                [
+                    (bad if f.flagged else "ok", "" if f.layer is None else f"layer {f.layer}", f)
+                    for f in report.findings
+                ],
+            )
 
     def __str__(self):
         lines = [self._verdict()]
-        for i, report in enumerate(self.reports, start=1):
-            if len(self.reports) > 1:
-                lines += ["", self._title(i, report)]
-            for mark, name, where, finding in self._rows(report):
-                figures = f"{finding.value:6.2f} ({finding.threshold:g})"
-                lines.append(f"  {mark:9s} {name:35s} {where:8s} {figures}")
-                if finding.flagged:
-                    lines += [f"            {finding.measure}", f"            -> {finding.advice}"]
+        for title, found in self._titled_findings():
+            lines += [] if title is None else ["", title]
+            for mark, where, f in found:
+                lines.append(
+                    f"  {mark:9s} {f.name:35s} {where:8s} {f.value:6.2f} ({f.threshold:g})"
+                )
+                if f.flagged:
+                    lines += [f"            {f.measure}", f"            -> {f.advice}"]
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self):
         parts = [f"<p><b>{escape(self._verdict())}</b></p>"]
-        for i, report in enumerate(self.reports, start=1):
-            if len(self.reports) > 1:
-                parts.append(f"<p>{escape(self._title(i, report))}</p>")
-            cells = [
-                (
-                    mark,
-                    name,
-                    where,
-                    f"{f.value:.2f}",
-                    f"{f.threshold:g}",
-                    f.measure,
-                    f.advice if f.flagged else "",
-                )
-                for mark, name, where, f in self._rows(report)
-            ]
-            head = ("", "pathology", "where", "figure", "threshold", "what it is", "what to do")
+        head = ("", "pathology", "where", "figure", "threshold", "what it is", "what to do")
+        for title, found in self._titled_findings():
+            parts += [] if title is None else [f"<p>{escape(title)}</p>"]
+            cells = []
+            for mark, where, f in found:
+                figures = f"{f.value:.2f}", f"{f.threshold:g}"
+                cells.append((mark, f.name, where, *figures, f.measure, f.advice * f.flagged))
             parts.append(html_table(head, *cells))
         return "".join(parts)

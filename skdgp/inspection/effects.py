@@ -18,7 +18,7 @@ from ._plotting import (
     plot_response,
     several_axes,
 )
-from ._responses import levels_of, model_and_pairs, select_output, target_name
+from ._responses import model_and_pairs, select_output, target_name
 from ._slices import few_values, position
 
 _N_ROWS = 50  #: over which effects of the mean are averaged: each costs a prediction for each point
@@ -213,59 +213,61 @@ class EffectsDisplay:
         columns = [position(feature, names, n_features) for feature in listed]
         if ax is not None:
             check_axes(ax, len(columns))
-        if is_classifier(model):
-            output = 1 if output is None and len(model.classes_) == 2 else output
-            select_output(np.empty((1, len(model.classes_))), output)
-            name = f"P({model.classes_[output]})"
-            name = f"log-odds of {model.classes_[output]}" if log_odds else name
-        elif log_odds:
+        if log_odds and not is_classifier(model):
             raise ValueError("log_odds=True is for classifiers; leave it out.")
+        if is_classifier(model):
+            n_outputs = len(model.classes_)
+            output = 1 if output is None and n_outputs == 2 else output
+            select_output(np.empty((1, n_outputs)), output)
+            of_class = "log-odds of {}" if log_odds else "P({})"
+            name = of_class.format(model.classes_[output])
         else:
             select_output(np.empty((1, model._n_outputs)), output)
             name = target_name(model, output)
-        levels = [levels_of(model, j) for j in columns]
-        discrete = [
-            names is not None or few_values(pairs.rows[:, j]) for j, names in zip(columns, levels)
-        ]
-        grids = [_grid(pairs.rows[:, j], n_points, few) for j, few in zip(columns, discrete)]
-        n_changes = sum(map(len, grids))
-        with message_if_slow(
-            cls,
-            f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster",
-        ):
+        reader = vars(model).get("_reader")  # knows the names of the levels of categories
+        levels = [None if reader is None else reader.levels[j] for j in columns]
+        values = [pairs.rows[:, j] for j in columns]
+        discrete = [of is not None or few_values(column) for of, column in zip(levels, values)]
+        grids = [_grid(column, n_points, few) for column, few in zip(values, discrete)]
 
-            def centers(X):
-                found = select_output(model._centers(X), output)
+        def curves(rows, centers, ndim=1):
+            """Effects (n_points, n_functions) of each column, of functions that `centers` evaluates."""
+
+            def predict(X):
+                found = select_output(centers(X), output, ndim)
                 return logit(found.clip(*_PROBABILITIES)) if log_odds else found
 
-            def draws(X):
-                one = np.moveaxis(model._draw_centers(X, n_draws, seed), 0, -1)
-                found = select_output(one, output, ndim=2)
-                return logit(found.clip(*_PROBABILITIES)) if log_odds else found
+            return _curves(pairs, rows, columns, grids, predict)
 
-            mean = _curves(pairs, pairs.sample(_N_ROWS), columns, grids, centers)
-            rows = pairs.sample(int(np.clip(_CHANGES // n_changes, _FEWEST_ROWS, _N_ROWS)))
-            of_draws = _curves(pairs, rows, columns, grids, draws)
-            of_mean = _curves(pairs, rows, columns, grids, centers)
-        if log_odds:  # those of a mean are closer to zero than their mean
-            more = [(drawn - same).mean(1, keepdims=True) for drawn, same in zip(of_draws, of_mean)]
-            mean = [effect + shift for effect, shift in zip(mean, more)]
-            of_mean = [same + shift for same, shift in zip(of_mean, more)]
-        ends = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)]
+        def draws(X):
+            return np.moveaxis(model._draw_centers(X, n_draws, seed), 0, -1)
+
+        what = (
+            f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster"
+        )
+        with message_if_slow(cls, what):
+            mean = curves(pairs.sample(_N_ROWS), model._centers)
+            n_rows = np.clip(_CHANGES // sum(map(len, grids)), _FEWEST_ROWS, _N_ROWS)
+            rows = pairs.sample(int(n_rows))
+            of_draws, of_mean = curves(rows, draws, 2), curves(rows, model._centers)
+        ends, bands = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], []
+        for j, (drawn, same) in enumerate(zip(of_draws, of_mean)):
+            off = drawn - same
+            if log_odds:  # those of a mean are closer to zero than their mean
+                shift = off.mean(1, keepdims=True)
+                mean[j], off = mean[j] + shift, off - shift
+            bands.append(mean[j] + np.quantile(off, ends, axis=1).T)
         display = cls(
             grids=grids,
             effects=[effect[:, 0] for effect in mean],
-            bands=[
-                effect + np.quantile(drawn - same, ends, axis=1).T
-                for effect, drawn, same in zip(mean, of_draws, of_mean)
-            ],
+            bands=bands,
             feature_names=[names[j] for j in columns],
             coverage=coverage,
             target_name=name,
             discrete=discrete,
             levels=[
-                None if names is None else [str(names[int(code)]) for code in grid]
-                for names, grid in zip(levels, grids)
+                None if of is None else [str(of[int(code)]) for code in grid]
+                for of, grid in zip(levels, grids)
             ],
         )
         return display.plot(ax, **kwargs)
@@ -291,11 +293,8 @@ def _curves(pairs, rows, columns, grids, predict):
     values = values.reshape(len(values) // len(rows), len(rows), -1).mean(1)
     effects, ends = [], np.cumsum([len(grid) for grid in grids])[:-1]
     for j, grid, curves in zip(columns, grids, np.split(values, ends)):
-        column, weights = pairs.rows[:, j], pairs.weights
-        there = np.isfinite(column)
-        middle = [
-            np.average(np.interp(column[there], grid, curve), weights=weights[there])
-            for curve in curves.T
-        ]
-        effects.append(curves - middle)
+        there = np.isfinite(pairs.rows[:, j])
+        column, weights = pairs.rows[there, j], pairs.weights[there]
+        of_rows = np.column_stack([np.interp(column, grid, curve) for curve in curves.T])
+        effects.append(curves - np.average(of_rows, axis=0, weights=weights))
     return effects

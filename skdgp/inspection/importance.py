@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.utils import check_random_state, check_scalar
 
 from ..estimators.importances import importances, importances_of_draws
-from ._plotting import axes_or_new, check_can_plot, in_lines, message_if_slow
+from ._plotting import check_can_plot, in_lines, message_if_slow, several_axes
 from ._responses import model_and_pairs
 
 _BAR, _LINE = 0.28, 0.17  #: inches of height for a bar, at least, and for a line of its name
@@ -85,7 +85,7 @@ class ImportanceDisplay:
         order = np.argsort(-self.importances_mean, kind="stable")[:max_features][::-1]
         names = [in_lines(self.feature_names[j]) for j in order]
         n_lines = sum(max(_BAR, _LINE * (1 + name.count("\n"))) for name in names)
-        ax = axes_or_new(ax, self, figsize=(6.4, max(2.4, 1.0 + n_lines)))
+        (ax,) = several_axes(ax, 1, self, figsize=(6.4, max(2.4, 1.0 + n_lines)))
         self.bars_ = ax.barh(
             np.arange(len(order)),
             self.importances_mean[order],
