@@ -18,7 +18,29 @@ def _factors(Q, L_inv):
     return (vectors * values.abs().sqrt()).T @ L_inv, torch.where(values < 0.0, -1.0, 1.0).to(Q)
 
 
-class FrozenLayer:
+class Outputs:
+    """Outputs of a layer: its processes and the mean function ``h W``, with noise."""
+
+    def process_moments(self, H, *q):
+        """Mean (P, D) and variance, (P, D) or (P, 1), without mean function and noise."""
+        raise NotImplementedError
+
+    def mean_function(self, H):
+        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
+
+    def shared_moments(self, H, *q):
+        """Mean and variance of the outputs; one column of variances if all outputs have the same."""
+        moments = self.process_moments(H.flatten(0, -2), *q)
+        mean, var = (part.unflatten(0, H.shape[:-1]) for part in moments)
+        return mean + self.mean_function(H), var + self.noise()
+
+    def moments(self, H, *q):
+        """Mean and variance (..., n_outputs) at rows (..., n_inputs) (Salimbeni and Deisenroth, 2017)."""
+        mean, var = self.shared_moments(H, *q)
+        return mean, var.expand_as(mean)
+
+
+class FrozenLayer(Outputs):
     """A layer of sparse Gaussian processes at rest; see :class:`~skdgp.gp.layer.SparseLayer`."""
 
     def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0):
@@ -31,9 +53,6 @@ class FrozenLayer:
         """Variance that is added to the outputs."""
         return self._noise
 
-    def mean_function(self, H):
-        return 0.0 if self.W is None else H @ self.W
-
     def whiten(self, K):
         """``L^{-1} K``."""
         return torch.linalg.solve_triangular(self.L, K, upper=False)
@@ -43,21 +62,6 @@ class FrozenLayer:
         rows = H.flatten(0, -2)
         A, k_ff = self.whiten(self.kernel(self.Z, rows)), self.kernel.diag(rows)
         return A.unflatten(1, H.shape[:-1]), k_ff.view(H.shape[:-1])
-
-    def process_moments(self, H):
-        """Mean (P, D) and variance, (P, D) or (P, 1), without mean function and noise."""
-        raise NotImplementedError
-
-    def shared_moments(self, H):
-        """Mean and variance of the outputs; one column of variances if all outputs have the same."""
-        mean, var = self.process_moments(H.flatten(0, -2))
-        mean, var = (part.unflatten(0, H.shape[:-1]) for part in (mean, var))
-        return mean + self.mean_function(H), var + self._noise
-
-    def moments(self, H):
-        """Mean and variance of the outputs at rows (..., n_inputs), each of shape (..., n_outputs)."""
-        mean, var = self.shared_moments(H)
-        return mean, var.expand_as(mean)
 
     def excess(self):
         """Covariances of the whitened inducing variables, less the prior's."""

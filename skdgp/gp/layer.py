@@ -100,9 +100,8 @@ class _RadialMoments(torch.autograd.Function):
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
-    if (
-        type(kernel).__call__ is Stationary.__call__
-    ):  # as Radial has it, with no other hyperparameters
+    # as Radial has it, with no other hyperparameters
+    if type(kernel).__call__ is Stationary.__call__:
         hyperparameters = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
         return _RadialMoments.apply(Z, H, *hyperparameters, q_mean, Q, kernel, jitter)
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)
@@ -158,19 +157,9 @@ class SparseLayer(Layer):
         self.Z = nn.Parameter(Z, self.Z.requires_grad)
         return mean, B[None]
 
-    def moments(self, H, q=None):
-        """Mean and variance of the outputs (Salimbeni and Deisenroth, 2017, eqs. 7 and 8)."""
-        mean, var = self.shared_moments(H, q)
-        return mean, var.expand_as(mean)
-
-    def shared_moments(self, H, q=None):
-        """:meth:`moments`, with one column of variances if the outputs share them."""
+    def process_moments(self, H, q=None):
         q = self.q.moments(H.dtype) if q is None else q
-        parts = sparse_moments(self.kernel(), self.Z, H.flatten(0, -2), *q, self.jitter)
-        mean, var = (part.unflatten(0, H.shape[:-1]) for part in parts)
-        if self.W is not None:
-            mean = mean + self.mean_function(H)
-        return mean, var if self.log_noise is None else var + self.noise()
+        return sparse_moments(self.kernel(), self.Z, H, *q, self.jitter)
 
     def whitening(self):
         """Inverse of the Cholesky factor of the inducing inputs' covariance."""

@@ -6,6 +6,7 @@ from torch import nn
 
 from ..random import normal
 from .component import Trainable
+from .frozen import Outputs
 from .inducing import centers, linear_map
 
 _FLOOR = 1e-12  #: least variance of an output
@@ -43,11 +44,8 @@ class _Walk:
         return (mean, var) if mean.ndim == 3 else (mean[None], var[None])
 
 
-class Layer(nn.Module):
-    """Base class of layers: a kernel, and the mean ``h W`` with a fixed matrix `W`, or zero.
-
-    ``frozen()`` is the layer at rest, and ``shared_moments(H)`` gives the moments of its outputs.
-    """
+class Layer(Outputs, nn.Module):
+    """Base class of layers: a kernel, and a fixed matrix `W` or None; ``frozen()`` is the layer at rest."""
 
     roles = {"W": "mean"}
     n_inducing = 0  #: rows of `Z` that start at centers of the rows
@@ -58,9 +56,6 @@ class Layer(nn.Module):
         self.kernel = Trainable(kernel)
         W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
         self.register_buffer("W", W)
-
-    def mean_function(self, H):
-        return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
     @torch.no_grad()
     def start(self, Z, W, rng):

@@ -58,25 +58,23 @@ class Adjustment:
         scaled = np.clip(off / np.where(self._std > 0.0, self._std, np.inf), -_FAR, _FAR)
         return np.hstack([scaled, scaled**2])
 
+    def _explained(self, table):
+        """Sums of the effects of numbers, (n, k)."""
+        parts = (np.asarray(table[rows], dtype=np.float64) for rows in pieces(len(table)))
+        return np.concatenate([self._effects(part) @ self._coefficients for part in parts])
+
     def remove(self, table, targets):
         """Targets without the effects of numbers, standardized as those of training are."""
-        rest = np.empty_like(targets)
-        for part in pieces(len(table)):
-            effects = self._effects(np.asarray(table[part], dtype=np.float64))
-            rest[part] = (targets[part] - effects @ self._coefficients - self._center) / self._scale
-        return rest
+        return (targets - self._explained(table) - self._center) / self._scale
 
     def slopes(self, table, rest):
         """Products of targets without effects of numbers and these effects, both standardized.
 
         Effects of numbers are steeper at a level where the mean over its rows is larger.
         """
-        products, unit = np.empty_like(rest), np.where(self._range > 0.0, self._range, np.inf)
-        for part in pieces(len(table)):
-            effects = self._effects(np.asarray(table[part], dtype=np.float64))
-            scaled = (effects @ self._coefficients - self._middle) / unit
-            products[part] = np.clip(rest[part], -_REACH, _REACH) * np.clip(scaled, -_REACH, _REACH)
-        return products
+        unit = np.where(self._range > 0.0, self._range, np.inf)
+        scaled = (self._explained(table) - self._middle) / unit
+        return np.clip(rest, -_REACH, _REACH) * np.clip(scaled, -_REACH, _REACH)
 
 
 def _indicators(codes):

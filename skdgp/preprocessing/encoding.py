@@ -31,11 +31,7 @@ class ColumnEncoder:
     """
 
     def fit(self, table, targets, weights, kinds, rng, is_class=False):
-        """Learn the encoding of a table (n, n_columns) of :class:`FrameReader`.
-
-        The `targets` (n, k) are standardized numbers in the place of the targets, or indicators of
-        classes.
-        """
+        """Learn the encoding of a table (n, n_columns), from standardized targets or indicators (n, k)."""
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
         self._is_level = is_level = np.array([kind == "category" for kind in kinds], dtype=bool)
@@ -95,10 +91,7 @@ class ColumnEncoder:
         return np.concatenate(parts, axis=1)
 
     def transform(self, table, folds=None):
-        """Encode rows without gaps, (n, n_encoded).
-
-        Of training rows, which have `folds` (n,), positions of rare levels are cross-fitted.
-        """
+        """Encode rows without gaps, (n, n_encoded); training rows have `folds` (n,)."""
         encoded = self._open(table, folds)
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))
         for part in pieces(len(incomplete)):
@@ -129,9 +122,8 @@ class ColumnEncoder:
     def unknown(self, table):
         """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool."""
         table = np.asarray(table, dtype=np.float64)
-        return np.any(
-            [column.unknown(values) for column, values in zip(self._columns, table.T)], axis=0
-        )
+        each = zip(self._columns, table.T)
+        return np.any([column.unknown(values) for column, values in each], axis=0)
 
     def versions(self, table):
         """Encode rows with unknown cells in several ways, (n, n_versions, n_encoded).

@@ -78,10 +78,7 @@ class FrameReader:
         return all(kind in ("number", "boolean") for kind in self.kinds)
 
     def transform(self, X, extend=False):
-        """Read a frame with the columns of the one that was fitted.
-
-        With `extend`, new levels get codes of their own.
-        """
+        """Read a frame with the fitted columns; with `extend`, new levels get codes of their own."""
         columns = columns_of(X)
         table = np.empty((len(columns[0]) if columns else 0, len(columns)))
         for j, (column, kind) in enumerate(zip(columns, self.kinds)):
@@ -89,10 +86,8 @@ class FrameReader:
                 table[:, j] = 0.0
             elif kind in ("category", "ordered"):
                 if extend:
-                    known = positions(self.levels[j])
-                    self.levels[j] = self.levels[j] + [
-                        level for level in in_order(column.levels()) if level not in known
-                    ]
+                    known, found = positions(self.levels[j]), in_order(column.levels())
+                    self.levels[j] = [*self.levels[j], *(one for one in found if one not in known)]
                 table[:, j] = column.codes(self.levels[j])
             else:
                 table[:, j] = column.numbers(kind)
@@ -175,10 +170,7 @@ class _Column:
         return self._in_place([position.get(cell, UNSEEN) for cell in cells])
 
     def numbers(self, kind):
-        """Values as float64, dates in days, NaN where they are missing.
-
-        Raises ValueError if some are not of the `kind` that the column had in fit, or infinite.
-        """
+        """Values as float64, dates in days, NaN where missing; `kind` is that of the column in fit."""
         numbers = _numbers_of(self.values)
         if numbers is None:
             kind = self.kind if self.kind == "time" else kind
@@ -246,10 +238,7 @@ def _numbers_of(values):
 
 
 def as_frame(X):
-    """A data frame or a series behind narwhals; all else as it is.
-
-    Raises ValueError if several columns have the same name, or the frame is lazy.
-    """
+    """A data frame or a series behind narwhals; all else as it is."""
     try:
         frame = nw.from_native(X, allow_series=True, pass_through=True)
     except nw.exceptions.DuplicateError:

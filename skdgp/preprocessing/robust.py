@@ -38,7 +38,9 @@ def left_over(std, centered, eps):
 def ordinary_range(X, weights, rounding=0.0):
     """Ends between which the values of each column set its center and scale, two of shape (D,).
 
-    Values are equal if their standard deviation may be no larger than `rounding` times their size.
+    They are three times the range between the first and last percentile or, of fewer than 150 rows, of all
+    but the outermost on either side. Codes count as the next ordinary value, see :func:`codes`. Values are
+    equal if their standard deviation may be no larger than `rounding` times their size.
     """
     total = weights.sum()
     outside = np.clip(1.5 / total, 0.01, 0.25)  # of few rows, one of them

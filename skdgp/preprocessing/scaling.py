@@ -37,14 +37,11 @@ class Versions(NamedTuple):
 class InputScaler:
     """Centers and scales columns, safe against outliers.
 
-    Mean and standard deviation are those of the columns clipped to three times the range between
-    their first and last percentile or, of fewer than 150 rows, of all but the outermost on either
-    side. Values that many rows share and that are far from all others, such as codes for what is
-    missing or the ends of a sensor, count as the next ordinary one; positions of levels of categories
-    count as they are. Values farther than five standard deviations from the mean grow only
-    logarithmically. Constant columns are dropped, and those that hold nothing but rounding errors. What is
-    scaled may then be warped. Without `standardize`, columns pass as they are. A fitted `encoder` makes
-    complete tables of numbers from rows with categories, dates and missing cells.
+    Mean and standard deviation are those of the columns clipped to their
+    :func:`~skdgp.preprocessing.robust.ordinary_range`, but for positions of levels. Values farther than
+    five standard deviations from the mean grow only logarithmically. Constant columns are dropped, and those
+    that hold nothing but rounding errors. What is scaled may then be warped. Without `standardize`, columns
+    pass as they are. A fitted `encoder` makes complete tables of rows with categories, dates and missing cells.
 
     Attributes
     ----------
@@ -183,10 +180,9 @@ class InputScaler:
         return new
 
     def with_changed(self, X, weights):
-        """A scaler with columns, too, that were constant so far and are not in these rows, last.
+        """A scaler with columns, last, that were constant and are not in this complete table (n, n_encoded).
 
-        What they were stays their center, so that all rows before have zeros there. `X` (n,
-        n_encoded) is a complete table.
+        What they were stays their center, so that all rows before have zeros there.
         """
         known = self.columns[: len(self.columns) * (not self.blank)]
         others = np.setdiff1d(np.arange(len(self.constants)), known)
@@ -351,10 +347,7 @@ class TargetScaler:
         return y
 
     def log_jacobian(self, y):
-        """Logarithm of the derivative of what is standardized by `y`, over all outputs.
-
-        A number or, if there are maps, one for each row.
-        """
+        """Logarithm of the derivative of :meth:`transform`, over all outputs: a number, or one for each row."""
         total = -np.log(self.scale).sum()
         for j, g in self._of_columns():
             total = total + g.log_slope(np.asarray(y[..., j], dtype=np.float64))

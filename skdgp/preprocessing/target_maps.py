@@ -66,10 +66,8 @@ class _MarginalLikelihood(nn.Module):
     def _loss(self):
         (z, log_slope), K = self._targets(), self.kernel()(self.X, self.X)
         deviations = (parameters_to_vector(self.parameters()) - self._start) / _SPREAD
-        noise, constant = (
-            self.log_noise.exp()[None, None],
-            self.weights.log().sum() + len(z) * LOG_2PI,
-        )
+        noise = self.log_noise.exp()[None, None]
+        constant = self.weights.log().sum() + len(z) * LOG_2PI
         value = log_marginal_likelihood(z[None], K, noise, self.weights) + 0.5 * constant
         return 0.5 * deviations.square().sum() - self.weights @ log_slope - value
 
@@ -221,8 +219,7 @@ def learn(name, X, y, weights, positive):
     """A map for each output, the named one with its number learned or a chosen one; None for none.
 
     ``X(rows)`` are standardized rows (n, D), in an order that depends on their values alone.
-    `positive` (k,) is whether all targets that will be seen are. Raises ValueError if they are not,
-    and the map needs it.
+    `positive` (k,) is whether all targets that will be seen are.
     """
     k = y.shape[1]
     if name in POSITIVE and not positive.all():

@@ -110,24 +110,19 @@ class Likelihood(Component):
     def in_units(self, scale):
         """The fitted hyperparameters in the user's units; the inverse of :meth:`bind`."""
         with np.errstate(over="ignore"):  # squares of the largest numbers are infinite
-            factors = {name: scale**power for name, power in self._units.items()}
-        return self.with_values(
-            **{name: getattr(self, name) * factor for name, factor in factors.items()}
-        )
-
-    def with_noise(self, factor):
-        """This likelihood with `factor` (n, k) times the variance of the noise, row by row."""
-        values = {name: tensor_like(getattr(self, name), factor) for name in self._units}
-        return self.with_values(
-            **{name: value * factor ** (0.5 * self._units[name]) for name, value in values.items()}
-        )
+            values = {name: getattr(self, name) * scale**p for name, p in self._units.items()}
+        return self.with_values(**values)
 
     def in_noise(self, factor, m, v):
-        """This likelihood and latent moments for `factor` (n, k) times the variance of noise."""
-        return self.with_noise(factor), m, v
+        """This likelihood and latent moments for `factor` (n, k) times the variance of noise, row by row."""
+        values = {
+            name: tensor_like(getattr(self, name), factor) * factor ** (0.5 * power)
+            for name, power in self._units.items()
+        }
+        return self.with_values(**values), m, v
 
     def of_rows(self, rows):
-        """This likelihood for a slice of its rows, if noise differs by row, see :meth:`with_noise`."""
+        """This likelihood for a slice of its rows, if noise differs by row, see :meth:`in_noise`."""
         values = {name: getattr(self, name) for name in self._units}
         values = {name: v for name, v in values.items() if np.ndim(v) > 1 and v.shape[-2] > 1}
         return self.with_values(**{name: v[..., rows, :] for name, v in values.items()})
