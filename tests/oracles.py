@@ -68,3 +68,25 @@ def check_gradients(value, named, *, rtol=1e-5, atol=1e-5, step=1e-5, directions
             found = float((gradient * direction).sum())
             expected = slope(value, parameter, direction, step)
             assert abs(found - expected) <= max(atol, rtol * abs(expected)), (name, found, expected)
+
+
+class _Call(torch.nn.Module):
+    def __init__(self, module, function):
+        super().__init__()
+        self.module, self.function = module, function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def gradcheck(module, function, *inputs, of=lambda name: True):
+    """Gradients of a function, of its inputs and of parameters of a module, by finite differences."""
+    named = [(name, p.detach().clone()) for name, p in module.named_parameters() if of(name)]
+    names, n = [f"module.{name}" for name, _ in named], len(inputs)
+
+    def f(*values):
+        parameters = dict(zip(names, values[n:], strict=True))
+        return torch.func.functional_call(_Call(module, function), parameters, values[:n])
+
+    values = [x.detach().requires_grad_() for x in (*inputs, *(p for _, p in named))]
+    assert torch.autograd.gradcheck(f, values)

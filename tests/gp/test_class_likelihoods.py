@@ -4,7 +4,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from likelihood_cases import ALPHAS, expectation, moments_of, tensor
+from likelihood_cases import ALPHAS, moments_of, tensor
+from oracles import expectation
 from scipy import special, stats
 
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax

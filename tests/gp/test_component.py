@@ -48,7 +48,7 @@ def test_the_component_itself_does_not_change():
 
 
 def test_gradients_reach_every_number():
-    kernel = (RationalQuadratic(0.7) + Matern() * Linear()).bind(2)
+    kernel = (RationalQuadratic(0.7) + Matern() * Linear(0.2)).bind(2)
     trainable = Trainable(kernel)
     X = torch.tensor([[0.2, 1.0], [0.3, -0.4]]).double()
     trainable()(X, X)[0, 1].backward()
@@ -63,28 +63,23 @@ def test_gradients_reach_every_number():
         "right.right.log_bias",
     }
     assert all(p.grad.abs().min() > 0 for p in trainable.parameters())
-
-
-def test_the_numbers_of_parts():
-    trainable = Trainable((SquaredExponential(0.5) + Linear(0.2)).bind(2))
     numbers = trainable.fitted()
-    np.testing.assert_allclose(numbers.left.lengthscale, [0.5, 0.5])
-    np.testing.assert_allclose(numbers.right.variance, [0.2, 0.2])
+    np.testing.assert_allclose(numbers.left.alpha, 0.7)
+    np.testing.assert_allclose(numbers.right.right.variance, [0.2, 0.2])
     assert isinstance(numbers.left.variance, float)
 
 
-@pytest.mark.parametrize(
-    "component", [SquaredExponential(0.5, trainable=False), Gaussian(0.3, trainable=False)]
-)
-def test_fixed_numbers_are_no_parameters(component):
-    trainable = Trainable(component)
-    assert list(trainable.parameters()) == []
-    X = torch.zeros(1, 1).double()
-    if isinstance(component, Gaussian):
-        assert float(trainable().variance) == 0.3
-    else:
+@pytest.mark.parametrize("kernel", [True, False])
+def test_fixed_numbers_are_no_parameters(kernel):
+    if kernel:
+        trainable = Trainable(SquaredExponential(0.5, trainable=False))
+        X = torch.zeros(1, 1).double()
         assert trainable()(X, X).dtype == torch.float64
         assert float(trainable().lengthscale) == 0.5
+    else:
+        trainable = Trainable(Gaussian(0.3, trainable=False))
+        assert float(trainable().variance) == 0.3
+    assert list(trainable.parameters()) == []
 
 
 def test_a_part_can_be_fixed_alone():
@@ -118,34 +113,19 @@ def test_the_state_holds_fixed_and_trained_numbers():
         (SquaredExponential(-1.0), r"lengthscale of SquaredExponential must be larger than 0\.0; got -1\.0"),
         (SquaredExponential([1.0, 0.0]), r"lengthscale of SquaredExponential must be larger than 0\.0"),
         (SquaredExponential(1.0, np.nan), r"variance of SquaredExponential must be larger than 0\.0; got nan"),
-        (SquaredExponential(np.inf), "lengthscale of SquaredExponential must be"),
         (SquaredExponential(np.inf), "lengthscale of SquaredExponential must be finite; got inf"),
         (Gaussian(1e-7), r"variance of Gaussian must be larger than 1e-06; got 1e-07"),
         (StudentT(2.0, 1.0), r"df of StudentT must be larger than 2\.0; got 2\.0"),
+        (SquaredExponential(0.0), "must be larger than"),
+        (RationalQuadratic(0.0, 1.0), "must be larger than"),
+        (Gaussian(0.0), "must be larger than"),
+        (StudentT(0.0, 1.0), "must be larger than"),
+        (SquaredExponential(-1.0, trainable=False), "must be larger than"),
+        (Gaussian(-0.1, trainable=False), "must be larger than"),
     ],
 )  # fmt: skip
 def test_numbers_below_their_floors_are_refused(component, message):
     with pytest.raises(ValueError, match=message):
-        Trainable(component)
-
-
-@pytest.mark.parametrize(
-    "component",
-    [SquaredExponential(0.0), RationalQuadratic(0.0, 1.0), Gaussian(0.0), StudentT(0.0, 1.0)],
-    ids=repr,
-)
-def test_zeros_are_refused_but_for_terms_that_may_be_missing(component):
-    with pytest.raises(ValueError, match="must be larger than"):
-        Trainable(component)
-
-
-@pytest.mark.parametrize(
-    "component",
-    [SquaredExponential(-1.0, trainable=False), Gaussian(-0.1, trainable=False)],
-    ids=repr,
-)
-def test_fixed_numbers_below_their_floors_are_refused(component):
-    with pytest.raises(ValueError, match="must be larger than"):
         Trainable(component)
 
 

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from likelihood_cases import ALPHAS, MOMENTS, expectation, moments_of, tensor
+from likelihood_cases import ALPHAS, MOMENTS, moments_of, tensor
+from oracles import expectation, gradcheck
 from scipy import stats
 from sklearn.base import clone
 
@@ -29,6 +30,8 @@ from skdgp.gp.likelihoods import (
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
+RATE = 1.3 * math.exp(0.7)
+COUNTS = stats.nbinom(1.0 / 0.6, 1.0 / (1.0 + 0.6 * RATE))  # given a latent value of 0.7
 ONE_LATENT = {
     "gaussian": (
         Gaussian(0.2),
@@ -86,21 +89,16 @@ EVERY = {
 every = pytest.mark.parametrize(("likelihood", "n_latents", "targets"), EVERY.values(), ids=EVERY)
 
 
-CONTINUOUS = ["gaussian", "heteroscedastic", "student_t", "heteroscedastic_student_t"]
+def some(*names):
+    return pytest.mark.parametrize(
+        ("likelihood", "n_latents", "targets"), [EVERY[name] for name in names], ids=names
+    )
 
 
-continuous = pytest.mark.parametrize(
-    ("likelihood", "n_latents", "targets"),
-    [EVERY[name] for name in CONTINUOUS],
-    ids=CONTINUOUS,
-)
+continuous = some("gaussian", "heteroscedastic", "student_t", "heteroscedastic_student_t")
 
 
-classes = pytest.mark.parametrize(
-    ("likelihood", "n_latents", "targets"),
-    [EVERY[name] for name in ("probit", "logit", "softmax", "robustmax")],
-    ids=["probit", "logit", "softmax", "robustmax"],
-)
+classes = some("probit", "logit", "softmax", "robustmax")
 
 
 @one_latent
@@ -194,17 +192,22 @@ def test_what_a_likelihood_declares(likelihood, n_latents, targets):
     ("make", "name"),
     [(Gaussian, "variance"), (StudentT, "scale"), (Poisson, "rate"),
      (partial(NegativeBinomial, overdispersion=0.4), "rate"),
-     (partial(NegativeBinomial, rate=2.0), "overdispersion")],
+     (partial(NegativeBinomial, rate=2.0), "overdispersion"),
+     (HeteroscedasticGaussian, "variance"), (partial(HeteroscedasticStudentT, 4.0), "scale")],
 )  # fmt: skip
 def test_outputs_are_summed_with_numbers_of_their_own(make, name):
-    y, (m, v) = tensor([[1.0, 2.0], [0.0, 3.0], [4.0, 1.0]]), moments_of(2)
+    """Of two outputs with latents for scales, these stand after those for means."""
     both = make(**{name: np.array([0.3, 0.8])})
+    y, (m, v) = tensor([[1.0, 2.0], [0.0, 3.0], [4.0, 1.0]]), moments_of(both.n_latents(2))
     for method in ("expected_log_prob", "log_partition"):
         parts = [
-            getattr(make(**{name: s}), method)(y[:, [i]], m[..., [i]], v[..., [i]])
+            getattr(make(**{name: s}), method)(y[:, [i]], m[..., i::2], v[..., i::2])
             for i, s in enumerate([0.3, 0.8])
         ]
         torch.testing.assert_close(getattr(both, method)(y, m, v), sum(parts))
+
+
+IN_EXPONENT = {"heteroscedastic", "heteroscedastic_student_t", "poisson", "negative_binomial"}
 
 
 @every
@@ -230,30 +233,13 @@ def test_gradients_of_moments_and_numbers(likelihood, n_latents, targets):
             **{name: np.atleast_1d(getattr(likelihood, name)) for name in likelihood._positive}
         )
     trainable = Trainable(likelihood)
-    names = [name for name, _ in trainable.named_parameters()]
-    leaves = [p.detach().clone().requires_grad_() for p in trainable.parameters()]
     y, (m, v) = tensor(targets[:2])[:, None], moments_of(n_latents, n=2)
 
-    def f(m, v, *leaves):
-        class Call(torch.nn.Module):
-            def __init__(self):
-                super().__init__()
-                self.trainable = trainable
+    def integrals(m, v):
+        given = trainable()
+        return given.expected_log_prob(y, m, v), given.log_partition(y, m, v)
 
-            def forward(self):
-                bound = self.trainable()
-                return bound.expected_log_prob(y, m, v), bound.log_partition(y, m, v)
-
-        values = {f"trainable.{name}": leaf for name, leaf in zip(names, leaves)}
-        return torch.func.functional_call(Call(), values, ())
-
-    assert torch.autograd.gradcheck(f, (m.requires_grad_(), v.requires_grad_(), *leaves))
-
-
-LOCATIONS = [0.0, 1e2, -1e2, 1e6, -1e6]
-
-
-VARIANCES = [1e-12, 1.0, 1e3, 1e6]
+    gradcheck(trainable, integrals, m, v)
 
 
 def extremes(likelihood, n_latents, targets, m, v):
@@ -278,28 +264,34 @@ def extremes(likelihood, n_latents, targets, m, v):
     return out
 
 
-@pytest.mark.parametrize(
-    "name", ["gaussian", "student_t", "probit", "logit", "softmax", "robustmax"]
-)
+@pytest.mark.parametrize("name", EVERY)
 def test_extreme_latents_give_finite_numbers(name):
+    """Those in an exponent may reach 100."""
     likelihood, n_latents, targets = EVERY[name]
-    for location, variance in itertools.product(LOCATIONS, VARIANCES):
+    if name in IN_EXPONENT:
+        locations, variances = [0.0, 100.0, -100.0], [1e-12, 1.0, 100.0]
+    else:
+        locations, variances = [0.0, 1e2, -1e2, 1e6, -1e6], [1e-12, 1.0, 1e3, 1e6]
+    for location, variance in itertools.product(locations, variances):
         m = location * tensor([[1.0, 0.5, -1.0]])[:, :n_latents]
+        if name in IN_EXPONENT:
+            m = torch.full_like(m, location)
         out = extremes(likelihood, n_latents, targets, m, torch.full_like(m, variance))
         for method, values in out.items():
             assert torch.isfinite(values).all(), (method, location, variance)
 
 
-@pytest.mark.parametrize(
-    "name", ["heteroscedastic", "heteroscedastic_student_t", "poisson", "negative_binomial"]
-)
-def test_latents_in_an_exponent_may_reach_100(name):
-    likelihood, n_latents, targets = EVERY[name]
-    for location, variance in itertools.product([0.0, 100.0, -100.0], [1e-12, 1.0, 100.0]):
-        m = torch.full((1, n_latents), location, dtype=torch.float64)
-        out = extremes(likelihood, n_latents, targets, m, torch.full_like(m, variance))
-        for method, values in out.items():
-            assert torch.isfinite(values).all(), (method, location, variance)
+def one_row(likelihood, n_latents):
+    """Latent moments of one row, mean and variance of its target, and log densities of any targets."""
+    m, v = (moment[0] for moment in moments_of(n_latents, n=1))
+    mean, var = (moment[0] for moment in likelihood.moments(m, v))
+    return (
+        m,
+        v,
+        mean,
+        var,
+        lambda y: likelihood.log_partition(y, m.expand(len(y), -1), v.expand(len(y), -1)),
+    )
 
 
 @pytest.mark.parametrize(
@@ -326,21 +318,14 @@ def test_latents_in_an_exponent_give_no_nan_anywhere(name, location, variance):
         assert not torch.isnan(moment).any()
 
 
-def y_grid(likelihood, m, v, n=20_001, reach=40.0):
-    mean, var = likelihood.moments(m, v)
-    return torch.linspace(-reach, reach, n, dtype=torch.float64)[:, None] * var.sqrt() + mean
-
-
 @continuous
 def test_densities_integrate_to_one_and_to_the_distribution_function(
     likelihood, n_latents, targets
 ):
-    m, v = moments_of(n_latents, n=1)
-    m, v = m[0], v[0]
-    y = y_grid(likelihood, m, v)
-    log_density = likelihood.log_partition(y, m.expand(len(y), -1), v.expand(len(y), -1))
-    step = y[1, 0] - y[0, 0]
-    cumulative = torch.cumulative_trapezoid(log_density.exp(), dx=float(step))
+    m, v, mean, var, log_density = one_row(likelihood, n_latents)
+    y = torch.linspace(-40.0, 40.0, 20_001, dtype=torch.float64)[:, None] * var.sqrt() + mean
+    step = float(y[1, 0] - y[0, 0])
+    cumulative = torch.cumulative_trapezoid(log_density(y).exp(), dx=step)
     cdf = likelihood.cdf(y, m, v)[:, 0]
     np.testing.assert_allclose(cdf[1:] - cdf[0], cumulative, atol=1e-5)
     assert (cdf.diff() >= 0.0).all()
@@ -351,17 +336,13 @@ def test_densities_integrate_to_one_and_to_the_distribution_function(
 
 @continuous
 def test_moments_are_those_of_the_density(likelihood, n_latents, targets):
-    m, v = moments_of(n_latents, n=1)
-    m, v = m[0], v[0]
-    mean, var = (float(moment) for moment in likelihood.moments(m, v))
-    t = torch.linspace(-17.0, 17.0, 4001, dtype=torch.float64)[
-        :, None
-    ]  # equal steps, far into tails
-    y = mean + math.sqrt(var) * t.sinh()
-    log_density = likelihood.log_partition(y, m.expand(len(y), -1), v.expand(len(y), -1))
-    shares = log_density.exp() * (math.sqrt(var) * t.cosh() * 34.0 / 4000.0)[:, 0]
+    *_, mean, var, log_density = one_row(likelihood, n_latents)
+    # equal steps, far into tails
+    t = torch.linspace(-17.0, 17.0, 4001, dtype=torch.float64)[:, None]
+    y = mean + var.sqrt() * t.sinh()
+    shares = log_density(y).exp() * (var.sqrt() * t.cosh() * 34.0 / 4000.0)[:, 0]
     for power, expected in ((0, 1.0), (1, mean), (2, var + mean**2)):
-        np.testing.assert_allclose(shares @ y[:, 0] ** power, expected, rtol=1e-5)
+        np.testing.assert_allclose(shares @ y[:, 0] ** power, float(expected), rtol=1e-5)
 
 
 @continuous
@@ -393,19 +374,8 @@ def test_components_are_the_mixture_of_the_density(likelihood, n_latents, target
     [
         ("gaussian", [0.7], 0.7, 0.2, 3.0),
         ("heteroscedastic", [0.7, -0.4], 0.7, 0.2 * math.exp(-0.4), 3.0),
-        (
-            "poisson",
-            [0.7],
-            1.3 * math.exp(0.7),
-            1.3 * math.exp(0.7),
-            3.0 + 1 / (1.3 * math.exp(0.7)),
-        ),
-        (
-            "negative_binomial",
-            [0.7],
-            *stats.nbinom.stats(1 / 0.6, 1 / (1 + 0.78 * math.exp(0.7)), moments="mv"),
-            3.0 + stats.nbinom.stats(1 / 0.6, 1 / (1 + 0.78 * math.exp(0.7)), moments="k"),
-        ),
+        ("poisson", [0.7], RATE, RATE, 3.0 + 1.0 / RATE),
+        ("negative_binomial", [0.7], *COUNTS.stats("mv"), 3.0 + COUNTS.stats("k")),
     ],
 )
 def test_draws_have_the_moments_of_the_density(name, f, mean, var, kurtosis, generator):
@@ -532,41 +502,24 @@ def test_likelihoods_are_parameter_objects(likelihood, n_latents, targets):
     assert repr(twin) == repr(likelihood)
 
 
-@pytest.mark.parametrize(
-    ("name", "by_name", "kind"),
-    [
-        ("gaussian", REGRESSION, Gaussian),
-        ("heteroscedastic", REGRESSION, HeteroscedasticGaussian),
-        ("student_t", REGRESSION, StudentT),
-        ("heteroscedastic_student_t", REGRESSION, HeteroscedasticStudentT),
-        ("poisson", REGRESSION, Poisson),
-        ("negative_binomial", REGRESSION, NegativeBinomial),
-        ("probit", CLASSIFICATION, Bernoulli),
-        ("logit", CLASSIFICATION, Bernoulli),
-        ("softmax", CLASSIFICATION, Softmax),
-        ("robustmax", CLASSIFICATION, RobustMax),
-    ],
-)
-def test_likelihoods_by_name(name, by_name, kind):
-    likelihood = as_likelihood(name, by_name)
-    assert type(likelihood) is kind
-    if kind is Bernoulli:
+@pytest.mark.parametrize("name", EVERY)
+def test_likelihoods_by_name(name):
+    expected = EVERY[name][0]
+    likelihood = as_likelihood(name, CLASSIFICATION if expected.is_class else REGRESSION)
+    assert type(likelihood) is type(expected)
+    if isinstance(expected, Bernoulli):
         assert likelihood.link == name
 
 
 def test_objects_pass_through_and_those_for_other_targets_are_refused():
     likelihood = StudentT()
     assert as_likelihood(likelihood, REGRESSION) is likelihood
-    with pytest.raises(
-        ValueError,
-        match=r"Unknown likelihood 'probit' for this estimator; the names are .*'gaussian'",
-    ):
+    unknown = r"Unknown likelihood 'probit' for this estimator; the names are .*'gaussian'"
+    with pytest.raises(ValueError, match=unknown):
         as_likelihood("probit", REGRESSION)
-    for wrong in (Softmax(), 3.0):
+    for wrong, names in ((Softmax(), REGRESSION), (3.0, REGRESSION), (likelihood, CLASSIFICATION)):
         with pytest.raises(ValueError, match="is not a likelihood for this estimator"):
-            as_likelihood(wrong, REGRESSION)
-    with pytest.raises(ValueError, match="is not a likelihood for this estimator"):
-        as_likelihood(likelihood, CLASSIFICATION)
+            as_likelihood(wrong, names)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from toys import posterior, seeded, toy
+from toys import architecture, posterior, run, same, seeded, toy
 
-from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import AEP, DSVI, VFE, RandomFeatures, StructuredVI
-from skdgp.inference.base import Architecture
+from skdgp.inference import (
+    AEP,
+    DSVI,
+    NNGP,
+    VFE,
+    DeepInverseWishart,
+    GlobalInducing,
+    RandomFeatures,
+    StructuredVI,
+)
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -31,14 +38,29 @@ SCHEMES = {
 CONNECTED = [SCHEMES[name] for name in ("dsvi", "structured", "aep", "variational")]
 
 
+KERNEL_PROCESSES = {
+    "wishart": DeepInverseWishart(),
+    "nngp": NNGP(exact=False),
+    "exact nngp": NNGP(exact=True),
+    "global": GlobalInducing(),
+}
+
+
+SEARCHED = VFE, NNGP  # by quasi-Newton steps, some of them: see test_lbfgs.py
+
+
 def build(scheme, seed):
     """A model without special values; some see the inputs in every layer."""
     rng = np.random.default_rng(seed)
+    if scheme in KERNEL_PROCESSES.values():
+        model = scheme.build(architecture((2, 2), 1, 8), Gaussian(np.array([0.1])))
+        model.start(toy(40)[0].numpy(), np.ones(40), np.random.RandomState(seed))
+        model.prepare(0.05, torch.float64)
+        return model
     shallow, connected = isinstance(scheme, VFE), scheme in CONNECTED
-    shape = Architecture(2, () if shallow else (2, 2), 1 if shallow else 2, 5, [], True, connected)
-    shape.kernels = [as_kernel("squared_exponential").bind(n) for n in shape.layer_inputs()]
+    shape = ((), 1, 5) if shallow else ((2, 2), 2, 5)
     noise = Gaussian if shallow else HeteroscedasticGaussian
-    model = scheme.build(shape, noise(np.array([0.1])))
+    model = scheme.build(architecture(*shape, connected=connected), noise(np.array([0.1])))
     with torch.no_grad():
         for name, tensor in model.layers.state_dict().items():
             if name.endswith((".Z", ".W", ".z", "q.mean")) and not name.startswith("2.q"):
@@ -49,7 +71,10 @@ def build(scheme, seed):
     return model
 
 
-@pytest.fixture(params=SCHEMES.values(), ids=SCHEMES)
+EVERY = {**SCHEMES, **KERNEL_PROCESSES}
+
+
+@pytest.fixture(params=EVERY.values(), ids=EVERY)
 def scheme(request):
     return request.param
 
@@ -122,19 +147,14 @@ def test_rows_do_not_see_each_other(trained):
         torch.testing.assert_close(part, whole[:, [5, 2]], rtol=1e-9, atol=1e-9)
     assert not torch.equal(sum(f(batch.X)), sum(other(batch.X)))
     for rows in ([7], [3, 20, 4], list(range(39, -1, -1))):
-        for part, whole in zip(frozen.latent(batch.X[rows])[1:], frozen.latent(batch.X)[1:]):
-            torch.testing.assert_close(part, whole[:, rows], rtol=1e-9, atol=1e-10)
+        mean, var = frozen.latent(batch.X)[1:]
+        own = frozen.latent(batch.X[rows])
+        torch.testing.assert_close(own.mean, mean[:, rows], rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(own.var, var[:, rows], rtol=1e-8, atol=0)
 
 
 def arrays_of(model):
     return {**model.state(), **{f"training {k}": v for k, v in model.training_state().items()}}
-
-
-def same(a, b):
-    assert a.keys() == b.keys()
-    for name, array in a.items():
-        assert type(array) is np.ndarray and array.dtype == b[name].dtype
-        np.testing.assert_array_equal(array, b[name], err_msg=name)
 
 
 def test_training_goes_on_bit_for_bit(trained, twin):
@@ -142,20 +162,17 @@ def test_training_goes_on_bit_for_bit(trained, twin):
     model, batch = trained
     state, training_state = model.state(), model.training_state()
     kept = {name: array.copy() for name, array in arrays_of(model).items()}
-    generator = seeded()
-    losses = [model.step(batch, generator) for _ in range(4)]
-    expected = arrays_of(model)
+    losses, expected = run(model, batch, 4), arrays_of(model)
     for other in (twin, model):
         other.load_state(state), other.load_training_state(training_state)
         same(arrays_of(other), kept)
-        generator = seeded()
-        assert [other.step(batch, generator) for _ in range(4)] == losses
+        assert run(other, batch, 4) == losses
         same(arrays_of(other), expected)
 
 
 @pytest.mark.parametrize(
-    "scheme", [one for one in SCHEMES.values() if not isinstance(one, VFE)], ids=repr, indirect=True
-)  # which searches elsewhere: see test_lbfgs.py
+    "scheme", [s for s in EVERY.values() if not isinstance(s, SEARCHED)], ids=repr, indirect=True
+)
 def test_a_loss_that_is_not_finite_changes_nothing(trained):
     model, batch = trained
     before = arrays_of(model)
@@ -163,8 +180,12 @@ def test_a_loss_that_is_not_finite_changes_nothing(trained):
     same(arrays_of(model), before)
 
 
-def test_what_is_fitted_is_plain(trained):
+def test_what_is_fitted_is_plain(scheme, trained):
     frozen = posterior(trained[0])
-    assert len(frozen.kernels) == len(frozen.inducing_inputs) == len(trained[0].layers)
+    n_kernels, n_inducing = len(frozen.kernels), len(frozen.inducing_inputs)
+    if scheme in KERNEL_PROCESSES.values():
+        assert (n_kernels, n_inducing) == (3, 1)
+    else:
+        assert n_kernels == n_inducing == len(trained[0].layers)
     assert isinstance(np.sum(frozen.likelihood.get_params()["variance"]), float)
     assert all(type(Z) is np.ndarray for Z in frozen.inducing_inputs)

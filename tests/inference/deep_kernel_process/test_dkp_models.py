@@ -1,14 +1,11 @@
 """Training, predictions, functions and states of kernel processes."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from scipy import stats
-from toys import seeded, toy
+from toys import architecture, classes_of, everything, posterior, run, seeded, toy
 
-from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import (
     Bernoulli,
     Gaussian,
@@ -17,8 +14,6 @@ from skdgp.gp.likelihoods import (
     StudentT,
 )
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
-from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 SCHEMES = {
@@ -30,28 +25,19 @@ SCHEMES = {
 every_scheme = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
-def build(
-    scheme, X, n_latents=1, n_layers=3, likelihood=None, kernel="squared_exponential", **shape
-):
-    a = Architecture(
-        X.shape[1], (2,) * (n_layers - 1), n_latents, 8, [], shape.get("linear_mean", True), False
-    )
-    a.kernels = [as_kernel(kernel).bind(n) for n in a.layer_inputs()]
-    model = scheme.build(a, Gaussian(np.full(n_latents, 0.1)) if likelihood is None else likelihood)
+def build(scheme, X, n_latents=1, n_layers=3, likelihood=None, kernel="squared_exponential"):
+    shape = architecture((2,) * (n_layers - 1), n_latents, 8, kernel)
+    likelihood = Gaussian(np.full(n_latents, 0.1)) if likelihood is None else likelihood
+    model = scheme.build(shape, likelihood)
     model.start(X.numpy(), np.ones(len(X)), np.random.RandomState(0))
     model.prepare(0.01, torch.float64)
     return model
 
 
-def full(X, y):
-    return Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
-
-
-def trained(scheme, n_steps=20, k=1, **shape):
-    X, y = toy(40, k=k)
-    model, generator = build(scheme, X, k, **shape), seeded()
-    losses = [model.step(full(X, y), generator) for _ in range(n_steps)]
-    return model, X, y, losses
+def trained(scheme, n_steps=20, **shape):
+    X, y = toy(40)
+    model = build(scheme, X, **shape)
+    return model, X, y, run(model, everything(X, y), n_steps, seeded())
 
 
 @every_scheme
@@ -80,41 +66,39 @@ def test_training_lowers_the_loss(scheme, kernel, n_layers):
 )
 def test_likelihoods(scheme, likelihood, n_latents):
     X, y = toy(40, k=2 if isinstance(likelihood, Gaussian) else 1)
-    if isinstance(likelihood, (Bernoulli, Softmax)):
-        y = (y > 0.0).double() + (y > 1.0 if isinstance(likelihood, Softmax) else 0.0)
+    batch = everything(X, classes_of(y, likelihood))
     scheme = scheme.for_data(40, likelihood=likelihood)
-    model, generator = build(scheme, X, n_latents, likelihood=likelihood, n_layers=2), seeded()
-    losses = [model.step(full(X, y), generator) for _ in range(40)]
+    model = build(scheme, X, n_latents, likelihood=likelihood, n_layers=2)
+    losses = run(model, batch, 40, seeded())
     assert np.mean(losses[-5:]) < losses[0] - 0.05
-    posterior = model.posterior(model.draws(16, 0))
-    latent = posterior.latent(X)
-    density = posterior.likelihood.log_partition(y, latent.mean, latent.var)
+    frozen = posterior(model, 16)
+    latent = frozen.latent(X)
+    density = frozen.likelihood.log_partition(batch.y, latent.mean, latent.var)
     density = torch.logsumexp(latent.log_weights[:, None] + density, 0)
     assert density.mean() > -losses[0]
 
 
 @every_scheme
-def test_rows_do_not_depend_on_other_rows(scheme):
-    model, X, *_ = trained(scheme)
-    posterior = model.posterior(model.draws(8, 0))
-    _, mean, var = posterior.latent(X)
-    for i in (0, 7):
-        own = posterior.latent(X[i : i + 1])
-        np.testing.assert_allclose(own.mean[:, 0], mean[:, i], rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(own.var[:, 0], var[:, i], rtol=1e-8)
-
-
-@every_scheme
 def test_functions_are_consistent_over_all_rows_ever_asked_for(scheme):
     model, X, *_ = trained(scheme)
-    posterior = model.posterior(model.draws(8, 0))
-    f = posterior.functions(5, seeded())
+    frozen = posterior(model)
+    f = frozen.functions(5, seeded())
     mean, deviation = f(X)
     assert mean.shape == deviation.shape == (5, 40, 1)
     f(X + 1.0)
-    for again in (f(X[3:9]), posterior.functions(5, seeded())(X[3:9])):
+    for again in (f(X[3:9]), frozen.functions(5, seeded())(X[3:9])):
         np.testing.assert_allclose(again[0], mean[:, 3:9], rtol=1e-7, atol=1e-8)
         np.testing.assert_allclose(again[1], deviation[:, 3:9], rtol=1e-6, atol=1e-7)
+
+
+@every_scheme
+def test_draws_are_few_numbers(scheme):
+    """A seed, a number and the count, not values for each row; fewer draws are the first ones."""
+    model, X, *_ = trained(scheme)
+    draws = model.draws(16, 0)
+    assert draws.shape[1] <= 3
+    few, many = (model.posterior(part).latent(X).mean for part in (draws[:8], draws))
+    np.testing.assert_allclose(few, many[: len(few)], rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -152,45 +136,6 @@ def test_functions_have_the_covariance():
     )
 
 
-@every_scheme
-def test_states_are_plain_and_predict_the_same(scheme):
-    model, X, *_ = trained(scheme, k=2)
-    twin = build(scheme, X, 2)
-    twin.load_state(pickle.loads(pickle.dumps(model.state())))
-    draws = model.draws(8, 0)
-    for a, b in zip(model.posterior(draws).latent(X), twin.posterior(draws).latent(X)):
-        np.testing.assert_array_equal(a, b)
-    assert draws.shape[1] <= 3  # a seed, a number and the count, not values for each row
-
-
-@every_scheme
-def test_training_goes_on_exactly_where_it_was_killed(scheme):
-    model, X, y, _ = trained(scheme)
-    twin = build(scheme, X)
-    twin.load_state(model.state()), twin.load_training_state(model.training_state())
-    for a, b in (
-        (model.step(full(X, y), seeded(1)), twin.step(full(X, y), seeded(1))) for _ in range(3)
-    ):
-        assert a == b
-
-
-@every_scheme
-def test_a_prediction_changes_nothing(scheme):
-    model, X, y, _ = trained(scheme)
-    posterior = model.posterior(model.draws(8, 0))
-    before = posterior.latent(X).mean
-    model.step(full(X, y), seeded())
-    model.posterior(model.draws(8, 3)).functions(2, seeded())(X)
-    assert torch.equal(posterior.latent(X).mean, before)
-
-
-def test_fewer_draws_are_the_first_ones():
-    model, X, *_ = trained(SCHEMES["diwp"])
-    draws = model.draws(16, 0)
-    few, many = model.posterior(draws[:8]), model.posterior(draws)
-    np.testing.assert_allclose(few.latent(X).mean, many.latent(X).mean[:8], rtol=1e-10, atol=1e-12)
-
-
 @pytest.mark.parametrize("scheme", [SCHEMES["diwp"], SCHEMES["nngp"], SCHEMES["global"]])
 def test_the_divergence_is_that_of_the_bound(scheme):
     model, X, y, _ = trained(scheme)
@@ -199,7 +144,7 @@ def test_the_divergence_is_that_of_the_bound(scheme):
     with torch.no_grad():
         ell = posterior.likelihood.expected_log_prob(y, latent.mean, latent.var).mean(0).sum()
         model.n_draws = 256
-        bound = model.expected_log_likelihood(full(X, y), seeded())
+        bound = model.expected_log_likelihood(everything(X, y), seeded())
     assert abs(ell - model.divergence() - bound) < 0.05 * abs(bound) + 2.0
 
 
@@ -207,7 +152,7 @@ def test_exact_nngp_is_for_all_rows_at_once():
     X, y = toy(10)
     model = build(NNGP(exact=True), X)
     with pytest.raises(ValueError, match=r"exact=True.*all rows in every step"):
-        model.step(Batch(X, y, torch.ones(10).double(), 2.0, 20.0), None)
+        model.step(everything(X, y)._replace(scale=2.0, total=20.0), None)
 
 
 def test_nngp_chooses_by_the_number_of_rows():

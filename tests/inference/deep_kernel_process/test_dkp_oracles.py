@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 import wishart_formulas as wf
+from oracles import condition, in_standard_errors
 from scipy import stats
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
-from toys import seeded, toy
+from toys import architecture, everything, latents, posterior, seeded, toy
 
 from skdgp.datasets import make_deep_kernel_process
-from skdgp.gp.kernels import ArcCosine, Matern, as_kernel
+from skdgp.gp.kernels import ArcCosine, Matern
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import (
     Level,
@@ -33,10 +33,8 @@ NOISE = 0.1
 
 def build(scheme, X, y, n_inducing=4, n_layers=3, kernel="squared_exponential", seed=0, width=2):
     """A model whose parameters have no special values."""
-    shape = Architecture(
-        X.shape[1], (width,) * (n_layers - 1), y.shape[1], n_inducing, [], False, False
-    )
-    shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
+    shape = (width,) * (n_layers - 1), y.shape[1], n_inducing, kernel
+    shape = architecture(*shape, n_features=X.shape[1], linear_mean=False)
     model = scheme.build(shape, Gaussian(np.full(y.shape[1], NOISE)))
     rng = np.random.default_rng(seed)
     if not isinstance(scheme, NNGP) or not scheme.exact:
@@ -57,10 +55,6 @@ def set_prior(model, delta=None):
             model.log_delta.fill_(math.log(delta))
 
 
-def full(X, y):
-    return Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
-
-
 def set_to_data(model, X, y):
     """Pseudo-observations that are the data."""
     with torch.no_grad():
@@ -70,9 +64,8 @@ def set_to_data(model, X, y):
 
 def iw_draws(n, K, delta, seed=0):
     """Draws of W^-1(delta K, delta + p + 1) as (n, p, p) Cholesky factors."""
-    base, delta = w.Fresh(n, seeded(seed)), torch.tensor(delta).double()
-    p = len(K)
-    L = torch.linalg.cholesky(delta * K)
+    base, delta = w.Fresh(n, seeded(seed)), torch.as_tensor(delta).double()
+    p, L = len(K), delta.sqrt() * torch.linalg.cholesky(K)
     return w.inverse_wishart_root(L, base.lower(p, L), base.chi2(w.degrees(delta + p + 1, p), (p,)))
 
 
@@ -92,8 +85,7 @@ def test_draws_are_those_of_scipy():
     pairs = [(log_det, np.linalg.slogdet(theirs)[1])]
     pairs += [(G[:, i, j], theirs[:, i, j]) for i in range(3) for j in range(i + 1)]
     assert min(stats.ks_2samp(a, b).pvalue for a, b in pairs) > 0.05 / len(pairs) / 10
-    z = (G.mean(0) - K) / (G.std(0) / math.sqrt(len(G)))
-    assert z.abs().max() < 4.5  # E[G] = K
+    assert in_standard_errors(G, K) < 4.5  # E[G] = K
 
 
 @pytest.mark.parametrize("n_rows", [1, 4])
@@ -130,21 +122,17 @@ def test_divergences_are_means_of_log_ratios():
     nu_q, nu_p = torch.tensor(7.3).double(), torch.tensor(5.6).double()
     base = w.Fresh(40_000, seeded())
     C = w.inverse_wishart_root(L_q, base.lower(3, L_q), base.chi2(w.degrees(nu_q, 3), (3,)))
-    ratio = wf.inverse_wishart_log_density(C, L_q, nu_q) - wf.inverse_wishart_log_density(
-        C, L_p, nu_p
-    )
-    error = ratio.mean() - wf.inverse_wishart_kl(L_q, nu_q, L_p, nu_p)
-    assert abs(error) < 4.0 * ratio.std() / math.sqrt(len(ratio))
+    ratio = wf.inverse_wishart_log_density(C, L_q, nu_q)
+    ratio = ratio - wf.inverse_wishart_log_density(C, L_p, nu_p)
+    assert in_standard_errors(ratio, wf.inverse_wishart_kl(L_q, nu_q, L_p, nu_p)) < 4.0
 
 
 def test_gradients_of_delta_go_through_the_draws():
     # E log|G| has a closed form; torch's gradient of gamma draws is exact to 4e-4 only
-    K, p, n = spd(3), 3, 100_000
     delta = torch.tensor(3.0).double().requires_grad_()
-    base, L = w.Fresh(n, seeded()), delta.sqrt() * torch.linalg.cholesky(K)
-    C = w.inverse_wishart_root(L, base.lower(p, L), base.chi2(w.degrees(delta + p + 1, p), (p,)))
+    C = iw_draws(100_000, spd(3), delta, seed=5)
     (got,) = torch.autograd.grad(2.0 * w.log_det(C).mean(), delta)
-    expected = p * delta.log() - wf.multivariate_digamma(0.5 * (delta + p + 1), p)
+    expected = 3 * delta.log() - wf.multivariate_digamma(0.5 * (delta + 4), 3)
     (expected,) = torch.autograd.grad(expected, delta)
     np.testing.assert_allclose(got, expected, atol=3e-3)
 
@@ -156,7 +144,7 @@ def test_the_prior_has_no_divergence_and_is_a_saddle():
     with torch.no_grad():
         model.sites.h.zero_(), model.sites.Lambda.zero_()
         np.testing.assert_allclose(model.sample_moments(X, w.Fresh(3, seeded()))[2], 0.0, atol=1e-9)
-    model.expected_log_likelihood(full(X, y), seeded()).backward()
+    model.expected_log_likelihood(everything(X, y), seeded()).backward()
     assert all(float(V.grad.abs().max()) == 0.0 for V in model.V)
 
 
@@ -167,9 +155,10 @@ def test_large_delta_is_nngp(n_layers):
     deep = build(DeepInverseWishart(), X, y, n_layers=n_layers)
     set_prior(deep, 1e6)
     flat = build(NNGP(exact=False), X, y, n_layers=n_layers)
-    bounds = [float(m.expected_log_likelihood(full(X, y), seeded())) / len(X) for m in (deep, flat)]
+    batch = everything(X, y)
+    bounds = [float(m.expected_log_likelihood(batch, seeded())) / len(X) for m in (deep, flat)]
     assert abs(bounds[0] - bounds[1]) < 1e-2 * (1.0 + abs(bounds[1]))
-    (_, m_0, v_0), (_, m_1, v_1) = (m.posterior(m.draws(4, 0)).latent(X) for m in (deep, flat))
+    (m_0, v_0), (m_1, v_1) = (latents(m, X, 4) for m in (deep, flat))
     np.testing.assert_allclose(m_0, m_1.expand_as(m_0), atol=2e-2)
     np.testing.assert_allclose(v_0, v_1.expand_as(v_0), atol=1e-2)
 
@@ -190,36 +179,35 @@ def test_inducing_points_at_all_rows_are_exact(kernel):
     exact = build(NNGP(exact=True), X, y, kernel=kernel)
     set_to_data(model, X, y)
     model.jitter = exact.process.jitter = 0.0
-    exact.hold(full(X, y))
-    K = deep_kernel(model, X) + NOISE * torch.eye(10)
-    expected = sum(
-        stats.multivariate_normal(cov=K.numpy()).logpdf(column) for column in y.T.numpy()
+    batch, new = everything(X, y), toy(5, seed=3)[0]
+    exact.hold(batch)
+    K = deep_kernel(model, torch.cat([X, new])).numpy()
+    normal = stats.multivariate_normal(cov=K[:10, :10] + NOISE * np.eye(10))
+    expected = sum(normal.logpdf(column) for column in y.T.numpy())
+    np.testing.assert_allclose(exact.lower_bound(batch), expected, rtol=1e-8)
+    np.testing.assert_allclose(model.expected_log_likelihood(batch, None), expected, rtol=1e-7)
+    mean, cov = condition(
+        lambda a, b: K[np.ix_(a, b)], np.arange(10), y.numpy(), np.arange(10, 15), NOISE
     )
-    np.testing.assert_allclose(exact.lower_bound(full(X, y)), expected, rtol=1e-8)
-    np.testing.assert_allclose(model.expected_log_likelihood(full(X, y), None), expected, rtol=1e-7)
-    new = toy(5, seed=3)[0]
-    K_all = deep_kernel(model, torch.cat([X, new]))
-    mean = K_all[10:, :10] @ torch.linalg.solve(K, y)
-    cov = K_all[10:, 10:] - K_all[10:, :10] @ torch.linalg.solve(K, K_all[:10, 10:])
     for m in (model, exact):
-        posterior = m.posterior(m.draws(4, 0))
-        latent = posterior.latent(new)
+        frozen = posterior(m, 4)
+        latent = frozen.latent(new)
         np.testing.assert_allclose(latent.mean[0], mean, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(latent.var[0, :, 0], cov.diagonal(), rtol=1e-4, atol=1e-6)
-        rows = posterior.latent(X)
-        ell = posterior.likelihood.expected_log_prob(y, rows.mean, rows.var).sum()
+        rows = frozen.latent(X)
+        ell = frozen.likelihood.expected_log_prob(y, rows.mean, rows.var).sum()
         np.testing.assert_allclose(ell - m.divergence(), expected, rtol=1e-6)
-        np.testing.assert_allclose(posterior.covariance(new)[0], cov, rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(
-            torch.diagonal(posterior.covariance(new), dim1=-2, dim2=-1).T, latent.var[0], rtol=1e-6
-        )
+        covariance = frozen.covariance(new)
+        np.testing.assert_allclose(covariance[0], cov, rtol=1e-4, atol=1e-6)
+        variances = torch.diagonal(covariance, dim1=-2, dim2=-1).T
+        np.testing.assert_allclose(variances, latent.var[0], rtol=1e-6)
 
 
 def test_one_layer_learns_what_scikit_learn_learns():
     X, y = toy(40)
     model = build(NNGP(exact=True), X, y, n_layers=1)
     for _ in range(60):
-        loss = model.step(full(X, y), None)
+        loss = model.step(everything(X, y), None)
     kernel = ConstantKernel(1.0) * RBF([1.0, 1.0]) + WhiteKernel(0.1)
     reference = GaussianProcessRegressor(kernel).fit(X, y[:, 0])
     np.testing.assert_allclose(-40 * loss, reference.log_marginal_likelihood_value_, atol=1e-3)
@@ -235,7 +223,7 @@ def test_a_weight_of_two_is_the_row_twice():
     weight = torch.tensor([2.0, 1, 1, 3, 1, 1, 1, 1]).double()
     rows = torch.arange(8).repeat_interleave(weight.long())
     values = []
-    for batch in (Batch(X, y, weight, 1.0, 11.0), full(X[rows], y[rows])):
+    for batch in (everything(X, y, weight), everything(X[rows], y[rows])):
         model = build(NNGP(exact=True), X, y)
         for _ in range(5):
             loss = model.step(batch, None)
@@ -248,11 +236,11 @@ def test_a_weight_of_two_is_the_row_twice():
 def test_leave_one_out_is_that_of_models_without_the_row():
     X, y = toy(9, k=2)
     model = build(NNGP(exact=True), X, y)
-    model.step(full(X, y), None)
+    model.step(everything(X, y), None)
     got = model.posterior(model.draws(1, 0)).loo_log_density(np.arange(9), np.array([1.0, 1.7]))
     for i in range(9):
         rest = np.delete(np.arange(9), i)
-        model._keep(*full(X[rest], y[rest])[:3])
+        model._keep(*everything(X[rest], y[rest])[:3])
         posterior = model.posterior(model.draws(1, 0))
         mean, var = posterior.likelihood.moments(*posterior.latent(X[i : i + 1])[1:])
         for s, own in zip((1.0, 1.7), got[:, i]):
@@ -263,10 +251,10 @@ def test_leave_one_out_is_that_of_models_without_the_row():
 def test_one_natural_step_of_size_one_is_exact_for_one_kernel():
     X, y = toy(12, k=2)
     model = build(NNGP(exact=False), X, y, 5)
-    bound = model.expected_log_likelihood(full(X, y), None)
+    bound = model.expected_log_likelihood(everything(X, y), None)
     bound.backward(-torch.ones_like(bound) / 12.0)
     assert model.sites.natural_step(model.sites.collected_gradients(-12.0), 1.0)
-    best = model.expected_log_likelihood(full(X, y), None).item()
+    best = model.expected_log_likelihood(everything(X, y), None).item()
     # the collapsed bound (Titsias, 2009)
     with torch.no_grad():
         path = model.path(None)
@@ -352,7 +340,7 @@ def test_one_layer_is_the_same_by_all_schemes():
     X, y = toy(6)
     shape = dict(n_inducing=4, n_layers=1)
     values = [
-        build(s, X, y, **shape).expected_log_likelihood(full(X, y), None).item()
+        build(s, X, y, **shape).expected_log_likelihood(everything(X, y), None).item()
         for s in (NNGP(exact=False), GlobalInducing())
     ]
     np.testing.assert_allclose(*values, rtol=1e-12)
@@ -475,7 +463,7 @@ def test_rough_kernels_at_rows_that_are_equal(kernel, exact, n_layers):
     X, y = torch.as_tensor(X), torch.as_tensor(y)
     shape = Architecture(5, (5,) * (n_layers - 1), 1, 10, [rough.bind(5)] * n_layers, True, False)
     model = NNGP(exact=exact).build(shape, Gaussian(np.array([NOISE])))
-    batch = full(X, y)
+    batch = everything(X, y)
     if exact:
         model._keep(*batch[:3])
         posterior = model.posterior(model.draws(1, 0))

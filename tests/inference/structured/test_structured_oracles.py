@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from oracles import in_standard_errors, of_mixture
 from torch.distributions import MultivariateNormal, kl_divergence
-from toys import draw_functions, latents, posterior, seeded, toy
+from toys import draw_functions, jump_to_optimum, latents, posterior, seeded, toy
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.random import normal
@@ -105,12 +106,9 @@ def test_several_outputs_are_independent_given_the_draws(make_structured, coupli
         close(each_mean[0, row], expected)
         close(each_var[0, row], cov.diagonal())
         off = mean[:, row] - expected
-        z = off.mean(0) / off.std(0) * math.sqrt(n)
-        assert z.abs().max() < 4
+        assert in_standard_errors(off, 0.0) < 4
         products = off[:, :, None] * off[:, None]
-        total = products.mean(0) + torch.diag(var[0, row])
-        z = (total - cov) / products.std(0) * math.sqrt(n)
-        assert z.abs().max() < 4
+        assert in_standard_errors(products, cov - torch.diag(var[0, row])) < 4
         shared = max(shared, float((cov - cov.diagonal().diag()).abs().max()))
     assert shared > 0.01
 
@@ -186,22 +184,8 @@ def test_functions_have_the_moments_of_the_predictive(make_structured, coupling,
         model.q.root[len(model.q.mean) :] *= 2.0  # a strong coupling
     n = 40_000
     f = draw_functions(model, n, seeded(), 4)(X, noise=seeded(6))
-    mean, var = latents(model, X, 8192)
-    mixed = mean.mean(0)
-
-    def scores(f):
-        off = f - mixed
-        orders = off, off.square(), off.pow(3)
-        expected = (
-            mean - mixed,
-            var + (mean - mixed).square(),
-            (mean - mixed).pow(3) + 3.0 * (mean - mixed) * var,
-        )
-        return torch.stack([
-            (o.mean(0) - e.mean(0)) / o.std(0) * math.sqrt(n) for o, e in zip(orders, expected)
-        ]).abs().max()  # fmt: skip
-
-    assert scores(f) < 4.5
+    expected = latents(model, X, 8192)
+    assert of_mixture(f, *expected, powers=(1, 2, 3)) < 4.5
     # the same draws of each layer by itself, put together at random, do not
     with torch.no_grad():
         H, first = X.expand(n, *X.shape), 0
@@ -211,21 +195,19 @@ def test_functions_have_the_moments_of_the_predictive(make_structured, coupling,
             H, first = sum(layer.functions(n, 4, seeded(10 + i), v)(H)), own.stop
             if i < len(model.layers) - 1:
                 H = H + layer.noise().sqrt() * normal(H.shape, seeded(7), H)
-    assert scores(H) > 8
+    assert of_mixture(H, *expected, powers=(1, 2, 3)) > 8
 
 
 def test_outputs_of_one_row_covary_in_functions_as_in_the_predictive(make_structured):
     X = data(2)[0]
     likelihood = HeteroscedasticGaussian(np.array([0.1]))
     model = make_structured((2,), "full", n_latents=2, likelihood=likelihood)
-    n = 40_000
-    f = draw_functions(model, n, seeded(), 4)(X, noise=seeded(6))
+    f = draw_functions(model, 40_000, seeded(), 4)(X, noise=seeded(6))
     mean, _ = latents(model, X, 8192)
-    expected = ((mean - mean.mean(0))[..., 0] * (mean - mean.mean(0))[..., 1]).mean(0)
+    expected = (mean - mean.mean(0)).prod(-1).mean(0)
     product = (f - mean.mean(0)).prod(-1)
-    z = (product.mean(0) - expected) / product.std(0) * math.sqrt(n)
-    assert z.abs().max() < 4
-    assert (expected.abs() / product.std(0) * math.sqrt(n)).max() > 8
+    assert in_standard_errors(product, expected) < 4
+    assert (expected.abs() / product.std(0) * math.sqrt(len(f))).max() > 8
 
 
 # Optima
@@ -238,10 +220,8 @@ def test_natural_steps_find_the_optimum_of_one_layer(make_structured, make_model
     other = make_model(2, (), n_inducing=4)
     with torch.no_grad():
         other.layers[0].Z.copy_(model.layers[0].Z)
-    batch = make_batch(X, y)
-    other.expected_log_likelihood(batch, None).backward()
-    q = other.layers[0].q
-    assert q.natural_step(q.collected_gradients(), 1.0)  # the optimum in one step
+    batch, q = make_batch(X, y), other.layers[0].q
+    jump_to_optimum(other, batch)
     for _ in range(200):
         model.step(batch, seeded())
     torch.testing.assert_close(model.q.mean.T, q.mean, rtol=1e-7, atol=1e-7)
