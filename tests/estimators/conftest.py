@@ -8,3 +8,11 @@ def data():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, size=(80, 2))
     return X, 50.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(80)
+
+
+@pytest.fixture(scope="module")
+def wave():
+    """As `data`, in units of the wave."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, size=(60, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)

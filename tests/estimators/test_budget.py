@@ -24,13 +24,6 @@ from skdgp.training.checkpoint import Checkpoint
 FEW = {"max_iter": 5, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
-
-
 # Seconds
 
 
@@ -64,9 +57,9 @@ def test_members_take_turns_in_shares():
 
 
 @pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
-def test_limited_time_goes_to_cheap_members_first(estimator, data, monkeypatch, watch):
+def test_limited_time_goes_to_cheap_members_first(estimator, wave, monkeypatch, watch):
     """Members with gradients of minibatches come last, and the order of training changes nothing."""
-    X, y = data
+    X, y = wave
     y = y if estimator is DeepGPRegressor else y > 0.0
     monkeypatch.setattr(recipe, "budget", lambda n_rows, max_time: 60.0)  # the same members
     expected = estimator(**FEW).fit(X, y)
@@ -94,7 +87,7 @@ def test_fewer_inducing_points_come_before_fewer_rows():
 
 
 @pytest.mark.parametrize("inference", ["exact", "nngp", "collapsed", "vfe", "ess"])
-def test_rows_that_time_is_enough_for(inference, data, monkeypatch):
+def test_rows_that_time_is_enough_for(inference, wave, monkeypatch):
     """On a slow machine, a model has fewer rows or inducing points, and says how many."""
     monkeypatch.setattr("skdgp.estimators.fit.seconds_of_cube", lambda device: 2e-3)
     layers = 1 if inference in ("exact", "vfe") else 2
@@ -102,34 +95,34 @@ def test_rows_that_time_is_enough_for(inference, data, monkeypatch):
     with pytest.warns(
         ConvergenceWarning, match="enough for [0-9]+ of 60 (rows|inducing points) with"
     ):
-        model = DeepGPRegressor(layers, **settings).fit(*data)
-    assert np.isfinite(model.predict(data[0])).all()
+        model = DeepGPRegressor(layers, **settings).fit(*wave)
+    assert np.isfinite(model.predict(wave[0])).all()
     assert model._n_rows < 60 or len(model.inducing_inputs_[0]) < 60
 
 
-def test_enough_time_changes_nothing(data):
+def test_enough_time_changes_nothing(wave):
     settings = {"inference": "exact", "max_iter": 3, "random_state": 0}
-    expected = DeepGPRegressor(1, **settings).fit(*data)
+    expected = DeepGPRegressor(1, **settings).fit(*wave)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = DeepGPRegressor(1, max_time=1e4, **settings).fit(*data)
-    assert_array_equal(model.predict(data[0]), expected.predict(data[0]))
+        model = DeepGPRegressor(1, max_time=1e4, **settings).fit(*wave)
+    assert_array_equal(model.predict(wave[0]), expected.predict(wave[0]))
 
 
-def test_training_is_conditioned_on_once(data, watch):
+def test_training_is_conditioned_on_once(wave, watch):
     """What the last step leads to is factorized once, and not again for the fitted attributes."""
     calls = watch(ExactGP, "_condition")
-    model = DeepGPRegressor(1, inference="exact", max_iter=2, random_state=0).fit(*data)
-    model.predict(data[0])
+    model = DeepGPRegressor(1, inference="exact", max_iter=2, random_state=0).fit(*wave)
+    model.predict(wave[0])
     assert len(calls) == 1
 
 
-def test_a_member_without_time_has_no_weight(data, monkeypatch, watch):
+def test_a_member_without_time_has_no_weight(wave, monkeypatch, watch):
     """The clock jumps in the first member: the others are not trained, and do not predict."""
     steps = watch(ExactGP)
     monkeypatch.setattr("time.monotonic", lambda: 300.0 * len(steps))
     with pytest.warns(ConvergenceWarning, match="not enough to train .*Exact, .*DSVI"):
-        model = DeepGPRegressor(max_time=60.0, **FEW).fit(*data)
+        model = DeepGPRegressor(max_time=60.0, **FEW).fit(*wave)
     assert len(model.members_) == 1 and model.members_[0].mixture_weight == 1.0
 
 
@@ -140,13 +133,13 @@ def test_a_member_without_time_has_no_weight(data, monkeypatch, watch):
     "wrong",
     [{"width": [2, 2]}, {"kernel": ["matern52"] * 3}, {"checkpoint": "a file of something else"}],
 )
-def test_errors_of_arguments_raise_before_any_member_trains(wrong, data, watch, tmp_path):
+def test_errors_of_arguments_raise_before_any_member_trains(wrong, wave, watch, tmp_path):
     if "checkpoint" in wrong:
         (tmp_path / "fit.2.npz").write_text("not ours")
         wrong = {"checkpoint": Checkpoint(tmp_path / "fit.npz")}
     calls = watch(NeighborGP)
     with pytest.raises(ValueError, match=r"hidden layers|layers; got|not a checkpoint"):
-        DeepGPRegressor(**FEW, **wrong).fit(*data)
+        DeepGPRegressor(**FEW, **wrong).fit(*wave)
     assert not calls
 
 
@@ -164,9 +157,9 @@ def test_errors_of_arguments_raise_before_any_member_trains(wrong, data, watch, 
     ],
 )
 @pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
-def test_a_member_without_memory_is_left_out(error, estimator, data, kill):
+def test_a_member_without_memory_is_left_out(error, estimator, wave, kill):
     kill(NeighborGP, 0, error=error)
-    X, y = data
+    X, y = wave
     with pytest.warns(
         ConvergenceWarning, match="Vecchia, was left out: .*(allocate|memory|ALLOC_FAILED)"
     ):
@@ -174,18 +167,18 @@ def test_a_member_without_memory_is_left_out(error, estimator, data, kill):
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_other_errors_of_torch_are_not_hidden(data, kill):
+def test_other_errors_of_torch_are_not_hidden(wave, kill):
     kill(NeighborGP, 0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="shapes"):
-        DeepGPRegressor(**FEW).fit(*data)
+        DeepGPRegressor(**FEW).fit(*wave)
 
 
 # Ctrl-C
 
 
-def test_ctrl_c_before_a_member_is_trained_is_raised(data, kill):
+def test_ctrl_c_before_a_member_is_trained_is_raised(wave, kill):
     """The first member fails, and Ctrl-C comes in the second one; the last fit stays."""
-    X, y = data
+    X, y = wave
     model = DeepGPRegressor(**FEW).fit(X, y)
     before, expected = dict(vars(model)), model.predict(X)
     kill(NeighborGP, 0, error=ValueError("no way"))
@@ -222,10 +215,10 @@ class Recorder:
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 @pytest.mark.parametrize("stop_at", [None, 0])
-def test_tasks_end_as_often_as_they_begin(n_jobs, stop_at, data):
+def test_tasks_end_as_often_as_they_begin(n_jobs, stop_at, wave):
     pytest.importorskip("sklearn.callback")
     recorder = Recorder(stop_at)
-    model = DeepGPRegressor(n_jobs=n_jobs, **FEW).set_callbacks(recorder).fit(*data)
+    model = DeepGPRegressor(n_jobs=n_jobs, **FEW).set_callbacks(recorder).fit(*wave)
     assert sorted(recorder.begun) == sorted(recorder.ended)
     assert len(set(recorder.begun)) == len(recorder.begun)
     assert len(recorder.begun) == (2 if stop_at == 0 else len(recorder.begun)) > 1

@@ -76,22 +76,23 @@ def test_labels_of_any_kind(iris, labels):
     assert model.sample_y(X[:3], 2).dtype == model.classes_.dtype
     as_list = make().fit(X.tolist(), y.tolist())
     assert_array_equal(as_list.predict_proba(X), model.predict_proba(X))
-    assert_array_equal(
-        model.log_predictive_density(X, y.tolist()), model.log_predictive_density(X, y)
-    )
+    density = model.log_predictive_density(X, y)
+    assert_array_equal(model.log_predictive_density(X, y.tolist()), density)
 
 
-def test_booleans(moons, fitted):
+def test_booleans_and_tensors(moons, fitted):
     X, y = moons
+    expected, tensors = fitted(2, "auto").predict_proba(X), map(torch.tensor, moons)
     model = make().fit(X, y == 1)
     assert model.classes_.tolist() == [False, True] and model.predict(X).dtype == bool
-    assert_array_equal(model.predict_proba(X), fitted(2, "auto").predict_proba(X))
+    assert_array_equal(model.predict_proba(X), expected)
+    assert_array_equal(make().fit(*tensors).predict_proba(torch.tensor(X)), expected)
 
 
-def test_series_of_labels(iris):
+def test_series_of_labels(iris, fitted):
     pd = pytest.importorskip("pandas")
     X, y = iris
-    expected = make().fit(X, y).predict_proba(X)
+    expected = fitted(3, "auto").predict_proba(X)
     frame = pd.DataFrame(X, columns=list("abcd"))
     for labels in (pd.Series(y), pd.Series(y).astype("category"), pd.Series(y, dtype=object)):
         model = make().fit(frame, labels)
@@ -99,17 +100,9 @@ def test_series_of_labels(iris):
         assert model.log_predictive_density(frame, labels).shape == (150,)
 
 
-def test_tensors(moons, fitted):
-    X, y = (torch.tensor(part) for part in moons)
-    assert_array_equal(make().fit(X, y).predict_proba(X), fitted(2, "auto").predict_proba(moons[0]))
-
-
 @pytest.mark.parametrize("likelihood", ["probit", "logit", "robustmax", Softmax(n_nodes=5**3)])
 def test_names_of_the_classes_do_not_matter(moons, iris, likelihood):
-    """The order of the classes changes only the order of sums, or the sign of the latent.
-
-    That holds for a softmax that is integrated over a grid, which treats all classes alike.
-    """
+    """Their order changes that of sums, or a sign; a grid for the softmax treats all classes alike."""
     X, y = moons if likelihood in ("probit", "logit") else (iris[0][::3], iris[1][::3])
     classes, index = np.unique(y, return_inverse=True)
     proba = make(likelihood=likelihood).fit(X, index).predict_proba(X)
@@ -174,8 +167,6 @@ def test_labels_that_make_no_sense(moons):
         make().fit(X, y + 0.1 * X[:, 0])
     with pytest.raises(ValueError, match="contains only one class"):
         make().fit(X, np.zeros(80))
-    with pytest.raises(ValueError, match="contains only one class"):
-        make().fit(X, y, sample_weight=y)  # the other class has no weight
     with pytest.raises(ValueError, match=r"only one class: \S+, apart from rows of weight zero"):
         make().fit(X, y, sample_weight=y)
     with pytest.raises(ValueError, match="y should be a 1d array"):
@@ -283,18 +274,15 @@ def test_frequencies_of_draws(moons, iris, likelihood):
     assert_array_equal(draws, model.sample_y(X, n, random_state=0))
 
 
-def test_latent_draws(moons, iris, fitted):
-    assert fitted(2, "auto").sample_y(moons[0][:5], 3, latent=True).shape == (5, 1, 3)
-    assert fitted(3, "auto").sample_y(iris[0][:5], 3, latent=True).shape == (5, 3, 3)
-
-
 # Likelihoods
 
 
-def test_auto(moons, fitted):
-    X, _ = moons
+def test_auto(moons, iris, fitted):
+    X = moons[0]
     assert isinstance(fitted(2, "auto").members_[0].likelihood_, Bernoulli)
     assert isinstance(fitted(3, "auto").members_[0].likelihood_, Softmax)
+    assert fitted(2, "auto").sample_y(X[:5], 3, latent=True).shape == (5, 1, 3)
+    assert fitted(3, "auto").sample_y(iris[0][:5], 3, latent=True).shape == (5, 3, 3)
     assert_array_equal(fitted(2, "auto").predict_proba(X), fitted(2, "probit").predict_proba(X))
 
 

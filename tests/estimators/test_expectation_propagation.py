@@ -10,13 +10,6 @@ from skdgp.inference import AEP
 FEW = {"max_iter": 30, "n_inducing": 10, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def wave():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
-
-
 @pytest.mark.parametrize(
     ("n_layers", "settings"), [(1, {}), (2, {"alpha": 0.3, "prediction": "sampling"}), (5, {})]
 )

@@ -35,13 +35,6 @@ FEW = {
 }
 
 
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
-
-
 def make(kind):
     if kind == "classifier":
         return DeepGPClassifier(random_state=0, **FEW)
@@ -57,8 +50,8 @@ def make(kind):
 
 
 @pytest.fixture(scope="module", params=["regressor", "objects", "classifier"])
-def fitted(request, data):
-    X, y = data
+def fitted(request, wave):
+    X, y = wave
     return make(request.param).fit(X, y > 0.0 if request.param == "classifier" else y)
 
 
@@ -101,8 +94,8 @@ def predictions(model, X):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_round_trip(fitted, data, way):
-    X = data[0][:5]
+def test_round_trip(fitted, wave, way):
+    X = wave[0][:5]
     before = predictions(fitted, X)
     other = way(fitted)
     for first, second in zip(before, predictions(other, X)):
@@ -125,8 +118,8 @@ def test_unfitted(kind, way):
 
 
 @pytest.mark.parametrize("way", [through_skops, copy.deepcopy])
-def test_training_goes_on_after_a_round_trip(data, way):
-    X, y = data
+def test_training_goes_on_after_a_round_trip(wave, way):
+    X, y = wave
     settings = {"warm_start": True, "batch_size": 1000, "random_state": 0}
     model = way(DeepGPRegressor(**settings, **FEW).fit(X, y))
     loss = model.loss_curve_[-1]
@@ -136,16 +129,16 @@ def test_training_goes_on_after_a_round_trip(data, way):
 
 
 @pytest.mark.parametrize("way", [through_skops, copy.deepcopy])
-def test_random_state_instance_goes_along(data, way):
-    X, y = data
+def test_random_state_instance_goes_along(wave, way):
+    X, y = wave
     model = DeepGPRegressor(random_state=np.random.RandomState(0), **FEW).fit(X, y)
     other = way(model)
     assert_array_equal(other.predict(X), model.predict(X))
     assert_array_equal(other.fit(X, y).predict(X), model.fit(X, y).predict(X))
 
 
-def test_copies_are_independent(data):
-    X, y = data
+def test_copies_are_independent(wave):
+    X, y = wave
     model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
     before = model.predict(X)
     other = copy.deepcopy(model)
@@ -155,26 +148,26 @@ def test_copies_are_independent(data):
     assert np.abs(other.predict(X) - before).max() > 1e-3
 
 
-def test_clone_is_unfitted(fitted, data):
+def test_clone_is_unfitted(fitted, wave):
     other = clone(fitted)
     assert not hasattr(other, "members_") and not hasattr(other, "n_features_in_")
     with pytest.raises(NotFittedError):
-        other.predict(data[0])
+        other.predict(wave[0])
     assert other.get_params().keys() == fitted.get_params().keys()
 
 
-def test_file_holds_plain_numpy(fitted, data):
+def test_file_holds_plain_numpy(fitted, wave):
     """No torch inside, so that files are small, portable between devices, and safe to load."""
-    fitted.predict(data[0])
+    fitted.predict(wave[0])
     assert b"torch" not in pickle.dumps(fitted)
 
 
-def test_size(data):
+def test_size(wave):
     """Ten inducing points, two inputs and 20 steps make 9 kB, whatever the number of rows beyond 200.
 
     So many are kept for the importances of columns.
     """
-    X, y = data
+    X, y = wave
     model = DeepGPRegressor(random_state=0, **FEW)
     assert len(pickle.dumps(model.fit(X, y))) < 10_000
     small, large = (
@@ -189,17 +182,17 @@ def test_version_is_in_the_file(fitted):
 
 
 @pytest.mark.parametrize("way", [lambda model: model, through_pickle])
-def test_prediction_adds_no_attribute(fitted, data, way):
+def test_prediction_adds_no_attribute(fitted, wave, way):
     model = way(fitted)
     before = dict(vars(model))
-    predictions(model, data[0])
+    predictions(model, wave[0])
     assert vars(model).keys() == before.keys()
     assert all(value is before[name] for name, value in vars(model).items())
 
 
-def test_other_process(data, tmp_path):
+def test_other_process(wave, tmp_path):
     """Also from a memory map, and without a warning."""
-    X, y = data
+    X, y = wave
     model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
     (tmp_path / "model.pickle").write_bytes(pickle.dumps(model))
     joblib.dump(model, tmp_path / "model.joblib")
@@ -223,9 +216,9 @@ with warnings.catch_warnings():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_gpu_that_is_gone(data):
+def test_gpu_that_is_gone(wave):
     """A model that was trained on a GPU predicts on the CPU of another machine."""
-    X, y = data
+    X, y = wave
     model = DeepGPRegressor(random_state=0, **FEW).fit(X, y)
     before = predictions(model, X)
     model.device_ = "cuda"
@@ -242,9 +235,9 @@ def test_gpu_that_is_gone(data):
         (CollapsedVI(n_draws=2), 40_000),
     ],
 )
-def test_base_draws_do_not_depend_on_versions_of_libraries(data, monkeypatch, scheme, most):
+def test_base_draws_do_not_depend_on_versions_of_libraries(wave, monkeypatch, scheme, most):
     """A loaded model does not ask generators, the streams of which may differ, and stays small."""
-    X, y = data
+    X, y = wave
     few = {"n_inducing": 6} if "n_inducing" in scheme.uses else {}
     model = DeepGPRegressor(inference=scheme, max_iter=3, random_state=0, **few).fit(X, y)
     expected, pickled = model.predict(X), pickle.dumps(model)

@@ -131,6 +131,8 @@ def test_covariance_of_some_rows(models, data):
     rows = np.array([3, 11, 7])
     some = models["gaussian"].predict(X[rows], return_cov=True)[1]
     assert_allclose(some, cov[np.ix_(rows, rows)], rtol=1e-7, atol=1e-7)
+    with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
+        models["gaussian"].predict(X, return_std=True, return_cov=True)
 
 
 @pytest.mark.parametrize("case", ["gaussian", "classifier"], indirect=True)
@@ -250,30 +252,17 @@ def test_units_of_the_target(data, plain_units, likelihood, a, b):
     assert_allclose(upper, expected, rtol=0, atol=10.0 * tolerance)
 
 
-@pytest.fixture(scope="module")
-def plain_inputs(data):
-    """Predictions before the units of the inputs change."""
-    model = DeepGPRegressor(n_predict_draws=8, **FEW).fit(*data)
-    return everything(model, *data)
-
-
-def test_units_of_the_inputs(plain_inputs, data):
+def test_affine_changes_of_the_inputs(data):
+    """Rows and training draws keep their order, so only rounding separates the fits."""
     X, y = data
-    scale, shift = np.array([2.0**-9, 2.0**20]), 0.0
     model = DeepGPRegressor(n_predict_draws=8, **FEW)
-    other = everything(model.fit(X * scale + shift, y), X * scale + shift, y)
-    for name, values in plain_inputs.items():
-        assert_allclose(other[name], values, rtol=1e-9, err_msg=name)
-
-
-def test_affine_change_of_the_inputs(plain_inputs, data):
-    """Rows and training draws keep their order, so only rounding separates the two fits."""
-    X, y = data
-    scale, shift = np.array([1e-3, 1e5]), np.array([-77.0, 1e4])
-    model = DeepGPRegressor(n_predict_draws=8, **FEW)
-    other = everything(model.fit(X * scale + shift, y), X * scale + shift, y)
-    for name, values in plain_inputs.items():
-        assert_allclose(other[name], values, rtol=1e-5, atol=1e-4, err_msg=name)
+    plain = everything(model.fit(X, y), X, y)
+    for Z, rtol, atol in (
+        (X * [2.0**-9, 2.0**20], 1e-9, 0.0),
+        (X * [1e-3, 1e5] + [-77.0, 1e4], 1e-5, 1e-4),
+    ):
+        for name, values in everything(model.fit(Z, y), Z, y).items():
+            assert_allclose(values, plain[name], rtol=rtol, atol=atol, err_msg=name)
 
 
 # The mixture
@@ -389,25 +378,19 @@ def test_quantiles_invert_the_distribution(models, data, likelihood):
             assert_allclose(mass, tail, atol=error)  # so the total is one
 
 
-def test_quantiles_of_counts(models, data):
+def test_quantiles_of_counts(models, data, watch):
+    """They are those of sums, and take few evaluations."""
     model, X = models["poisson"], data[0][:5]
     alpha = np.array([0.01, 0.25, 0.5, 0.9, 0.999])
     for x, quantiles in zip(X, model.predict_quantiles(X, alpha)):
         pmf = density_at(model, x, np.arange(500))
         assert_allclose(pmf.sum(), 1.0, atol=1e-8)
         assert_array_equal(quantiles, np.searchsorted(np.cumsum(pmf), alpha))
-
-
-def test_quantiles_of_counts_take_few_evaluations(models, data, monkeypatch):
-    calls, cdf = [], Predictive.cdf
-    monkeypatch.setattr(Predictive, "cdf", lambda self, y: calls.append(y) or cdf(self, y))
-    models["poisson"].predict_quantiles(data[0][:5], 0.5)
+    calls = watch(Predictive, "cdf")
+    model.predict_quantiles(X, 0.5)
     assert 1 < len(calls) < 15
-
-
-def test_no_density_of_negative_counts(models, data):
     with pytest.raises(ValueError, match="Some values of y are negative"):
-        models["poisson"].log_predictive_density(data[0][:2], [-1.0, 2.0])
+        model.log_predictive_density(X[:2], [-1.0, 2.0])
 
 
 def test_quantiles_of_several_outputs(joint_model, data, targets):
@@ -483,11 +466,6 @@ def test_function_and_noise_add_up(regression):
     for other in others:
         with pytest.raises(ValueError, match="decompose=True takes the standard deviation"):
             model.predict(X, **{"return_std": True, "decompose": True, **other})
-
-
-def test_one_of_std_and_cov(models, data):
-    with pytest.raises(RuntimeError, match="At most one of return_std or return_cov"):
-        models["gaussian"].predict(data[0], return_std=True, return_cov=True)
 
 
 N_DRAWS = 1000
@@ -605,23 +583,17 @@ def test_random_state_of_draws(models, data, no_global_randomness):
     assert not np.array_equal(first, second)
     assert_array_equal(first, model.sample_y(X, 2, random_state=0))
     assert_array_equal(first, model.sample_y(X, 2))
-    assert not np.array_equal(
-        *(model.sample_y(X, 2, random_state=seed, latent=True) for seed in (0, 1))
-    )
+    one, other = (model.sample_y(X, 2, random_state=seed, latent=True) for seed in (0, 1))
+    assert not np.array_equal(one, other)
 
 
 def test_number_of_draws(models, data):
+    """Functions are made in groups; no group repeats another."""
     model, X = models["gaussian"], data[0][:5]
     assert model.sample_y(X).shape == (5, 1)
-    assert model.sample_y(X, n_samples=130).shape == (5, 130)  # more than are made at once
+    assert len(np.unique(model.sample_y(X, 200, latent=True)[0])) == 200
     with pytest.raises(ValueError, match="n_samples"):
         model.sample_y(X, n_samples=0)
-
-
-def test_draws_at_once_are_different(models, data):
-    """Functions are made in groups; no group repeats another."""
-    draws = models["gaussian"].sample_y(data[0][:2], 200, latent=True)
-    assert len(np.unique(draws[0])) == 200
 
 
 @pytest.mark.parametrize("count", [0.0, 1.0, 17.0, 2.0**52 + 1.0, 3e19, 1e200])

@@ -1,20 +1,12 @@
 """Random features inside the estimators: what every scheme promises, without inducing inputs."""
 
 import numpy as np
-import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPRegressor
 from skdgp.gp.likelihoods import HeteroscedasticStudentT
 from skdgp.inference import RandomFeatures
 from skdgp.inspection import LayersDisplay
-
-
-@pytest.fixture(scope="module")
-def data():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, 50.0 + 10.0 * np.sin(2.0 * X[:, 0]) + rng.standard_normal(60)
 
 
 def make(frequencies="fixed", kind=DeepGPRegressor, scheme=None, **changes):
@@ -27,7 +19,7 @@ def test_the_name_stands_for_the_defaults(data):
     model = DeepGPRegressor(inference="rff", max_iter=5, random_state=0).fit(*data)
     assert isinstance(model.members_[0].scheme, RandomFeatures)
     assert isinstance(model.likelihood_, HeteroscedasticStudentT)
-    assert model.members_[0].arrays["layers.0.z"].shape == (2, 60)  # no more than rows
+    assert model.members_[0].arrays["layers.0.z"].shape == (2, 80)  # no more than rows
     scheme = RandomFeatures(n_features=100)
     model.set_params(inference=scheme).fit(*data)
     assert model.members_[0].arrays["layers.0.z"].shape == (2, 100)

@@ -18,6 +18,7 @@ from sklearn.ensemble import AdaBoostClassifier
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.gp.kernels import Matern, SquaredExponential
 
+DEEP = ("dsvi", "structured", "aep", "rff", "diwp", "nngp", "global")
 FEW = {"max_iter": 6, "learning_rate": 0.1, "n_inducing": 5, "n_predict_draws": 4}
 
 profile = settings(
@@ -385,27 +386,12 @@ child(lambda: make(n_threads=2).fit(X, y))
         (SparseGPRegressor(n_inducing=5, max_iter=5, random_state=0), torch.no_grad),
         (SparseGPClassifier(n_inducing=5, max_iter=5, random_state=0), torch.inference_mode),
         *(
-            (
-                DeepGPRegressor(n_layers, inference=inference, max_iter=5, random_state=0),
-                torch.inference_mode,
+            (DeepGPRegressor(n_layers, max_iter=5, random_state=0, **given), torch.inference_mode)
+            for n_layers, given in (
+                *((2, {"inference": name}) for name in ("auto", *DEEP)),
+                *((1, {"inference": name}) for name in ("vecchia", "exact", "vfe")),
+                (2, {"inference": "dsvi", "init": "greedy"}),
             )
-            for n_layers, inference in (
-                (2, "auto"),
-                (2, "dsvi"),
-                (2, "structured"),
-                (2, "aep"),
-                (2, "rff"),
-                (2, "diwp"),
-                (2, "nngp"),
-                (2, "global"),
-                (1, "vecchia"),
-                (1, "exact"),
-                (1, "vfe"),
-            )
-        ),
-        (
-            DeepGPRegressor(inference="dsvi", init="greedy", max_iter=5, random_state=0),
-            torch.inference_mode,
         ),
     ],
 )

@@ -17,20 +17,13 @@ from skdgp.training import init
 FEW = {"n_layers": 3, "max_iter": 12, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
 
 
-@pytest.fixture(scope="module")
-def rows():
-    rng = np.random.default_rng(0)
-    X = rng.uniform(-2.0, 2.0, size=(60, 2))
-    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
-
-
 def regressor(coupling="full", likelihood="gaussian", **settings):
     scheme = StructuredVI(coupling, n_warmup=3)
     return DeepGPRegressor(inference=scheme, likelihood=likelihood, **{**FEW, **settings})
 
 
-def test_it_learns(rows):
-    X, y = rows
+def test_it_learns(wave):
+    X, y = wave
     model = regressor("stripes-and-arrow", max_iter=150).fit(X, y)
     assert model.score(X, y) > 0.9
     assert np.isfinite(model.lower_bound_)
@@ -50,8 +43,8 @@ def test_by_name_and_by_parameter():
     assert model.set_params(inference__coupling="full").inference.coupling == "full"
 
 
-def test_a_warm_start_keeps_the_coupling(rows):
-    X, y = rows
+def test_a_warm_start_keeps_the_coupling(wave):
+    X, y = wave
     model = regressor(warm_start=True, max_iter=60).fit(X, y)
     bound = model.lower_bound_
     model.set_params(max_iter=1, learning_rate=1e-6)  # natural steps start small
@@ -62,8 +55,8 @@ def test_a_warm_start_keeps_the_coupling(rows):
     assert model.lower_bound_ == pytest.approx(bound, abs=0.5)
 
 
-def test_several_targets_and_unequal_widths(rows):
-    X, y = rows
+def test_several_targets_and_unequal_widths(wave):
+    X, y = wave
     Y = np.column_stack([y, 5.0 - 2.0 * y])
     settings = {"n_layers": 4, "width": [3, 1, 2], "input_connected": True, "max_iter": 100}
     model = regressor("full", **settings).fit(X, Y)
@@ -73,8 +66,8 @@ def test_several_targets_and_unequal_widths(rows):
 
 
 @pytest.mark.parametrize("likelihood", ["auto", "poisson"])
-def test_likelihoods(rows, likelihood):
-    X, y = rows
+def test_likelihoods(wave, likelihood):
+    X, y = wave
     y = np.round(np.exp(y)) if likelihood == "poisson" else y
     model = regressor(likelihood=likelihood, max_iter=60).fit(X, y)
     assert np.isfinite(model.log_predictive_density(X, y)).all()
@@ -86,9 +79,9 @@ def largest_coupling(model):
     return np.abs(arrays["q.root"][len(arrays["q.mean"]) :]).max(initial=0.0)
 
 
-def test_short_fits_and_chunks_add_up(rows):
+def test_short_fits_and_chunks_add_up(wave):
     """The first steps are those of all fits, also if models are saved in between."""
-    X, y = rows
+    X, y = wave
     settings = {"likelihood": "heteroscedastic", "n_layers": 2, "width": 2}
     model = regressor(warm_start=True, max_iter=2, **settings)
     for n in range(5):
@@ -114,8 +107,8 @@ def test_short_fits_and_chunks_add_up(rows):
 @pytest.mark.parametrize(
     ("poorer", "way"), [("mean-field", "warm start"), ("stripes-and-arrow", "init")]
 )
-def test_a_richer_coupling_goes_on_with_a_simpler_one(rows, poorer, way):
-    X, y = rows
+def test_a_richer_coupling_goes_on_with_a_simpler_one(wave, poorer, way):
+    X, y = wave
     model = regressor(poorer, max_iter=100).fit(X, y)
     bound, before = model.lower_bound_, largest_coupling(model)
     if way == "init":
@@ -132,8 +125,8 @@ def test_a_richer_coupling_goes_on_with_a_simpler_one(rows, poorer, way):
     assert richer.lower_bound_ > bound and largest_coupling(richer) > 0.0
 
 
-def test_warm_starts_with_another_scheme(rows):
-    X, y = rows
+def test_warm_starts_with_another_scheme(wave):
+    X, y = wave
     model = regressor(warm_start=True, max_iter=100).fit(X, y)
     bound = model.lower_bound_
     model.set_params(max_iter=1, inference__n_draws=3, inference__natural_step=0.01).fit(X, y)
@@ -146,9 +139,9 @@ def test_warm_starts_with_another_scheme(rows):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-def test_covariances_have_no_part_in_the_noise_of_hidden_layers(rows):
+def test_covariances_have_no_part_in_the_noise_of_hidden_layers(wave):
     """It is another one for every row, and adds to variances alone."""
-    X, y = rows
+    X, y = wave
     scheme = StructuredVI("full", n_warmup=3, inner_noise=0.1)
     settings = {**FEW, "n_layers": 2, "learning_rate": 1e-5, "n_predict_draws": 256}
     model = DeepGPRegressor(inference=scheme, likelihood="gaussian", **settings).fit(X, y)
@@ -174,8 +167,8 @@ def test_noise_does_not_explain_what_is_found_later(monkeypatch):
     assert scores[0] < 0.3 and scores[1] > 0.7
 
 
-def test_single_precision(rows):
-    X, y = rows
+def test_single_precision(wave):
+    X, y = wave
     model = regressor(dtype="float32", max_iter=100).fit(X, y)
     assert model.score(X, y) > 0.9 and model.predict(X).dtype == np.float64
 
@@ -193,8 +186,8 @@ def test_single_precision(rows):
         ({"mean": "zero"}, [1.0, 1.0, 1.0]),  # nothing but the kernels makes outputs differ
     ],
 )
-def test_hidden_kernels_that_are_names_start_small(rows, settings, variances):
-    X, y = rows
+def test_hidden_kernels_that_are_names_start_small(wave, settings, variances):
+    X, y = wave
     scheme = StructuredVI(inner_variance=0.3)
     settings = {**FEW, "max_iter": 1, "learning_rate": 1e-9, **settings}
     model = DeepGPRegressor(inference=scheme, **settings).fit(X, y)

@@ -43,21 +43,8 @@ def test_kernels_in_words():
 def test_a_line_for_each_model():
     model = DeepGPRegressor(**FEW).fit(X, y)
     head, *lines = model.summary().split("\n")
-    assert head.split() == [
-        *(
-            "model",
-            "layers",
-            "kernel",
-            "weight",
-            "log",
-            "density",
-            "CPU",
-            "seconds",
-            "varies",
-            "most",
-        ),
-        "with",
-    ]
+    words = "model layers kernel weight log density CPU seconds varies most with"
+    assert head.split() == words.split()
     assert len(lines) == len(model.members_) > 1
     for line, member in zip(lines, model.members_):
         assert line.startswith(type(member.scheme).__name__)
@@ -80,9 +67,8 @@ def test_a_notebook_shows_the_table_below_the_diagram():
     assert "varies most with" not in diagram
     renamed = X.rename(columns={"age": "<b>age & 1"})
     html = model.fit(renamed, y)._repr_html_()
-    assert (
-        "sk-top-container" in html and "varies most with" in model._repr_mimebundle_()["text/html"]
-    )
+    assert "sk-top-container" in html
+    assert "varies most with" in model._repr_mimebundle_()["text/html"]
     table = html[html.rindex("<table>") :]
     cells = re.findall("<t[hd]>(.*?)</t[hd]>", table)
     assert cells[:7] == re.split("  +", model.summary().split("\n")[0])
@@ -90,9 +76,8 @@ def test_a_notebook_shows_the_table_below_the_diagram():
     pipeline = make_pipeline(StandardScaler(), model).fit(renamed, y)
     assert "SparseGPRegressor" in pipeline._repr_html_()
     with config_context(display="text"):
-        assert not hasattr(model, "_repr_html_") and set(model._repr_mimebundle_()) == {
-            "text/plain"
-        }
+        assert not hasattr(model, "_repr_html_")
+        assert set(model._repr_mimebundle_()) == {"text/plain"}
 
 
 @pytest.mark.parametrize("Estimator", [DeepGPRegressor, DeepGPClassifier])
@@ -197,22 +182,19 @@ def test_importances_of_mapped_targets_are_those_of_predictions():
     rows = np.random.default_rng(3).uniform(0.0, 1.0, (60, 2))
     target = np.exp(3.0 * rows[:, 0] * rows[:, 1] + rows[:, 1])
     model = DeepGPRegressor(1, inference="exact", target_transform="log").fit(rows, target)
-    assert_allclose(
-        model.feature_importances_, over_all_pairs(model.predict, rows, np.ones(60)), atol=0.05
-    )
+    expected = over_all_pairs(model.predict, rows, np.ones(60))
+    assert_allclose(model.feature_importances_, expected, atol=0.05)
 
 
-def test_nothing_is_predicted_for_a_notebook(monkeypatch):
+def test_nothing_is_predicted_for_a_notebook(watch):
     model = DeepGPRegressor(1, inference="exact").fit(X, y)
-    model._importances, calls, predict = None, [], model._predict_rows
-    monkeypatch.setattr(model, "_predict_rows", lambda *a, **k: calls.append(1) or predict(*a, **k))
+    model._importances, calls = None, watch(model, "_predict_rows")
     html = model._repr_html_()
     assert not calls and "computed at first access" in html
     first = model.feature_importances_
     n_calls = len(calls)
-    assert (
-        n_calls and model.feature_importances_ is first and "computed at" not in model._repr_html_()
-    )
+    assert n_calls and model.feature_importances_ is first
+    assert "computed at" not in model._repr_html_()
     assert hasattr(model, "feature_importances_") and len(calls) == n_calls
     assert model.fit(X, -y).feature_importances_ is not first
 
