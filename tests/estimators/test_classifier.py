@@ -18,13 +18,8 @@ from skdgp.gp.likelihoods import Bernoulli, Gaussian, RobustMax, Softmax
 from skdgp.inference import DSVI
 
 #: one model, for test_class_members.py is about mixtures
-FEW = {
-    "inference": "dsvi",
-    "max_iter": 30,
-    "learning_rate": 0.02,
-    "n_inducing": 10,
-    "n_predict_draws": 8,
-}
+FEW = {"inference": "dsvi", "max_iter": 30, "learning_rate": 0.02}
+FEW |= {"n_inducing": 10, "n_predict_draws": 8}
 
 
 def make(**changes):

@@ -48,13 +48,8 @@ def test_the_kind_of_prediction_is_part_of_the_model(wave):
 
 def test_kernels_without_closed_forms(wave):
     X, y = np.hstack([wave[0], wave[0] ** 2]), wave[1]
-    settings = {
-        **FEW,
-        "kernel": "matern52",
-        "inference": "aep",
-        "max_iter": 60,
-        "learning_rate": 0.05,
-    }
+    settings = {**FEW, "kernel": "matern52", "max_iter": 60, "learning_rate": 0.05}
+    settings["inference"] = "aep"
     model = DeepGPRegressor(width=2, **settings).fit(*wave)
     assert model.score(*wave) > 0.7
     with pytest.raises(ValueError, match="Matern has no closed form for uncertain inputs"):

@@ -2,9 +2,9 @@
 
 import copy
 import pickle
-import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -126,8 +126,8 @@ def test_densities_add(model, data):
 @pytest.mark.parametrize("latent", [False, True])
 def test_moments_by_the_law_of_total_variance(model, data, latent):
     X, n = data[0], len(model.members_)
-    of_members = (alone(model, i).predict(X, return_std=True, latent=latent) for i in range(n))
-    means, stds = zip(*of_members)
+    moments = (alone(model, i).predict(X, return_std=True, latent=latent) for i in range(n))
+    means, stds = zip(*moments)
     mean, std = model.predict(X, return_std=True, latent=latent)
     assert_allclose(mean, weights_of(model) @ means)
     second = weights_of(model) @ (np.square(stds) + np.square(means))
@@ -256,17 +256,11 @@ def test_trouble_of_one_member_does_not_change_the_others(model, data, watch, ho
     if how == "raises":
         assert any("was left out: no way" in str(warning.message) for warning in record)
         assert (DSVI, 1) not in kinds(other)
+    shallow = {repr((m.scheme, m.architecture)): m for m in model.members_ if len(m.kernels_) == 1}
     for one in other.members_:
-        same = [
-            m
-            for m in model.members_
-            if repr(m.scheme) == repr(one.scheme)
-            and repr(m.architecture) == repr(one.architecture)
-            and not m.architecture.widths
-        ]
-        for member in same:
-            for name, values in member.arrays.items():
-                assert_array_equal(one.arrays[name], values, err_msg=name)
+        same = shallow.get(repr((one.scheme, one.architecture)))
+        for name, values in same.arrays.items() if same else ():
+            assert_array_equal(one.arrays[name], values, err_msg=name)
     assert np.isfinite(other.predict(data[0])).all()
 
 
@@ -277,23 +271,17 @@ def test_members_in_parallel_are_the_same(model, data):
 
 def test_threads_share_a_loaded_model(model, data):
     """Eight threads ask one freshly loaded model, each for other things."""
-    X, fresh, found = data[0], pickle.loads(pickle.dumps(model)), {}
+    X, fresh = data[0], pickle.loads(pickle.dumps(model))
     questions = [
         lambda m: m.predict(X),
         lambda m: m.predict(X, return_std=True)[1],
         lambda m: m.log_predictive_density(*data),
         lambda m: m.sample_y(X[:5], 20, random_state=0),
     ] * 2
-    threads = [
-        threading.Thread(target=lambda i=i, q=q: found.update({i: q(fresh)}))
-        for i, q in enumerate(questions)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for i, question in enumerate(questions):
-        assert_array_equal(found[i], question(model))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda question: question(fresh), questions))
+    for answer, question in zip(found, questions, strict=True):
+        assert_array_equal(answer, question(model))
 
 
 def test_time_is_shared(data, monkeypatch):
@@ -304,11 +292,9 @@ def test_time_is_shared(data, monkeypatch):
     assert 1 < model.n_iter_ < 100_000
 
 
-def test_more_time_buys_more_members(data):
-    few, many = (DeepGPRegressor(max_time=t, **{**FEW, "max_iter": 1}) for t in (0.5, 60.0))
-    assert len(few.fit(*data).members_) < len(many.fit(*data).members_)
-
-
-def test_shallow(data):
-    model = DeepGPRegressor(1, **{**FEW, "max_iter": 1}).fit(*data)
-    assert not any(member.architecture.widths for member in model.members_)
+def test_time_and_layers_decide_which_members_there_are(data):
+    one_step = {**FEW, "max_iter": 1}
+    few, many = (DeepGPRegressor(max_time=t, **one_step).fit(*data) for t in (0.5, 60.0))
+    assert len(few.members_) < len(many.members_)
+    shallow = DeepGPRegressor(1, **one_step).fit(*data)
+    assert not any(member.architecture.widths for member in shallow.members_)

@@ -26,13 +26,8 @@ from skdgp.inference import (
     RandomFeatures,
 )
 
-FEW = {
-    "inference": "dsvi",
-    "max_iter": 20,
-    "learning_rate": 0.02,
-    "n_inducing": 10,
-    "n_predict_draws": 8,
-}
+FEW = {"inference": "dsvi", "max_iter": 20, "learning_rate": 0.02}
+FEW |= {"n_inducing": 10, "n_predict_draws": 8}
 
 
 def make(kind):

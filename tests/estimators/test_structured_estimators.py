@@ -14,6 +14,7 @@ from skdgp.inference import StructuredVI
 from skdgp.inspection import LayersDisplay
 from skdgp.training import init
 
+SMALL = SquaredExponential(variance=0.7)
 FEW = {"n_layers": 3, "max_iter": 12, "n_inducing": 8, "n_predict_draws": 8, "random_state": 0}
 
 
@@ -24,6 +25,8 @@ def regressor(coupling="full", likelihood="gaussian", **settings):
 
 def test_it_learns(wave):
     X, y = wave
+    single = regressor(dtype="float32", max_iter=100).fit(X, y)
+    assert single.score(X, y) > 0.9 and single.predict(X).dtype == np.float64
     model = regressor("stripes-and-arrow", max_iter=150).fit(X, y)
     assert model.score(X, y) > 0.9
     assert np.isfinite(model.lower_bound_)
@@ -84,14 +87,10 @@ def test_short_fits_and_chunks_add_up(wave):
     X, y = wave
     settings = {"likelihood": "heteroscedastic", "n_layers": 2, "width": 2}
     model = regressor(warm_start=True, max_iter=2, **settings)
-    for n in range(5):
-        if n < 3:  # six steps until the last coupling
-            with pytest.warns(
-                ConvergenceWarning, match=rf"Training ended after {2 * (n + 1)} steps"
-            ):
-                model.fit(X, y)
-        else:
+    for n_steps in (2, 4, 6):  # until the last coupling
+        with pytest.warns(ConvergenceWarning, match=rf"Training ended after {n_steps} steps"):
             model.fit(X, y)
+    model.fit(X, y).fit(X, y)
     chunks = regressor(batch_size=30, **settings)
     for _ in range(4):
         chunks = pickle.loads(pickle.dumps(chunks.partial_fit(X, y)))
@@ -114,9 +113,8 @@ def test_a_richer_coupling_goes_on_with_a_simpler_one(wave, poorer, way):
     if way == "init":
         richer = regressor("full", init=model, max_iter=1, learning_rate=1e-6)
     else:
-        richer = model.set_params(
-            warm_start=True, max_iter=1, learning_rate=1e-6, inference__coupling="full"
-        )
+        short = {"max_iter": 1, "learning_rate": 1e-6}
+        richer = model.set_params(warm_start=True, inference__coupling="full", **short)
     richer.fit(X, y)
     assert len(richer.members_[0].arrays["q.root"]) == 5 + 10  # blocks of all pairs of five units
     assert largest_coupling(richer) == pytest.approx(before, abs=2e-3)
@@ -167,22 +165,13 @@ def test_noise_does_not_explain_what_is_found_later(monkeypatch):
     assert scores[0] < 0.3 and scores[1] > 0.7
 
 
-def test_single_precision(wave):
-    X, y = wave
-    model = regressor(dtype="float32", max_iter=100).fit(X, y)
-    assert model.score(X, y) > 0.9 and model.predict(X).dtype == np.float64
-
-
 @pytest.mark.parametrize(
     ("settings", "variances"),
     [
         ({}, [0.3, 0.3, 1.0]),
         ({"kernel": "matern32"}, [0.3, 0.3, 1.0]),
-        (
-            {"kernel": ["matern32", SquaredExponential(variance=0.7), "matern32"]},
-            [0.3, 0.7, 1.0],
-        ),
-        ({"kernel": SquaredExponential(variance=0.7)}, [0.7, 0.7, 0.7]),
+        ({"kernel": ["matern32", SMALL, "matern32"]}, [0.3, 0.7, 1.0]),
+        ({"kernel": SMALL}, [0.7, 0.7, 0.7]),
         ({"mean": "zero"}, [1.0, 1.0, 1.0]),  # nothing but the kernels makes outputs differ
     ],
 )

@@ -24,13 +24,8 @@ from skdgp.training import Checkpoint
 from skdgp.training import checkpoint as module
 from skdgp.training.checkpoint import CheckpointFile, fingerprint
 
-FEW = {
-    "inference": "dsvi",
-    "learning_rate": 0.02,
-    "n_inducing": 8,
-    "n_predict_draws": 8,
-    "random_state": 0,
-}
+FEW = {"inference": "dsvi", "learning_rate": 0.02, "n_inducing": 8}
+FEW |= {"n_predict_draws": 8, "random_state": 0}
 
 
 class Kill(BaseException):
