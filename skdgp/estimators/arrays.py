@@ -7,8 +7,7 @@ from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
 from .._warnings import warn
-from ..preprocessing.cells import is_missing
-from ..preprocessing.frames import FrameReader, as_frame
+from ..preprocessing.frames import FrameReader, as_frame, is_missing
 from ..preprocessing.scaling import Scaling
 
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}

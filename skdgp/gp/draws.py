@@ -18,9 +18,13 @@ def prior_functions(kernel, n, n_outputs, generator, like, n_features):
     phi = kernel.features((n, n_features), like.shape[1], generator, like, IMPORTANCE_FRACTION)
     width = phi(like.new_zeros(1, 1, like.shape[1])).shape[-1]
     w = normal((n, n_features * width, n_outputs), generator, like) / math.sqrt(n_features)
-    return lambda X: torch.cat(
-        [phi(H.expand(n, *H.shape)).flatten(-2) @ w for H in X.split(_AT_ONCE)], 1
-    )
+
+    def f(X):
+        """Values (n, P, n_outputs) at rows (P, n_inputs), or at rows of each function (n, P, n_inputs)."""
+        parts = X.expand(n, *X.shape[-2:]).split(_AT_ONCE, 1)
+        return torch.cat([phi(H).flatten(-2) @ w for H in parts], 1)
+
+    return f
 
 
 def importance_sampled(half, present, share, nu, importance, generator):

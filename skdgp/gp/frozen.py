@@ -6,7 +6,7 @@ import torch
 
 from ..linalg import cholesky, inverse_triangular
 from ..random import normal
-from .draws import IMPORTANCE_FRACTION
+from .draws import prior_functions
 from .gaussian import sample
 
 
@@ -81,20 +81,18 @@ class FrozenLayer(Outputs):
         A random-feature draw of the prior is corrected by its residual at the inducing inputs.
         """
         kernel, Z, (M, D) = self.kernel, self.Z, self.q_mean.shape
-        phi = kernel.features((n, n_features), Z.shape[1], generator, Z, IMPORTANCE_FRACTION)
-        basis = phi(Z.expand(n, *Z.shape)).flatten(-2)  # n, M, R c
-        w = normal((n, basis.shape[-1], D), generator, Z) / math.sqrt(n_features)
+        prior = prior_functions(kernel, n, D, generator, Z, n_features)
         v = sample(self.q_mean, self.q_root, n, generator) if v is None else v
         center = self.q_mean.expand(n, M, D) if center is None else center
-        prior = basis @ w + math.sqrt(self.jitter) * normal((n, M, D), generator, Z)
-        update = v - center - torch.linalg.solve_triangular(self.L, prior, upper=False)
+        at_Z = prior(Z) + math.sqrt(self.jitter) * normal((n, M, D), generator, Z)
+        update = v - center - torch.linalg.solve_triangular(self.L, at_Z, upper=False)
         both = torch.cat([center, update], -1)
         both = torch.linalg.solve_triangular(self.L.T, both, upper=True)  # n, M, 2 D
 
         def f(H):
             K = kernel(H.flatten(0, 1), Z).view(n, -1, M)
             mean, deviation = (K @ both).split(D, -1)
-            return mean + self.mean_function(H), deviation + phi(H).flatten(-2) @ w
+            return mean + self.mean_function(H), deviation + prior(H)
 
         return f
 

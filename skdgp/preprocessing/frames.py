@@ -1,16 +1,20 @@
 """Tables of numbers from data frames: one column of float64 for each column of the frame."""
 
+import datetime
+import re
 from functools import cached_property
 
 import narwhals as nw
 import numpy as np
 from sklearn.utils import check_array
 
-from .cells import AS, DAY, DAYS, as_float, in_order, is_missing, level_of, positions
-
 _TEXT_SHARE = 0.9  #: distinct values per row from which strings are text rather than categories
 _TEXT_ROWS = 20  #: rows below which strings are categories: few rows repeat none of their levels
 UNSEEN = -1.0  #: code of a level that was not in training
+#: a date, or a date and a time, of ISO 8601
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?")
+DAY = 86_400_000_000  #: microseconds; dates, times and durations are measured in days
+_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 class FrameReader:
@@ -141,7 +145,7 @@ class _Column:
             return "number", None
         if chosen is None or not has_text:
             for kind in ("date", "time"):
-                if all(DAYS[kind](cell) is not None for cell in self._present):
+                if all(_DAYS[kind](cell) is not None for cell in self._present):
                     return kind, None
         levels, n = self.levels(), len(self._present)
         if chosen is None and n >= _TEXT_ROWS and len(levels) > _TEXT_SHARE * n:
@@ -174,12 +178,12 @@ class _Column:
         numbers = _numbers_of(self.values)
         if numbers is None:
             kind = self.kind if self.kind == "time" else kind
-            found = list(map(DAYS.get(kind, as_float), self._present))
+            found = list(map(_DAYS.get(kind, as_float), self._present))
             if None in found:
                 wrong = str(self._present[found.index(None)])
-                advice = f"write {AS[kind]}" if kind in AS else "convert it"
+                advice = f"write {_AS[kind]}" if kind in _AS else "convert it"
                 raise ValueError(
-                    f"{self.label} of X had {kind if kind in AS else 'number'}s in fit, and has {wrong!r} "
+                    f"{self.label} of X had {kind if kind in _AS else 'number'}s in fit, and has {wrong!r} "
                     f"now; {advice}, or name the column in categorical_features before fit."
                 )
             numbers = self._in_place(found)
@@ -257,3 +261,80 @@ def columns_of(X):
         X = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
         return list(map(_Column, range(X.shape[1]), X.T))
     return list(map(_Column, frame.columns, frame.iter_columns()))
+
+
+def level_of(value):
+    """A level as a plain Python object; 1 and 1.0 are the same, and dates and times are text."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, (datetime.date, datetime.time, datetime.timedelta)):
+        return str(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _days_of_date(value):
+    """Days from 1970 to a date, or to a text in the format of ISO 8601; None for others."""
+    if isinstance(value, str):
+        if not _ISO_DATE.fullmatch(value.strip()):
+            return None
+        try:
+            value = datetime.datetime.fromisoformat(value.strip())
+        except ValueError:  # such as February 30
+            return None
+    if not isinstance(value, datetime.date):
+        return None
+    midnight = datetime.datetime(value.year, value.month, value.day)
+    since = _days_of_time(value.time()) if isinstance(value, datetime.datetime) else 0.0
+    return (midnight - _EPOCH).days + since
+
+
+def _days_of_time(value):
+    """Part of the day before a time; None for others."""
+    if not isinstance(value, datetime.time):
+        return None
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return (seconds * 1_000_000 + value.microsecond) / DAY
+
+
+_DAYS = {"date": _days_of_date, "time": _days_of_time}
+_AS = {"date": "it as '2026-01-31'", "time": "it as datetime.time"}
+
+
+def is_missing(value):
+    """Whether a cell holds nothing: None, NaN, NaT or pandas.NA."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def as_float(value):
+    """A number as a float, a duration in days; None for others."""
+    if isinstance(value, datetime.timedelta):
+        return value / datetime.timedelta(days=1)
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond float64
+        return np.inf
+    except (TypeError, ValueError):
+        return None
+
+
+def in_order(levels):
+    """Levels in an order that depends on their values alone."""
+    return sorted(levels, key=lambda level: (isinstance(level, str), level))
+
+
+def positions(levels):
+    """Code of each level, and of what it is elsewhere: 1 and "1" are the same level if only one is there."""
+    found = {level: float(i) for i, level in enumerate(levels)}
+    for i, level in enumerate(levels):
+        found.setdefault(_twin(level), float(i))
+    return found
+
+
+def _twin(level):
+    """The text of a number or boolean; the number or boolean of such a text, or None."""
+    if not isinstance(level, str):
+        return str(level)
+    number = {"True": True, "False": False}.get(level, as_float(level))
+    return number if str(level_of(number)) == level else None

@@ -46,9 +46,8 @@ class ClassLikelihood(Likelihood):
 
     def sample(self, f, generator):
         cumulative = self.conditional_mean(f).cumsum(-1)
-        u = torch.rand(
-            f.shape[:-1], generator=generator, dtype=f.dtype, device=generator.device
-        ).to(f.device)
+        like = {"dtype": f.dtype, "device": generator.device}
+        u = torch.rand(f.shape[:-1], generator=generator, **like).to(f.device)
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
@@ -105,9 +104,8 @@ class Bernoulli(ClassLikelihood):
         return super().log_partition(y, m, v, alpha)
 
     def log_probabilities(self, m, v):
-        return torch.stack(
-            [self.log_partition(torch.full_like(m, c), m, v) for c in (0.0, 1.0)], -1
-        )
+        each = [self.log_partition(torch.full_like(m, c), m, v) for c in (0.0, 1.0)]
+        return torch.stack(each, -1)
 
 
 class _ExpectedLogSumExp(torch.autograd.Function):
@@ -207,13 +205,23 @@ class Softmax(ClassLikelihood):
     def _in_pieces(self, integral, m, *others, dim=-1):
         """Evaluate an integral for as many rows at a time, the axis `dim` of the result, as memory allows."""
         size = max(1, _BUDGET // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
-        arrays = m, *others
-        n = max(array.shape[-2] for array in arrays)
-        arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in arrays]
+        n = max(array.shape[-2] for array in (m, *others))
+        arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in (m, *others)]
         if n <= size:
             return integral(*arrays)
         pieces = zip(*(array.split(size, -2) for array in arrays))
         return torch.cat([integral(*piece) for piece in pieces], dim)
+
+    def _log_mean(self, log_of, m, v, *others, dim=-1):
+        """Logarithm of the mean of what has the logarithm ``log_of(f, *others)``."""
+
+        def integral(m, v, *others):
+            f, log_weights = self._nodes(m, v)
+            log_values = log_of(f, *others)
+            log_weights = log_weights.view(len(f), *[1] * (log_values.ndim - 1))
+            return torch.logsumexp(log_weights + log_values, 0)
+
+        return self._in_pieces(integral, m, v, *others, dim=dim)
 
     def conditional_mean(self, f):
         return torch.softmax(f, -1)
@@ -242,21 +250,13 @@ class Softmax(ClassLikelihood):
         if self._predicts and alpha == 1.0:
             return _pick(log_probabilities(m, v), y)
 
-        def integral(m, v, y):
-            f, log_weights = self._nodes(m, v)
-            return torch.logsumexp(log_weights + alpha * self.log_prob(y, f), 0)
-
-        return self._in_pieces(integral, m, v, y)
+        return self._log_mean(lambda f, y: alpha * self.log_prob(y, f), m, v, y)
 
     def log_probabilities(self, m, v):
         if self._predicts:
             return log_probabilities(m, v)
 
-        def integral(m, v):
-            f, log_weights = self._nodes(m, v)
-            return torch.logsumexp(log_weights[..., None] + torch.log_softmax(f, -1), 0)
-
-        return self._in_pieces(integral, m, v, dim=-2)
+        return self._log_mean(lambda f: torch.log_softmax(f, -1), m, v, dim=-2)
 
     def curvature(self, m, v):
         """Expected second derivatives of ``-log p(y | f)``, shape (..., n, C, C), equal for all `y`."""
@@ -300,9 +300,8 @@ class RobustMax(ClassLikelihood):
         own = torch.nn.functional.one_hot(y[..., 0].long(), m.shape[-1]).bool()
         m_y, sd_y = _pick(m, y), _pick(sd, y)
         with torch.no_grad():  # what is left out is so small that its changes do not matter
-            rises, has_risen = (
-                (m + side * sd).masked_fill(own, -torch.inf).amax(-1) for side in (-_WIDE, _WIDE)
-            )
+            ends = (m - _WIDE * sd, m + _WIDE * sd)
+            rises, has_risen = (end.masked_fill(own, -torch.inf).amax(-1) for end in ends)
             a = torch.maximum(rises, m_y - _WIDE * sd_y)
             b = torch.maximum(a, torch.minimum(has_risen, m_y + _WIDE * sd_y))
         nodes, weights = (first_axis(part, a) for part in gauss_legendre(self.n_nodes, m))
@@ -337,9 +336,8 @@ class RobustMax(ClassLikelihood):
     def log_probabilities(self, m, v):
         right, wrong = self._levels(m)
         like = m[..., :1]
-        win = torch.stack(
-            [self._win(torch.full_like(like, c), m, v) for c in range(m.shape[-1])], -1
-        )
+        each = [self._win(torch.full_like(like, c), m, v) for c in range(m.shape[-1])]
+        win = torch.stack(each, -1)
         win = win / win.sum(-1, keepdim=True)
         return torch.log(math.exp(wrong) + win * (math.exp(right) - math.exp(wrong)))
 
