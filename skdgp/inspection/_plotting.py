@@ -52,17 +52,18 @@ def message_if_slow(display, what):
 
 
 class Display:
-    """Base class of displays on one Axes that have the name of a model."""
+    """Base class of displays that have the name of a model."""
 
-    _figure = {}  #: settings of a new figure
+    _n_panels: int | None = None  #: side by side; None for a single one
+    _figure: dict = {}  #: settings of a new figure
 
     def plot(self, ax=None, *, name=None, **kwargs):
         """Plot the display.
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
-            None for a new figure.
+        ax : matplotlib Axes or array-like of these, default=None
+            One for each panel; None for a new figure.
         name : str, default=None
             Name of the model in the legend or title; None for the one given before.
         **kwargs : dict
@@ -74,9 +75,15 @@ class Display:
         display : display
             The same one.
         """
-        (ax,) = several_axes(ax, 1, self, **self._figure)
-        self._plot(ax, self.name if name is None else name, kwargs)
-        self.ax_, self.figure_ = ax, ax.figure
+        n = self._n_panels or 1
+        axes = several_axes(ax, n, self, n, **self._figure)
+        self.figure_, name = axes[0].figure, self.name if name is None else name
+        if self._n_panels is None:
+            (self.ax_,) = axes
+            self._plot(self.ax_, name, kwargs)
+        else:
+            self.axes_ = axes
+            self._plot(axes, name, kwargs)
         return self
 
 

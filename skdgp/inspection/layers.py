@@ -14,7 +14,7 @@ from ..gp.layer import SparseLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
 from ..random import normal
-from ._plotting import check_can_plot, line_style, several_axes
+from ._plotting import Display, check_can_plot, line_style
 from ._responses import heaviest, target_name, unwrap_deep_gp
 from ._slices import slice_along
 
@@ -25,7 +25,7 @@ _AT_ONCE = 64  #: functions; more take much memory
 
 
 @dataclass(eq=False, repr=False)
-class LayersDisplay:
+class LayersDisplay(Display):
     """The functions of each layer of a deep Gaussian process, and its inducing points.
 
     One panel for each layer shows the outputs of its units, mean and two standard deviations, along
@@ -81,37 +81,24 @@ class LayersDisplay:
     _: KW_ONLY
     name: str | None = None
 
-    def plot(self, ax=None, *, name=None, **kwargs):
-        """Plot the display.
+    @property
+    def _n_panels(self):
+        return len(self.layers)
 
-        Parameters
-        ----------
-        ax : array-like of matplotlib Axes, one for each layer, default=None
-            None for a new figure.
-        name : str, default=None
-            Name of the model in the titles; None for the one given before.
-        **kwargs : dict
-            Passed to :meth:`matplotlib.axes.Axes.plot` for the means.
+    @property
+    def _figure(self):
+        return {"figsize": (max(4.8, 3.8 * len(self.layers)), 3.6)}
 
-        Returns
-        -------
-        display : LayersDisplay
-        """
-        n = len(self.layers)
-        size = (max(4.8, 3.8 * n), 3.6)
-        self.axes_ = several_axes(ax, n, self, n, figsize=size)
-        self.figure_ = self.axes_[0].figure
-        name = self.name if name is None else name
+    def _plot(self, axes, name, kwargs):
         self.lines_, self.bands_, self.function_lines_ = [], [], []
         self.inducing_points_, self.ticks_ = [], []
-        for i, (layer, ax) in enumerate(zip(self.layers, self.axes_), start=1):
+        for i, (layer, ax) in enumerate(zip(self.layers, axes), start=1):
             self._plot_layer(layer, ax, kwargs)
             n_units = layer.mean.shape[1]
             title = f"Layer {i}" if name is None else f"{name}, layer {i}"
             if len(layer.units) < n_units:
                 title += f" ({len(layer.units)} of {n_units} units)"
             ax.set(title=title, xlabel=layer.x_label, ylabel=layer.y_label)
-        return self
 
     def _plot_layer(self, layer, ax, kwargs):
         lines, bands, functions, points = [], [], [], []
@@ -217,9 +204,8 @@ class LayersDisplay:
                 torch.as_tensor(scale(model._check_X(line.rows))),
                 n_functions,
                 torch.Generator().manual_seed(int(rng.randint(2**31 - 1))),
+                max_units,
             )
-        for layer in layers:
-            layer.units = np.sort(np.argsort(-layer.mean.std(0), kind="stable")[:max_units])
         _describe_first(layers[0], model, member, X, line)
         _describe_last(layers[-1], model, member)
         return cls(layers, name=name).plot(ax, **kwargs)
@@ -241,7 +227,7 @@ def _whitened(layer, n, generator):
 
 
 @torch.no_grad()
-def _panels(layers, X, line, n_functions, generator):
+def _panels(layers, X, line, n_functions, generator, max_units):
     """The panel of each layer of a Stack, in standardized units, along a `line` for the first."""
     panels, H = [], X
     for layer in layers:
@@ -265,6 +251,7 @@ def _panels(layers, X, line, n_functions, generator):
             functions=torch.cat(draws).numpy(),
             inducing_mean=layer.moments(Z)[0].numpy(),
             y_label="output",
+            units=np.sort(np.argsort(-mean.numpy().std(0), kind="stable")[:max_units]),
             unit_labels=[f"h{i}" for i in range(layer.n_outputs)],
         )
         panels.append(panel)
@@ -312,20 +299,20 @@ def _describe_first(layer, model, member, X, line):
 
 def _describe_last(layer, model, member):
     """Units and labels of the last layer."""
-    n_latents, scale = layer.mean.shape[1], model._y_scaler.scale
-    dispersion, means = member.dispersion, slice(len(scale))  # those latents that it concerns
-    layer.std[:, means] *= dispersion
-    layer.functions[..., means] *= dispersion
-    layer.functions[..., means] += (1.0 - dispersion) * layer.mean[:, means]
+    n_latents, scaler, classes = layer.mean.shape[1], model._y_scaler, is_classifier(model)
+    means = slice(len(scaler.scale))  # those latents that the dispersion factor concerns
+    layer.std[:, means] *= member.dispersion
+    layer.functions[..., means] *= member.dispersion
+    layer.functions[..., means] += (1.0 - member.dispersion) * layer.mean[:, means]
     layer.y_label = "latent function"
     layer.unit_labels = [f"f{i}" for i in range(n_latents)]
-    if is_classifier(model) and n_latents == len(model.classes_):
+    if classes and n_latents == len(model.classes_):
         layer.unit_labels = [str(label) for label in model.classes_]
-    if n_latents == 1 and not is_classifier(model):
-        name, (mapped,) = target_name(model), model._y_scaler.names
+    if n_latents == 1 and not classes:
+        name, (mapped,) = target_name(model), scaler.names
         name = name if mapped is None else f"{name} ({mapped})"
         layer.y_label += "" if name == "y" else f" of {name}"
-    if n_latents == len(scale):
+    if n_latents == len(scaler.scale):
         for key in ("mean", "functions", "inducing_mean"):
-            layer[key] = layer[key] * scale + model._y_scaler.center
-        layer.std = layer.std * scale
+            layer[key] = layer[key] * scaler.scale + scaler.center
+        layer.std = layer.std * scaler.scale

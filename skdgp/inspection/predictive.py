@@ -16,12 +16,7 @@ from ._plotting import (
     message_if_slow,
     plot_response,
 )
-from ._responses import (
-    central_intervals,
-    select_output,
-    target_name,
-    unwrap_regressor,
-)
+from ._responses import central_intervals, select_output, target_name, unwrap_regressor
 from ._slices import few_values, slice_along
 
 
@@ -116,11 +111,7 @@ class PredictiveDisplay(Display):
             self.scatter_ = ax.scatter(
                 self.x_data, self.y_data, s=10, color="black", alpha=0.6, linewidth=0, label="data"
             )
-        x_label, y_label = (
-            None if label is None else in_lines(label)
-            for label in (self.feature_name, self.target_name)
-        )
-        ax.set(xlabel=x_label, ylabel=y_label)
+        ax.set(xlabel=in_lines(self.feature_name or ""), ylabel=in_lines(self.target_name or ""))
         ax.legend()
 
     @classmethod
@@ -230,18 +221,12 @@ def _check_latent(model, latent, n_functions, y):
         raise ValueError(
             f"latent=True and n_functions need a regressor of skdgp; got {type(model).__name__}."
         )
-    if model.members_[0].likelihood.scales_target:
-        return
-    likelihood = type(model.members_[0].likelihood).__name__
-    if not latent:
+    likelihood = model.members_[0].likelihood
+    name = type(likelihood).__name__
+    if not likelihood.scales_target and not (latent and y is None):
+        cure = "with latent=True leave y out" if latent else "n_functions needs latent=True"
         raise ValueError(
-            f"The latent function of the {likelihood} likelihood is not in the units of y; n_functions "
-            "needs latent=True."
-        )
-    if y is not None:
-        raise ValueError(
-            f"The latent function of the {likelihood} likelihood is not in the units of y; with "
-            "latent=True leave y out."
+            f"The latent function of the {name} likelihood is not in the units of y; {cure}."
         )
 
 
