@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons
 from sklearn.model_selection import train_test_split
 
-from . import arguments, data, runs
+from . import data, runs
 
 _SEED = 100  #: of the first random split; smaller ones were for tuning
 _TOYS = {
@@ -31,7 +31,7 @@ def add_arguments(parser):
 
 def run(options):
     """Compute all cells that are not there yet, and print tables."""
-    arguments.check_known(options.sets, SETS, "sets")
+    runs.check_known(options.sets, SETS, "sets")
     runs.run(options, split_of)
 
 

@@ -99,9 +99,7 @@ def suite_fold(root, name, fold):
     classes = about["task"] == "classification"
     numbers = [column for column, kind in about["kinds"].items() if kind == "number"]
     levels = [column for column in about["kinds"] if column not in numbers]
-    for column in levels:
-        frame[column] = frame[column].astype(object).where(frame[column].notna(), "missing")
-        frame[column] = frame[column].astype(str)
+    frame[levels] = frame[levels].astype(object).fillna("missing").astype(str)
     encode = encoder(numbers, levels, len(train))
     X_train = encode.fit_transform(frame.iloc[train]).astype(float)
     X_test = encode.transform(frame.iloc[test]).astype(float)

@@ -1,6 +1,6 @@
-"""GPyTorch's deep Gaussian process, and its sparse one: Adam on minibatches of the bound.
+"""GPyTorch's deep Gaussian process, without hidden layers the sparse one: Adam on minibatches of the bound.
 
-The deep one has good starting values: inducing inputs by k-means, the identity as the mean of the hidden
+It has good starting values: inducing inputs by k-means, the identity as the mean of the hidden
 units (kept, which is better than to train it), lengthscales 2, hidden variances 0.1 with posterior roots of
 1e-3, noise 0.1. Its documentation's example starts from random inducing inputs and one random linear mean
 that all hidden units share, and is far worse.
@@ -21,14 +21,8 @@ from .models import Standardized, centers
 
 N_STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 1000, 0.01
 DTYPE = torch.float32  #: GPyTorch's own default
-N_INDUCING = 100
 N_PREDICT_DRAWS = 100
 _ROWS_AT_ONCE = 1000
-
-
-def tensors(*arrays, dtype=DTYPE):
-    """Arrays as tensors of the precision in which GPyTorch works by default."""
-    return [torch.as_tensor(array, dtype=dtype) for array in arrays]
 
 
 class Layer(DeepGPLayer):
@@ -56,7 +50,7 @@ class Layer(DeepGPLayer):
 
 
 class Deep(DeepGP):
-    """Layers of the given widths, and the last one; `n_outputs` is None for a vector of targets."""
+    """Hidden layers of the given widths, and the last one; `n_outputs` is None for a vector of targets."""
 
     def __init__(self, Z, widths, n_outputs=None):
         super().__init__()
@@ -92,28 +86,9 @@ def _directions(Z, width):
     return torch.linalg.svd(Z - Z.mean(0), full_matrices=False)[2][:width].T
 
 
-class Sparse(gpytorch.models.ApproximateGP):
-    """One layer: squared exponential with a lengthscale for each input."""
-
-    def __init__(self, Z):
-        q = CholeskyVariationalDistribution(len(Z))
-        super().__init__(VariationalStrategy(self, Z, q))
-        self.mean_module = ConstantMean()
-        self.covar_module = ScaleKernel(RBFKernel(ard_num_dims=Z.shape[1]))
-        self.covar_module.outputscale = 1.0
-        self.covar_module.base_kernel.lengthscale = 2.0
-        self.likelihood = GaussianLikelihood()
-        self.likelihood.noise = 0.1
-
-    def forward(self, x):
-        return MultivariateNormal(self.mean_module(x), self.covar_module(x))
-
-
 def step_function(model, n_rows):
     """A function of a batch that makes one step of Adam; it draws once for each row."""
-    bound = VariationalELBO(model.likelihood, model, n_rows)
-    if isinstance(model, Deep):
-        bound = DeepApproximateMLL(bound)
+    bound = DeepApproximateMLL(VariationalELBO(model.likelihood, model, n_rows))
     model.train()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.Adam(trained, lr=LEARNING_RATE)
@@ -128,55 +103,41 @@ def step_function(model, n_rows):
     return step
 
 
-def train(model, X, y, seed, n_steps=N_STEPS):
-    """Make all steps; yields the number of steps after each. Every pass visits rows in a new order."""
-    X, y = tensors(X, y, dtype=next(model.parameters()).dtype)
+def start(X, seed, n_hidden=1, n_inducing=100, dtype=DTYPE):
+    """A model for standardized rows; hidden layers are as wide as these."""
+    torch.manual_seed(seed)
+    Z = torch.as_tensor(centers(X, n_inducing, seed), dtype=dtype)
+    return Deep(Z, n_hidden * [X.shape[1]])
+
+
+def train(model, X, y, seed, n_steps):
+    """Make all steps. Every pass visits rows in a new order, and leaves out those that fill no batch."""
+    X, y = (torch.as_tensor(part, dtype=next(model.parameters()).dtype) for part in (X, y))
     step, size = step_function(model, len(X)), min(BATCH_SIZE, len(X))
-    generator, made = torch.Generator().manual_seed(seed), 0
-    while True:
-        for rows in torch.randperm(len(X), generator=generator).split(size):
-            if made == n_steps:
-                return
-            if len(rows) == size:
-                step(X[rows], y[rows])
-                made += 1
-                yield made
-                if not model.training:  # it has predicted in between
-                    model.train()
+    generator, batches = torch.Generator().manual_seed(seed), []
+    for _ in range(n_steps):
+        if not batches:
+            order = torch.randperm(len(X), generator=generator)
+            batches = list(order[: len(X) // size * size].split(size))
+        rows = batches.pop(0)
+        step(X[rows], y[rows])
 
 
 def moments(model, X, n_draws=N_PREDICT_DRAWS):
-    """Means and variances of the target, arrays of shape (n_draws, n); (1, n) of the sparse one."""
+    """Means and variances of the target, arrays of shape (n_draws, n)."""
     model.eval()
-    (X,), parts = tensors(X, dtype=next(model.parameters()).dtype), []
+    X, parts = torch.as_tensor(X, dtype=next(model.parameters()).dtype), []
     with torch.no_grad(), gpytorch.settings.num_likelihood_samples(n_draws):
         for rows in X.split(_ROWS_AT_ONCE):
             y = model.likelihood(model(rows))
-            parts.append([np.atleast_2d(part.double().numpy()) for part in (y.mean, y.variance)])
+            parts.append([part.double().numpy() for part in (y.mean, y.variance)])
     return tuple(np.concatenate(part, 1) for part in zip(*parts))
 
 
-def start_deep(X, seed, dtype=DTYPE):
-    """A model for standardized rows, two layers deep."""
-    torch.manual_seed(seed)
-    (Z,) = tensors(centers(X, N_INDUCING, seed), dtype=dtype)
-    return Deep(Z, [X.shape[1]])
-
-
-def fit_deep(X, y, seed, max_iter=None):
-    """Train the deep model on standardized rows; a function from rows to a distribution."""
+def fit(X, y, seed, max_iter=None, n_hidden=1, **settings):
+    """Train a model; a function from rows to a distribution."""
     scaled = Standardized(X, y)
-    return _fit(start_deep(scaled.X, seed), scaled, seed, max_iter)
-
-
-def fit_sparse(X, y, seed, max_iter=None, *, n_inducing):
-    """The same for the sparse one, with inducing inputs by k-means."""
-    torch.manual_seed(seed)
-    scaled = Standardized(X, y)
-    return _fit(Sparse(*tensors(centers(scaled.X, n_inducing, seed))), scaled, seed, max_iter)
-
-
-def _fit(model, scaled, seed, max_iter):
-    for _ in train(model, scaled.X, scaled.y, seed, max_iter or N_STEPS):
-        pass
-    return lambda X: scaled.mixture(*moments(model, scaled.inputs(X)))
+    model = start(scaled.X, seed, n_hidden, **settings)
+    train(model, scaled.X, scaled.y, seed, max_iter or N_STEPS)
+    n_draws = N_PREDICT_DRAWS if n_hidden else 1  # without hidden layers all are the same
+    return lambda X: scaled.mixture(*moments(model, scaled.inputs(X), n_draws))

@@ -41,14 +41,9 @@ class Standardized:
     """Training rows with mean 0 and variance 1, and the way back; constant columns become zero."""
 
     def __init__(self, X, y):
-        self._center, spread = X.mean(0), X.std(0)
-        self._spread = np.where(spread > 1e-12 * (1.0 + np.abs(self._center)), spread, 1.0)
+        self.inputs = StandardScaler().fit(X).transform
         self._mean, self._scale = y.mean(), y.std()
         self.X, self.y = self.inputs(X), (y - self._mean) / self._scale
-
-    def inputs(self, X):
-        """Scaled inputs."""
-        return (X - self._center) / self._spread
 
     def mixture(self, means, variances):
         """A distribution in the target's units."""
@@ -135,11 +130,11 @@ def _as_text(X, levels):
 def _catboost(X, y, seed, max_iter):
     from catboost import CatBoostRegressor
 
-    loss = {"loss_function": "RMSEWithUncertainty"}
-    predicted = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
+    settings = {"loss_function": "RMSEWithUncertainty"}
+    model = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **settings)
 
     def predict(X):
-        mean, variance = predicted("predict", X).T
+        mean, variance = model("predict", X).T
         return Mixture(mean, np.maximum(variance, 1e-300))
 
     return predict
@@ -148,9 +143,9 @@ def _catboost(X, y, seed, max_iter):
 def _catboost_quantiles(X, y, seed, max_iter):
     from catboost import CatBoostRegressor
 
-    loss = {"loss_function": "MultiQuantile:alpha=" + ",".join(f"{p:.2f}" for p in LEVELS)}
-    predicted = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **loss)
-    return lambda X_new: Quantiles(predicted("predict", X_new), y)
+    settings = {"loss_function": "MultiQuantile:alpha=" + ",".join(f"{p:.2f}" for p in LEVELS)}
+    model = _catboost_fit(CatBoostRegressor, X, y, seed, max_iter, **settings)
+    return lambda X_new: Quantiles(model("predict", X_new), y)
 
 
 def _quantile_forest(X, y, seed, max_iter):
@@ -190,10 +185,10 @@ def _hgb(X, y, seed, max_iter):
     return lambda X: Mixture(mean.predict(X), np.clip(variance.predict(X), low, high))
 
 
-def _gpytorch(name, X, y, seed, max_iter, **settings):
+def _gpytorch(X, y, seed, max_iter, **settings):
     from . import gpytorch_peers
 
-    return getattr(gpytorch_peers, name)(X, y, seed, max_iter, **settings)
+    return gpytorch_peers.fit(X, y, seed, max_iter, **settings)
 
 
 _MEMBERS = {
@@ -220,29 +215,31 @@ def _without(member, X, y, seed, max_iter):
 # Classification. Targets are 0, 1, ...; predictions are arrays of probabilities.
 
 
-_CLASSES = {
-    "hgb": lambda seed, n, X: HistGradientBoostingClassifier(
-        max_iter=n or MOST_TREES,
+def _hgb_classes(X, y, seed, max_iter):
+    model = HistGradientBoostingClassifier(
+        max_iter=max_iter or MOST_TREES,
         learning_rate=0.05,
         early_stopping=True,
         n_iter_no_change=PATIENCE,
         random_state=seed,
-    ),
-    "forest": lambda seed, n, X: RandomForestClassifier(
-        n or 500, min_samples_leaf=2, random_state=seed
-    ),
-    "logistic": lambda seed, n, X: make_pipeline(
-        StandardScaler(), LogisticRegressionCV(Cs=10, scoring="neg_log_loss", max_iter=n or 5000)
-    ),
-    "exact-gp": lambda seed, n, X: make_pipeline(
-        StandardScaler(),
-        GaussianProcessClassifier(ConstantKernel() * RBF(np.ones(X.shape[1])), random_state=seed),
-    ),
-}
+    )
+    return model.fit(X, y).predict_proba
 
 
-def _classifier(name, X, y, seed, max_iter):
-    return _CLASSES[name](seed, max_iter, X).fit(X, y).predict_proba
+def _forest(X, y, seed, max_iter):
+    model = RandomForestClassifier(max_iter or 500, min_samples_leaf=2, random_state=seed)
+    return model.fit(X, y).predict_proba
+
+
+def _logistic(X, y, seed, max_iter):
+    model = LogisticRegressionCV(Cs=10, scoring="neg_log_loss", max_iter=max_iter or 5000)
+    return make_pipeline(StandardScaler(), model).fit(X, y).predict_proba
+
+
+def _exact_gp_classes(X, y, seed, max_iter):
+    kernel = ConstantKernel() * RBF(np.ones(X.shape[1]))
+    model = GaussianProcessClassifier(kernel, random_state=seed)
+    return make_pipeline(StandardScaler(), model).fit(X, y).predict_proba
 
 
 def _catboost_classes(X, y, seed, max_iter):
@@ -264,13 +261,13 @@ PEERS = {
     "catboost-quantiles": Peer(_catboost_quantiles, None, "catboost"),
     "ngboost": Peer(_ngboost, None, "ngboost"),
     "quantile-forest": Peer(_quantile_forest, None, "quantile_forest"),
-    "hgb": Peer(_hgb, partial(_classifier, "hgb")),
-    "forest": Peer(None, partial(_classifier, "forest")),
-    "logistic": Peer(None, partial(_classifier, "logistic")),
-    "exact-gp": Peer(_exact_gp, partial(_classifier, "exact-gp")),
-    "gpytorch": Peer(partial(_gpytorch, "fit_deep"), None, "gpytorch"),
-    "svgp-100": Peer(partial(_gpytorch, "fit_sparse", n_inducing=100), None, "gpytorch"),
-    "svgp-500": Peer(partial(_gpytorch, "fit_sparse", n_inducing=500), None, "gpytorch"),
+    "hgb": Peer(_hgb, _hgb_classes),
+    "forest": Peer(None, _forest),
+    "logistic": Peer(None, _logistic),
+    "exact-gp": Peer(_exact_gp, _exact_gp_classes),
+    "gpytorch": Peer(_gpytorch, None, "gpytorch"),
+    "svgp-100": Peer(partial(_gpytorch, n_hidden=0, n_inducing=100), None, "gpytorch"),
+    "svgp-500": Peer(partial(_gpytorch, n_hidden=0, n_inducing=500), None, "gpytorch"),
     **{f"without-{member}": Peer(partial(_without, member)) for member in _MEMBERS},
 }
 HELP = (

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from . import arguments, cells, data, rst
+from . import cells, data, rst, runs
 
 SCHEMES = {  # expressions, apart from hyperparameters; noise of hidden layers is not in the model
     "dsvi": "DSVI(inner_noise=0.0)",
@@ -128,9 +128,9 @@ PROBLEMS = {
 
 def add_arguments(parser):
     """Problems, schemes and the length of the reference."""
-    arguments.add_cells(parser, PROBLEMS, "posterior.json", splits="0", what="--problems")
+    runs.add_cells(parser, PROBLEMS, "posterior.json", splits="0", what="--problems")
     parser.add_argument(
-        "--schemes", type=arguments.names, default=list(SCHEMES),
+        "--schemes", type=runs.names, default=list(SCHEMES),
         help=f"default: all but slices with neighbors, {','.join(SLICES)}",
     )  # fmt: skip
     parser.add_argument("--steps", type=int, help="of the reference; default: by the problem")
@@ -139,10 +139,10 @@ def add_arguments(parser):
 
 def run(options):
     """Compute what is missing, problem by problem, and print the tables."""
-    path = arguments.out(options)
+    path = runs.out(options)
     if not options.print:
         root = data.folder(options.data)
-        todo = arguments.todo(options)
+        todo = runs.todo(options)
         compute = partial(evaluate, root, options.schemes, options.steps)
         cells.fill(path, todo, compute, options.n_jobs)
     print(report([c for c in cells.read(path).values() if c["set"] in options.sets]))

@@ -11,7 +11,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from . import arguments, models, rst
+from . import models, rst, runs
+from .distributions import Ours
 
 N_FEATURES, N_TRAIN, N_STEPS = 8, 2000, 300
 N_REFERENCE_ROWS = 200  #: rows on which errors are measured
@@ -21,8 +22,8 @@ DEFAULT = ("auto", f"dsvi=DeepGPRegressor({SETTINGS})", "exact", "rff")
 
 def add_arguments(parser):
     """Models and sizes."""
-    arguments.add_models(parser, DEFAULT)
-    arguments.add_max_iter(parser)
+    runs.add_models(parser, DEFAULT)
+    runs.add_max_iter(parser)
     parser.add_argument("--rows", type=int, default=10_000, help="default: %(default)s")
     parser.add_argument("--draws", type=int, default=10_000, help="of the reference")
     parser.add_argument("--classes", type=int, default=0, help="classify into so many instead")
@@ -47,7 +48,8 @@ def run(options):
     print(rst.table(head, table))
     if not options.classes:
         print()
-        errors(X[:N_TRAIN], y[:N_TRAIN], X[N_TRAIN:], options)
+        n_steps = options.max_iter or N_STEPS
+        errors(X[:N_TRAIN], y[:N_TRAIN], X[N_TRAIN:], y[N_TRAIN:], n_steps, options.draws)
 
 
 def rows(n):
@@ -61,8 +63,7 @@ def rows(n):
 def times(model, X, y):
     """Microseconds a row of each kind of call, and milliseconds of one row, as texts."""
     if hasattr(model, "predict_proba"):
-        calls = [None, None, model.predict_proba]
-        one = model.predict_proba
+        calls, one = [None, None, model.predict_proba], model.predict_proba
     else:
 
         def moments(X):
@@ -71,10 +72,8 @@ def times(model, X, y):
 
         calls = [moments, lambda X: model.predict_quantiles(X, [0.05, 0.5, 0.95]), None]
         one = partial(model.predict, return_std=True)
-    per_row = [
-        rst.NOTHING if call is None else f"{1e6 * median_time(call, X, 3) / len(X):.1f}"
-        for call in calls
-    ]
+    seconds = [None if call is None else median_time(call, X, 3) for call in calls]
+    per_row = [rst.NOTHING if s is None else f"{1e6 * s / len(X):.1f}" for s in seconds]
     return [*per_row, f"{1e3 * median_time(one, X[:1], 20):.2f}"]
 
 
@@ -89,42 +88,37 @@ def median_time(predict, X, n_repeats):
     return statistics.median(seconds)
 
 
-def errors(X, y, X_test, options):
+def errors(X, y, X_test, y_test, n_steps, most_draws):
     """Print errors of mean and log-density by the number of draws, ours beside GPyTorch's."""
-    y_test = rows(N_TRAIN + options.rows)[1][N_TRAIN:][:N_REFERENCE_ROWS]
-    few, table = X_test[:N_REFERENCE_ROWS], []
+    few, y_few, table = X_test[:N_REFERENCE_ROWS], y_test[:N_REFERENCE_ROWS], []
     for name, contender, n_draws in (("ours", ours, 64), ("GPyTorch", gpytorch, 100)):
-        predict = contender(X, y, options.max_iter or N_STEPS)
-        mean, std, log_density = predict(options.draws, 1)(few, y_test)
-        squares = []
+        predict_by = contender(X, y, n_steps)
+        whole, squares = predict_by(most_draws, 1)(few), []
+        logs = whole.log_density(y_few)
         for seed in range(2, 7):
-            again, _, log_again = predict(n_draws, seed)(few, y_test)
-            squares.append([((again - mean) / std) ** 2, (log_again - log_density) ** 2])
+            part = predict_by(n_draws, seed)(few)
+            off = (part.mean - whole.mean) / whole.std
+            squares.append([off**2, (part.log_density(y_few) - logs) ** 2])
         found = np.sqrt(np.mean(squares, axis=(0, 2)))
-        table.append([f"{name}, {n_draws} draws", *(f"{e:.4f}" for e in found)])
-        table[-1].append(f"{median_time(predict(n_draws, 0), X_test, 3):.2f}")
+        seconds = median_time(predict_by(n_draws, 0), X_test, 3)
+        table.append([f"{name}, {n_draws} draws", *(f"{e:.4f}" for e in found), f"{seconds:.2f}"])
     head = ["", "error of mean (std)", "of log-density", f"{len(X_test):,} rows (s)"]
     print(rst.table(head, table))
 
 
 def ours(X, y, n_steps):
-    """Moments and log-density with so many draws: a model that starts from the fitted one, and rests."""
+    """Predictors with so many draws and a seed: models that start from the fitted one, and rest."""
     from skdgp import DeepGPRegressor
 
     settings = {"inference": "dsvi", "likelihood": "gaussian"}
     fitted = DeepGPRegressor(**settings, max_iter=n_steps, random_state=0).fit(X, y)
 
-    def predict(n_draws, seed):
+    def predict_by(n_draws, seed):
         rests = {"init": fitted, "max_iter": 1, "learning_rate": 1e-12, "random_state": seed}
-        model = DeepGPRegressor(**settings, **rests, n_predict_draws=n_draws).fit(X, y)
+        model = DeepGPRegressor(**settings, **rests, n_predict_draws=n_draws)
+        return partial(Ours, model.fit(X, y))
 
-        def moments(X_new, y_new=None):
-            found = model.predict(X_new, return_std=True)
-            return *found, None if y_new is None else model.log_predictive_density(X_new, y_new)
-
-        return moments
-
-    return predict
+    return predict_by
 
 
 def gpytorch(X, y, n_steps):
@@ -133,20 +127,16 @@ def gpytorch(X, y, n_steps):
     from . import gpytorch_peers as peers
 
     scaled = models.Standardized(X, y)
-    model = peers.start_deep(scaled.X, 0, dtype=torch.float64)
-    for _ in peers.train(model, scaled.X, scaled.y, 0, n_steps):
-        pass
+    model = peers.start(scaled.X, 0, dtype=torch.float64)
+    peers.train(model, scaled.X, scaled.y, 0, n_steps)
 
-    def predict(n_draws, seed):
-        def moments(X_new, y_new=None):
+    def predict_by(n_draws, seed):
+        def predict(X_new):
             torch.manual_seed(seed)
-            at_once = min(n_draws, peers.N_PREDICT_DRAWS)
-            inputs = scaled.inputs(X_new)
+            at_once, inputs = min(n_draws, peers.N_PREDICT_DRAWS), scaled.inputs(X_new)
             parts = [peers.moments(model, inputs, at_once) for _ in range(n_draws // at_once)]
-            found = scaled.mixture(*(np.concatenate(part) for part in zip(*parts)))
-            std = np.sqrt((found.variances + (found.means - found.mean) ** 2).mean(0))
-            return found.mean, std, None if y_new is None else found.log_density(y_new)
+            return scaled.mixture(*(np.concatenate(part) for part in zip(*parts)))
 
-        return moments
+        return predict
 
-    return predict
+    return predict_by

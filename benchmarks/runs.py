@@ -1,20 +1,93 @@
-"""What the commands share that fit models to splits of sets: arguments, cells, labels, tables."""
+"""What commands share that fit models to splits of sets: arguments, cells, labels, tables."""
 
 import time
 import warnings
 from functools import partial
+from pathlib import Path
 
-from . import arguments, cells, data, models, table
+from . import cells, data, models, table
 from .distributions import scores
+
+RESULTS = Path("benchmarks/results")
+
+
+def names(text):
+    """A list of names, from ``a,b,c``."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def numbers(text):
+    """A list of ints, from ``0,1,2``."""
+    return [int(number) for number in names(text)]
+
+
+def add_models(parser, default):
+    """Names and expressions, apart by spaces, because expressions have commas."""
+    parser.add_argument(
+        "--models", nargs="+", default=list(default), metavar="MODEL",
+        help=f"{models.HELP}; default: {' '.join(default)}",
+    )  # fmt: skip
+    parser.set_defaults(default_models=list(default))
+
+
+def add_cells(parser, sets, out, *, splits="0,1,2,3,4", what="--sets"):
+    """What a benchmark that goes through cells needs: sets, splits, seeds, data and output."""
+    sets = list(sets)
+    parser.add_argument(
+        what, dest="sets", type=names, default=sets, help=f"of {','.join(sets)}; default: all"
+    )
+    parser.add_argument("--splits", type=numbers, default=splits, help="default: %(default)s")
+    parser.add_argument("--seeds", type=numbers, default="0", help="default: %(default)s")
+    parser.add_argument("--data", type=Path, help="folder of the data; default: $SKDGP_DATA")
+    parser.add_argument("--out", type=Path, default=RESULTS / out, help="default: %(default)s")
+    parser.add_argument("--n-jobs", type=int, default=1, help="cells at a time; default: 1")
+    parser.add_argument("--print", action="store_true", help="only print what is there")
+    parser.add_argument("--column", default="log_density", help="of the table of sets, e.g. rmse")
+    parser.add_argument("--reference", help="the model that others are paired with")
+    add_max_iter(parser)
+
+
+def add_max_iter(parser):
+    """The number of steps or trees, for trials."""
+    parser.add_argument(
+        "--max-iter", type=int, help="steps of every model, for a trial (with a file of its own)"
+    )
+
+
+def out(options):
+    """Where results go; those of trials have a file of their own."""
+    return options.out if options.max_iter is None else options.out.with_suffix(".trial.json")
+
+
+def todo(options, suits=None):
+    """All cells of the chosen sets, splits, seeds and models."""
+    trial = {} if options.max_iter is None else {"settings": {"max_iter": options.max_iter}}
+    return [
+        {"set": name, "split": split, "seed": seed, "model": models.short(model)}
+        | ({"expression": model} if models.short(model) != model else {})
+        | trial
+        for name in options.sets
+        for split in options.splits or range(5)
+        for seed in options.seeds
+        for model in options.models
+        if suits is None or suits(name, split, model)
+    ]
+
+
+def check_known(chosen, known, what):
+    """Exit with a sentence if something chosen does not exist."""
+    unknown = [name for name in chosen if name not in known]
+    if unknown:
+        raise SystemExit(f"Unknown {what}: {', '.join(unknown)}. Known are {', '.join(known)}.")
 
 
 def add_arguments(parser, sets, out, default, **settings):
     """Sets, splits, models, labels, data and output."""
-    arguments.add_cells(parser, sets, out, **settings)
-    arguments.add_models(parser, default)
+    add_cells(parser, sets, out, **settings)
+    add_models(parser, default)
     parser.add_argument("--label", help="of the state of the code; results go to NAME-LABEL.json")
     parser.add_argument(
-        "--compare", type=arguments.names, default=[], metavar="LABELS", help="show these, too"
+        "--compare", type=names, default=[], metavar="LABELS", help="show these, too"
     )
 
 
@@ -28,7 +101,7 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
     if not options.print:
         models.require(options.models)
     root = data.folder(options.data)
-    path = arguments.out(options)
+    path = out(options)
 
     def asked(name, number, model):
         if suits is not None:
@@ -37,9 +110,8 @@ def run(options, split_of, suits=None, *, coverage=0.9, reference="auto", extra=
         return split is not None and models.suits(model, split.X_train.shape, split.classes)
 
     if not options.print:
-        todo = arguments.todo(options, asked)
         compute = partial(evaluate, split_of, root, coverage, more)
-        cells.fill(_labelled(path, options.label), todo, compute, options.n_jobs)
+        cells.fill(_labelled(path, options.label), todo(options, asked), compute, options.n_jobs)
     found = list(cells.read(path).values())
     for label in dict.fromkeys([options.label, *options.compare]):
         for cell in cells.read(_labelled(path, label)).values() if label else ():
@@ -62,16 +134,12 @@ def _labelled(path, label):
 
 
 def evaluate(split_of, root, coverage, more, cell):
-    """Scores of a cell's model."""
-    return measure(cell, split_of(root, cell["set"], cell["split"]), coverage, more)
-
-
-def measure(cell, split, coverage=0.9, more=None):
-    """Fit a model to the training rows and score it on the others, with the seconds of both.
+    """Fit a cell's model to the training rows and score it on the others, with the seconds of both.
 
     Seconds are those of the process, so that other work on the machine hardly counts, but
     `wall_seconds`.
     """
+    split = split_of(root, cell["set"], cell["split"])
     settings = {"classes": split.classes, "seed": cell["seed"], **cell.get("settings", {})}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what is measured is what is predicted

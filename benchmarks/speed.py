@@ -9,9 +9,14 @@ Contenders take turns, so that other work on the machine hits all alike. Two che
 runs with --checkout.
 """
 
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
 import torch
 
-from . import arguments, models, rows, rst, steps
+from . import models, rst, runs, steps
 from .steps import DTYPES, Shape
 
 SHAPES = {
@@ -30,15 +35,17 @@ GROWTH = (
     Shape(),
 )
 N_FREQUENCIES = 100
+N_COLUMNS, ROWS_OF_STEP = 20, 1000  #: of data that do not fit into memory
+_UNTIMED = 20  #: first steps on these
 
 
 def add_arguments(parser):
     """The part, shapes, steps, peers."""
-    parts = {"step": step, "schemes": schemes, "rows": rows.run}
+    parts = {"step": step, "schemes": schemes, "rows": many_rows}
     parser.add_argument("--part", choices=parts, default="step", help="default: %(default)s")
-    parser.add_argument("--shapes", type=arguments.numbers, help="numbers of shapes, from 0")
+    parser.add_argument("--shapes", type=runs.numbers, help="numbers of shapes, from 0")
     parser.add_argument("--steps", type=int, default=30, help="timed ones; default: %(default)s")
-    parser.add_argument("--rows", type=arguments.numbers, default="100000,10000000")
+    parser.add_argument("--rows", type=runs.numbers, default="100000,10000000")
     parser.set_defaults(parts=parts)
 
 
@@ -117,3 +124,50 @@ def schemes(options):
         medians = steps.measure(contenders, options.steps)
         table.append([str(shape), *(f"{1e3 * medians[name]:.1f}" for name in made)])
     print(rst.table(["ms of a step", *made], table))
+
+
+def many_rows(options):
+    """Print what a fit of random features needs, for each number of rows on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        X, y = memory_map(Path(folder), max(options.rows))
+        fit(X[:5000], y[:5000], 10)  # the first fit of a process is slow
+        found = [measure(X[:n], y[:n], options.steps) for n in options.rows]
+    lines = [
+        [f"{n:,}", f"{start:.1f}", f"{step:.2f}", f"{step / found[0][2]:.2f}", f"{memory:.0f}"]
+        for n, start, step, memory in found
+    ]
+    head = ["rows", "scaling and start (s)", "step (ms)", "step / first"]
+    print(rst.table([*head, "anonymous memory (MB)"], lines))
+
+
+def memory_map(folder, n):
+    """Inputs on disk, and targets in memory."""
+    rng = np.random.default_rng(0)
+    X = np.memmap(folder / "X", np.float32, "w+", shape=(n, N_COLUMNS))
+    y = np.empty(n)
+    for first in range(0, n, 100_000):
+        block = rng.standard_normal((min(100_000, n - first), N_COLUMNS), np.float32)
+        X[first : first + len(block)] = block
+        y[first : first + len(block)] = np.sin(block[:, 0] + block[:, 1] * block[:, 2])
+    X.flush()
+    return np.memmap(folder / "X", np.float32, "r").reshape(n, N_COLUMNS), y
+
+
+def fit(X, y, n_steps):
+    """Processor seconds of a fit with so many steps; reading is part of a step."""
+    from skdgp import DeepGPRegressor
+
+    start = time.process_time()
+    model = DeepGPRegressor(
+        inference="rff", max_iter=n_steps, batch_size=ROWS_OF_STEP, random_state=0
+    )
+    model.fit(X, y)
+    return time.process_time() - start
+
+
+def measure(X, y, n_steps):
+    """Rows, seconds of the start, milliseconds of a step (of two fits), and anonymous memory in MB."""
+    few, more = fit(X, y, _UNTIMED), fit(X, y, _UNTIMED + n_steps)
+    step, lines = (more - few) / n_steps, Path("/proc/self/status").read_text().splitlines()
+    memory = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024.0
+    return len(X), few - _UNTIMED * step, 1e3 * step, memory

@@ -21,21 +21,21 @@ _PUBLISHED = (
     "3, width=5, n_inducing=64, likelihood='gaussian', target_transform=None, batch_size=512, max_time=180, "
     "early_stopping=True, n_iter_no_change=5, inference=StructuredVI('{0}')"
 )
-_AS_IT_COMES = "n_inducing=64, max_time=180, inference=StructuredVI({0})"
-_VARYING = f"likelihood='heteroscedastic', {_AS_IT_COMES}"
-MODELS = (
-    *(
-        f"{name}=DeepGPRegressor({_PUBLISHED.format(name)})"
-        for name in ("mean-field", "stripes-and-arrow", "full")
-    ),
-    f"structured-mean-field=DeepGPRegressor({_AS_IT_COMES.format(chr(39) + 'mean-field' + chr(39))})",
-    f"structured=DeepGPRegressor({_AS_IT_COMES.format('')})",
-    f"structured-inflated=DeepGPRegressor({_AS_IT_COMES.format('n_inflation_splits=4')})",
-    f"heteroscedastic=DeepGPRegressor({_VARYING.format('')})",
-    f"heteroscedastic-inflated=DeepGPRegressor({_VARYING.format('n_inflation_splits=4')})",
+_AS_IT_COMES = "n_inducing=64, max_time=180, inference=StructuredVI({})"
+_INFLATED = _AS_IT_COMES.format("n_inflation_splits=4")
+_SETTINGS = {
+    **{c: _PUBLISHED.format(c) for c in ("mean-field", "stripes-and-arrow", "full")},
+    "structured-mean-field": _AS_IT_COMES.format("'mean-field'"),
+    "structured": _AS_IT_COMES.format(""),
+    "structured-inflated": _INFLATED,
+    "heteroscedastic": f"likelihood='heteroscedastic', {_AS_IT_COMES.format('')}",
+    "heteroscedastic-inflated": f"likelihood='heteroscedastic', {_INFLATED}",
     # the sampler of the paper's tables, with 2,000 gradients of all rows
-    "sghmc-2=DeepGPRegressor(2, width=5, n_inducing=64, likelihood='gaussian', target_transform=None, "
-    "max_iter=2000, inference='sghmc')",
+    "sghmc-2": "2, width=5, n_inducing=64, likelihood='gaussian', target_transform=None, "
+    "max_iter=2000, inference='sghmc'",
+}
+MODELS = (
+    *(f"{name}=DeepGPRegressor({settings})" for name, settings in _SETTINGS.items()),
     # both by L-BFGS of the collapsed bound, to its end
     "sparse-gp=SparseGPRegressor(n_inducing=64, train_inducing=True, max_iter=1000)",
     "exact-gp=SparseGPRegressor(max_iter=1000)",
@@ -49,11 +49,12 @@ N_BINS = 5  #: of the distance from the training rows
 def run(options):
     """Compute all cells that are not there yet, and print the tables."""
 
+    root = data.folder(options.data)
+
     def suits(name, number, model):
         name, _, kind = name.partition("-")
-        n_rows = {"boston": 506, "concrete": 1030, "energy": 768, "wine_red": 1599}.get(
-            name, MOST_ROWS
-        )
+        with data.load(root, f"uci/{name}.npz") as archive:
+            n_rows = min(len(archive["y"]), MOST_ROWS)
         n_train = n_rows // 2 if kind == "projection" else n_rows - n_rows // 10
         few = n_train <= MOST_EXACT and name not in data.REPEATED  # its noise collapses
         return few or not model.startswith("exact-gp")
@@ -104,31 +105,26 @@ def by_row(found, y):
 
 def tables(all_cells):
     """How often models are ahead of the mean field, and how their variances fit by distance."""
-    parts = []
-    groups = {}
+    parts, groups = [], {}
     for cell in all_cells:
         groups.setdefault(cell["set"], {}).setdefault(cell["model"], {})[cell["split"]] = cell
     for name, by_model in groups.items():
         base, rows = by_model.get(BASE, {}), []
         for model, splits in by_model.items():
-            pairs = [
-                (splits[s]["log_densities"], base[s]["log_densities"]) for s in splits if s in base
-            ]
-            ahead = [np.mean(np.array(a) > np.array(b)) for a, b in pairs if len(a) == len(b)]
-            ratios = calibration(splits.values())
-            bins = [f"{r:.2f} ({low:.2f}, {high:.2f})" for r, low, high in ratios]
-            share = f"{np.mean(ahead):.3f}" if ahead and model != BASE else rst.NOTHING
-            if len(ahead) > 1 and model != BASE:
+            both = [] if model == BASE else [s for s in splits if s in base]
+            pairs = [[np.array(of[s]["log_densities"]) for of in (splits, base)] for s in both]
+            ahead = [np.mean(ours > theirs) for ours, theirs in pairs if len(ours) == len(theirs)]
+            share = f"{np.mean(ahead):.3f}" if ahead else rst.NOTHING
+            if len(ahead) > 1:
                 sizes = (np.mean([c[n] for c in splits.values()]) for n in ("n_train", "n_test"))
                 share += f" ± {table.nadeau_bengio(ahead, *sizes):.3f}"
+            ratios = calibration(splits.values())
+            bins = [f"{r:.2f} ({low:.2f}, {high:.2f})" for r, low, high in ratios]
             rows.append([model, len(splits), share, *bins])
+        text = "Rows ahead of the mean field; variance over squared error:"
         bins = [f"bin {i + 1}" for i in range(N_BINS)]
-        parts += [
-            rst.heading(name, "~"),
-            "Rows ahead of the mean field; variance over squared error:",
-            "",
-        ]
-        parts += [rst.table(["model", "splits", "ahead", *bins], rows), ""]
+        body = rst.table(["model", "splits", "ahead", *bins], rows)
+        parts += [rst.heading(name, "~"), text, "", body, ""]
     return "\n".join(parts)
 
 

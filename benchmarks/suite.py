@@ -8,7 +8,7 @@ their own and models are shown as "auto@label", so that states of the code can b
 those of skdgp, ``catboost`` and ``hgb``: ``python -m benchmarks suite --raw --models auto --compare raw``.
 """
 
-from . import arguments, data, models, runs, unseen
+from . import data, models, runs, unseen
 
 REGRESSION = ("catboost", "catboost-quantiles", "ngboost", "quantile-forest", "hgb", "exact-gp")
 CLASSES = ("catboost", "hgb", "forest", "logistic", "exact-gp")
@@ -21,9 +21,7 @@ def add_arguments(parser):
     default = ("auto", *dict.fromkeys(REGRESSION + CLASSES))
     runs.add_arguments(parser, _TASKS, "suite.json", default, splits="0", what="--tables")
     parser.set_defaults(sets=["all"])
-    parser.add_argument(
-        "--fold", dest="splits", type=arguments.numbers, help="the same as --splits"
-    )
+    parser.add_argument("--fold", dest="splits", type=runs.numbers, help="the same as --splits")
     parser.add_argument(
         "--raw", action="store_true", help="data frames as they are; the label is raw"
     )
@@ -65,6 +63,6 @@ def chosen(tables, names):
         if name in _TASKS:
             found += [key for key, about in tables.items() if about["task"] in _TASKS[name]]
         else:
-            arguments.check_known([name], tables, "tables")
+            runs.check_known([name], tables, "tables")
             found.append(name)
     return list(dict.fromkeys(found))

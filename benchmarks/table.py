@@ -88,13 +88,24 @@ def mean_ranks(results, column="log_density"):
     return sorted(found, key=lambda row: row[1])
 
 
-def _with_error(values, form="{:+.3f} ± {:.3f}"):
-    """A mean over sets and its standard error."""
+def _with_error(values, form):
+    """A mean over sets and, if they are several, its standard error."""
     if not values:
         return rst.NOTHING
-    error = np.std(values, ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    text = form.format(np.mean(values), error)
-    return text if error == error else text.partition(" ")[0]
+    if len(values) == 1:
+        return form.format(values[0])
+    error = np.std(values, ddof=1) / math.sqrt(len(values))
+    return f"{form.format(np.mean(values))} ± {form.format(error).lstrip('+')}"
+
+
+def _gaps(sets, model, reference, column):
+    """What a model has more than the reference, set by set; of errors in percent."""
+    for splits_of in sets:
+        both = {m: splits_of[m] for m in (model, reference) if m in splits_of}
+        means = of_models(both, column)
+        if len(means) == 2:
+            theirs, ours = means[model], means[reference]
+            yield theirs - ours if column in HIGHER else 100.0 * math.log(theirs / ours)
 
 
 def summary(results, reference):
@@ -103,35 +114,21 @@ def summary(results, reference):
     Log-densities and accuracies are subtracted; of errors the mean ratio is shown, in percent.
     """
     classes = all("accuracy" in v for s in results.values() for m in s.values() for v in m.values())
-    columns = ("log_density", "accuracy") if classes else ("log_density", "crps", "rmse")
-    titles = {
-        "log_density": "log-density",
-        "crps": "CRPS (%)",
-        "rmse": "RMSE (%)",
-        "accuracy": "accuracy",
-    }
-    ranks = {c: {model: rank for model, rank, _ in mean_ranks(results, c)} for c in columns}
-    names = sorted(
-        {m for s in results.values() for m in s}, key=lambda m: ranks["log_density"].get(m, 99)
-    )
+    titles = {"log_density": "log-density"}
+    titles |= {"accuracy": "accuracy"} if classes else {"crps": "CRPS (%)", "rmse": "RMSE (%)"}
+    ranks = {c: {model: rank for model, rank, _ in mean_ranks(results, c)} for c in titles}
+    of_density = ranks["log_density"]
+    names = {m for splits_of in results.values() for m in splits_of}
+    names = sorted(names, key=lambda m: (of_density.get(m, math.inf), m))
     rows = []
     for model in names:
         sets = [s for s in results.values() if model in s]
         row = [model, len(sets)]
-        for column in columns:
+        for column in titles:
             rank = ranks[column].get(model)
             row.append(rst.NOTHING if rank is None else f"{rank:.2f}")
-            gaps = [
-                (means[model], means[reference])
-                for s in sets
-                for means in [of_models({m: s[m] for m in (model, reference) if m in s}, column)]
-                if model in means and reference in means and model != reference
-            ]
-            if column in HIGHER:
-                row.append(_with_error([theirs - ours for theirs, ours in gaps]))
-            else:
-                logs = [100.0 * math.log(theirs / ours) for theirs, ours in gaps]
-                row.append(_with_error(logs, "{:+.1f} ± {:.1f}"))
+            form = "{:+.3f}" if column in HIGHER else "{:+.1f}"
+            row.append(_with_error(list(_gaps(sets, model, reference, column)), form))
         cells = [value for s in sets for value in s[model].values()]
         if not classes:
             covers = [100.0 * v["coverage"] for v in cells if "coverage" in v]
@@ -141,11 +138,17 @@ def summary(results, reference):
         per_row = [1e6 * v["predict_seconds"] / v["n_test"] for v in timed]
         row += [f"{np.median(fits):.3g}", f"{np.sum(fits):.0f}"]
         rows.append([*row, f"{np.median(per_row):.0f}" if per_row else rst.NOTHING])
-    head = ["model", "sets"]
-    for column in columns:
-        head += ["rank", titles[column]]
+    head = ["model", "sets", *(part for title in titles.values() for part in ("rank", title))]
     head += [] if classes else ["covers"]
     return rst.table([*head, "fit (s)", "all (s)", "predict (us)"], rows)
+
+
+def _text(gap):
+    """What :func:`difference` gives as a cell of a table."""
+    if gap is None:
+        return rst.NOTHING
+    mean, error = gap
+    return f"{mean:+.3g}" if math.isnan(error) else f"{mean:+.3g} ± {error:.2g}"
 
 
 def matrix(results, reference, column="log_density"):
@@ -158,8 +161,7 @@ def matrix(results, reference, column="log_density"):
         own = [v[column] for v in ours.values() if column in v]
         row = [name, f"{np.mean(own):.4g}" if own else rst.NOTHING]
         for model in names:
-            gap = difference(splits_of.get(model, {}), ours, column)
-            row.append(difference_text(gap))
+            row.append(_text(difference(splits_of.get(model, {}), ours, column)))
         rows.append(row)
     return rst.table(["set", reference, *names], rows)
 
@@ -175,11 +177,3 @@ def report(all_cells, reference, column="log_density"):
             parts += [f"{column} of {reference}, and what others have more:", ""]
             parts += [matrix(results, reference, column), ""]
     return "\n".join(parts) or "There are no results."
-
-
-def difference_text(gap):
-    """What :func:`difference` gives as a cell of a table."""
-    if gap is None:
-        return rst.NOTHING
-    mean, error = gap
-    return f"{mean:+.3g}" if math.isnan(error) else f"{mean:+.3g} ± {error:.2g}"

@@ -6,7 +6,7 @@ Splits of the functions are draws that share no rows. Intervals are those of 95 
 
 import numpy as np
 
-from . import arguments, data, functions, models, rst, runs, table
+from . import data, functions, models, rst, runs, table
 
 _MOST_EXACT = 1500  #: rows of scikit-learn's exact Gaussian process
 #: one deep Gaussian process, from the start of its paper
@@ -23,7 +23,7 @@ def add_arguments(parser):
 
 def run(options):
     """Compute all cells that are not there yet, and print the tables."""
-    arguments.check_known(options.sets, SETS, "sets")
+    runs.check_known(options.sets, SETS, "sets")
     root = data.folder(options.data)
 
     def suits(name, number, model):

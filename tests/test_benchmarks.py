@@ -19,7 +19,7 @@ import skdgp
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, gpu, models, posterior, rows, steps, structured, table
+from benchmarks import cells, data, gpu, models, posterior, speed, steps, structured, table
 from benchmarks.distributions import LEVELS, Mixture, Quantiles, scores
 
 ROOT = Path(__file__).parents[1]
@@ -372,8 +372,8 @@ def test_speed_and_predict(run):
 
 
 def test_rows_from_disk(run, monkeypatch):
-    monkeypatch.setattr(rows, "BATCH", 50)
-    monkeypatch.setattr(rows, "_FIRST", 2)
+    monkeypatch.setattr(speed, "ROWS_OF_STEP", 50)
+    monkeypatch.setattr(speed, "_UNTIMED", 2)
     assert "1,000" in run("speed --part rows --rows 500,1000 --steps 2")
 
 
