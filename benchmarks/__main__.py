@@ -21,26 +21,20 @@ COMMANDS = {
 def main(arguments=None):
     """Parse the command line, and run one benchmark."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(prog="python -m benchmarks")
-    parser.add_argument(
-        "--checkout",
-        type=Path,
-        metavar="PATH",
-        help="measure skdgp of another checkout (before COMMAND)",
+    before = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    before.add_argument(
+        "--checkout", type=Path, metavar="PATH", help="of skdgp, to be measured (before COMMAND)"
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    chosen, path = None, None
-    for before, argument in zip([None, *arguments], arguments):
-        path = Path(argument) if before == "--checkout" else path
-        if argument in COMMANDS and before != "--checkout":
-            chosen = argument
-            break
-    if path is not None:  # before anything imports skdgp
+    known, rest = before.parse_known_args(arguments)
+    chosen = next((argument for argument in rest if argument in COMMANDS), None)
+    if (path := known.checkout) is not None:  # before anything imports skdgp
         if not (path / "skdgp").is_dir():
             raise SystemExit(f"There is no package skdgp in {path}.")
         sys.path.insert(0, str(path.resolve()))
         paths = [str(path.resolve()), os.environ.get("PYTHONPATH", "")]
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", parents=[before])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         if name == chosen:  # others need not be imported
             module = import_module(f".{name}", __package__)

@@ -92,42 +92,43 @@ def encoder(numbers, levels, n_rows):
     )
 
 
+def as_text(X, levels):
+    """A frame with some columns as strings, also where they have gaps."""
+    text = X[levels].astype(object).where(X[levels].notna(), "missing").astype(str)
+    return X.assign(**text)
+
+
+def one_hot(X_train, X_test):
+    """Frames with categories as arrays, see :func:`encoder`; a new level has no column of its own."""
+    levels = list(X_train.columns[X_train.dtypes == "category"])
+    train, test = as_text(X_train, levels), as_text(X_test, levels)
+    encode = encoder([column for column in train if column not in levels], levels, len(train))
+    return encode.fit_transform(train).astype(float), encode.transform(test).astype(float)
+
+
 @lru_cache(2)
 def suite_fold(root, name, fold):
-    """One fold of a table, see :func:`encoder`."""
-    frame, y, about, train, test = _suite_rows(root, name, fold)
-    classes = about["task"] == "classification"
-    numbers = [column for column, kind in about["kinds"].items() if kind == "number"]
-    levels = [column for column in about["kinds"] if column not in numbers]
-    frame[levels] = frame[levels].astype(object).fillna("missing").astype(str)
-    encode = encoder(numbers, levels, len(train))
-    X_train = encode.fit_transform(frame.iloc[train]).astype(float)
-    X_test = encode.transform(frame.iloc[test]).astype(float)
-    return Split(X_train, y[train], X_test, y[test], classes, len(test))
+    """One fold of a table of the suite as arrays."""
+    split = raw_fold(root, name, fold)
+    X_train, X_test = one_hot(split.X_train, split.X_test)
+    return split._replace(X_train=X_train, X_test=X_test)
 
 
 @lru_cache(2)
 def raw_fold(root, name, fold):
     """The same as data frames: categories as such, with missing cells."""
-    frame, y, about, train, test = _suite_rows(root, name, fold)
-    levels = [column for column, kind in about["kinds"].items() if kind != "number"]
-    X = frame[list(about["kinds"])].astype(dict.fromkeys(levels, "category"))
-    classes = about["task"] == "classification"
-    return Split(X.iloc[train], y[train], X.iloc[test], y[test], classes, len(test))
-
-
-def _suite_rows(root, name, fold):
-    """Frame, targets, what is known of the table, and the rows of a fold."""
     import pandas as pd
 
     about = suite(root)[name]
     frame = pd.read_csv(_existing(root, f"suite/{name}.csv.gz"))
     if len(frame) > MOST_ROWS:
         frame = frame.sample(MOST_ROWS, random_state=42)
-    y = frame[about["target"]].to_numpy()
-    is_class = about["task"] == "classification"
-    y = np.unique(y.astype(str), return_inverse=True)[1] if is_class else y.astype(float)
-    return frame, y, about, *list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
+    classes, y = about["task"] == "classification", frame[about["target"]].to_numpy()
+    y = np.unique(y.astype(str), return_inverse=True)[1] if classes else y.astype(float)
+    levels = [column for column, kind in about["kinds"].items() if kind != "number"]
+    X = frame[list(about["kinds"])].astype(dict.fromkeys(levels, "category"))
+    train, test = list(KFold(5, shuffle=True, random_state=42).split(frame))[fold]
+    return Split(X.iloc[train], y[train], X.iloc[test], y[test], classes, len(test))
 
 
 def eeg_fold(root, fold):

@@ -25,6 +25,7 @@ from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from .data import as_text
 from .distributions import LEVELS, Mixture, Ours, Quantiles
 
 MOST_TREES = 2000
@@ -106,7 +107,7 @@ def _catboost_fit(make, X, y, seed, max_iter, **settings):
     levels = [] if isinstance(X, np.ndarray) else list(X.columns[X.dtypes == "category"])
     if levels:
         settings["cat_features"] = levels
-        X = _as_text(X, levels)
+        X = as_text(X, levels)
     X, X_val, y, y_val = train_test_split(
         X, y, test_size=HELD_OUT, random_state=seed, stratify=y if y.dtype.kind == "i" else None
     )
@@ -119,12 +120,7 @@ def _catboost_fit(make, X, y, seed, max_iter, **settings):
         **settings,
     )
     model.fit(X, y, eval_set=(X_val, y_val), early_stopping_rounds=PATIENCE)
-    return lambda method, X: getattr(model, method)(_as_text(X, levels) if levels else X)
-
-
-def _as_text(X, levels):
-    X = X.astype(dict.fromkeys(levels, object)).fillna(dict.fromkeys(levels, "missing"))
-    return X.astype(dict.fromkeys(levels, str))
+    return lambda method, X: getattr(model, method)(as_text(X, levels) if levels else X)
 
 
 def _catboost(X, y, seed, max_iter):

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 
 from skdgp import DeepGPRegressor
 
-from .data import encoder
+from .data import as_text, encoder
 
 
 class DeepGPWrapper(ProbabilisticWrapper):
@@ -43,21 +43,17 @@ class DeepGPWrapper(ProbabilisticWrapper):
         self.model_ = make_pipeline(
             encoder(numbers, levels, len(y)), DeepGPRegressor(**self.settings)
         )
-        self.model_.fit(self._as_text(X, levels), y)
+        self.model_.fit(as_text(X, levels), y)
         self._levels = levels
         return self
 
-    @staticmethod
-    def _as_text(X, levels):
-        return X.astype({column: str for column in levels})
-
     def predict(self, X):
         """Means (n,)."""
-        return self.model_.predict(self._as_text(X, self._levels))
+        return self.model_.predict(as_text(X, self._levels))
 
     def predict_distribution(self, X):
         """Distributions from their quantiles, with the exact means."""
-        quantiles = self.model_.predict(self._as_text(X, self._levels), quantiles=self.orders)
+        quantiles = self.model_.predict(as_text(X, self._levels), quantiles=self.orders)
         return DistributionPrediction.from_multi_quantile(
             quantiles, self.orders, self.predict(X), train_range=self._y_train_range
         )

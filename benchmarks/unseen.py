@@ -56,7 +56,7 @@ def _levels(name, splits, options):
             own = (split.X_train[column] == level).to_numpy()
             rows = [np.flatnonzero(part)[: options.rows] for part in (~own, own)]
             X, y = ([part[i] for i in rows] for part in (split.X_train.iloc, split.y_train))
-            encoded = _one_hot(*X)
+            encoded = data.one_hot(*X)
             for model in options.models:
                 label = models.short(model)
                 found.setdefault(label, []).append(_scores(model, *zip(X, y), options))
@@ -65,14 +65,6 @@ def _levels(name, splits, options):
                     found.setdefault(f"{label} one-hot", []).append(scores)
         for label, scores in found.items():
             yield name, column, label, len(scores), *np.mean(scores, axis=0)
-
-
-def _one_hot(X, X_test):
-    """Categories as columns of zeros and ones; a level that is new has none of its own."""
-    levels = list(X.columns[X.dtypes == "category"])
-    parts = [part.astype(dict.fromkeys(levels, str)) for part in (X, X_test)]
-    encode = data.encoder([column for column in X if column not in levels], levels, len(X))
-    return encode.fit_transform(parts[0]).astype(float), encode.transform(parts[1]).astype(float)
 
 
 def _deleted(X, share, by_value, rng):

@@ -5,13 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_pinball_loss
 from sklearn.utils import check_array
 
-from .._scoring import (
-    _average,
-    _interval,
-    _quantiles,
-    _weights,
-    check_coverage,
-)
+from .._scoring import _average, _interval, _quantiles, _weights, check_coverage
 
 
 def pinball_loss(
@@ -83,14 +77,12 @@ def interval_score(
 
     Parameters
     ----------
-    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
-        What happened.
+    y_true, sample_weight
+        As for :func:`pinball_loss`.
     lower, upper : array-likes of the shape of `y_true`
         Ends of the predicted intervals.
     coverage : float in (0, 1)
         Probability that a target lies inside.
-    sample_weight : array-like of shape (n_samples,), optional
-        Weights of the rows.
 
     Returns
     -------
