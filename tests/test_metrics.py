@@ -1,6 +1,6 @@
-import functools
 import math
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -39,15 +39,14 @@ SCORERS = [
 
 def crps_by_quadrature(cdf, y, low, high, points=()):
     """The integral that defines the score, by scipy."""
-    options = {"limit": 500, "epsabs": 1e-11, "epsrel": 1e-11}
-    inside = [p for p in points if low < p < high and p != y]
-    below = quad(
-        lambda x: cdf(x) ** 2, low, y, points=[p for p in inside if p < y] or None, **options
-    )
-    above = quad(
-        lambda x: (1 - cdf(x)) ** 2, y, high, points=[p for p in inside if p > y] or None, **options
-    )
-    return below[0] + above[0]
+    total = 0.0
+    for a, b, square in (
+        (low, y, lambda x: cdf(x) ** 2),
+        (y, high, lambda x: (1 - cdf(x)) ** 2),
+    ):
+        inside = [p for p in points if a < p < b] or None
+        total += quad(square, a, b, points=inside, limit=500, epsabs=1e-11, epsrel=1e-11)[0]
+    return total
 
 
 def mixture(rng, c, n, k=1):
@@ -82,12 +81,8 @@ def test_crps_of_mixture_is_the_integral():
     for i in range(6):
         w, m, s = weights[:, i, 0], means[:, i, 0], np.sqrt(variances[:, i, 0])
         low, high = (m - 40 * s).min(), max((m + 40 * s).max(), y[i] + 1.0)
-        points = np.sort(m)
-        expected.append(
-            crps_by_quadrature(
-                lambda x, w=w, m=m, s=s: w @ stats.norm.cdf(x, m, s), y[i], low, high, points
-            )
-        )
+        cdf = partial(lambda w, m, s, x: w @ stats.norm.cdf(x, m, s), w, m, s)
+        expected.append(crps_by_quadrature(cdf, y[i], low, high, np.sort(m)))
     got = metrics.crps_gaussian_mixture(y[:, None], means, variances, weights)
     assert got == pytest.approx(np.mean(expected), rel=1e-8)
     # element by element too
@@ -338,14 +333,10 @@ def test_errors_of_other_targets():
 def predictive(*parts):
     """A predictive distribution from weights, likelihoods and latent moments."""
     result = object.__new__(Predictive)
-    result._parts = [
-        (
-            torch.full((len(m), 1, 1), weight / len(m), dtype=torch.float64),
-            likelihood,
-            *map(torch.tensor, (m, v)),
-        )
-        for weight, likelihood, m, v in parts
-    ]
+    result._parts = []
+    for weight, likelihood, m, v in parts:
+        weights = torch.full((len(m), 1, 1), weight / len(m), dtype=torch.float64)
+        result._parts.append((weights, likelihood, *map(torch.tensor, (m, v))))
     return result
 
 
@@ -409,9 +400,8 @@ def test_few_components_are_exact():
     got = predictive((1.0, Gaussian(variance=noise), m, v)).crps(y)
     for i in range(3):
         for j in range(2):
-            expected = metrics.crps_gaussian_mixture(
-                [y[i, j]], m[:, i, j][:, None], (v[:, i, j] + noise[j])[:, None]
-            )
+            moments = m[:, i, j, None], v[:, i, j, None] + noise[j]
+            expected = metrics.crps_gaussian_mixture([y[i, j]], *moments)
             assert got[i, j] == pytest.approx(expected, rel=1e-12)
 
 
@@ -451,10 +441,7 @@ def test_crps_of_counts(rate, n_counts, tolerance):
 def test_rows_do_not_depend_on_each_other():
     rng = np.random.default_rng(13)
     m, v = rng.normal(size=(20, 5, 2)), np.exp(rng.normal(size=(20, 5, 2)))
-    for likelihood, k in (
-        (HeteroscedasticGaussian(variance=np.ones(1)), 1),
-        (Poisson(rate=2.0), 2),
-    ):
+    for likelihood, k in ((HeteroscedasticGaussian(np.ones(1)), 1), (Poisson(rate=2.0), 2)):
         y = rng.poisson(3.0, (5, k)).astype(float)
         whole = predictive((1.0, likelihood, m, v)).crps(y)
         single = predictive((1.0, likelihood, m[:, 2:3], v[:, 2:3])).crps(y[2:3])
@@ -494,33 +481,23 @@ def test_crps_of_regressor_is_in_the_units_of_the_target(model, data):
 
 def test_scores_of_our_regressor(model, data):
     X, y = data
-    weights = np.arange(60) % 3
-    score = {scorer.__name__: scorer(model, X, y, weights) for scorer in SCORERS}
+    weights, deciles = np.arange(60) % 3, np.linspace(0.1, 0.9, 9)
+    quantiles, ends = model.predict_quantiles(X, deciles), model.predict_interval(X, 0.9).T
 
-    log_density = model.log_predictive_density(X, y)
-    expected = np.average(log_density, weights=weights)
-    assert score["log_predictive_density_scorer"] == pytest.approx(expected, rel=1e-12)
-
-    expected = -np.average(model._crps(X, y), weights=weights)
-    assert score["crps_scorer"] == pytest.approx(expected, rel=1e-12)
-
-    deciles = np.linspace(0.1, 0.9, 9)
-    quantiles = model.predict_quantiles(X, deciles)
-    expected = -metrics.pinball_loss(y, quantiles, deciles, sample_weight=weights)
-    assert score["pinball_scorer"] == pytest.approx(expected, rel=1e-12)
-
-    ends = model.predict_interval(X, coverage=0.9).T
-    expected = -metrics.interval_score(y, *ends, 0.9, sample_weight=weights)
-    assert score["interval_score_scorer"] == pytest.approx(expected, rel=1e-12)
-
-    inside = np.average((ends[0] <= y) & (y <= ends[1]), weights=weights)
-    assert score["coverage_scorer"] == pytest.approx(-abs(inside - 0.9), abs=1e-12)
-
-    errors = []
-    for coverage in np.linspace(0.1, 0.9, 9):
+    def error(coverage):
         low, high = model.predict_interval(X, coverage=coverage).T
-        errors.append(abs(np.average((low <= y) & (y <= high), weights=weights) - coverage))
-    assert score["calibration_scorer"] == pytest.approx(-np.mean(errors), abs=1e-12)
+        return abs(np.average((low <= y) & (y <= high), weights=weights) - coverage)
+
+    expected = [
+        np.average(model.log_predictive_density(X, y), weights=weights),
+        -np.average(model._crps(X, y), weights=weights),
+        -metrics.pinball_loss(y, quantiles, deciles, sample_weight=weights),
+        -metrics.interval_score(y, *ends, 0.9, sample_weight=weights),
+        -error(0.9),
+        -np.mean([error(coverage) for coverage in deciles]),
+    ]
+    for scorer, right in zip(SCORERS, expected, strict=True):
+        assert scorer(model, X, y, weights) == pytest.approx(right, rel=1e-12, abs=1e-12)
 
 
 def test_scores_of_gaussian_regressors(data):
@@ -529,12 +506,11 @@ def test_scores_of_gaussian_regressors(data):
     model = GaussianProcessRegressor(kernel, normalize_y=True).fit(X[:40], y[:40])
     X, y = X[40:], y[40:]
     mean, std = model.predict(X, return_std=True)
+    ends = stats.norm.interval(0.9, mean, std)
     expected = {
         "log_predictive_density_scorer": stats.norm.logpdf(y, mean, std).mean(),
         "crps_scorer": -metrics.crps_gaussian(y, mean, std),
-        "interval_score_scorer": -metrics.interval_score(
-            y, *stats.norm.interval(0.9, mean, std), 0.9
-        ),
+        "interval_score_scorer": -metrics.interval_score(y, *ends, 0.9),
         "coverage_scorer": -abs((stats.norm.cdf(np.abs(y - mean) / std) < 0.95).mean() - 0.9),
     }
     for scorer in SCORERS:
@@ -625,7 +601,7 @@ def test_weights_that_are_routed(scorer, data):
     cv, weights = KFold(2), np.arange(60.0)
     with sklearn.config_context(enable_metadata_routing=True):
         ridge = BayesianRidge().set_fit_request(sample_weight=True)
-        run = functools.partial(cross_validate, ridge, X, y, cv=cv)
+        run = partial(cross_validate, ridge, X, y, cv=cv)
         routed = {"params": {"sample_weight": weights}}
         with pytest.raises(UnsetMetadataPassedError, match=f"{scorer.__name__}.score"):
             run(scoring=scorer, **routed)
@@ -663,7 +639,7 @@ def test_weights_of_several_scorers_without_routing(data):
 
 def test_scorers_of_other_intervals(model, data):
     X, y = data
-    half = functools.partial(metrics.coverage_scorer, coverage=0.5)
+    half = partial(metrics.coverage_scorer, coverage=0.5)
     low, high = model.predict_interval(X, coverage=0.5).T
     expected = -abs(((low <= y) & (y <= high)).mean() - 0.5)
     assert pickle.loads(pickle.dumps(half))(model, X, y) == pytest.approx(expected, abs=1e-12)

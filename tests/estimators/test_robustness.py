@@ -29,6 +29,8 @@ profile = settings(
 )
 
 SIZES = [1e-8, 1e-3, 1.0, 1e4, 1e8]
+KERNELS = "squared_exponential matern32 matern52 rational_quadratic anova arc_cosine linear".split()
+TROUBLES = ["constant", "repeated", "outlier", "binary", "rare"]
 
 
 @st.composite
@@ -39,9 +41,7 @@ def inputs(draw, min_rows=1):
     X = rng.standard_normal((n, d))
     X *= draw(st.lists(st.sampled_from(SIZES), min_size=d, max_size=d))
     X += draw(st.sampled_from([0.0, 0.0, 1.0, -1e6]))
-    for trouble in draw(
-        st.sets(st.sampled_from(["constant", "repeated", "outlier", "binary", "rare"]))
-    ):
+    for trouble in draw(st.sets(st.sampled_from(TROUBLES))):
         j = draw(st.integers(0, d - 1))
         if trouble == "constant":
             X[:, j] = draw(st.sampled_from([0.0, 0.1, -1e6]))
@@ -93,17 +93,7 @@ shapes = st.fixed_dictionaries(
         "mean": st.sampled_from(["linear", "zero"]),
         "batch_size": st.sampled_from([None, 1, 4]),
         "dtype": st.sampled_from(["auto", "float32"]),
-        "kernel": st.sampled_from(
-            [
-                "squared_exponential",
-                "matern32",
-                "matern52",
-                "rational_quadratic",
-                "anova",
-                "arc_cosine",
-                "linear",
-            ]
-        ),
+        "kernel": st.sampled_from(KERNELS),
     }
 )
 
@@ -124,10 +114,8 @@ def test_regression(inference, data, shape, likelihood):
     X = data.draw(inputs())
     y = data.draw(targets(len(X)))
     weights = data.draw(st.sampled_from([None, np.arange(1.0, len(X) + 1.0)]))
-    model = DeepGPRegressor(
-        likelihood=likelihood, inference=inference, random_state=0, **shape, **FEW
-    )
-    model.fit(X, y, sample_weight=weights)
+    model = DeepGPRegressor(inference=inference, random_state=0, **shape, **FEW)
+    model.set_params(likelihood=likelihood).fit(X, y, sample_weight=weights)
     far = 1e3 * np.asarray(X, dtype=np.float64)[:2] + 1.0  # where nothing was seen
     for rows in (X, far):
         mean, std = model.predict(rows, return_std=True)
@@ -254,9 +242,8 @@ def test_outlier_in_the_target_is_no_catastrophe(likelihood):
     X = rng.uniform(-2.0, 2.0, size=(80, 1))
     y = np.sin(2.0 * X[:, 0])
     y[0] = 100.0
-    model = DeepGPRegressor(
-        likelihood=likelihood, max_iter=60, n_inducing=15, learning_rate=0.02, random_state=0
-    ).fit(X, y)
+    settings = {"max_iter": 60, "n_inducing": 15, "learning_rate": 0.02, "random_state": 0}
+    model = DeepGPRegressor(likelihood=likelihood, **settings).fit(X, y)
     error = np.abs(model.predict(X) - np.sin(2.0 * X[:, 0]))
     assert np.median(error) < 0.5
 
@@ -278,9 +265,8 @@ def test_no_noise_at_all():
 def test_wild_steps(rate, dtype):
     """A step size that is far too large ends in finite numbers, perhaps with a warning."""
     X = np.random.default_rng(0).standard_normal((30, 2))
-    model = DeepGPRegressor(
-        n_layers=3, max_iter=30, n_inducing=5, learning_rate=rate, dtype=dtype, random_state=0
-    )
+    settings = {"max_iter": 30, "n_inducing": 5, "learning_rate": rate, "dtype": dtype}
+    model = DeepGPRegressor(n_layers=3, random_state=0, **settings)
     mean, std = model.fit(X, np.sin(X[:, 0])).predict(X, return_std=True)
     assert np.isfinite(mean).all() and np.isfinite(std).all()
 
@@ -291,11 +277,11 @@ def test_threads_of_python():
 
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
-    one = DeepGPRegressor(random_state=0, **FEW).fit(X, X[:, 0]).predict(X)
 
     def fit():
         return DeepGPRegressor(random_state=0, **FEW).fit(X, X[:, 0]).predict(X)
 
+    one = fit()
     for other in Parallel(2, backend="threading")(delayed(fit)() for _ in range(4)):
         assert_allclose(other, one, rtol=1e-6)
 

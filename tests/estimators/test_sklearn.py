@@ -1,5 +1,6 @@
 """The estimators inside scikit-learn: its checks, meta-estimators, routing and callbacks."""
 
+import contextlib
 import inspect
 
 import numpy as np
@@ -46,6 +47,7 @@ FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "n_predict_draws
 SOON = {**FEW, "max_iter": 10, "n_predict_draws": 4}  #: with large natural gradients
 SLOW = {**FEW, "learning_rate": 0.1, "n_inducing": 8}  #: without natural gradients
 ONE = {**FEW, "inference": "dsvi", "random_state": 0}  #: no mixture, where one model tells as much
+CONNECTED = {**ONE, "input_connected": True, "dtype": "float32"}
 RFF = {name: value for name, value in FEW.items() if name != "n_inducing"}
 
 #: each class: all checks
@@ -61,15 +63,8 @@ SCHEMES_ALONE = [
     DeepGPClassifier(inference=NNGP(natural_step=0.5), **SOON),
     DeepGPClassifier(inference=DeepInverseWishart(natural_step=0.5), **SOON),
     DeepGPRegressor(inference=SGHMC(n_chains=2, n_samples=8), max_iter=12, n_inducing=8),
-    DeepGPRegressor(
-        3,
-        likelihood="student_t",  # counts are whole numbers, which the checks do not have
-        input_connected=True,
-        dtype="float32",
-        batch_size=8,
-        init="random",
-        **ONE,
-    ),
+    # counts are whole numbers, which the checks do not have
+    DeepGPRegressor(3, likelihood="student_t", init="random", batch_size=8, **CONNECTED),
     DeepGPClassifier(inference=RandomFeatures(10, "variational"), likelihood="probit", **RFF),
     DeepGPRegressor(
         inference=StructuredVI("full", n_warmup=5), likelihood="heteroscedastic", **FEW
@@ -225,9 +220,8 @@ def test_nested_parameters_of_the_kernel_auto(inference, together):
     X = np.arange(8.0)[:, None]
     default = Estimator(max_iter=1, kernel="auto", **settings).fit(X, X[:, 0])
     given = {**settings, "kernel__variance": 2.0}
-    model = (Estimator() if together else Estimator(**settings)).set_params(
-        **{"kernel": "auto", **given} if together else given
-    )
+    model = Estimator() if together else Estimator(**settings)
+    model.set_params(**{"kernel": "auto", **given} if together else given)
     assert type(model.kernel) is type(default.kernels_[0])
     assert model.kernel.variance == 2.0
 
@@ -282,15 +276,11 @@ def test_unfitted():
 
 def test_pipeline_passes_return_std_on(wave):
     X, y = wave
-    model = DeepGPRegressor(**ONE)
+    model, scaled = DeepGPRegressor(**ONE), MinMaxScaler().fit_transform(X)
     pipeline = make_pipeline(MinMaxScaler(), model).fit(X, y)
-    mean, std = pipeline.predict(X, return_std=True)
-    alone = clone(model).fit(MinMaxScaler().fit_transform(X), y)
-    expected = alone.predict(MinMaxScaler().fit_transform(X), return_std=True)
-    np.testing.assert_array_equal(mean, expected[0])
-    np.testing.assert_array_equal(std, expected[1])
-    cov = pipeline.predict(X[:5], return_cov=True)[1]
-    assert cov.shape == (5, 5)
+    expected = clone(model).fit(scaled, y).predict(scaled, return_std=True)
+    np.testing.assert_array_equal(pipeline.predict(X, return_std=True), expected)
+    assert pipeline.predict(X[:5], return_cov=True)[1].shape == (5, 5)
 
 
 def test_grid_search_with_two_workers(wave):
@@ -372,14 +362,12 @@ def test_metadata_routing_of_weights(wave):
     X, y = wave
     rng = np.random.default_rng(1)
     weights = rng.integers(0, 3, size=len(X)).astype(float)
-    scorer = make_scorer(mean_squared_error, greater_is_better=False)
+    scorer, cv = make_scorer(mean_squared_error, greater_is_better=False), KFold(2)
     with sklearn.config_context(enable_metadata_routing=True):
         model = DeepGPRegressor(**ONE).set_fit_request(sample_weight=True)
         scorer = scorer.set_score_request(sample_weight=False)
-        cv = KFold(2)
-        scores = cross_val_score(
-            model, X, y, cv=cv, scoring=scorer, params={"sample_weight": weights}
-        )
+        given = {"cv": cv, "scoring": scorer, "params": {"sample_weight": weights}}
+        scores = cross_val_score(model, X, y, **given)
         search = GridSearchCV(make_pipeline(MinMaxScaler(), model), {}, cv=cv, scoring=scorer)
         search.fit(X, y, sample_weight=weights)
     train, test = next(iter(cv.split(X)))
@@ -389,19 +377,16 @@ def test_metadata_routing_of_weights(wave):
     np.testing.assert_allclose(scores[0], expected, rtol=1e-9)
     unweighted = -mean_squared_error(y[test], clone(alone).fit(X[train], y[train]).predict(X[test]))
     assert abs(scores[0] - unweighted) > 1e-4
-    full = clone(alone).fit(MinMaxScaler().fit_transform(X), y, sample_weight=weights)
-    np.testing.assert_allclose(
-        search.predict(X), full.predict(MinMaxScaler().fit_transform(X)), rtol=1e-9
-    )
+    scaled = MinMaxScaler().fit_transform(X)
+    full = clone(alone).fit(scaled, y, sample_weight=weights)
+    np.testing.assert_allclose(search.predict(X), full.predict(scaled), rtol=1e-9)
 
 
 def test_routing_has_the_validation_arguments():
+    wanted = dict.fromkeys(("X_val", "y_val", "sample_weight_val", "sample_weight"), True)
     with sklearn.config_context(enable_metadata_routing=True):
-        model = DeepGPRegressor().set_fit_request(
-            X_val=True, y_val=True, sample_weight_val=True, sample_weight=True
-        )
-        requests = model.get_metadata_routing().fit.requests
-    assert all(requests[name] for name in ("X_val", "y_val", "sample_weight_val"))
+        model = DeepGPRegressor().set_fit_request(**wanted)
+        assert wanted.items() <= model.get_metadata_routing().fit.requests.items()
 
 
 # Callbacks
@@ -460,16 +445,11 @@ def test_callbacks_do_not_change_the_fit(wave):
 @callbacks
 @pytest.mark.parametrize("how", ["callback", "patience", "interrupt"])
 def test_every_task_that_begins_ends(wave, how):
-    recorder = Recorder(
-        stop_after=2 if how == "callback" else None,
-        interrupt_after=2 if how == "interrupt" else None,
-    )
+    recorder = Recorder(2 if how == "callback" else None, 2 if how == "interrupt" else None)
     model = DeepGPRegressor(**ONE, n_iter_no_change=1).set_params(max_iter=400)
     model.set_params(tol=1e9 if how == "patience" else 0.0).set_callbacks(recorder)
-    if how == "interrupt":
-        with pytest.warns(match="interrupted after 100 steps"):
-            model.fit(*wave)
-    else:
+    interrupted = pytest.warns(match="interrupted after 100 steps")
+    with interrupted if how == "interrupt" else contextlib.nullcontext():
         model.fit(*wave)
     assert model.n_iter_ == 100
     assert sorted(recorder.begun) == sorted(recorder.ended)
@@ -497,9 +477,8 @@ def test_progress_bar_and_scoring_monitor_through_a_search(wave, capsys):
     X, y = wave
     monitor = ScoringMonitor(scoring={"r2": make_scorer(r2_score), "lpd": log_density})
     model = DeepGPRegressor(**{**ONE, "max_iter": 100})
-    search = GridSearchCV(
-        clone(model).set_callbacks(monitor), {"n_layers": [1, 2]}, cv=2, n_jobs=2, refit=False
-    )
+    watched, grid = clone(model).set_callbacks(monitor), {"n_layers": [1, 2]}
+    search = GridSearchCV(watched, grid, cv=2, n_jobs=2, refit=False)
     search.set_callbacks(ProgressBar(max_propagation_depth=2)).fit(X, y)
     assert "GridSearchCV" in capsys.readouterr().out
     scores = [row for row in monitor.get_logs().data if row["task_name"] == "block"]

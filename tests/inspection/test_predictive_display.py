@@ -39,9 +39,8 @@ def grid(data):
 
 def test_artists_show_what_the_estimator_predicts(plt, data, regressor, grid):
     X, y = data
-    display = PredictiveDisplay.from_estimator(
-        regressor, X, y, n_points=50, coverage=[0.9, 0.5], n_functions=3, random_state=7
-    )
+    settings = {"n_points": 50, "coverage": [0.9, 0.5], "n_functions": 3, "random_state": 7}
+    display = PredictiveDisplay.from_estimator(regressor, X, y, **settings)
     assert_allclose(display.line_.get_xydata(), np.c_[grid[:, 0], regressor.predict(grid)])
     for band, coverage in zip(display.bands_, [0.9, 0.5]):
         assert_allclose(edges(band), regressor.predict_interval(grid, coverage))
@@ -66,18 +65,16 @@ def test_one_coverage_and_several(plt, data, regressor, grid):
 
 def test_another_feature_and_range(plt, data, regressor):
     X, _ = data
-    display = PredictiveDisplay.from_estimator(
-        regressor, X, feature=1, feature_range=(2.0, 4.0), n_points=5
-    )
+    settings = {"feature": 1, "feature_range": (2.0, 4.0), "n_points": 5}
+    display = PredictiveDisplay.from_estimator(regressor, X, **settings)
     grid = np.column_stack([np.full(5, np.median(X[:, 0])), [2.0, 2.5, 3.0, 3.5, 4.0]])
     assert_allclose(display.line_.get_xydata(), np.c_[grid[:, 1], regressor.predict(grid)])
     assert display.ax_.get_xlabel() == "x1"
 
 
 def test_latent(plt, data, regressor, grid):
-    display = PredictiveDisplay.from_estimator(
-        regressor, *data, n_points=50, coverage=0.95, latent=True
-    )
+    settings = {"n_points": 50, "coverage": 0.95, "latent": True}
+    display = PredictiveDisplay.from_estimator(regressor, *data, **settings)
     mean, std = regressor.predict(grid, return_std=True, latent=True)
     assert_allclose(display.line_.get_ydata(), mean)
     expected = mean[:, None] + norm.ppf([0.025, 0.975]) * std[:, None]
@@ -88,9 +85,8 @@ def test_latent(plt, data, regressor, grid):
 def test_outputs(plt, data, joint_regressor, grid):
     X, y = data
     y = np.column_stack([y, 3.0 - y / 1e3])
-    display = PredictiveDisplay.from_estimator(
-        joint_regressor, X, y, output=1, n_points=50, coverage=0.9, n_functions=2
-    )
+    settings = {"output": 1, "n_points": 50, "coverage": 0.9, "n_functions": 2}
+    display = PredictiveDisplay.from_estimator(joint_regressor, X, y, **settings)
     assert_allclose(display.line_.get_ydata(), joint_regressor.predict(grid)[:, 1])
     assert_allclose(edges(display.bands_[0]), joint_regressor.predict_interval(grid, 0.9)[:, 1])
     draws = joint_regressor.sample_y(grid, 2, random_state=0, latent=True)[:, 1]
@@ -117,10 +113,9 @@ def test_gaussian_bands_of_other_regressors(plt, data, grid, model):
     assert_allclose(display.line_.get_ydata(), mean)
     expected = np.column_stack([mean - quartile * std, mean + quartile * std])
     assert_allclose(edges(display.bands_[0]), expected)
-    with pytest.raises(ValueError, match="need a regressor of skdgp"):
-        PredictiveDisplay.from_estimator(model, X, n_functions=1)
-    with pytest.raises(ValueError, match="need a regressor of skdgp"):
-        PredictiveDisplay.from_estimator(model, X, latent=True)
+    for settings in ({"n_functions": 1}, {"latent": True}):
+        with pytest.raises(ValueError, match="need a regressor of skdgp"):
+            PredictiveDisplay.from_estimator(model, X, **settings)
 
 
 def test_pipeline_and_search_show_their_own_intervals(plt, data, regressor, grid):
@@ -139,31 +134,17 @@ def test_pipeline_and_search_show_their_own_intervals(plt, data, regressor, grid
 def test_data_frame_with_all_kinds_of_columns(plt, data):
     pd = pytest.importorskip("pandas")
     X, y = data
-    frame = pd.DataFrame(
-        {
-            "count": (X[:, 1] > 3.1).astype(int),
-            "day": pd.Categorical(np.where(np.arange(70) % 3, "mon", "sun")),
-            "open": np.arange(70) % 4 > 0,
-            "town": np.where(np.arange(70) % 5, "Bath", "York"),
-            "size": X[:, 0],
-        }
-    )
-    encoder = make_column_transformer(
-        (OneHotEncoder(), ["day", "town", "open"]), remainder="passthrough"
-    )
+    i = np.arange(70)
+    frame = pd.DataFrame({"count": (X[:, 1] > 3.1).astype(int), "open": i % 4 > 0})
+    frame["day"] = pd.Categorical(np.where(i % 3, "mon", "sun"))
+    frame["town"], frame["size"] = np.where(i % 5, "Bath", "York"), X[:, 0]
+    encode = OneHotEncoder(), ["day", "town", "open"]
+    encoder = make_column_transformer(encode, remainder="passthrough")
     model = make_pipeline(encoder, BayesianRidge()).fit(frame, y)
-    display = PredictiveDisplay.from_estimator(
-        model, frame, pd.Series(y, name="sales"), feature="size", n_points=20
-    )
-    grid = pd.DataFrame(
-        {
-            "count": 0,
-            "day": "mon",
-            "open": True,
-            "town": "Bath",
-            "size": np.linspace(X[:, 0].min(), X[:, 0].max(), 20),
-        }
-    )
+    sales = pd.Series(y, name="sales")
+    display = PredictiveDisplay.from_estimator(model, frame, sales, feature="size", n_points=20)
+    sizes = np.linspace(X[:, 0].min(), X[:, 0].max(), 20)
+    grid = pd.DataFrame({"count": 0, "open": True, "day": "mon", "town": "Bath", "size": sizes})
     assert_allclose(display.line_.get_xydata(), np.c_[grid["size"], model.predict(grid)])
     assert display.ax_.get_xlabel() == "size"
     assert display.ax_.get_ylabel() == "sales"
@@ -211,9 +192,8 @@ def test_missing_values_do_not_matter_where_a_pipeline_fills_them(plt, data):
     X[3, 0] = X[5, 1] = np.nan
     model = make_pipeline(SimpleImputer(), BayesianRidge()).fit(X, y)
     display = PredictiveDisplay.from_estimator(model, X, y, n_points=3)
-    grid = np.column_stack(
-        [np.linspace(np.nanmin(X[:, 0]), np.nanmax(X[:, 0]), 3), np.full(3, np.nanmedian(X[:, 1]))]
-    )
+    x = np.linspace(np.nanmin(X[:, 0]), np.nanmax(X[:, 0]), 3)
+    grid = np.column_stack([x, np.full(3, np.nanmedian(X[:, 1]))])
     assert_allclose(display.line_.get_ydata(), model.predict(grid))
 
 
@@ -279,9 +259,8 @@ def test_latent_function_in_other_units(plt, data, poisson):
         PredictiveDisplay.from_estimator(poisson, X, n_functions=2)
     with pytest.raises(ValueError, match=r"Poisson .* leave y out"):
         PredictiveDisplay.from_estimator(poisson, X, y, latent=True)
-    display = PredictiveDisplay.from_estimator(
-        poisson, X, n_functions=200, n_points=5, coverage=0.9, latent=True
-    )
+    settings = {"n_functions": 200, "n_points": 5, "coverage": 0.9, "latent": True}
+    display = PredictiveDisplay.from_estimator(poisson, X, **settings)
     mean, std = display.functions.mean(1), display.functions.std(1)
     assert_array_equal(np.abs(mean - display.mean) < 5.0 * std / np.sqrt(200), True)
 
