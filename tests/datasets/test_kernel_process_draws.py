@@ -6,18 +6,14 @@ from skdgp.datasets import make_deep_kernel_process
 
 @pytest.mark.parametrize("kind", ["dgp", "dwp", "diwp", "bnn"])
 def test_shapes_and_seeds(kind):
-    X, y, grams, features = make_deep_kernel_process(
-        12, kind=kind, n_layers=2, width=(3, 4), n_features=2, return_layers=True, random_state=0
-    )
+    settings = {"n_layers": 2, "width": (3, 4), "n_features": 2, "random_state": 0}
+    X, y, grams, features = make_deep_kernel_process(12, kind=kind, return_layers=True, **settings)
     assert X.shape == (12, 2) and y.shape == (12,)
     assert [F.shape for F in features] == ([(12, 3), (12, 4)] if kind in ("dgp", "bnn") else [])
     for G in grams:
         np.testing.assert_allclose(G, G.T)
         assert np.linalg.eigvalsh(G).min() > -1e-9
-    again = make_deep_kernel_process(
-        12, kind=kind, n_layers=2, width=(3, 4), n_features=2, random_state=0
-    )
-    np.testing.assert_array_equal(again[1], y)
+    np.testing.assert_array_equal(make_deep_kernel_process(12, kind=kind, **settings)[1], y)
 
 
 @pytest.mark.parametrize(("kind", "size"), [("dgp", "width"), ("dwp", "width"), ("diwp", "delta")])

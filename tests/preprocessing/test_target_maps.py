@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 import torch
+from amounts import drizzle
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import expon, multivariate_normal, norm, yeojohnson
 from sklearn.metrics import mean_poisson_deviance, mean_squared_error
@@ -159,21 +160,11 @@ def test_means_of_amounts_are_right_under_the_chosen_map(shape, unit):
     assert one.value > log.value + (5.0 if shape < 1.0 else 2.0)
 
 
-def drizzle(seed, tiny, n=250):
-    """Amounts of which many are `tiny` parts of the others, and how they are expected."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1.0, 1.0, (n, 2))
-    size, wet = np.exp(1.5 * np.sin(3.0 * X[:, 0])), 1.0 / (1.0 + np.exp(1.0 - 2.0 * X[:, 1]))
-    is_wet = rng.uniform(size=n) < wet
-    y = np.where(is_wet, size, tiny) * rng.exponential(size=n)
-    return X, y, wet * size + (1.0 - wet) * tiny
-
-
 @pytest.mark.parametrize("unit", [1.0, 1e6])
 @pytest.mark.parametrize("seed", range(5))
 def test_means_of_drizzle_are_right_under_the_chosen_map(seed, unit):
     """A logarithm has the best densities by hundreds of nats, and some three times the total."""
-    X, y, _ = drizzle(seed, 1e-3)
+    X, y, _ = drizzle(seed, 250)
     weights = np.ones(250)
     assert choose(X, unit * y, weights, True).name == "exponential-normal"
     one, log = (module._Candidate(name, X, y, weights) for name in ("exponential-normal", "log"))
@@ -194,7 +185,7 @@ def test_log_normal_targets_keep_their_logarithm(seed, power):
 
 def test_a_map_that_ruins_means_is_refused():
     # of targets of any sign, too, where only one map is to be had
-    X, y, _ = drizzle(1, 1e-3)
+    X, y, _ = drizzle(1, 250)
     assert choose(X, y - 0.5, np.ones(250), False) is None
 
 

@@ -49,26 +49,29 @@ def regressor(**settings):
     return DeepGPRegressor(random_state=0, init=settings.pop("init", "greedy"), **settings)
 
 
-def torch_data():
-    X, y = data()
+def batch_of(X, y):
     y = (y - y.mean()) / y.std()
-    return Batch(torch.tensor(X), torch.tensor(y[:, None]), torch.ones(80).double(), 1.0, 80.0)
+    n = len(X)
+    return Batch(torch.tensor(X), torch.tensor(y[:, None]), torch.ones(n).double(), 1.0, float(n))
+
+
+def torch_data():
+    return batch_of(*data())
 
 
 def build(mean=False, widths=(2,), **scheme):
     kernels = [as_kernel("squared_exponential").bind(n) for n in (1, *widths)]
     shape = Architecture(1, widths, 1, 12, kernels, mean, False)
-    model = DSVI(**scheme).build(
-        shape, Gaussian(variance=0.05).bind(np.ones((3, 1)), np.ones(3), np.ones(1))
-    )
+    noise = Gaussian(variance=0.05).bind(np.ones((3, 1)), np.ones(3), np.ones(1))
+    model = DSVI(**scheme).build(shape, noise)
     init.start(model, torch_data().X.numpy(), np.ones(80), "kmeans", np.random.RandomState(0))
     return model
 
 
-def shallow(layer):
-    batch = torch_data()
+def shallow(layer, batch=None, Z=None):
     run = PreTraining(None, 0.0).train
-    return greedy.sparse_gp(layer, batch, layer.Z, run, np.random.RandomState(0))
+    batch, Z = (torch_data(), layer.Z) if batch is None else (batch, Z)
+    return greedy.sparse_gp(layer, batch, Z, run, np.random.RandomState(0))
 
 
 # The copy
@@ -144,15 +147,9 @@ def test_held_layers_stay(natural):
 
 def test_the_sparse_gp_finds_short_lengthscales():
     """From the kernel's start alone the search ends in noise."""
-    X = torch.linspace(-1.7, 1.7, 300).double()[:, None]
-    y = torch.sin(30.0 * X)
-    batch = Batch(X, y / y.std(), torch.ones(300).double(), 1.0, 300.0)
-    model = build()
-    layer = model.layers[0]
-    layer_Z = X[::6].clone()
-    found = greedy.sparse_gp(
-        layer, batch, layer_Z, PreTraining(None, 0.0).train, np.random.RandomState(0)
-    )
+    X = np.linspace(-1.7, 1.7, 300)[:, None]
+    batch = batch_of(X, np.sin(30.0 * X[:, 0]))
+    found = shallow(build().layers[0], batch, batch.X[::6].clone())
     assert float(found.likelihood.fitted().variance[0]) < 0.05
 
 
@@ -209,13 +206,10 @@ def test_greedy_follows_what_others_miss():
     """Two hundred rows, a function that is fast in places; the start knows it after few steps."""
     X = np.linspace(0.0, 1.0, 200)[:, None]
     y = np.sin(50.0 * X[:, 0] ** 3)
-    scores = {
-        start: regressor(init=start, width=2, n_inducing=30, max_iter=100, likelihood="gaussian")
-        .fit(X, y)
-        .score(X, y)
-        for start in ("kmeans", "greedy")
-    }
-    assert scores["greedy"] > max(scores["kmeans"], 0.97)
+    settings = {"width": 2, "n_inducing": 30, "max_iter": 100, "likelihood": "gaussian"}
+    fits = (regressor(init=start, **settings).fit(X, y) for start in ("kmeans", "greedy"))
+    kmeans, greedy = (fit.score(X, y) for fit in fits)
+    assert greedy > max(kmeans, 0.97)
 
 
 @pytest.mark.parametrize("steps", [3, 30])
@@ -285,10 +279,8 @@ def test_start_from_a_fitted_estimator():
     given = regressor(init="kmeans", max_iter=60).fit(X, y)
     other = X[::2] * 1.3, 5.0 * y[::2]  # the scaling comes with the state
     model = still(init=given).fit(*other)
-    assert_allclose(model.predict(X), given.predict(X), rtol=1e-6)
-    assert_allclose(
-        model.predict(X, return_std=True)[1], given.predict(X, return_std=True)[1], rtol=1e-6
-    )
+    moments = (fit.predict(X, return_std=True) for fit in (model, given))
+    assert_allclose(*moments, rtol=1e-6)
     frozen = clone(still(init=FrozenEstimator(given)))
     assert_array_equal(frozen.fit(*other).predict(X), model.predict(X))
     scores = cross_val_score(frozen, X, y, cv=2)
@@ -304,9 +296,8 @@ def test_start_from_another_scheme(monkeypatch):
     root = separate.members_[0].arrays["layers.0.q.root"]
     same = np.repeat(shared.members_[0].arrays["layers.0.q.root"], 2, 0)
     assert_allclose(root, same, rtol=1e-6, atol=1e-11)  # entries of size one round to that
-    separate = regressor(
-        init="kmeans", max_iter=60, width=2, inference=DSVI(shared_covariance=False)
-    ).fit(X, y)
+    scheme = DSVI(shared_covariance=False)
+    separate = regressor(init="kmeans", max_iter=60, width=2, inference=scheme).fit(X, y)
     again = still(init=separate, width=2).fit(X, y)
     roots = separate.members_[0].arrays["layers.0.q.root"]
     root = again.members_[0].arrays["layers.0.q.root"][0]
@@ -317,17 +308,10 @@ def test_start_from_another_scheme(monkeypatch):
     assert_allclose(uncollapsed.predict(X), posterior.predict(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("dsvi", "aep"),
-        ("aep", "vfe"),
-        ("vfe", "dsvi"),
-        ("dsvi", "pep"),
-        ("vfe", "pep"),
-        ("vfe", "vfe"),
-    ],
-)
+STARTS = "dsvi-aep aep-vfe vfe-dsvi dsvi-pep vfe-pep vfe-vfe".split()
+
+
+@pytest.mark.parametrize(("before", "after"), [pair.split("-") for pair in STARTS])
 def test_every_shallow_scheme_goes_on_where_another_ended(before, after):
     X, y = data(40)
     settings = {"init": "kmeans", "n_layers": 1, "likelihood": "gaussian", "max_iter": 40}
