@@ -11,7 +11,6 @@ from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.preprocessing import target_maps, warping
 
 # In processes that tests start, threads that wait sleep: there are fewer cores than processes.
@@ -85,6 +84,13 @@ def no_global_randomness():
     np.testing.assert_array_equal(now[1], numpy_before[1])
 
 
+@pytest.fixture(autouse=True)
+def randomness_comes_through_arguments(request):
+    """In the folders of processes and schemes."""
+    if {"gp", "inference"} & set(request.path.parts):
+        request.getfixturevalue("no_global_randomness")
+
+
 @pytest.fixture
 def watch(monkeypatch):
     """Note the arguments of all calls of a method.
@@ -119,15 +125,6 @@ def kill(watch):
         return watch(owner, name, look)
 
     return at
-
-
-@pytest.fixture
-def make_batch():
-    def make(X, y, weight=None, scale=1.0, total=None):
-        weight = torch.ones(len(X), dtype=torch.float64) if weight is None else weight
-        return Batch(X, y, weight, scale, float(weight.sum()) if total is None else total)
-
-    return make
 
 
 @pytest.fixture

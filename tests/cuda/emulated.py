@@ -2,10 +2,10 @@
 
 Tensors "on the GPU" hold a tensor of the CPU. ::
 
-    import fakecuda
-    fakecuda.install()         # before tensors are made; device="cuda" makes emulated ones from now on
-    fakecuda.present = False   # from here on, this is a machine without a GPU
-    fakecuda.seen              # the operators that ran "on the GPU"
+    import emulated
+    emulated.install()         # before tensors are made; device="cuda" makes emulated ones from now on
+    emulated.present = False   # from here on, this is a machine without a GPU
+    emulated.seen              # the operators that ran "on the GPU"
 
 What raises on a GPU raises here: operators with tensors of both devices (but for numbers, and for indices
 on the CPU), ``.numpy()`` and ``np.asarray``, generators of the CPU, products of integers, the fused Adam

@@ -10,8 +10,6 @@ from scipy import special, stats
 
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 @pytest.mark.parametrize("y", [0, 1])
 @pytest.mark.parametrize("alpha", ALPHAS)

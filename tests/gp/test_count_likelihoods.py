@@ -9,8 +9,6 @@ from scipy.integrate import trapezoid
 
 from skdgp.gp.likelihoods import NegativeBinomial, Poisson
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 @pytest.mark.parametrize(("count", "v"), [(7, 1.0), (100, 0.1), (1000, 0.01), (1000, 0.1)])
 def test_log_partition_of_large_counts(count, v):

@@ -5,8 +5,6 @@ from torch.distributions import MultivariateNormal, kl_divergence
 
 from skdgp.gp.gaussian import GaussianBlock
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 M, D = 4, 3
 
 

@@ -15,8 +15,6 @@ from skdgp.gp.kernels import (
     as_kernel,
 )
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 KERNELS = {
     "squared_exponential": SquaredExponential(0.9, 1.4, ard=False),
     "matern12": Matern(0.5, 0.9, 1.4, ard=False),

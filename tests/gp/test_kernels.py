@@ -28,8 +28,6 @@ from skdgp.gp.kernels.base import stacked
 from skdgp.gp.kernels.inner import arc_cosine
 from skdgp.linalg import workspace
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 LENGTHSCALE = [0.7, 1.3, 2.0]
 STRENGTH = [0.3, 1.2, 5.0]
 KERNELS = {

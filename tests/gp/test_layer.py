@@ -11,8 +11,6 @@ from skdgp.gp.layer import SparseLayer, _SparseMoments
 from skdgp.gp.layer import sparse_moments as sparse_moments_of
 from skdgp.linalg import workspace
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 KERNELS = {
     "squared_exponential": SquaredExponential([0.7, 1.3], 1.4),
     "matern32": Matern(1.5, [0.7, 1.3], 1.4),

@@ -28,8 +28,6 @@ from skdgp.gp.likelihoods import (
     as_likelihood,
 )
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 RATE = 1.3 * math.exp(0.7)
 COUNTS = stats.nbinom(1.0 / 0.6, 1.0 / (1.0 + 0.6 * RATE))  # given a latent value of 0.7
 ONE_LATENT = {

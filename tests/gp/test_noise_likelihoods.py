@@ -16,8 +16,6 @@ from skdgp.gp.likelihoods import (
     StudentT,
 )
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 @pytest.mark.parametrize("y", [-0.7, 2.0])
 def test_heteroscedastic_integrals(y):

@@ -1,19 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from toys import architecture
 
-from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import StructuredVI
-from skdgp.inference.base import Architecture
-
-
-def fill(layers, rng):
-    """Inducing inputs and mean functions without special values."""
-    for layer in layers:
-        layer.Z.copy_(torch.as_tensor(rng.standard_normal(layer.Z.shape)))
-        if layer.W is not None:
-            layer.W.copy_(torch.as_tensor(rng.standard_normal(layer.W.shape)))
 
 
 @pytest.fixture
@@ -26,33 +17,30 @@ def make_structured():
         n_latents=1,
         n_inducing=4,
         *,
-        n_features=2,
         kernel="squared_exponential",
         likelihood=None,
         linear_mean=True,
         input_connected=False,
         random_q=True,
-        seed=0,
-        n_warmup=0,
-        inner_noise=0.05,
         **settings,
     ):
-        shape = Architecture(
-            n_features, widths, n_latents, n_inducing, [], linear_mean, input_connected
+        shape = {"linear_mean": linear_mean, "connected": input_connected}
+        shape = architecture(widths, n_latents, n_inducing, kernel, **shape)
+        likelihood = Gaussian(np.full(n_latents, 0.1)) if likelihood is None else likelihood
+        settings = {"n_warmup": 0, "inner_noise": 0.05, **settings}
+        model, rng = (
+            StructuredVI(coupling, **settings).build(shape, likelihood),
+            np.random.default_rng(0),
         )
-        shape.kernels = [as_kernel(kernel).bind(n) for n in shape.layer_inputs()]
-        if likelihood is None:
-            likelihood = Gaussian(np.full(n_latents, 0.1))
-        settings = {"n_warmup": n_warmup, "inner_noise": inner_noise, **settings}
-        model = StructuredVI(coupling, **settings).build(shape, likelihood)
-        rng = np.random.default_rng(seed)
+        q, T = model.q, len(model.q.mean)
         with torch.no_grad():
-            fill(model.layers, rng)
+            for layer in model.layers:
+                for part in (layer.Z, layer.W):
+                    if part is not None:
+                        part.copy_(torch.as_tensor(rng.standard_normal(part.shape)))
             if random_q:
-                q = model.q
                 q.mean.copy_(torch.as_tensor(rng.standard_normal(q.mean.shape)))
                 root = 0.3 * rng.standard_normal(q.root.shape)
-                T = len(q.mean)
                 root[:T] = np.tril(root[:T], -1) + 0.7 * np.eye(n_inducing)
                 q.root.copy_(torch.as_tensor(root))
         return model

@@ -8,13 +8,10 @@ import torch
 from scipy import special
 from six_rows import NOISES, X
 from sklearn.utils import check_random_state
+from toys import architecture, everything
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import SGHMC, EllipticalSlice
-from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NEW = np.array([[-0.8], [0.4], [2.5]])  # two among the rows, one beyond
 N_CHAINS, N_STATES = 60, 20
@@ -66,12 +63,10 @@ def of_chains(scheme, noise):
     likelihood, y, k, *_ = NOISES[noise]
     likelihood = likelihood.bind(y[:, None], np.ones(6), np.ones(1))
     kernel = SquaredExponential(np.ones(1), variance_of(likelihood))
-    shape = Architecture(1, (), k, 6, [kernel], False, False)
+    shape = architecture((), k, 6, kernel, n_features=1, linear_mean=False)
     model = SCHEMES[scheme].build(shape, likelihood)
     model.start(X, np.ones(6), check_random_state(0))
-    y = torch.as_tensor(y[:, None]).double()
-    batch = Batch(torch.as_tensor(X), y, torch.ones(6).double(), 1.0, 6.0)
-    generator = torch.Generator().manual_seed(0)
+    batch, generator = everything(X, y), torch.Generator().manual_seed(0)
     while not model.finished:
         model.step(batch, generator)
     posterior = model.posterior(model.draws(1, 0))

@@ -31,8 +31,6 @@ from skdgp.gp.kernels import Matern, SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import CollapsedVI, Exact, collapsed
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 JITTER = 1e-6
 
 

@@ -9,7 +9,10 @@ from toys import (
     bound,
     check_progress,
     check_settings,
+    check_single_precision,
     draw_functions,
+    everything,
+    jump_to_optimum,
     latents,
     posterior,
     run,
@@ -23,8 +26,6 @@ from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, S
 from skdgp.inference import DSVI, StructuredVI, as_scheme
 from skdgp.inference.base import Architecture
 from skdgp.random import normal
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NATURAL = ["last", "all", "none"]
 
@@ -59,12 +60,10 @@ def test_hidden_outputs_deviate_by_a_tenth_and_no_more_than_the_prior(make_model
 
 @pytest.mark.parametrize("widths", [(2,), (2, 2)])
 @pytest.mark.parametrize("likelihood", [None, Bernoulli()])
-def test_a_deep_model_starts_at_the_bound_of_a_shallow_one(
-    make_model, make_batch, widths, likelihood
-):
+def test_a_deep_model_starts_at_the_bound_of_a_shallow_one(make_model, widths, likelihood):
     """Without variance of its hidden kernels, and at any variance there is no divergence."""
     X, y = data()
-    batch = make_batch(X, y if likelihood is None else (y > 0).double())
+    batch = everything(X, y if likelihood is None else (y > 0).double())
     shallow = make_model(2, (), likelihood=likelihood)
 
     def of_deep(variance):
@@ -120,9 +119,9 @@ def test_inputs_of_layers():
 @pytest.mark.parametrize("n_layers", [1, 2, 3, 5])
 @pytest.mark.parametrize("input_connected", [False, True])
 @pytest.mark.parametrize("k", [1, 2])
-def test_models_of_any_depth(make_model, make_batch, n_layers, input_connected, k):
+def test_models_of_any_depth(make_model, n_layers, input_connected, k):
     X, y = data()
-    batch = make_batch(X, torch.cat([y, -2.0 * y], 1)[:, :k])
+    batch = everything(X, torch.cat([y, -2.0 * y], 1)[:, :k])
     widths = (3, 2, 1, 2)[: n_layers - 1]
     likelihood = Gaussian(np.array([0.1, 0.2])[:k])
     model = make_model(2, widths, k, likelihood=likelihood, input_connected=input_connected)
@@ -211,13 +210,13 @@ def test_noise_of_hidden_layers_is_fresh_for_every_row(make_model):
 # Settings
 
 
-def test_every_setting_changes_the_predictions(make_model, make_batch):
+def test_every_setting_changes_the_predictions(make_model):
     X, y = data()
 
     def predictions(**settings):
         model = make_model(2, (2,), random_q=False, **settings)
         for i in range(8):
-            model.step(make_batch(X, y), seeded(i))
+            model.step(everything(X, y), seeded(i))
         return latents(model, X)[0]
 
     settings = [
@@ -245,9 +244,9 @@ def test_natural_gradient_names_the_blocks(make_model, natural_gradient, natural
     assert [block.natural for block in model.blocks()] == natural
 
 
-def test_shared_covariances_of_hidden_layers(make_model, make_batch):
+def test_shared_covariances_of_hidden_layers(make_model):
     X, y = data()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     settings = {"inner_noise": 0.1, "natural_gradient": "none"}
     shared = make_model(2, (3, 2), shared_covariance=True, **settings)
     separate = make_model(2, (3, 2), **settings)
@@ -285,29 +284,29 @@ def test_blocks_of_natural_steps_and_of_outputs_are_separate(make_model):
      ("all", StudentT(np.array([4.0]), np.array([0.3]))), ("none", Bernoulli()), ("last", Softmax())],
     ids=["last", "all", "none", "heteroscedastic", "student_t", "probit", "softmax"],
 )  # fmt: skip
-def test_steps_make_progress(make_model, make_batch, natural_gradient, likelihood):
+def test_steps_make_progress(make_model, natural_gradient, likelihood):
     X, y = data()
     n_latents = 2 if isinstance(likelihood, Softmax | HeteroscedasticGaussian) else 1
     settings = {"natural_gradient": natural_gradient, "n_draws": 2}
     model = make_model(2, (2,), n_latents, likelihood=likelihood, random_q=False, **settings)
     if likelihood is not None and likelihood.is_class:
         y = (y > 0.0).double()
-    check_progress(model, make_batch(X, y), 60, 5.0)
+    check_progress(model, everything(X, y), 60, 5.0)
 
 
-def test_the_loss_is_the_negative_bound_per_row(make_model, make_batch):
+def test_the_loss_is_the_negative_bound_per_row(make_model):
     X, y = data()
     model = make_model(2, (2,), n_draws=3)
     weight = torch.linspace(0.5, 2.0, 30, dtype=torch.float64)
-    batch = make_batch(X, y, weight, scale=2.0, total=70.0)
+    batch = everything(X, y, weight, scale=2.0, total=70.0)
     expected = -bound(model, batch) / 70.0
     assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("natural_gradient", NATURAL)
-def test_the_optimizer_gets_the_gradient_of_the_bound(make_model, make_batch, natural_gradient):
+def test_the_optimizer_gets_the_gradient_of_the_bound(make_model, natural_gradient):
     X, y = data()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     settings = {"natural_gradient": natural_gradient, "inner_noise": 0.1}
     model, twin = make_model(2, (2,), **settings), make_model(2, (2,), **settings)
     model.step(batch, seeded())
@@ -324,19 +323,19 @@ def test_the_optimizer_gets_the_gradient_of_the_bound(make_model, make_batch, na
     assert sum(name.startswith("layers") for name in names) > 6
 
 
-def test_roots_stay_lower_triangular(make_model, make_batch):
+def test_roots_stay_lower_triangular(make_model):
     X, y = data()
     model = make_model(2, (2,), natural_gradient="none")
     for i in range(5):
-        model.step(make_batch(X, y), seeded(i))
+        model.step(everything(X, y), seeded(i))
     for block in model.blocks():
         assert torch.equal(block.root, block.root.tril())
 
 
 @pytest.mark.parametrize("natural_gradient", NATURAL)
-def test_the_rate_shrinks_every_kind_of_step(make_model, make_batch, natural_gradient):
+def test_the_rate_shrinks_every_kind_of_step(make_model, natural_gradient):
     X, y = data()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     moves = []
     for rate in (1.0, 0.01):
         model = make_model(2, (2,), natural_gradient=natural_gradient)
@@ -349,16 +348,15 @@ def test_the_rate_shrinks_every_kind_of_step(make_model, make_batch, natural_gra
             assert moves[1][name] == pytest.approx(0.01 * move, rel=0.05), name
 
 
-def test_natural_steps_grow_over_five_steps(make_model, make_batch):
+def test_natural_steps_grow_over_five_steps(make_model):
     # in one dimension of a quadratic bound, a step of size gamma leaves 1 - gamma of the precision error
     X, y = data()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     model = make_model(2, (), natural_step=0.5)
     model.learning_rate = 0.0
     q = model.layers[0].q
     target = make_model(2, (), natural_step=0.5)
-    target.expected_log_likelihood(batch, None).backward()
-    target.layers[0].q.natural_step(target.layers[0].q.collected_gradients(), 1.0)
+    jump_to_optimum(target, batch)
     optimum = torch.cholesky_inverse(target.layers[0].q.root.detach())
     errors = []
     for _ in range(8):
@@ -369,7 +367,7 @@ def test_natural_steps_grow_over_five_steps(make_model, make_batch):
     np.testing.assert_allclose(gammas, expected, rtol=1e-6)
 
 
-def test_natural_steps_never_lose_positive_definiteness(make_model, make_batch):
+def test_natural_steps_never_lose_positive_definiteness(make_model):
     # a density that is not log-concave, with outliers: full steps are refused and halved
     X, y = data()
     y[::7] += 30.0
@@ -378,7 +376,7 @@ def test_natural_steps_never_lose_positive_definiteness(make_model, make_batch):
     model = make_model(2, (2,), likelihood=likelihood, **settings)
     generator = seeded()
     for _ in range(30):
-        assert math.isfinite(model.step(make_batch(X, y), generator))
+        assert math.isfinite(model.step(everything(X, y), generator))
     for block in model.blocks():
         assert torch.isfinite(block.root).all()
         assert (torch.diagonal(block.root, dim1=1, dim2=2) > 0).all()
@@ -388,12 +386,12 @@ def test_natural_steps_never_lose_positive_definiteness(make_model, make_batch):
 
 
 @pytest.mark.parametrize("natural_gradient", ["all", "none"])
-def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
+def test_averages_of_the_last_steps(make_model, natural_gradient):
     """By their definition: over a tenth of the steps, over at most 30, and over fewer small ones."""
     X, y = data()
     model, expected = make_model(2, (2,), natural_gradient=natural_gradient), None
     for n, rate in enumerate([1.0] * 310 + [0.5] * 10 + [0.01] * 10, 1):
-        model.step(make_batch(X, y), seeded(n), rate)
+        model.step(everything(X, y), seeded(n), rate)
         last = {name: p.detach().numpy().copy() for name, p in model.named_parameters()}
         reach = min(0.1 * n, 30.0 * rate)
         expected = expected or last
@@ -405,25 +403,25 @@ def test_averages_of_the_last_steps(make_model, make_batch, natural_gradient):
             same({name: p.detach().numpy() for name, p in model.named_parameters()}, last)
 
 
-def test_a_look_at_averages_does_not_change_training(make_model, make_batch):
+def test_a_look_at_averages_does_not_change_training(make_model):
     X, y = data()
     models = [make_model(2, (2,)) for _ in range(2)]
     for i in range(5):
         for model in models:
-            model.step(make_batch(X, y), seeded(i))
+            model.step(everything(X, y), seeded(i))
         models[0].divergence(), posterior(models[0])
     same(models[0].state(), models[1].state())
     same(models[0].training_state(), models[1].training_state())
 
 
-def test_averages_scatter_less_than_steps(make_model, make_batch):
+def test_averages_scatter_less_than_steps(make_model):
     """From minibatches of ten rows, the mean of a posterior moves by less than half from look to look."""
     X, y = data(300)
     model, looks = make_model(2, (), natural_gradient="all"), {"own": [], "average": []}
     rng = np.random.default_rng(0)
     for step in range(600):
         rows = rng.choice(len(X), 10, replace=False)
-        model.step(make_batch(X[rows], y[rows])._replace(scale=30.0, total=300.0), seeded(step))
+        model.step(everything(X[rows], y[rows])._replace(scale=30.0, total=300.0), seeded(step))
         if step >= 300 and step % 10 == 0:
             looks["own"].append(model.blocks()[0].mean.detach().numpy().copy())
             looks["average"].append(model.state()["layers.0.q.mean"])
@@ -434,33 +432,21 @@ def test_averages_scatter_less_than_steps(make_model, make_batch):
 # Precision
 
 
-def test_inputs_in_single_precision(make_model, make_batch):
+def test_inputs_in_single_precision(make_model):
     X, y = data()
     model = make_model(2, (2,), n_inducing=10, n_draws=2, inner_noise=0.1)
-    eps = [normal((2, 30, 2), seeded(), X)]
-    with torch.no_grad():
-        mean, var = model.propagate(X, eps)
-        mean32, var32 = model.propagate(X.float(), [e.float() for e in eps])
-    assert mean32.dtype == var32.dtype == torch.float32
-    torch.testing.assert_close(mean32.double(), mean, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(var32.double(), var, rtol=1e-3, atol=1e-4)
-    generator = seeded()
-    before = bound(model, make_batch(X, y))
-    for _ in range(20):
-        assert math.isfinite(model.step(make_batch(X.float(), y), generator))
-    assert bound(model, make_batch(X, y)) > before
-    assert all(p.dtype == torch.float64 for p in model.parameters())
+    check_single_precision(model, X, y, [normal((2, 30, 2), seeded(), X)], 1e-3, 1e-4)
 
 
 @pytest.mark.parametrize("natural_gradient", NATURAL)
-def test_blocks_in_single_precision(make_model, make_batch, natural_gradient):
+def test_blocks_in_single_precision(make_model, natural_gradient):
     X, y = data()
 
     def train(dtype):
         model = make_model(2, (2,), natural_gradient=natural_gradient, inner_noise=0.1)
         model.prepare(0.02, dtype)
         assert model.learning_rate == 0.02
-        return model, [model.step(make_batch(X.to(dtype), y), seeded()) for _ in range(5)]
+        return model, [model.step(everything(X.to(dtype), y), seeded()) for _ in range(5)]
 
     (_, exact), (model, losses) = train(torch.float64), train(torch.float32)
     # draws in single precision are other draws, so only the size of the losses is comparable

@@ -11,14 +11,12 @@ from oracles import in_standard_errors
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch.distributions import MultivariateNormal, kl_divergence
-from toys import jump_to_optimum, latents, seeded, toy
+from toys import everything, jump_to_optimum, latents, seeded, toy
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Softmax
 from skdgp.quadrature import gauss_hermite
 from skdgp.random import normal
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NOISE = 0.1
 tensor = partial(torch.tensor, dtype=torch.float64)
@@ -53,13 +51,11 @@ def exact_gp(X, y):
 
 
 @pytest.mark.parametrize("stepwise", [False, True])
-def test_with_all_rows_as_inducing_inputs_one_layer_is_an_exact_gp(
-    make_model, make_batch, stepwise
-):
+def test_with_all_rows_as_inducing_inputs_one_layer_is_an_exact_gp(make_model, stepwise):
     X, y = data()
     model = make_model(2, (), n_inducing=len(X), natural_step=1.0)
     place(model, X)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     if stepwise:
         model.learning_rate = 0.0
         for _ in range(6):  # the natural step size reaches its full value at the sixth step
@@ -84,11 +80,11 @@ def integrated(model, X, y):
     return (log_weights.exp()[:, None] * ell).sum(0)
 
 
-def test_with_few_inducing_inputs_the_optimum_is_the_collapsed_bound(make_model, make_batch):
+def test_with_few_inducing_inputs_the_optimum_is_the_collapsed_bound(make_model):
     X, y = data()
     model = make_model(2, ())
     place(model, data(5, seed=2)[0])
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     jump_to_optimum(model, batch)
     with torch.no_grad():
         kernel, Z = model.layers[0].kernel(), model.layers[0].Z
@@ -100,23 +96,23 @@ def test_with_few_inducing_inputs_the_optimum_is_the_collapsed_bound(make_model,
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_no_posterior_beats_the_evidence(make_model, make_batch, seed):
+def test_no_posterior_beats_the_evidence(make_model, seed):
     X, y = data()
     model = make_model(2, (), seed=seed)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     evidence = exact_gp(X, y).log_marginal_likelihood()
     assert bound_of(model, batch) < evidence
     jump_to_optimum(model, batch)
     assert bound_of(model, batch) < evidence
 
 
-def test_more_inducing_inputs_never_lower_the_optimum(make_model, make_batch):
+def test_more_inducing_inputs_never_lower_the_optimum(make_model):
     X, y = data()
     Z, bounds = data(9, seed=2)[0], []
     for n in (1, 3, 6, 9):
         model = make_model(2, (), n_inducing=n)
         place(model, Z[:n])
-        batch = make_batch(X, y)
+        batch = everything(X, y)
         jump_to_optimum(model, batch)
         bounds.append(bound_of(model, batch))
     assert (np.diff(bounds) > 0.0).all()
@@ -127,11 +123,9 @@ def test_more_inducing_inputs_never_lower_the_optimum(make_model, make_batch):
 
 @pytest.mark.parametrize("widths", [(), (2,), (3, 2)])
 @pytest.mark.parametrize("natural_gradient", ["last", "none"])
-def test_the_gradient_vanishes_at_the_collapsed_optimum(
-    make_model, make_batch, widths, natural_gradient
-):
+def test_the_gradient_vanishes_at_the_collapsed_optimum(make_model, widths, natural_gradient):
     X, y = data()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     settings = {"n_draws": 3, "natural_gradient": natural_gradient}
     model = make_model(2, widths, **settings)
     jump_to_optimum(model, batch, seeded())
@@ -149,9 +143,9 @@ def test_the_gradient_vanishes_at_the_collapsed_optimum(
 
 
 @pytest.mark.parametrize("widths", [(), (2,)])
-def test_one_full_natural_step_arrives_from_anywhere(make_model, make_batch, widths):
+def test_one_full_natural_step_arrives_from_anywhere(make_model, widths):
     X, y = data()
-    batch, optima = make_batch(X, y), []
+    batch, optima = everything(X, y), []
     model = make_model(2, widths)
     start = model.layers[-1].q.state_dict()
     for scale in (0.5, 1.0, 3.0):
@@ -191,7 +185,7 @@ def test_the_divergence_is_that_of_the_inducing_outputs(make_model):
 
 @pytest.mark.parametrize("input_connected", [False, True])
 @torch.no_grad()
-def test_one_hidden_unit_by_gauss_hermite(make_model, make_batch, input_connected):
+def test_one_hidden_unit_by_gauss_hermite(make_model, input_connected):
     X, y = data(5)
     model = make_model(2, (1,), inner_noise=0.2, input_connected=input_connected, n_draws=20_000)
     likelihood, exact = model.likelihood(), integrated(model, X, y)
@@ -199,7 +193,7 @@ def test_one_hidden_unit_by_gauss_hermite(make_model, make_batch, input_connecte
     ell = likelihood.expected_log_prob(y, *model.propagate(X, eps))
     assert in_standard_errors(ell, exact) < 4
     # the objective draws independently for every row
-    objective = model.expected_log_likelihood(make_batch(X, y), seeded(6))
+    objective = model.expected_log_likelihood(everything(X, y), seeded(6))
     standard_error = ell.var(0).sum().sqrt() / math.sqrt(20_000)
     assert abs(objective - exact.sum()) < 4 * standard_error
     # and the draws of a prediction are much better than independent ones
@@ -209,9 +203,9 @@ def test_one_hidden_unit_by_gauss_hermite(make_model, make_batch, input_connecte
 
 
 @torch.no_grad()
-def test_the_objective_is_unbiased_for_one_draw(make_model, make_batch):
+def test_the_objective_is_unbiased_for_one_draw(make_model):
     X, y = data(5)
-    model, batch, generator = make_model(2, (1,), inner_noise=0.2), make_batch(X, y), seeded()
+    model, batch, generator = make_model(2, (1,), inner_noise=0.2), everything(X, y), seeded()
     values = tensor([model.expected_log_likelihood(batch, generator) for _ in range(1000)])
     assert in_standard_errors(values, integrated(model, X, y).sum()) < 4
 
@@ -230,9 +224,9 @@ def test_where_the_data_say_nothing_the_prior_returns(make_model, shift):
     torch.testing.assert_close(var, torch.ones_like(var))
 
 
-def test_hidden_units_can_be_permuted(make_model, make_batch):
+def test_hidden_units_can_be_permuted(make_model):
     X, y = data()
-    batch, order = make_batch(X, y), torch.tensor([2, 0, 1])
+    batch, order = everything(X, y), torch.tensor([2, 0, 1])
     model = make_model(2, (3, 2), inner_noise=0.2)
     first, second = model.layers[:2]
     with torch.no_grad():
@@ -254,9 +248,7 @@ def test_hidden_units_can_be_permuted(make_model, make_batch):
 @pytest.mark.parametrize(
     ("likelihood", "n_latents"), [(Gaussian(np.array([NOISE])), 1), (Bernoulli(), 1), (Softmax(), 3)]
 )  # fmt: skip
-def test_a_hidden_layer_that_does_nothing_leaves_a_shallow_model(
-    make_model, make_batch, likelihood, n_latents
-):
+def test_a_hidden_layer_that_does_nothing_leaves_a_shallow_model(make_model, likelihood, n_latents):
     X, y = data()
     if not isinstance(likelihood, Gaussian):
         y = (y > 0).double()
@@ -270,7 +262,7 @@ def test_a_hidden_layer_that_does_nothing_leaves_a_shallow_model(
         hidden.kernel.log_variance.fill_(math.log(1e-24))
         hidden.q.mean.zero_()
         hidden.q.root.copy_(torch.eye(5).expand(2, 5, 5))
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     eps = [normal((3, len(X), 2), seeded(), X)]
     # hidden standard deviations are 1e-6, from the floor under variances
     assert abs(bound_of(deep, batch, eps) - bound_of(shallow, batch)) < 1e-4
@@ -295,9 +287,9 @@ def test_connected_inputs_stand_beside_the_hidden_units(make_model):
         torch.testing.assert_close(a, torch.stack(parts), rtol=1e-10, atol=1e-10)
 
 
-def test_two_layers_stay_below_the_evidence(make_model, make_batch):
+def test_two_layers_stay_below_the_evidence(make_model):
     X, y = data(3)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     model = make_model(
         2,
         (1,),
@@ -331,7 +323,7 @@ def test_two_layers_stay_below_the_evidence(make_model, make_batch):
 
 
 @pytest.mark.parametrize("widths", [(), (2,)])
-def test_minibatches_average_to_all_rows(make_model, make_batch, monkeypatch, widths):
+def test_minibatches_average_to_all_rows(make_model, monkeypatch, widths):
     X, y = data(6)
     weight = tensor([1.0, 2.0, 1.0, 5.0, 0.5, 3.0])
     model = make_model(2, widths, n_draws=2)
@@ -339,7 +331,7 @@ def test_minibatches_average_to_all_rows(make_model, make_batch, monkeypatch, wi
 
     def objective(rows, scale):
         monkeypatch.setattr("skdgp.inference.deep.normal", lambda *args: eps[:, rows])
-        batch = make_batch(X[rows], y[rows], weight[rows], scale, total=float(weight.sum()))
+        batch = everything(X[rows], y[rows], weight[rows], scale, total=float(weight.sum()))
         with torch.no_grad():
             return float(model.expected_log_likelihood(batch, None))
 
@@ -349,12 +341,12 @@ def test_minibatches_average_to_all_rows(make_model, make_batch, monkeypatch, wi
     np.testing.assert_allclose(np.mean(values), objective(list(range(6)), 1.0), rtol=1e-12)
 
 
-def test_a_weight_of_two_is_the_row_twice(make_model, make_batch):
+def test_a_weight_of_two_is_the_row_twice(make_model):
     X, y = data(6)
     model = make_model(2, ())
     weight = tensor([1.0, 2.0, 1.0, 0.0, 3.0, 1.0])
     rows = torch.repeat_interleave(torch.arange(6), weight.long())
-    weighted, repeated = make_batch(X, y, weight), make_batch(X[rows], y[rows])
+    weighted, repeated = everything(X, y, weight), everything(X[rows], y[rows])
     assert weighted.total == repeated.total
     values = []
     for batch in (weighted, repeated):

@@ -36,8 +36,6 @@ from skdgp.inference.unique_inputs import gather
 from skdgp.optim.lbfgs import LBFGS
 from skdgp.training import Checkpoint
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 KERNEL = Anova(1.5, [0.6, 1.1], [0.8, 3.0], 1.4)
 
 
@@ -213,14 +211,10 @@ def test_training_maximizes_the_evidence():
 
 @pytest.mark.parametrize("most", [6, 1000])
 @pytest.mark.parametrize("kernel", [KERNEL, Matern(1.5, 1.0) + Anova() + Linear()])
-def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
+def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch, watch):
     """They see that part alone, and end where they converge; others find the best numbers for all rows."""
     X, y = rows(80)
-    batch, seen, evidence = everything(X, y), [], ExactGP.log_marginal_likelihood
-
-    def counted(self):
-        seen.append(len(self._marginal_subset))
-        return evidence(self)
+    batch, seen = everything(X, y), set()
 
     def trained():
         model, counts = make(kernel=kernel), []
@@ -228,10 +222,11 @@ def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
             assert len(counts) < 200
             seen.clear()
             model.step(batch, None)
-            counts.append(sorted(set(seen)))
+            counts.append(sorted(seen))
         return model, counts
 
-    monkeypatch.setattr(ExactGP, "log_marginal_likelihood", counted)
+    evidence = "log_marginal_likelihood"
+    watch(ExactGP, evidence, lambda n, model: seen.add(len(model._marginal_subset)))
     monkeypatch.setattr(ExactGP, "choose_start", lambda self, batch: None)
     monkeypatch.setattr(marginal_likelihood, "TOL", 1e-6)
     all_rows, counts = trained()
@@ -242,9 +237,8 @@ def test_first_steps_on_a_part_of_the_rows(kernel, most, monkeypatch):
     n = counts.count([40])
     assert counts == [[40]] * n + [[80]] * (len(counts) - n)
     assert n == 6 if most == 6 else 6 < n < len(counts)
-    assert_allclose(
-        model.lower_bound(batch), all_rows.lower_bound(batch), atol=80 * 1e-5
-    )  # 10 tolerances
+    # 10 tolerances
+    assert_allclose(model.lower_bound(batch), all_rows.lower_bound(batch), atol=80 * 1e-5)
 
 
 # Predictions
@@ -630,14 +624,8 @@ def test_warm_start_of_many_rows_has_no_first_steps(monkeypatch):
     assert_allclose(model.predict(X), before, atol=1e-2)
 
 
-def test_given_numbers_are_looked_at_once(monkeypatch):
-    calls, evidence = [], ExactGP.log_marginal_likelihood
-
-    def counted(self):
-        calls.append(1)
-        return evidence(self)
-
-    monkeypatch.setattr(ExactGP, "log_marginal_likelihood", counted)
+def test_given_numbers_are_looked_at_once(watch):
+    calls = watch(ExactGP, "log_marginal_likelihood")
     X, y = rows()
     kernel, noise = Anova(trainable=False), Gaussian(variance=0.1, trainable=False)
     model = regressor(kernel=kernel, likelihood=noise, max_iter=7).fit(X, y[:, 0])
@@ -645,20 +633,18 @@ def test_given_numbers_are_looked_at_once(monkeypatch):
     assert len(model.loss_curve_) == 7 and len(set(model.loss_curve_)) == 1
 
 
-def test_resume_after_it_has_converged(tmp_path, monkeypatch):
+def test_resume_after_it_has_converged(tmp_path, watch):
     """Rows are left out for stacking at the end, by a model that makes no more steps."""
     X, y = rows(60)
     settings = {"max_iter": 60, "n_inducing": 5, "n_predict_draws": 8, "random_state": 0}
     expected = DeepGPRegressor(**settings).fit(X, y[:, 0])
     model = DeepGPRegressor(checkpoint=Checkpoint(tmp_path / "fit.npz", n_steps=5), **settings)
-    step, calls = ExactGP.step, iter(range(10_000))
 
-    def killed(self, *args):
-        if next(calls) == 117 and self.finished:  # the second of two
+    def killed(n, model, *_):
+        if n == 117 and model.finished:  # the second of two
             raise RuntimeError("killed")
-        return step(self, *args)
 
-    monkeypatch.setattr(ExactGP, "step", killed)
+    watch(ExactGP, "step", killed)
     with pytest.raises(RuntimeError, match="killed"):
         model.fit(X, y[:, 0])
     model.fit(X, y[:, 0])

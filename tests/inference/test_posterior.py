@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from toys import architecture, posterior, run, same, seeded, toy
+from toys import architecture, everything, posterior, run, same, seeded, toy
 
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import (
@@ -19,8 +19,6 @@ from skdgp.inference import (
     RandomFeatures,
     StructuredVI,
 )
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 SCHEMES = {
     "dsvi": DSVI(inner_noise=0.1, natural_gradient="all"),
@@ -80,11 +78,11 @@ def scheme(request):
 
 
 @pytest.fixture
-def trained(scheme, make_batch):
+def trained(scheme):
     """A model after a step, and a batch for the next ones."""
     X, y = toy(40)
     model = build(scheme, 0)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     model.step(batch, seeded())
     return model, batch
 

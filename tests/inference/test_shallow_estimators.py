@@ -17,8 +17,6 @@ from skdgp.inference import CollapsedVI, Exact, Vecchia
 from skdgp.inference.collapsed import CollapsedGP
 from skdgp.inference.exact import ExactGP
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 def shallow(inference, **settings):
     return DeepGPRegressor(1, inference=inference, random_state=0, **settings)

@@ -28,11 +28,12 @@ def rows(n=40, k=1, seed=0):
     return X, y + 0.3 * rng.normal(size=(n, k))
 
 
-def everything(X, y, weight=None):
-    """A batch of all rows."""
-    X, y = (torch.as_tensor(a, dtype=torch.float64) for a in (X, y))
+def everything(X, y, weight=None, scale=1.0, total=None):
+    """A batch of all rows, or of some with this scale and total weight of all."""
+    X, y = (a if torch.is_tensor(a) else torch.tensor(a, dtype=torch.float64) for a in (X, y))
     weight = torch.ones(len(X)) if weight is None else torch.as_tensor(weight)
-    return Batch(X, y.reshape(len(X), -1), weight.double(), 1.0, float(weight.sum()))
+    total = float(weight.sum()) if total is None else total
+    return Batch(X, y.reshape(len(X), -1), weight.double(), scale, total)
 
 
 def architecture(
@@ -159,3 +160,45 @@ def check_settings(predictions, settings, least):
     assert torch.equal(predictions(), expected)
     for own in settings:
         assert (predictions(**own) - expected).abs().max() > least, own
+
+
+def objective(model, batch, seed=0):
+    """What steps maximize."""
+    return model.expected_log_likelihood(batch, seeded(seed)).item()
+
+
+def without_priors(model):
+    """The same model, whose hyperparameters are where their priors expect them."""
+    model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
+    return model
+
+
+def check_single_precision(model, X, y, eps, rtol, atol):
+    """Moments of inputs in single precision are those in double precision, and training goes on from them."""
+    with torch.no_grad():
+        expected = model.propagate(X, eps)
+        found = model.propagate(X.float(), [e.float() for e in eps])
+    for part, wanted in zip(found, expected):
+        assert part.dtype == torch.float32
+        torch.testing.assert_close(part.double(), wanted, rtol=rtol, atol=atol)
+    batch = everything(X, y)
+    before = bound(model, batch)
+    assert np.isfinite(run(model, batch._replace(X=X.float()), 20, seeded())).all()
+    assert bound(model, batch) > before
+    assert all(p.dtype == torch.float64 for p in model.parameters())
+
+
+def check_chains(model, X, n_states, n_functions):
+    """Predictions of states have rows that do not depend on others, and the moments of functions."""
+    frozen = posterior(model, 64)
+    latent, (center, total) = frozen.latent(X), mixed(model, X, 64)
+    assert latent.mean.shape == latent.var.shape == (n_states, len(X), 1)
+    alone = torch.cat([frozen.latent(x).mean for x in X.split(1)], 1)
+    np.testing.assert_allclose(alone, latent.mean, atol=1e-9)
+    frozen.n_features = 100
+    f = frozen.functions(n_functions, seeded(0))
+    values = sum(f(X))
+    np.testing.assert_allclose(sum(f(X[2:])), values[:, 2:], atol=1e-7)
+    # hidden values are drawn once for each state, and for `latent` often
+    assert ((values.mean(0) - center).abs() < 4.0 * (total / n_states).sqrt()).all()
+    return frozen, latent.mean

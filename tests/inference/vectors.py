@@ -67,6 +67,19 @@ def prior_root(layer):
     return torch.linalg.cholesky(K + layer.jitter * torch.eye(len(K)))
 
 
+@torch.no_grad()
+def build_whitened(scheme, problem):
+    """The model of a problem with its posteriors, which may be those of inducing outputs."""
+    layers = problem["layers"]
+    widths = [np.shape(layer["q_mu"])[1] for layer in layers]
+    model = build(scheme, layers, widths, problem["likelihood"]["variance"])
+    for layer, given in zip(model.layers, layers):
+        L = torch.eye(len(layer.Z)).double() if given["whitened"] else prior_root(layer)
+        for own, name in ((layer.q.mean, "q_mu"), (layer.q.root, "q_sqrt")):
+            own.copy_(torch.linalg.solve_triangular(L, tensor(given[name]), upper=False))
+    return model
+
+
 def observed(item):
     """A likelihood, a target, and moments of its latents."""
     params = item["params"]

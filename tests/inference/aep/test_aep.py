@@ -10,13 +10,11 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 from torch.distributions import MultivariateNormal
-from toys import draw_functions, jump_to_optimum, latents, toy
+from toys import draw_functions, everything, jump_to_optimum, latents, toy
 
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, Poisson, RobustMax, Softmax, StudentT
 from skdgp.inference import AEP
 from skdgp.inference.aep.aep import _Cavity, _trace_excess
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NOISE = 0.1
 
@@ -115,11 +113,11 @@ def test_determinant_of_a_small_share(a):
     ],
     ids=lambda x: repr(x) if hasattr(x, "get_params") else None,
 )
-def test_small_powers_give_the_variational_bound(make_model, make_batch, likelihood, n_latents, y):
+def test_small_powers_give_the_variational_bound(make_model, likelihood, n_latents, y):
     X, target = data()
     if y is not None:
         target = torch.as_tensor(np.random.default_rng(1).integers(y, size=(12, 1))).double()
-    batch = make_batch(X, target)
+    batch = everything(X, target)
 
     def difference(alpha):
         model = make_model(
@@ -137,8 +135,8 @@ def test_small_powers_give_the_variational_bound(make_model, make_batch, likelih
     assert abs(difference(1e-17)) < 1e-9
 
 
-def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):
-    batch = make_batch(*data())
+def test_prior_as_posterior_leaves_the_normalizers(make_model):
+    batch = everything(*data())
     model = make_model(random_q=False, scheme=AEP(alpha=0.5, inner_scale=1.0))
     with torch.no_grad():
         mean, var = model.match(batch.X, [q.moments() for q in model.blocks()])
@@ -146,23 +144,23 @@ def test_prior_as_posterior_leaves_the_normalizers(make_model, make_batch):
     assert energy(model, batch) == pytest.approx(float(log_z.sum()), rel=1e-12)
 
 
-def test_one_row_is_exact_whatever_the_posterior(make_model, make_batch):
+def test_one_row_is_exact_whatever_the_posterior(make_model):
     X, y = data(1)
     values = [
-        energy(make_model(widths=(), seed=0, scheme=AEP(1.0, inner_noise=0.0)), make_batch(X, y))
+        energy(make_model(widths=(), seed=0, scheme=AEP(1.0, inner_noise=0.0)), everything(X, y))
     ]
     model = make_model(widths=(), seed=0, scheme=AEP(1.0))
     mean, root = random_q(1, 5, seed=3)
     with torch.no_grad():
         model.layers[0].q.mean.copy_(mean)
         model.layers[0].q.root.copy_(root)
-    values.append(energy(model, make_batch(X, y)))
+    values.append(energy(model, everything(X, y)))
     expected = -0.5 * (math.log(2.0 * math.pi * (1.0 + NOISE)) + float(y) ** 2 / (1.0 + NOISE))
     np.testing.assert_allclose(values, expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
-def test_identical_rows_are_exact(make_model, make_batch, alpha):
+def test_identical_rows_are_exact(make_model, alpha):
     """Power EP's posterior is a stationary point, where the energy is power EP's evidence."""
     n = 5
     X, y = (part.expand(n, -1).clone() for part in data(1))
@@ -183,23 +181,23 @@ def test_identical_rows_are_exact(make_model, make_batch, alpha):
         if alpha < 1.0:
             correction = (1.0 - alpha) / (2.0 * alpha) * torch.log1p(alpha * left_out / NOISE)
             evidence = evidence - correction.sum()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     assert energy(model, batch) == pytest.approx(float(evidence), rel=1e-10)
     (-model.expected_log_likelihood(batch, None)).backward()
     layer.q.set_gradients(1.0)
     assert layer.q.mean.grad.abs().max() < 1e-9
     assert layer.q.root.grad.abs().max() < 1e-9
     # one row with a weight of 5 is the same
-    one = make_batch(X[:1], y[:1], torch.full((1,), float(n)).double())
+    one = everything(X[:1], y[:1], torch.full((1,), float(n)).double())
     assert energy(model, one) == pytest.approx(float(evidence), rel=1e-10)
 
 
-def test_other_rows_are_not_fitc(make_model, make_batch):
+def test_other_rows_are_not_fitc(make_model):
     """The optimum of the energy exceeds FITC's evidence: one factor for all rows is no FITC."""
     rng = np.random.default_rng(0)
     X = np.sort(rng.uniform(-2.0, 2.0, (20, 1)), 0)
     y = np.sin(3.0 * X) + 0.2 * rng.standard_normal((20, 1))
-    batch = make_batch(torch.as_tensor(X), torch.as_tensor(y))
+    batch = everything(torch.as_tensor(X), torch.as_tensor(y))
     model = make_model(1, (), scheme=AEP(), random_q=False)
     layer = model.layers[0]
     for name, parameter in model.named_parameters():
@@ -229,20 +227,20 @@ def test_other_rows_are_not_fitc(make_model, make_batch):
 
 
 @pytest.mark.parametrize("input_connected", [False, True])
-def test_minibatches_are_unbiased(make_model, make_batch, input_connected):
+def test_minibatches_are_unbiased(make_model, input_connected):
     X, y = data(6)
     model = make_model(widths=(2, 1), input_connected=input_connected, scheme=AEP(alpha=0.5))
     weight = torch.tensor([1.0, 2.0, 1.0, 3.0, 1.0, 1.0], dtype=torch.float64)
-    whole = energy(model, make_batch(X, y, weight))
+    whole = energy(model, everything(X, y, weight))
     parts = [
-        energy(model, make_batch(X[i : i + 2], y[i : i + 2], weight[i : i + 2], 3.0, 9.0))
+        energy(model, everything(X[i : i + 2], y[i : i + 2], weight[i : i + 2], 3.0, 9.0))
         for i in (0, 2, 4)
     ]
     assert np.mean(parts) == pytest.approx(whole, rel=1e-11)
 
 
-def test_small_powers_in_two_layers(make_model, make_batch):
-    batch = make_batch(*data())
+def test_small_powers_in_two_layers(make_model):
+    batch = everything(*data())
     model = make_model(scheme=AEP(alpha=1e-6))
     with torch.no_grad():
         mean, var = model.match(batch.X, [q.moments() for q in model.blocks()])
@@ -256,9 +254,9 @@ def test_small_powers_in_two_layers(make_model, make_batch):
     ids=lambda likelihood: type(likelihood).__name__,
 )
 @pytest.mark.parametrize("settings", [{}, {"alpha": 0.3}], ids=repr)
-def test_gradients_equal_finite_differences(make_model, make_batch, likelihood, settings):
+def test_gradients_equal_finite_differences(make_model, likelihood, settings):
     X, y = data(4)
-    batch, scheme = make_batch(X, torch.cat([y, y.cos()], 1)), AEP(**settings)
+    batch, scheme = everything(X, torch.cat([y, y.cos()], 1)), AEP(**settings)
     model = make_model(
         widths=(2, 2), n_latents=2, n_inducing=3, likelihood=likelihood, scheme=scheme
     )
@@ -279,8 +277,8 @@ def test_gradients_equal_finite_differences(make_model, make_batch, likelihood, 
 # Training and prediction
 
 
-def test_natural_steps_reach_the_optimum_of_a_shallow_model(make_model, make_batch):
-    batch = make_batch(*data(20))
+def test_natural_steps_reach_the_optimum_of_a_shallow_model(make_model):
+    batch = everything(*data(20))
     model = make_model(widths=(), random_q=False, scheme=AEP(alpha=0.5))
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -300,14 +298,14 @@ def test_natural_steps_reach_the_optimum_of_a_shallow_model(make_model, make_bat
             assert values < best
 
 
-def test_variational_limit_with_all_rows_as_inducing_inputs_is_the_exact_gp(make_model, make_batch):
+def test_variational_limit_with_all_rows_as_inducing_inputs_is_the_exact_gp(make_model):
     X, y = data(15)
     model = make_model(widths=(), n_inducing=15, random_q=False, scheme=AEP(alpha=1e-6))
     layer = model.layers[0]
     layer.jitter = 1e-10
     with torch.no_grad():
         layer.Z.copy_(X)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     jump_to_optimum(model, batch)
     exact = GaussianProcessRegressor(RBF(math.sqrt(2.0)), alpha=NOISE, optimizer=None)
     exact.fit(X.numpy(), y.numpy()[:, 0])
@@ -354,7 +352,7 @@ def test_matched_functions_covary_as_deep_ones(make_model, generator):
     assert (np.abs(found[0] - found[1]) < 4.0 * (1.0 - found[1] ** 2 + 0.05) / math.sqrt(128)).all()
 
 
-def test_rows_that_count_less_than_one(make_model, make_batch):
+def test_rows_that_count_less_than_one(make_model):
     X, y = data(3)
-    batch = make_batch(X, y, torch.full((3,), 0.1, dtype=torch.float64))
+    batch = everything(X, y, torch.full((3,), 0.1, dtype=torch.float64))
     assert math.isfinite(energy(make_model(scheme=AEP()), batch))

@@ -12,8 +12,6 @@ from skdgp.inference import AEP
 from skdgp.inference.aep.aep import _Cavity
 from skdgp.inference.aep.matching import psi_of
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 REFERENCE = vectors.read("aep.json")
 
 
@@ -46,16 +44,9 @@ def test_log_partition(item):
 
 
 def build(problem):
-    layers = problem["layers"]
-    widths = [np.shape(layer["q_mu"])[1] for layer in layers]
-    scheme = AEP(alpha=problem["alpha"], prediction="moment-matching")
-    model = vectors.build(scheme, layers, widths, problem["likelihood"]["variance"])
-    with torch.no_grad():
-        for layer, given in zip(model.layers, layers):
-            assert given["whitened"]
-            layer.q.mean.copy_(tensor(given["q_mu"]))
-            layer.q.root.copy_(tensor(given["q_sqrt"]))
-    return model
+    return vectors.build_whitened(
+        AEP(alpha=problem["alpha"], prediction="moment-matching"), problem
+    )
 
 
 @pytest.mark.parametrize("problem", REFERENCE["problems"], ids=lambda problem: problem["name"])

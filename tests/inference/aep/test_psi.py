@@ -18,8 +18,6 @@ from skdgp.inference.aep.matching import (
 )
 from skdgp.quadrature import gauss_hermite
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 P, M, D = 4, 5, 3
 
 

@@ -15,7 +15,6 @@ from skdgp.gp.likelihoods import (
 )
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 SCHEMES = {
     "diwp": DeepInverseWishart(),
     "nngp": NNGP(exact=False),

@@ -27,7 +27,6 @@ from skdgp.inference.deep_kernel_process.process import (
 )
 from skdgp.inference.deep_kernel_process.sites import Whitened, _Marginals
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 NOISE = 0.1
 
 

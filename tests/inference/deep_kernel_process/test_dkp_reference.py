@@ -17,7 +17,6 @@ from skdgp.inference.deep_kernel_process import wishart as w
 from skdgp.inference.deep_kernel_process.process import Level, factorize
 from skdgp.inference.deep_kernel_process.sites import Whitened
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 CASES = vectors.read("diwp.json")["cases"]
 
 

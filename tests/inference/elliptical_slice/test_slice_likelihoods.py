@@ -5,11 +5,10 @@ import pytest
 import torch
 from scipy import special
 from six_rows import NOISES, REAL, X
-from test_slice_posteriors import make, run
+from test_slice_posteriors import make
+from toys import run
 
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticStudentT, StudentT
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 N_DRAWS = 40_000
 
@@ -96,7 +95,8 @@ def test_each_state_has_its_own_likelihood():
             X, y, (), likelihood.bind(y, np.ones(6), np.ones(1)), hyperparameters="sample",
             n_chains=2, n_samples=6, n_burn_in=3, spacing=1, n_latents=likelihood.n_latents(1),
         )  # fmt: skip
-        posterior = run(model, batch, 6).posterior(model.draws(1, 0))
+        run(model, batch, 6)
+        posterior = model.posterior(model.draws(1, 0))
         _, mean, var = posterior.latent(batch.X)
         whole = posterior.likelihood_of()
         functions = posterior.functions(6, torch.Generator().manual_seed(0))

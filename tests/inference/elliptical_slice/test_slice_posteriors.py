@@ -5,35 +5,37 @@ import copy
 import numpy as np
 import pytest
 import torch
+from oracles import condition
+from toys import (
+    architecture,
+    check_chains,
+    check_resumed,
+    everything,
+    latents,
+    posterior,
+    run,
+)
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian
-from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.model_selection.posteriors import free_energy
 from skdgp.random import normal
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 def make(X, y, widths=(1,), likelihood=None, *, lengthscale=1.0, linear_mean=False, connected=False,
          n_latents=None, **settings):  # fmt: skip
-    X, y = torch.as_tensor(X).double(), torch.as_tensor(y).double()
-    likelihood = Gaussian(np.full(y.shape[1], 0.1)) if likelihood is None else likelihood
-    shape = Architecture(X.shape[1], widths, n_latents or y.shape[1], 0, [], linear_mean, connected)
-    shape.kernels = [SquaredExponential(np.full(d, lengthscale)) for d in shape.layer_inputs()]
+    batch = everything(X, y)
+    k = batch.y.shape[1]
+    likelihood = Gaussian(np.full(k, 0.1)) if likelihood is None else likelihood
+    kernel, rest = SquaredExponential(lengthscale), {"linear_mean": linear_mean}
+    shape = architecture(
+        widths, n_latents or k, 0, kernel, n_features=batch.X.shape[1], connected=connected, **rest
+    )
     settings = {"n_tempering": 1, "hyperparameters": "fixed", **settings}
     model = EllipticalSlice(**settings).build(shape, likelihood)
-    model.start(X.numpy(), np.ones(len(X)), None)
-    return model, Batch(X, y, torch.ones(len(X)).double(), 1.0, float(len(X)))
-
-
-def run(model, batch, n_steps, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(n_steps):
-        model.step(batch, generator)
-    return model
+    model.start(batch.X.numpy(), np.ones(len(X)), None)
+    return model, batch
 
 
 def z_scores(draws, expected):
@@ -181,14 +183,11 @@ def test_exact_process_without_hidden_layers():
     X, y = rng.standard_normal((6, 2)), rng.standard_normal((6, 2))
     model, batch = make(X, y, widths=(), n_samples=4)
     run(model, batch, 8)
-    Xs = torch.as_tensor(rng.standard_normal((3, 2)))
-    latent = model.posterior(model.draws(1, 0)).latent(Xs)
-    kernel = SquaredExponential(np.ones(2))
-    E = kernel(batch.X, batch.X) + 0.1 * torch.eye(6)
-    K = kernel(batch.X, Xs)
-    np.testing.assert_allclose(latent.mean[0], K.T @ torch.linalg.solve(E, batch.y), atol=1e-10)
-    var = 1.0 - (K * torch.linalg.solve(E, K)).sum(0)
-    np.testing.assert_allclose(latent.var[-1], var[:, None].expand(-1, 2), atol=1e-10)
+    x, kernel = rng.standard_normal((3, 2)), SquaredExponential(np.ones(2))
+    mean, var = latents(model, torch.as_tensor(x))
+    expected = condition(lambda *A: kernel(*map(torch.as_tensor, A)).numpy(), X, y, x, 0.1)
+    np.testing.assert_allclose(mean[0], expected[0], atol=1e-10)
+    np.testing.assert_allclose(var[-1].T, np.tile(np.diag(expected[1]), (2, 1)), atol=1e-10)
 
 
 @pytest.mark.parametrize("kind", ["regression", "classes"])
@@ -201,26 +200,11 @@ def test_predictions_of_rows_and_functions(kind):
     model, batch = make(X, y, (1,), likelihood, n_burn_in=20, spacing=2, **settings)
     run(model, batch, 40)
     assert model.finished
-    posterior = model.posterior(model.draws(64, 0))
     Xs = torch.linspace(-2.5, 2.5, 4).double()[:, None]
-    latent = posterior.latent(Xs)
-    assert latent.mean.shape == latent.var.shape == (16, 4, 1)
-    alone = torch.cat([posterior.latent(Xs[j : j + 1]).mean for j in range(4)], 1)
-    np.testing.assert_allclose(alone, latent.mean, atol=1e-9)
-    posterior.n_features = 100
-    f = posterior.functions(96, torch.Generator().manual_seed(0))
-    mean, deviation = f(Xs)
-    value = mean + deviation
-    np.testing.assert_allclose(sum(f(Xs[2:])), value[:, 2:], atol=1e-7)
-    # one draw of hidden values for each state against many: errors of the former are those of 16 draws
-    total = (latent.var + latent.mean.square()).mean(0) - latent.mean.mean(0).square()
-    sd = total.sqrt()[:, 0].numpy()
-    gap = np.abs(value.mean(0)[:, 0].numpy() - latent.mean.mean(0)[:, 0].numpy())
-    assert (gap < 4.0 * sd / np.sqrt(16.0)).all()
+    _, mean = check_chains(model, Xs, 16, 96)
     again = copy.deepcopy(model)
     again.load_state(model.state())
-    same = again.posterior(model.draws(64, 0)).latent(Xs)
-    np.testing.assert_allclose(same.mean, latent.mean, rtol=1e-12)
+    np.testing.assert_allclose(latents(again, Xs, 64)[0], mean, rtol=1e-12)
 
 
 def test_functions_have_the_moments_of_one_state():
@@ -228,12 +212,10 @@ def test_functions_have_the_moments_of_one_state():
     X, y = np.array([[-1.0], [0.0], [1.0]]), np.array([[0.5], [-0.3], [0.4]])
     model, batch = make(X, y, widths=(), n_samples=1, n_chains=1)
     run(model, batch, 4)
-    posterior = model.posterior(model.draws(1, 0))
-    Xs = torch.tensor([[-0.5], [2.0]]).double()
-    latent = posterior.latent(Xs)
-    posterior.n_features = 200
-    f = posterior.functions(1000, torch.Generator().manual_seed(0))
-    mean, deviation = f(Xs)
+    frozen, Xs = posterior(model), torch.tensor([[-0.5], [2.0]]).double()
+    latent = frozen.latent(Xs)
+    frozen.n_features = 200
+    mean, deviation = frozen.functions(1000, torch.Generator().manual_seed(0))(Xs)
     np.testing.assert_allclose(mean, latent.mean.expand(1000, -1, -1), atol=1e-10)
     se = (2.0 / 1000.0) ** 0.5
     np.testing.assert_allclose(deviation.square().mean(0), latent.var[0], rtol=4.0 * se + 0.02)
@@ -243,21 +225,7 @@ def test_a_killed_chain_goes_on_exactly():
     X, y = np.linspace(-1.0, 1.0, 6)[:, None], np.ones((6, 1))
     settings = {"hyperparameters": "sample", "n_tempering": 3, "n_samples": 8, "n_burn_in": 4,
                 "spacing": 2, "n_chains": 2}  # fmt: skip
-    whole, batch = make(X, y, **settings)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(12):
-        whole.step(batch, generator)
-    part, _ = make(X, y, **settings)
-    generator = torch.Generator().manual_seed(0)
-    for _ in range(7):
-        part.step(batch, generator)
-    rest, _ = make(X, y, **settings)
-    rest.load_state(part.state())
-    rest.load_training_state(part.training_state())
-    for _ in range(5):
-        rest.step(batch, generator)
-    for name, array in whole.state().items():
-        np.testing.assert_array_equal(array, rest.state()[name], err_msg=name)
+    check_resumed(lambda: make(X, y, **settings)[0], everything(X, y), 12, [7])
 
 
 def test_what_has_been_sampled_predicts():
@@ -278,7 +246,3 @@ def test_bad_input():
         model.step(batch, torch.Generator())
     with pytest.raises(ValueError, match="all rows"):
         model.step(batch._replace(scale=2.0), torch.Generator())
-    for name, value in {"n_tempering": 0, "least_power": 1.0, "hyperparameters": "all"}.items():
-        with pytest.raises(ValueError, match=name):
-            EllipticalSlice(**{name: value}).validate()
-    EllipticalSlice().validate()

@@ -17,8 +17,6 @@ from skdgp.inference.elliptical_slice.factors import ConditioningSets
 from skdgp.inference.elliptical_slice.moves import elliptical_slice
 from skdgp.inference.elliptical_slice.posterior import JITTER, SlicedPosterior
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 cases = partial(vectors.cases, "mcmc.json")
 
 

@@ -16,6 +16,7 @@ from toys import (
     check_progress,
     check_settings,
     draw_functions,
+    everything,
     jump_to_optimum,
     latents,
     run,
@@ -38,8 +39,6 @@ from skdgp.inference.random_features.products import (
 from skdgp.linalg import workspace
 from skdgp.optim.gradient_steps import SLOW
 from skdgp.random import normal
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 NOISE = 0.1
 bound = partial(toys.bound, averaged=False)
@@ -94,10 +93,10 @@ def features(layer, *arrays):
 # One layer
 
 
-def test_one_layer_is_bayesian_linear_regression(make_batch):
+def test_one_layer_is_bayesian_linear_regression():
     X, y = data()
     model = make()
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     jump_to_optimum(model, batch, seeded())
     X_new = data(5, seed=1)[0]
     Phi, Phi_new = features(model.layers[0], X, X_new)
@@ -136,9 +135,9 @@ def learned(model):
     return [p for _, role, p in model.hyperparameters() if role not in SLOW]
 
 
-def test_a_full_covariance_is_never_worse(make_batch):
+def test_a_full_covariance_is_never_worse():
     X, y = data()
-    batch, bounds = make_batch(X, y), {}
+    batch, bounds = everything(X, y), {}
     for covariance in ("full", "diagonal"):
         model = make(covariance=covariance, natural_step=1.0)
         model.learning_rate = 0.03
@@ -198,11 +197,11 @@ def test_two_layers_of_the_prior_are_those_of_gaussian_processes():
 # Frequencies
 
 
-def test_variational_frequencies_start_as_fixed_ones(make_batch):
+def test_variational_frequencies_start_as_fixed_ones():
     X, y = data()
     fixed, variational = (make((2,), random_q=False, frequencies=f) for f in FREQUENCIES[:2])
     torch.testing.assert_close(fixed.layers[0].z, variational.layers[0].z)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     assert bound(fixed, batch) == pytest.approx(bound(variational, batch), rel=1e-12)
     assert float(variational.layers[0].q_omega.kl()) == 0.0
 
@@ -310,8 +309,8 @@ def test_divergence_and_gradients_of_a_diagonal_block():
 
 @pytest.mark.parametrize("frequencies", FREQUENCIES)
 @pytest.mark.parametrize("kernel", ["matern32", "arc_cosine"])
-def test_the_gradient_of_the_bound_by_differences(make_batch, frequencies, kernel):
-    batch = make_batch(*data(6))
+def test_the_gradient_of_the_bound_by_differences(frequencies, kernel):
+    batch = everything(*data(6))
     settings = {"covariance": "diagonal", "connected": True, "random_q": True, "n_draws": 2}
     model = make((2,), 4, kernel=kernel, frequencies=frequencies, **settings)
     (-model.expected_log_likelihood(batch, seeded())).backward()
@@ -337,9 +336,9 @@ def test_weights_that_are_drawn_have_the_local_moments():
         assert of_mixture(f, mean[None], var[None]) < 4.5
 
 
-def test_steps_with_drawn_weights_have_the_same_gradients_on_average(make_batch):
+def test_steps_with_drawn_weights_have_the_same_gradients_on_average():
     X, y = data(6)
-    model, batch = make((2,), 4, random_q=True), make_batch(X, y)
+    model, batch = make((2,), 4, random_q=True), everything(X, y)
     with torch.no_grad():
         model.layers[0].q.rho.fill_(-30.0)  # no other noise
 
@@ -386,7 +385,7 @@ def test_functions_have_the_moments_of_the_predictive(widths, frequencies):
      ("variational", StudentT(np.array([4.0]), np.array([0.3])))],
     ids=["fixed", "variational", "resampled", "heteroscedastic", "probit", "softmax", "student_t"],
 )  # fmt: skip
-def test_steps_make_progress(make_batch, frequencies, likelihood):
+def test_steps_make_progress(frequencies, likelihood):
     X, y = data(30)
     n_latents = 2 if isinstance(likelihood, Softmax | HeteroscedasticGaussian) else 1
     if likelihood is not None and likelihood.is_class:
@@ -394,12 +393,12 @@ def test_steps_make_progress(make_batch, frequencies, likelihood):
     settings = {"likelihood": likelihood, "n_latents": n_latents, "frequencies": frequencies}
     for covariance in ("full", "diagonal"):
         model = make((2,), 16, covariance=covariance, n_draws=2, **settings)
-        check_progress(model, make_batch(X, y), 80, 5.0)
+        check_progress(model, everything(X, y), 80, 5.0)
 
 
-def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_batch):
+def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle():
     X, y = data(30)
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     gradients = []
     for saddle in (False, True):
         model = make((3,), 16, linear_mean=False)
@@ -416,9 +415,9 @@ def test_hidden_layers_without_a_mean_function_do_not_start_at_a_saddle(make_bat
     assert gradients[0] > 5.0 * gradients[1]
 
 
-def test_the_last_layer_is_lazy(make_batch):
+def test_the_last_layer_is_lazy():
     X, y = data()
-    batch, generator = make_batch(X, y), seeded()
+    batch, generator = everything(X, y), seeded()
     model = make((2,))
     q, moved = model.layers[-1].q, []
     for _ in range(60):
@@ -428,9 +427,9 @@ def test_the_last_layer_is_lazy(make_batch):
     assert moved == [[i < 50 or i % 5 == 0] * 2 for i in range(60)]
 
 
-def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch, monkeypatch):
+def test_a_lazy_step_goes_as_far_as_those_it_stands_for(monkeypatch):
     X, y = data()
-    batch, precisions = make_batch(X, y), []
+    batch, precisions = everything(X, y), []
     for every in (1, 3):
         monkeypatch.setattr(rff, "_EVERY", every)
         model = make((2,))
@@ -443,13 +442,13 @@ def test_a_lazy_step_goes_as_far_as_those_it_stands_for(make_batch, monkeypatch)
     torch.testing.assert_close(*precisions, rtol=1e-6, atol=1e-6)
 
 
-def test_a_lazy_layer_that_is_alone_is_not(make_batch):
+def test_a_lazy_layer_that_is_alone_is_not():
     X, y = data()
     model = make(
         kernel=SquaredExponential(trainable=False),
         likelihood=Gaussian(np.array([NOISE]), trainable=False),
     )
-    batch, expected = make_batch(X, y), make()
+    batch, expected = everything(X, y), make()
     loss = run(model, batch, 120)[-1]
     assert loss == pytest.approx(-bound(model, batch) / len(X), abs=1e-6)
     jump_to_optimum(expected, batch, seeded())
@@ -457,22 +456,22 @@ def test_a_lazy_layer_that_is_alone_is_not(make_batch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_precision_of_training(make_batch, dtype):
+def test_precision_of_training(dtype):
     X, y = data(30)
     model = make((2,), 16, frequencies="variational")
     model.prepare(0.02, dtype)
-    losses = run(model, make_batch(X.to(dtype), y), 60, seeded())
+    losses = run(model, everything(X.to(dtype), y), 60, seeded())
     assert model.layers[0].q.mean.dtype == dtype
     assert math.isfinite(losses[-1])
     assert latents(model, X)[0].dtype == torch.float64
 
 
-def test_every_setting_changes_the_predictions(make_batch):
+def test_every_setting_changes_the_predictions():
     X, y = data()
 
     def predictions(**settings):
         model = make((2,), **settings)
-        run(model, make_batch(X, y), 54, seeded())
+        run(model, everything(X, y), 54, seeded())
         return latents(model, X)[0]
 
     settings = [

@@ -17,8 +17,6 @@ from skdgp.inference import RandomFeatures
 from skdgp.inference.base import Architecture
 from skdgp.inference.random_features.features import FeatureLayer, draw_frequencies
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 cases = partial(vectors.cases, "rff.json")
 #: what the reference calls the treatments of the frequencies
 FREQUENCIES = {

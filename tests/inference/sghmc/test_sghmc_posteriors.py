@@ -3,16 +3,21 @@
 import numpy as np
 import pytest
 import torch
+from toys import (
+    architecture,
+    check_chains,
+    check_resumed,
+    everything,
+    latents,
+    run,
+)
 
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
 from skdgp.inference.base import Architecture
-from skdgp.inference.batch import Batch
 from skdgp.inference.elliptical_slice import EllipticalSlice
 from skdgp.inference.sghmc import SGHMC
 from skdgp.inference.sghmc.dynamics import adaptive_step, fresh
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 def make(n=60, n_inducing=8, widths=(), likelihood=None, *, noise=0.05, y=None, k=1, seed=0, trainable=True,
@@ -21,9 +26,9 @@ def make(n=60, n_inducing=8, widths=(), likelihood=None, *, noise=0.05, y=None, 
     X = np.sort(rng.uniform(-2.0, 2.0, (n, 1)), 0)
     if y is None:
         y = np.sin(2.0 * X) + noise**0.5 * rng.standard_normal((n, k))
-    kernels = [SquaredExponential(np.array([0.7]), trainable=trainable) for _ in (*widths, 1)]
+    kernel = SquaredExponential(0.7, trainable=trainable)
     likelihood = Gaussian(np.full(k, noise), trainable) if likelihood is None else likelihood
-    shape = Architecture(1, widths, likelihood.n_latents(k), n_inducing, kernels, True, False)
+    shape = architecture(widths, likelihood.n_latents(k), n_inducing, kernel, n_features=1)
     scheme = SGHMC(**{"n_learn": 0, "spacing": 5, **settings})
     scheme.validate()
     model = scheme.build(shape, likelihood)
@@ -32,15 +37,7 @@ def make(n=60, n_inducing=8, widths=(), likelihood=None, *, noise=0.05, y=None, 
             layer.Z.copy_(torch.linspace(-2.0, 2.0, n_inducing)[:, None])
             if layer.W is not None:
                 layer.W.fill_(1.0)
-    X, y = torch.as_tensor(X), torch.as_tensor(y)
-    return model, Batch(X, y, torch.ones(n).double(), 1.0, float(n))
-
-
-def run(model, batch, n_steps, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(n_steps):
-        model.step(batch, generator)
-    return model
+    return model, everything(X, y)
 
 
 def exact(model, batch):
@@ -159,16 +156,13 @@ def test_draws_of_hidden_noise_come_closer_to_the_likelihood():
     for n_draws in (1, 20):
         model, batch = make(20, 4, (1,), n_hidden_draws=n_draws, n_burn_in=10**6)
         run(model, batch, 1)
+        assert model.integrates == (n_draws == 1)
+        model.integrates = False
         v = [torch.zeros(4, 4, 1).double()] * 2
         R = [layer.whitening() for layer in model.layers]
         g = torch.Generator().manual_seed(0)
         values = [model.log_target(batch, v, model._draw_eps(batch, g), R) for _ in range(20)]
-        assert not model.integrates or n_draws == 1
-        found.append(torch.stack(values).mean() if n_draws > 1 else None)
-        if n_draws == 1:
-            model.integrates = False
-            values = [model.log_target(batch, v, model._draw_eps(batch, g), R) for _ in range(20)]
-            found[0] = torch.stack(values).mean()
+        found.append(torch.stack(values).mean())
     assert found[1] > found[0]
 
 
@@ -242,54 +236,34 @@ def test_learned_inducing_inputs_keep_the_deviations_of_the_exact_process():
 @pytest.mark.parametrize("scheme", [SGHMC(), SGHMC.published()], ids=["default", "published"])
 def test_a_killed_chain_goes_on_exactly(scheme):
     settings = {**scheme.get_params(), "n_learn": 6, "n_burn_in": 4, "spacing": 2, "n_samples": 8}
-    whole, batch = make(12, 4, (1,), **settings)
-    run(whole, batch, 16)
-    for stop in (3, 8, 13):
-        part, _ = make(12, 4, (1,), **settings)
-        generator = torch.Generator().manual_seed(0)
-        for _ in range(stop):
-            part.step(batch, generator)
-        rest, _ = make(12, 4, (1,), **settings)
-        rest.load_state(part.state())
-        rest.load_training_state(part.training_state())
-        for _ in range(16 - stop):
-            rest.step(batch, generator)
-        for name, array in whole.state().items():
-            np.testing.assert_array_equal(array, rest.state()[name], err_msg=f"{name} {stop}")
+    batch = make(12, 4, (1,), **settings)[1]
+    check_resumed(lambda: make(12, 4, (1,), **settings)[0], batch, 16, [3, 8, 13])
 
 
 def test_predictions_of_rows_and_functions():
     model, batch = make(30, 6, (2,), n_burn_in=50, n_samples=40, spacing=5, n_learn=20)
     run(model, batch, 20 + 50 + 50)
-    posterior = model.posterior(model.draws(64, 0))
     Xs = torch.linspace(-2.5, 2.5, 5).double()[:, None]
-    latent = posterior.latent(Xs)
-    assert latent.mean.shape == latent.var.shape == (40, 5, 1)
-    alone = torch.cat([posterior.latent(Xs[j : j + 1]).mean for j in range(5)], 1)
-    np.testing.assert_allclose(alone, latent.mean, atol=1e-9)
-    before = latent.mean.clone()
+    frozen, mean = check_chains(model, Xs, 40, 400)
+    before = mean.clone()
     run(model, batch, 3)  # what is trained on does not change what was handed out
-    np.testing.assert_array_equal(posterior.latent(Xs).mean, before)
-    posterior.n_features = 100
-    f = posterior.functions(400, torch.Generator().manual_seed(0))
-    mean, deviation = f(Xs)
-    np.testing.assert_allclose(sum(f(Xs[2:])), (mean + deviation)[:, 2:], atol=1e-7)
-    value = mean + deviation
-    total = (latent.var + latent.mean.square()).mean(0) - latent.mean.mean(0).square()
-    # hidden draws: one for each of 40 states against 50 for each
-    error = 4.0 * total.sqrt() / 40**0.5
-    assert ((value.mean(0) - latent.mean.mean(0)).abs() < error).all()
-    assert posterior.covariance(Xs) is None
+    np.testing.assert_array_equal(frozen.latent(Xs).mean, before)
+    assert frozen.covariance(Xs) is None
 
 
 def test_what_has_been_sampled_predicts():
     model, batch = make(20, 4, (1,), n_learn=5, n_burn_in=5, n_samples=40, spacing=1)
     run(model, batch, 3)
-    assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 4
+    assert len(latents(model, batch.X)[0]) == 4
     assert "burn-in" in model.unfinished
     run(model, batch, 9)
-    assert len(model.posterior(model.draws(1, 0)).latent(batch.X).mean) == 8
+    assert len(latents(model, batch.X)[0]) == 8
     assert "8 of 40" in model.unfinished
+
+
+def test_settings_that_depend_on_the_number_of_steps():
+    scheme = SGHMC(n_samples=100).for_data(100, None, 1000)
+    assert (scheme.n_learn, scheme.n_burn_in, scheme.spacing) == (400, 100, 20)
 
 
 def test_rows_that_count_twice():
@@ -301,13 +275,3 @@ def test_rows_that_count_twice():
     heavy = model.log_target(batch._replace(weight=2.0 * batch.weight), v, eps, R)
     both = model.log_target(twice, v, [torch.cat([e, e], 1) for e in eps], R)
     np.testing.assert_allclose(heavy.detach(), both.detach(), rtol=1e-10)
-
-
-def test_bad_settings():
-    bad = {"target": "exact", "n_chains": 0, "n_learn": -1, "step_size": 1.0, "last_layer": "none",
-           "preconditioner": None, "inner_variance": 0.0}  # fmt: skip
-    for name, value in bad.items():
-        with pytest.raises(ValueError, match=name):
-            SGHMC(**{name: value}).validate()
-    scheme = SGHMC(n_samples=100).for_data(100, None, 1000)
-    assert (scheme.n_learn, scheme.n_burn_in, scheme.spacing) == (400, 100, 20)

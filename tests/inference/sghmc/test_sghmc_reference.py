@@ -20,8 +20,6 @@ from skdgp.inference.sghmc.dynamics import (
     preconditioned_step,
 )
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 cases = partial(vectors.cases, "sghmc.json")
 
 

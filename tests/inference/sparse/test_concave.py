@@ -16,8 +16,6 @@ from skdgp.inference import VFE
 from skdgp.inference.sparse import concave, full_batch
 from skdgp.inference.sparse.concave import ConcaveGP
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 LIKELIHOODS = {
     "probit": (Bernoulli(), 1),
     "logit": (Bernoulli("logit"), 1),
@@ -218,32 +216,25 @@ def test_weights_are_counts(name):
     assert_allclose(weighted, repeated, rtol=1e-9)
 
 
-def test_steps_that_see_all_classes_need_fewer_rounds_to_the_same_optimum(monkeypatch):
-    rounds, look = [], ConcaveGP._look
-
-    def counted(self, *args):
-        rounds[-1] += 1
-        return look(self, *args)
-
-    monkeypatch.setattr(ConcaveGP, "_look", counted)
-    found = []
+def test_steps_that_see_all_classes_need_fewer_rounds_to_the_same_optimum(monkeypatch, watch):
+    calls, rounds, found = watch(ConcaveGP, "_look"), [], []
     for most in (concave._MOST_COUPLED, 0):
         monkeypatch.setattr(concave, "_MOST_COUPLED", most)
         model, X, y = case("softmax", n=60, M=20)
         with torch.no_grad():
             model.layers[0].kernel.assign(variance=30.0)
-        rounds.append(0)
+        calls.clear()
         value_of(model, everything(X, y))
+        rounds.append(len(calls))
         found.append(model._found)
     for one, other in zip(*found):
         assert_allclose(one, other, rtol=1e-3, atol=1e-3)
     assert 2 * rounds[0] < rounds[1] < concave._MOST
 
 
-def test_rounds_end_with_the_time(monkeypatch):
+def test_rounds_end_with_the_time(watch):
     """One step has up to a hundred passes over all rows, which a limit of time does not wait for."""
-    rounds, look = [], ConcaveGP._look
-    monkeypatch.setattr(ConcaveGP, "_look", lambda *args: rounds.append(0) or look(*args))
+    rounds = watch(ConcaveGP, "_look")
     model, X, y = case("softmax")
     model.limit(0.0, 0.0)
     assert np.isfinite(value_of(model, everything(X, y)))

@@ -6,13 +6,11 @@ import pytest
 import torch
 from oracles import of_mixture
 from scipy.stats import norm
-from toys import latents, posterior, seeded
+from toys import everything, latents, posterior, seeded
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference.structured import inflation
 from skdgp.inference.structured.inflation import LOG_FACTORS, NODES, VarianceInflation, learned
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 
 def known(mean=1.0, spread=0.7):
@@ -184,9 +182,9 @@ def test_latents_of_the_noise_stay(make_structured):
         assert not torch.allclose(part[..., 0], own[..., 0].repeat(len(NODES), 1))
 
 
-def test_training_is_without_inflation(make_structured, make_batch):
+def test_training_is_without_inflation(make_structured):
     y = torch.sin(X[:, :1])
     losses = []
     for model in (inflated(make_structured), make_structured()):
-        losses.append(model.step(make_batch(X, y), seeded(4)))
+        losses.append(model.step(everything(X, y), seeded(4)))
     assert losses[0] == losses[1]

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 import torch
 from oracles import check_gradients, units
-from toys import bound, check_progress, check_settings, classes_of, latents, seeded, toy
+from toys import (
+    bound,
+    check_progress,
+    check_settings,
+    check_single_precision,
+    classes_of,
+    everything,
+    latents,
+    run,
+    seeded,
+    toy,
+)
 
 from skdgp.gp.likelihoods import (
     Bernoulli,
@@ -18,20 +29,18 @@ from skdgp.inference.structured.coupled import CoupledGaussian
 from skdgp.inference.structured.pattern import COUPLINGS, Pattern
 from skdgp.linalg import workspace
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 
 def data(n=20, k=1, seed=0):
     return toy(n, k=k, seed=seed)
 
 
-def test_every_setting_changes_the_predictions(make_structured, make_batch):
+def test_every_setting_changes_the_predictions(make_structured):
     X, y = data()
 
     def predictions(coupling="full", n_warmup=2, **settings):
         model = make_structured((2, 2), coupling, random_q=False, n_warmup=n_warmup, **settings)
         for i in range(8):
-            model.step(make_batch(X, y), seeded(i))
+            model.step(everything(X, y), seeded(i))
         return latents(model, X)[0]
 
     settings = [
@@ -69,9 +78,9 @@ def test_every_setting_changes_the_predictions(make_structured, make_batch):
     ],
 )
 def test_the_optimizer_gets_the_gradient_of_the_bound(
-    make_structured, make_batch, coupling, widths, n_latents, natural_gradient
+    make_structured, coupling, widths, n_latents, natural_gradient
 ):
-    batch = make_batch(*data(5, n_latents))
+    batch = everything(*data(5, n_latents))
     settings = {"n_draws": 2, "natural_gradient": natural_gradient, "input_connected": True}
     model, twin = (make_structured(widths, coupling, n_latents, **settings) for _ in range(2))
     with workspace():
@@ -100,33 +109,31 @@ def test_the_optimizer_gets_the_gradient_of_the_bound(
      ("stripes-and-arrow", True, StudentT(np.array([4.0]), np.array([0.3])), 1),
      ("full", True, Softmax(), 3), ("mean-field", True, RobustMax(), 3)],
 )  # fmt: skip
-def test_steps_make_progress(
-    make_structured, make_batch, coupling, natural_gradient, likelihood, n_latents
-):
+def test_steps_make_progress(make_structured, coupling, natural_gradient, likelihood, n_latents):
     X, y = data()
     y = torch.cat([y, -y], 1)[:, : 1 if likelihood else n_latents]
     settings = {"random_q": False, "n_warmup": 5, "n_draws": 2}
     model = make_structured(
         (2, 2), coupling, n_latents, likelihood=likelihood, natural_gradient=natural_gradient, **settings
     )  # fmt: skip
-    check_progress(model, make_batch(X, classes_of(y, likelihood)), 40, 3.0)
+    check_progress(model, everything(X, classes_of(y, likelihood)), 40, 3.0)
 
 
-def test_the_loss_is_the_negative_bound_per_row(make_structured, make_batch):
+def test_the_loss_is_the_negative_bound_per_row(make_structured):
     X, y = data()
     model = make_structured((2, 2), "full", n_draws=3)
-    batch = make_batch(X, y, torch.linspace(0.5, 2.0, 20).double(), scale=2.0, total=50.0)
+    batch = everything(X, y, torch.linspace(0.5, 2.0, 20).double(), scale=2.0, total=50.0)
     expected = -bound(model, batch) / 50.0
     assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_weight_of_two_is_the_row_twice(make_structured, make_batch):
+def test_a_weight_of_two_is_the_row_twice(make_structured):
     X, y = data(6)
     weight = torch.tensor([1.0, 2.0, 1.0, 0.0, 3.0, 1.0]).double()
     rows = torch.repeat_interleave(torch.arange(6), weight.long())
     eps = [e[:, None] for e in torch.as_tensor(make_structured().draws(4, 0)).split([2, 2], 1)]
     values = []
-    for batch in (make_batch(X, y, weight), make_batch(X[rows], y[rows])):
+    for batch in (everything(X, y, weight), everything(X[rows], y[rows])):
         model = make_structured()
         mean, var = model.propagate(batch.X, eps)  # the same draws for every row
         ell = model.likelihood().expected_log_prob(batch.y, mean, var)
@@ -138,15 +145,13 @@ def test_a_weight_of_two_is_the_row_twice(make_structured, make_batch):
 
 
 @pytest.mark.parametrize("natural_gradient", [False, True])
-def test_natural_steps_stay_in_the_pattern_and_within_the_radius(
-    make_structured, make_batch, natural_gradient
-):
+def test_natural_steps_stay_in_the_pattern_and_within_the_radius(make_structured, natural_gradient):
     X, y = data()
     model = make_structured((3, 2), natural_gradient=natural_gradient, natural_step=1.0)
     generator = seeded()
     for _ in range(10):
         C, mean = model.q.dense_root(), model.q.mean.detach().clone()
-        assert math.isfinite(model.step(make_batch(X, 30.0 * y), generator))
+        assert math.isfinite(model.step(everything(X, 30.0 * y), generator))
         new = model.q.dense_root()
         assert torch.equal(new, new.tril())
         assert (new.diagonal() != 0.0).all()
@@ -181,43 +186,38 @@ def used(model):
 
 
 @pytest.mark.parametrize("natural_gradient", [False, True])
-def test_richer_posteriors_start_from_simpler_ones(make_structured, make_batch, natural_gradient):
-    X, y = data()
+def test_richer_posteriors_start_from_simpler_ones(make_structured, natural_gradient):
+    batch = everything(*data())
     settings = {"random_q": False, "inner_scale": 0.3, "natural_gradient": natural_gradient}
-    model = make_structured((2, 2), "full", n_warmup=3, **settings)
-    generator, seen = seeded(), []
-    for _ in range(9):
-        model.step(make_batch(X, y), generator)
-        seen.append(used(model))
-    assert seen == [name for name in COUPLINGS for _ in range(3)]
+    model, generator = make_structured((2, 2), "full", n_warmup=3, **settings), seeded()
     simple = make_structured((2, 2), "mean-field", **settings)
-    generator = seeded()
-    for _ in range(3):
-        simple.step(make_batch(X, y), generator)
-    model = make_structured((2, 2), "full", n_warmup=3, **settings)
-    generator = seeded()
-    for _ in range(3):
-        model.step(make_batch(X, y), generator)
+    run(simple, batch, 3, seeded())
+    run(model, batch, 3, generator)
     torch.testing.assert_close(model.q.mean, simple.q.mean, rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(model.q.root[:5], simple.q.root, rtol=1e-9, atol=1e-12)
+    seen = [used(model)]
+    for _ in range(6):
+        model.step(batch, generator)
+        seen.append(used(model))
+    assert seen == ["mean-field"] + [name for name in COUPLINGS[1:] for _ in range(3)]
 
 
-def test_blocks_in_use_are_not_left_out_again(make_structured, make_batch):
+def test_blocks_in_use_are_not_left_out_again(make_structured):
     X, y = data()
     model = make_structured((2, 2), "full", n_warmup=100)  # with blocks that are not zero
-    batch = make_batch(X, y)
+    batch = everything(X, y)
     expected = -bound(model, batch) / batch.total
     assert model.step(batch, seeded()) == pytest.approx(expected, rel=1e-12)
     assert model.q.active == "full"
 
 
-def test_a_coupling_that_sleeps(make_structured, make_batch):
+def test_a_coupling_that_sleeps(make_structured):
     # with tiny inner variances the gradient of the arrow all but vanishes
     X, y = data()
 
     def largest(inner_scale):
         model = make_structured((2, 2), random_q=False, inner_scale=inner_scale)
-        model.expected_log_likelihood(make_batch(X, y), seeded()).backward()
+        model.expected_log_likelihood(everything(X, y), seeded()).backward()
         return model.q.collected_gradients()[1][len(model.q.mean) :].abs().max()
 
     assert largest(0.1) > 1e3 * largest(1e-5) > 0.0
@@ -226,23 +226,12 @@ def test_a_coupling_that_sleeps(make_structured, make_batch):
 @pytest.mark.parametrize(
     ("coupling", "n_latents"), [("mean-field", 1), ("stripes-and-arrow", 2), ("full", 1)]
 )
-def test_inputs_in_single_precision(make_structured, make_batch, coupling, n_latents):
+def test_inputs_in_single_precision(make_structured, coupling, n_latents):
     X, y = data(k=n_latents)
     model = make_structured((2, 2), coupling, n_latents, n_draws=2)
     model.prepare(0.01, torch.float32)
     eps = [torch.as_tensor(e)[:, None] for e in np.split(model.draws(2, 0), [2, 4], 1)]
-    with torch.no_grad():
-        mean, var = model.propagate(X, eps)
-        mean32, var32 = model.propagate(X.float(), [e.float() for e in eps])
-    assert mean32.dtype == var32.dtype == torch.float32
-    torch.testing.assert_close(mean32.double(), mean, rtol=1e-2, atol=1e-3)
-    torch.testing.assert_close(var32.double(), var, rtol=1e-2, atol=1e-3)
-    generator = seeded()
-    before = bound(model, make_batch(X, y))
-    for _ in range(20):
-        assert math.isfinite(model.step(make_batch(X.float(), y), generator))
-    assert bound(model, make_batch(X, y)) > before
-    assert all(p.dtype == torch.float64 for p in model.parameters())
+    check_single_precision(model, X, y, eps, 1e-2, 1e-3)
 
 
 @pytest.mark.parametrize("n_latents", [1, 2, 3])

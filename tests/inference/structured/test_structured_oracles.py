@@ -9,12 +9,10 @@ import pytest
 import torch
 from oracles import in_standard_errors, of_mixture
 from torch.distributions import MultivariateNormal, kl_divergence
-from toys import draw_functions, jump_to_optimum, latents, posterior, seeded, toy
+from toys import draw_functions, everything, jump_to_optimum, latents, posterior, seeded, toy
 
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.random import normal
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 COUPLINGS = ["mean-field", "stripes-and-arrow", "full"]
 close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-10)
@@ -213,14 +211,14 @@ def test_outputs_of_one_row_covary_in_functions_as_in_the_predictive(make_struct
 # Optima
 
 
-def test_natural_steps_find_the_optimum_of_one_layer(make_structured, make_model, make_batch):
+def test_natural_steps_find_the_optimum_of_one_layer(make_structured, make_model):
     X, y = data(12)
     model = make_structured((), "full", natural_gradient=True, natural_step=1.0)
     model.learning_rate = 0.0
     other = make_model(2, (), n_inducing=4)
     with torch.no_grad():
         other.layers[0].Z.copy_(model.layers[0].Z)
-    batch, q = make_batch(X, y), other.layers[0].q
+    batch, q = everything(X, y), other.layers[0].q
     jump_to_optimum(other, batch)
     for _ in range(200):
         model.step(batch, seeded())
@@ -228,9 +226,9 @@ def test_natural_steps_find_the_optimum_of_one_layer(make_structured, make_model
     torch.testing.assert_close(model.q.root, q.root, rtol=1e-7, atol=1e-7)
 
 
-def test_richer_posteriors_have_higher_optima(make_structured, make_batch):
+def test_richer_posteriors_have_higher_optima(make_structured):
     X, y = data(10, seed=3)
-    batch, n_draws, posteriors = make_batch(X, y), 256, {}
+    batch, n_draws, posteriors = everything(X, y), 256, {}
     before = None
     for coupling in COUPLINGS:
         model = make_structured(
@@ -266,12 +264,10 @@ def test_richer_posteriors_have_higher_optima(make_structured, make_batch):
         assert gap.mean() > 4 * gap.std() / math.sqrt(50_000)
 
 
-def test_integrating_the_inducing_variables_lowers_the_variance_of_gradients(
-    make_structured, make_batch
-):
+def test_integrating_the_inducing_variables_lowers_the_variance_of_gradients(make_structured):
     X, y = data(20)
     model = make_structured((2,), "full")
-    batch, n = make_batch(X, y), 150
+    batch, n = everything(X, y), 150
 
     def sampled(generator):
         """The bound with one draw of all inducing variables, as in a naive scheme."""

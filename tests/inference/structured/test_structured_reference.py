@@ -10,8 +10,6 @@ from skdgp.inference import StructuredVI
 from skdgp.inference.structured.coupled import CoupledGaussian
 from skdgp.inference.structured.pattern import Pattern
 
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
-
 REFERENCE = vectors.read("structured.json")
 COUPLING = {"fc": "full", "star": "stripes-and-arrow", "mf": "mean-field"}
 

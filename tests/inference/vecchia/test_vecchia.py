@@ -17,9 +17,11 @@ from toys import (
     latents,
     mixed,
     noisy,
+    objective,
     posterior,
     rows,
     seeded,
+    without_priors,
 )
 
 from skdgp import DeepGPRegressor
@@ -29,8 +31,6 @@ from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from skdgp.inference import Vecchia, near_rows
 from skdgp.inference.near_rows import FrozenRows, GaussianTargets, NearRows
 from skdgp.inference.vecchia import neighbors
-
-pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
 LENGTHSCALES = np.array([0.3, 1.1])
 
@@ -55,16 +55,6 @@ def covariance_of(model):
         return model.layers[0].kernel()(torch.tensor(A), torch.tensor(B)).numpy()
 
     return covariance
-
-
-def without_priors(model):
-    """The same model, whose hyperparameters are where their priors expect them."""
-    model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
-    return model
-
-
-def objective(model, batch, seed=0):
-    return model.expected_log_likelihood(batch, torch.Generator().manual_seed(seed)).item()
 
 
 @torch.no_grad()
@@ -353,7 +343,7 @@ def test_errors_of_outputs_are_large_together():
     model = set_scale(make(X, y, likelihood=HeteroscedasticGaussian()), 1.7, -50.0)
     draws = draw_functions(model, 10_000, seeded(0), 20)(torch.tensor(X[:3] + 3.0))
     errors = abs(draws[..., :2] - draws[..., :2].median(0).values)
-    dof = float(model.local_scale.dof())
+    dof = float(model.local_scale.dof().detach())
     independent = multivariate_t(shape=np.eye(2), df=dof, seed=0).rvs(200_000)
     expected = spearmanr(*abs(independent.T))[0]
     assert expected > 0.1
@@ -558,3 +548,29 @@ def test_objective_grows(monkeypatch):
     before = loss()
     model.fit(X, y[:, 0])
     assert loss() < before - 0.13
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "heteroscedastic"])
+def test_with_all_rows_for_neighbors_covariances_are_those_of_the_exact_process(likelihood):
+    """By hand, from the kernel; with a local scale, the mean of its factor and the roots of both rows'."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (25, 2))
+    y = np.sin(X[:, 0]) + 0.2 * rng.standard_normal(25)
+    model = near(inference=Vecchia(25), likelihood=likelihood, max_iter=5).fit(X, y)
+    frozen = model.members_[0].posterior()
+    x, held = (
+        torch.as_tensor(model._x_scaler.transform(rng.uniform(-2.0, 2.0, (4, 2)))),
+        frozen._near,
+    )
+    with torch.no_grad():
+        noise = held.observed.targets(held.y[None], held.weight[None])[1][0, 0]
+        kernel = lambda *A: held.kernel(*A).numpy()  # noqa: E731
+        expected = condition(kernel, held.Z, held.y.numpy(), x, noise)[1]
+        if likelihood == "heteroscedastic":
+            z, scale = held.say(x, frozen._search(x))[3], frozen._local_scale
+            dof = scale.dof()
+            root = (scale.squared(z)[:, 0] * dof / (dof - 2.0)).sqrt().numpy()
+            expected = root[:, None] * expected * root
+    actual = frozen.covariance(x)
+    assert actual.shape == (1, 4, 4)
+    assert_allclose(actual[0], expected, rtol=1e-6, atol=1e-9)
