@@ -6,8 +6,6 @@ from ..random import RowNoise
 from .frames import UNSEEN
 from .robust import pieces
 
-CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision
-
 
 class ConstantColumns:
     """Rows in which columns have another value than the only one of training, or a new level.
@@ -32,10 +30,8 @@ class ConstantColumns:
             self.values = self.differs = np.zeros((len(X), 0), dtype=bool)
             return
         values = np.asarray(X[:, columns], dtype=np.float64)
-        tolerance = np.maximum(CHANGE * np.abs(constants), scaler.rounding)
-        differs = np.where(
-            np.isnan(constants), ~np.isnan(values), np.abs(values - constants) > tolerance
-        )
+        differs = np.abs(values - constants) > scaler.tolerance(constants)
+        differs = np.where(np.isnan(constants), ~np.isnan(values), differs)
         codes = np.asarray(X[:, categories], dtype=np.float64)
         differs = np.hstack([differs, codes == UNSEEN])
         some = differs.any(0)

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .constant_columns import CHANGE
 from .encoding import ColumnEncoder
 from .frames import FrameReader
 from .maps import Logit
@@ -19,6 +18,7 @@ _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range
 _SAMPLE = 100_000
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
+_CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision
 #: standard deviations that a distribution has at least where targets are not mapped
 _REACH = 1000.0
 #: ranges of mapped training targets by which predictions may leave it: an exponential would make 1e16 of them
@@ -118,11 +118,16 @@ class InputScaler:
         """Columns of X that were constant in training, which models do not see, and their values."""
         if self.encoder is not None:
             return self.encoder.constant_columns()
-        is_dropped = np.ones(len(self.constants), dtype=bool)
-        if not self.blank:
-            is_dropped[self.columns] = False
-        dropped = np.flatnonzero(is_dropped)
+        dropped = self._dropped()
         return dropped, self.constants[dropped]
+
+    def _dropped(self):
+        """Columns of the complete table that were constant in training."""
+        return np.setdiff1d(np.arange(len(self.constants)), [] if self.blank else self.columns)
+
+    def tolerance(self, constants):
+        """Differences from constants that rounding explains."""
+        return np.maximum(_CHANGE * np.abs(constants), self.rounding)
 
     def shares_of_levels(self):
         """See :meth:`~skdgp.preprocessing.encoding.ColumnEncoder.shares_of_levels`."""
@@ -166,12 +171,16 @@ class InputScaler:
             X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
         if not self.standardize:
             return X
-        X = np.clip(X, -_MAX, _MAX)
-        size = np.abs(X)
-        if (size > self.linear).any():
-            excess = np.maximum(size - self.linear, 0.0)
-            X = np.sign(X) * (np.minimum(size, self.linear) + np.log1p(excess))
+        X = self._bent(np.clip(X, -_MAX, _MAX), np.log1p)
         return X if self.warp is None else self.warp.transform(X)
+
+    def _bent(self, X, bend):
+        """Standardized rows that are bent beyond the linear range, away from it or back."""
+        size = np.abs(X)
+        if not (size > self.linear).any():
+            return X
+        excess = np.maximum(size - self.linear, 0.0)
+        return np.sign(X) * (np.minimum(size, self.linear) + bend(excess))
 
     def with_encoder(self, encoder):
         """This scaler behind another encoder with the same columns."""
@@ -184,20 +193,18 @@ class InputScaler:
 
         What they were stays their center, so that all rows before have zeros there.
         """
-        known = self.columns[: len(self.columns) * (not self.blank)]
-        others = np.setdiff1d(np.arange(len(self.constants)), known)
-        X = np.asarray(X[:, others], dtype=np.float64)
-        X = np.where(np.isnan(X), self.constants[others], X) - self.constants[others]
-        tolerance = np.maximum(CHANGE * np.abs(self.constants[others]), self.rounding)
-        changed = (np.abs(X) > tolerance).any(0)
+        others, n = self._dropped(), 0 if self.blank else len(self.columns)
+        constants, X = self.constants[others], np.asarray(X[:, others], dtype=np.float64)
+        X = np.where(np.isnan(X), constants, X) - constants
+        changed = (np.abs(X) > self.tolerance(constants)).any(0)
         if not changed.any():
             return self
         X, others = X[:, changed], others[changed]
         mean, std = weighted_moments(X, weights, *ordinary_range(X, weights))
         size = np.hypot(mean, std)
         size = np.where(size > 0.0, size, np.sqrt(weights @ np.square(X) / weights.sum()))
-        new, n = copy.copy(self), len(known)
-        new.columns, new.blank = np.append(known, others), False
+        new = copy.copy(self)
+        new.columns, new.blank = np.append(self.columns[:n], others), False
         new.center = np.append(self.center[:n], self.constants[others])
         new.scale = np.append(self.scale[:n], size)
         linear = np.broadcast_to(self.linear, len(self.columns))[:n]
@@ -226,9 +233,7 @@ class InputScaler:
         if self.warp is not None:
             X = self.warp.inverse_transform(X)
         if self.standardize:
-            size = np.abs(X)
-            excess = np.maximum(size - self.linear, 0.0)
-            X = np.sign(X) * (np.minimum(size, self.linear) + np.expm1(excess))
+            X = self._bent(X, np.expm1)
         full = np.tile(self.constants, (len(X), 1))
         full[:, self.columns] = X * self.scale + self.center
         return full

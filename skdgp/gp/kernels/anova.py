@@ -53,6 +53,8 @@ class Anova(Kernel):
 
     _positive = {"lengthscale": 0.0, "strength": 0.0, "variance": 0.0}
     _roles = {"lengthscale": "lengthscale", "strength": "strength", "variance": "variance"}
+    _allowed = {"nu": (0.5, 1.5, 2.5)}
+    _of_inputs = {"lengthscale": lambda n: 1.0, "strength": lambda n: 1.0 / n}
     ard = True
 
     def __init__(self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True):
@@ -62,15 +64,8 @@ class Anova(Kernel):
         self.variance = variance
         self.trainable = trainable
 
-    def bind(self, n_features):
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"nu of Anova must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
-        return self._per_feature(n_features, lengthscale=1.0, strength=1.0 / n_features)
-
     def _hyperparameters(self, like):
-        return (
-            tensor_like(value, like) for value in (self.lengthscale, self.strength, self.variance)
-        )
+        return (tensor_like(getattr(self, name), like) for name in self._positive)
 
     def __call__(self, X, Z):
         return FactorProduct.apply(X, Z, *self._hyperparameters(X), self)

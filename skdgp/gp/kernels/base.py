@@ -20,6 +20,12 @@ class Kernel(Component):
         Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
     """
 
+    _allowed = {}  #: for some constructor arguments, the values that they may have
+    #: for each hyperparameter with one number for each input, its default as a function of their number
+    _of_inputs = {}
+    #: hyperparameters that may differ between inputs, and the powers of their number that make them one
+    _of_length = {"lengthscale": -0.5}
+
     @property
     def metric(self):
         return 1.0 / self.slopes**0.5
@@ -37,8 +43,33 @@ class Kernel(Component):
     __radd__, __rmul__ = __add__, __mul__  # for what is no kernel, and is refused
 
     def bind(self, n_features):
-        """This kernel with one number for each input where hyperparameters differ between inputs."""
-        raise NotImplementedError
+        """This kernel with one number for each input where hyperparameters differ between inputs.
+
+        Raises
+        ------
+        ValueError
+            If there is another number of them, or an argument has none of the values that it may have.
+        """
+        for name, allowed in self._allowed.items():
+            if getattr(self, name) not in allowed:
+                *others, last = map(str, allowed)
+                raise ValueError(
+                    f"{name} of {type(self).__name__} must be {', '.join(others)} or {last}; got "
+                    f"{getattr(self, name)!r}."
+                )
+        values = self._parts_by("bind", n_features)
+        for name, default in self._of_inputs.items():
+            value = getattr(self, name)
+            value = np.asarray(default(n_features) if value is None else value, dtype=np.float64)
+            if value.ndim == 0 and self.ard:
+                value = np.full(n_features, float(value))
+            if value.shape not in ((), (n_features,)):
+                raise ValueError(
+                    f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
+                    f"{n_features} inputs; give one number or one for each input."
+                )
+            values[name] = value
+        return self.with_values(**values)
 
     def of_columns(self, columns, n_features):
         """This kernel with the hyperparameters of some columns, where it was given one for each of all."""
@@ -146,29 +177,10 @@ class Kernel(Component):
             )
         return varied[0] if varied else np.zeros(n_features)
 
-    #: hyperparameters that may differ between inputs, and the powers of their number that make them one
-    _of_length = {"lengthscale": -0.5}
-
     def _parts_by(self, method, *args, **kwargs):
         """For each part, the result of a method of it."""
         parts = {part: as_kernel(getattr(self, part)) for part in self._parts}
         return {name: getattr(part, method)(*args, **kwargs) for name, part in parts.items()}
-
-    def _per_feature(self, n_features, **defaults):
-        """This kernel with a number for each input, by default or given, of some hyperparameters."""
-        values = {}
-        for name, default in defaults.items():
-            value = getattr(self, name)
-            value = np.asarray(default if value is None else value, dtype=np.float64)
-            if value.ndim == 0 and self.ard:
-                value = np.full(n_features, float(value))
-            if value.shape not in ((), (n_features,)):
-                raise ValueError(
-                    f"{name} of {type(self).__name__} has shape {value.shape}, but the layer has "
-                    f"{n_features} inputs; give one number or one for each input."
-                )
-            values[name] = value
-        return self.with_values(**values)
 
 
 def _other_kernel(other):
@@ -201,9 +213,6 @@ class Pair(Kernel):
 
     def _joined(self, left, right):
         raise NotImplementedError
-
-    def bind(self, n_features):
-        return self.with_values(**self._parts_by("bind", n_features))
 
     __call__, between, within, diag = map(_joining, ("__call__", "between", "within", "diag"))
     from_gram, diag_from_gram = map(_joining, ("from_gram", "diag_from_gram"))

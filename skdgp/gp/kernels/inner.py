@@ -39,6 +39,8 @@ class ArcCosine(Kernel):
     _positive = {"lengthscale": 0.0, "variance": 0.0, "bias": 0.0}
     _roles = {"lengthscale": "lengthscale", "variance": "variance"}
     _may_be_zero = ("bias",)
+    _allowed = {"order": (0, 1, 2)}
+    _of_inputs = {"lengthscale": math.sqrt}
 
     def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1):
         self.lengthscale = lengthscale
@@ -47,11 +49,6 @@ class ArcCosine(Kernel):
         self.ard = ard
         self.trainable = trainable
         self.order = order
-
-    def bind(self, n_features):
-        if self.order not in (0, 1, 2):
-            raise ValueError(f"order of ArcCosine must be 0, 1 or 2; got {self.order!r}.")
-        return self._per_feature(n_features, lengthscale=math.sqrt(n_features))
 
     def _scaled(self, X):
         X = X / tensor_like(self.lengthscale, X)
@@ -111,6 +108,7 @@ class Linear(Kernel):
     _positive = {"variance": 0.0, "bias": 0.0}
     _roles = {"variance": "variance"}
     _may_be_zero = ("bias",)
+    _of_inputs = {"variance": lambda n: 1.0 / n}
     _of_length = {"variance": 1.0}
 
     def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
@@ -118,9 +116,6 @@ class Linear(Kernel):
         self.bias = bias
         self.ard = ard
         self.trainable = trainable
-
-    def bind(self, n_features):
-        return self._per_feature(n_features, variance=1.0 / n_features)
 
     def __call__(self, X, Z):
         return (X * tensor_like(self.variance, X)) @ Z.mT + tensor_like(self.bias, X).square()

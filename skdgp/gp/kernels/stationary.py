@@ -22,15 +22,13 @@ class Stationary(Kernel):
     is_rough = False
     _positive = {"lengthscale": 0.0, "variance": 0.0}
     _roles = {"lengthscale": "lengthscale", "variance": "variance"}
+    _of_inputs = {"lengthscale": math.sqrt}
 
     def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
         self.lengthscale = lengthscale
         self.variance = variance
         self.ard = ard
         self.trainable = trainable
-
-    def bind(self, n_features):
-        return self._per_feature(n_features, lengthscale=math.sqrt(n_features))
 
     def __call__(self, X, Z):
         return Radial.apply(
@@ -164,6 +162,8 @@ class Matern(Stationary):
         As for :class:`SquaredExponential`.
     """
 
+    _allowed = {"nu": (0.5, 1.5, 2.5)}
+
     def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True):
         super().__init__(lengthscale, variance, ard, trainable)
         self.nu = nu
@@ -171,11 +171,6 @@ class Matern(Stationary):
     @property
     def is_rough(self):
         return self.nu == 0.5
-
-    def bind(self, n_features):
-        if self.nu not in (0.5, 1.5, 2.5):
-            raise ValueError(f"nu of Matern must be 0.5, 1.5 or 2.5; got {self.nu!r}.")
-        return super().bind(n_features)
 
     def profile(self, r2):
         s = (2.0 * self.nu * r2).sqrt()
