@@ -171,8 +171,7 @@ def test_frames_with_gaps():
 
 def test_held_out_rows():
     X, y = amounts(120)
-    model = DeepGPRegressor(max_iter=5, random_state=0, early_stopping=True).fit(X, y)
-    assert isinstance(model._atoms, Atoms)
-    zeros = y == 0.0
-    model = DeepGPRegressor(max_iter=5, random_state=0).fit(X, y, X_val=X[zeros], y_val=y[zeros])
+    model, zeros = DeepGPRegressor(max_iter=5, random_state=0, early_stopping=True), y == 0.0
+    assert isinstance(model.fit(X, y)._atoms, Atoms)
+    model.set_params(early_stopping=False).fit(X, y, X_val=X[zeros], y_val=y[zeros])
     assert model._atoms is None

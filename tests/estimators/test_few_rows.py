@@ -73,9 +73,8 @@ def test_intervals_have_their_nominal_coverage():
 
 @both_schemes
 def test_noise_is_even_in_the_first_steps(rows, scheme):
-    first, later = (
-        DeepGPRegressor(inference=scheme(n_warmup=3), max_iter=n, **FEW) for n in (3, 4)
-    )
+    settings = {"inference": scheme(n_warmup=3), **FEW}
+    first, later = (DeepGPRegressor(max_iter=n, **settings) for n in (3, 4))
     with pytest.warns(ConvergenceWarning, match="noise has the same size everywhere"):
         first.fit(*rows)
     later.fit(*rows)
@@ -89,15 +88,14 @@ def test_what_ends_in_the_first_steps_predicts_even_noise(rows, scheme):
     """Densities, deviations and draws: sizes that were never learned would add the prior's."""
     X, y = rows
     noise = HeteroscedasticGaussian(variance=1.0, trainable=False)
-    model = DeepGPRegressor(
-        inference=scheme(n_warmup=9, inner_noise=0.0), likelihood=noise, max_iter=3, **FEW
-    )
+    scheme = scheme(n_warmup=9, inner_noise=0.0)
+    model = DeepGPRegressor(inference=scheme, likelihood=noise, max_iter=3, **FEW)
     with pytest.warns(ConvergenceWarning, match="first ones"):
         model.fit(X, y)
     for each in (model, pickle.loads(pickle.dumps(model))):
         std, latent = (each.predict(X, return_std=True, latent=which)[1] for which in (False, True))
         np.testing.assert_allclose(std**2 - latent**2, 1.0, rtol=1e-6)
-    if scheme is StructuredVI:  # draws are made of the same parts
+    if isinstance(scheme, StructuredVI):  # draws are made of the same parts
         return
     draws = model.sample_y(X[:1], 4_000)
     functions = model.sample_y(X[:1], 4_000, latent=True)

@@ -16,18 +16,14 @@ pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceW
 
 FEW = {"n_chains": 2, "n_samples": 8}
 STEPS = {"random_state": 0, "max_iter": 24}
+WINDOW = SGHMC.published().set_params(n_samples=4, n_learn=9, n_burn_in=3, spacing=2)
+SLICES = EllipticalSlice(2, **FEW)
 MODELS = {
     "sghmc": DeepGPRegressor(inference=SGHMC(**FEW), likelihood="gaussian", n_inducing=8, **STEPS),
     "published": DeepGPRegressor(  # steps on minibatches, with a window
-        inference=SGHMC.published().set_params(n_samples=4, n_learn=9, n_burn_in=3, spacing=2),
-        likelihood="student_t",
-        n_inducing=8,
-        batch_size=11,
-        **STEPS,
+        inference=WINDOW, likelihood="student_t", n_inducing=8, batch_size=11, **STEPS
     ),
-    "ess": DeepGPRegressor(
-        3, width=1, inference=EllipticalSlice(2, **FEW), likelihood="gaussian", **STEPS
-    ),
+    "ess": DeepGPRegressor(3, width=1, inference=SLICES, likelihood="gaussian", **STEPS),
 }
 OWNERS = {"sghmc": SampledDeepGP, "published": SampledDeepGP, "ess": SlicedDeepGP}
 

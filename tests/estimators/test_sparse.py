@@ -50,9 +50,8 @@ def test_all_rows_as_inducing_inputs_are_the_exact_gp(method, n_features, kernel
         random_state=0,
     ).fit(X, y)
     theirs = RBF(0.7) if kernel == "squared_exponential" else Matern(0.7, nu=1.5)
-    exact = GaussianProcessRegressor(
-        ConstantKernel(1.5) * theirs, alpha=noise, optimizer=None, normalize_y=False
-    ).fit(X, y)
+    exact = GaussianProcessRegressor(ConstantKernel(1.5) * theirs, alpha=noise, optimizer=None)
+    exact.fit(X, y)
     new = np.vstack([rows(100, n_features, seed=1)[0] * 1.2, X[:20]])
     mean, std = model.predict(new, return_std=True)
     expected, expected_std = exact.predict(new, return_std=True)
@@ -86,32 +85,24 @@ def test_draws_between_rows_are_as_wide_as_those_of_scikit_learn(nu):
     inside = (np.abs(z) < 1.0).mean(1)  # a normal variable is there with probability 0.683
     assert abs(inside.mean() - 0.683) < 0.03
     assert np.abs(inside - 0.683).max() < 4.0 * np.sqrt(0.683 * 0.317 / 400)
-    white = np.linalg.solve(
-        np.linalg.cholesky(expected_cov + 1e-9 * np.eye(40)), draws - expected[:, None]
-    )
+    root = np.linalg.cholesky(expected_cov + 1e-9 * np.eye(40))
+    white = np.linalg.solve(root, draws - expected[:, None])
     assert abs(white.var() - 1.0) < 0.1
 
 
 def test_methods_are_members_of_one_family():
     X, y = rows()
-    settings = {"n_inducing": 8, "max_iter": 30, "random_state": 0}
-    fits = {
-        (method, alpha): SparseGPRegressor(method=method, alpha=alpha, **settings).fit(X, y)
-        for method, alpha in [
-            ("vfe", 0.5),
-            ("vfe", 1.0),
-            ("pep", 1e-8),
-            ("pep", 1.0),
-            ("fitc", 0.5),
-            ("pep", 0.5),
-        ]
-    }
-    means = {key: fit.predict(X) for key, fit in fits.items()}
-    assert_array_equal(means["vfe", 0.5], means["vfe", 1.0])
-    assert_allclose(means["vfe", 0.5], means["pep", 1e-8], atol=1e-4)
-    assert_array_equal(means["fitc", 0.5], means["pep", 1.0])
-    for other in ("vfe", "fitc"):
-        assert np.abs(means["pep", 0.5] - means[other, 0.5]).max() > 1e-3
+
+    def mean(method, alpha):
+        model = SparseGPRegressor(8, method=method, alpha=alpha, max_iter=30, random_state=0)
+        return model.fit(X, y).predict(X)
+
+    vfe, fitc, between = mean("vfe", 0.5), mean("fitc", 0.5), mean("pep", 0.5)
+    assert_array_equal(vfe, mean("vfe", 1.0))
+    assert_allclose(vfe, mean("pep", 1e-8), atol=1e-4)
+    assert_array_equal(fitc, mean("pep", 1.0))
+    for other in (vfe, fitc):
+        assert np.abs(between - other).max() > 1e-3
 
 
 def test_vfe_is_a_bound_and_its_own_lower_bound():
@@ -154,9 +145,8 @@ def test_noise_stays_above_its_floor():
     """FITC explains these rows without noise if it may (Bauer et al., 2016)."""
     X = np.linspace(0.0, 1.0, 40)[:, None]
     y = np.sin(5.0 * X[:, 0])
-    model = SparseGPRegressor(
-        40, method="fitc", train_inducing=True, max_iter=60, random_state=0
-    ).fit(X, y)
+    settings = {"method": "fitc", "train_inducing": True, "max_iter": 60, "random_state": 0}
+    model = SparseGPRegressor(40, **settings).fit(X, y)
     assert model.likelihood_.variance >= 1e-6 * y.var()
     assert np.isfinite(model.predict(X, return_std=True)).all()
     assert np.isfinite(model.log_predictive_density(X, y)).all()
@@ -201,19 +191,18 @@ def test_many_rows_as_fast_as_memory_allows(monkeypatch, watch):
 
 def test_the_same_as_the_deep_estimator_with_its_scheme():
     X, y = rows()
-    ours = SparseGPRegressor(n_inducing=10, max_iter=20, tol=0.0, random_state=0).fit(X, y)
-    deep = DeepGPRegressor(
-        1, inference=VFE(tol=0.0), n_inducing=10, max_iter=20, random_state=0
-    ).fit(X, y)
+    settings = {"n_inducing": 10, "max_iter": 20, "random_state": 0}
+    ours = SparseGPRegressor(tol=0.0, **settings).fit(X, y)
+    deep = DeepGPRegressor(1, inference=VFE(tol=0.0), **settings).fit(X, y)
     assert_array_equal(ours.predict(X), deep.predict(X))
 
 
 def test_classes_nearly_as_by_minibatches():
     X, y = make_moons(120, noise=0.25, random_state=0)
-    ours = SparseGPClassifier(n_inducing=25, random_state=0).fit(X, y)
-    steps = DeepGPClassifier(
-        1, inference=DSVI(natural_step=0.5), n_inducing=25, max_iter=500, random_state=0
-    ).fit(X, y)
+    settings = {"n_inducing": 25, "random_state": 0}
+    ours = SparseGPClassifier(**settings).fit(X, y)
+    scheme = DSVI(natural_step=0.5)
+    steps = DeepGPClassifier(1, inference=scheme, max_iter=500, **settings).fit(X, y)
     assert -1.0 < ours.lower_bound_ - steps.lower_bound_ < 3.0
     assert_allclose(ours.predict_proba(X), steps.predict_proba(X), atol=0.1)
 

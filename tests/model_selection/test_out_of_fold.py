@@ -22,9 +22,8 @@ MODEL = SparseGPRegressor(n_inducing=10, max_iter=10, random_state=0)
 
 def test_each_row_is_predicted_without_it():
     cv, weights = KFold(3, shuffle=True, random_state=1), RNG.uniform(0.5, 2.0, 30)
-    found = cross_val_distribution(
-        MODEL, X, Y, cv=cv, alpha=[0.1, 0.5], params={"sample_weight": weights}
-    )
+    given = {"alpha": [0.1, 0.5], "params": {"sample_weight": weights}}
+    found = cross_val_distribution(MODEL, X, Y, cv=cv, **given)
     for train, test in cv.split(X):
         model = MODEL.fit(X[train], Y[train], weights[train])
         mean, std = model.predict(X[test], return_std=True)
@@ -69,9 +68,8 @@ def test_classes_of_which_a_fold_has_none():
 def test_metadata_are_routed():
     e = RNG.uniform(1.0, 9.0, 30)
     y, cv = RNG.poisson(2.0 * e), KFold(2)
-    model = DeepGPRegressor(
-        1, likelihood="poisson", inference="dsvi", max_iter=5, n_inducing=5, random_state=0
-    )
+    settings = {"max_iter": 5, "n_inducing": 5, "random_state": 0}
+    model = DeepGPRegressor(1, likelihood="poisson", inference="dsvi", **settings)
     plain = cross_val_distribution(model, X, y, cv=cv, params={"exposure": e})
     half = model.fit(X[15:], y[15:], exposure=e[15:])
     assert_allclose(plain.mean[:15], half.predict(X[:15], exposure=e[:15]))
