@@ -22,10 +22,8 @@ from benchmarks import data
 
 CHUNK, SIDE = 10_000, 28
 TURN, GROWTH, SHIFT = 0.2, 0.12, 0.06  #: radians; shares; half widths of a picture (.8 pixels)
-SMOOTH, WAVE = (
-    4.0,
-    0.055,
-)  #: pixels over which the field is smooth; half widths (deviation of .75 pixels)
+#: pixels over which the field is smooth; half widths (deviation of .75 pixels)
+SMOOTH, WAVE = 4.0, 0.055
 
 
 def deformed(images, rng):

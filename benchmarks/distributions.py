@@ -6,13 +6,13 @@ Each has `mean`, ``log_density(y)``, ``crps(y)`` and ``inside(y, coverage)``, an
 import numpy as np
 from scipy.special import logsumexp, ndtr
 
-from skdgp.metrics import crps_scorer, mixture_crps
+from skdgp.metrics import crps_scorer
+from skdgp.metrics.crps import mixture_crps
 
 LEVELS = np.arange(1, 100) / 100.0  #: of the quantiles that stand for a distribution
 N_BLOCKS = 20  #: of test rows, whose mean log-densities tell the standard error of a difference
-_NARROW = (
-    0.01  #: least width of a row, relative to the target: where values repeat, spikes win else
-)
+#: least width of a row, relative to the target: where values repeat, spikes win else
+_NARROW = 0.01
 _BROAD = 0.01  #: share of the training target's Gaussian, for what no quantile tells of
 
 

@@ -31,9 +31,8 @@ from .distributions import LEVELS, Mixture, Ours, Quantiles
 MOST_TREES = 2000
 PATIENCE = 50
 HELD_OUT = 0.1
-_EXACT_ROWS = (
-    1000  #: for hyperparameters of the exact Gaussian process; all rows are conditioned on
-)
+#: for hyperparameters of the exact Gaussian process; all rows are conditioned on
+_EXACT_ROWS = 1000
 _ARD_COLUMNS = 30  #: beyond which it has one lengthscale
 _CLASS_ROWS, _CLASS_COLUMNS = 600, 15  #: most of the exact one for classes; more take minutes
 

@@ -5,6 +5,7 @@ What commands know of the insides of skdgp is here: :func:`model_of` and :func:`
 
 import statistics
 import time
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -103,26 +104,24 @@ def gpytorch(shape, dtype):
     return lambda: step(X, y if several else y[:, 0])
 
 
-class Network(nn.Module):
-    """Layers of cosines and sines, and linear maps between them: random features without Bayes."""
+class Waves(nn.Module):
+    """Cosines and sines."""
 
-    def __init__(self, sizes, n_frequencies, dtype):
-        super().__init__()
-        linear = lambda a, b, bias: nn.Linear(a, b, bias=bias, dtype=dtype)  # noqa: E731
-        self.inner = nn.ModuleList(linear(n, n_frequencies, False) for n in sizes[:-1])
-        self.outer = nn.ModuleList(linear(2 * n_frequencies, n, True) for n in sizes[1:])
-
-    def forward(self, H):
-        for inner, outer in zip(self.inner, self.outer):
-            A = inner(H)
-            H = outer(torch.cat([A.cos(), A.sin()], -1))
-        return H
+    def forward(self, A):
+        return torch.cat([A.cos(), A.sin()], -1)
 
 
 def network(shape, dtype, n_frequencies):
-    """A step of Adam on the squared error of a network with as many frequencies."""
+    """A step of Adam on the squared error of a network with as many frequencies.
+
+    Waves, and linear maps between them: random features without Bayes.
+    """
     X, y = (torch.tensor(part, dtype=dtype) for part in rows_of(shape))
-    model = Network([shape.n_features, *shape.widths, shape.n_outputs], n_frequencies, dtype)
+    layers = []
+    for n, n_next in pairwise([shape.n_features, *shape.widths, shape.n_outputs]):
+        inner = nn.Linear(n, n_frequencies, bias=False)
+        layers += [inner, Waves(), nn.Linear(2 * n_frequencies, n_next)]
+    model = nn.Sequential(*layers).to(dtype)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
 
     def step():

@@ -121,7 +121,7 @@ def _normal(estimator, X, given):
             "regressor of skdgp, or one with predict(X, return_std=True)."
         )
     mean, std = predict(X, return_std=True, **given)
-    return {"mean": mean, "std": std}
+    return {"mean": np.asarray(mean), "std": np.asarray(std)}
 
 
 def has_quantiles(estimator):

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
-from .._scoring import column_names, has_quantiles, take_apart
+from .._scoring import _normal, _predict_quantiles, column_names, has_quantiles, take_apart
 from ..estimators.importances import N_ROWS, Pairs
 from ..estimators.summary import feature_names, names_of_targets
 
@@ -89,12 +89,11 @@ def central_intervals(model, X, coverage, output, latent=False):
     if not ((coverage > 0.0) & (coverage < 1.0)).all():
         raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
     orders = np.stack([0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], -1)
-    if has_quantiles(model):
-        of = model._latent_quantiles if latent else model.predict_quantiles
-        quantiles = select_output(of(X, orders.ravel()), output, ndim=2)
+    if latent:
+        quantiles = model._latent_quantiles(X, orders.ravel())
     else:
-        mean, std = (select_output(values, output) for values in model.predict(X, return_std=True))
-        quantiles = mean[:, None] + std[:, None] * norm.ppf(orders.ravel())
+        quantiles = _predict_quantiles(model, X, orders.ravel(), {})
+    quantiles = select_output(quantiles, output, ndim=2)
     return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
 
 
@@ -104,7 +103,7 @@ def pit(model, X, y, output):
     Gaussian ones where the model tells no distribution function.
     """
     if not has_quantiles(model):
-        mean, std = (select_output(values, output) for values in model.predict(X, return_std=True))
+        mean, std = (select_output(values, output) for values in _normal(model, X, {}).values())
         up_to = norm.cdf(y, mean, std)
         return up_to, up_to
 

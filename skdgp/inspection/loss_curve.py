@@ -70,14 +70,11 @@ class LossCurveDisplay(Display):
         label = "loss" if name is None else f"{name}, loss"
         loss = np.asarray(self.loss_curve, dtype=np.float64)
         steps = np.arange(1, len(loss) + 1)
-        limits = ax.dataLim.frozen()
-        self.smooth_line_ = None
+        limits, self.smooth_line_ = ax.dataLim.frozen(), None
         style = line_style(kwargs, label=label)
         if self.smooth is not None:
-            smoothed = moving_median(loss, self.smooth)
-            (self.smooth_line_,) = ax.plot(
-                steps, smoothed, **{"linewidth": 2.0, "zorder": 3, **style}
-            )
+            thick = {"linewidth": 2.0, "zorder": 3, **style}
+            (self.smooth_line_,) = ax.plot(steps, moving_median(loss, self.smooth), **thick)
             style = {"color": self.smooth_line_.get_color(), "alpha": 0.4}
         (self.line_,) = ax.plot(steps, loss, **{"linewidth": 0.6, **style})
         ax.dataLim.set(limits)
@@ -95,14 +92,12 @@ class LossCurveDisplay(Display):
         scores = np.asarray(self.validation_scores, dtype=np.float64)
         steps = np.minimum(BLOCK * np.arange(1, len(scores) + 1), len(self.loss_curve))
         style = {"color": (self.smooth_line_ or self.line_).get_color(), "zorder": 4}
-        (self.validation_line_,) = self.validation_ax_.plot(
-            steps, scores, "--", label=label, **style
-        )
+        plot = self.validation_ax_.plot
+        (self.validation_line_,) = plot(steps, scores, "--", label=label, **style)
         if not np.isnan(scores).all():
             best = np.nanargmax(scores)
-            (self.best_,) = self.validation_ax_.plot(
-                steps[best], scores[best], "o", markersize=8, fillstyle="none", **style
-            )
+            at = steps[best], scores[best]
+            (self.best_,) = plot(*at, "o", markersize=8, fillstyle="none", **style)
         self.validation_ax_.set_ylabel("Validation score (dashed)")
 
     @classmethod
@@ -163,12 +158,12 @@ def _twin(ax):
 def _legend(ax):
     """One legend for both axes, on the upper one."""
     twin = _twin(ax)
-    handles, labels = ax.get_legend_handles_labels()
     if twin is None:
-        ax.legend(handles, labels)
+        ax.legend()
         return
     if ax.get_legend() is not None:
         ax.get_legend().remove()
-    more_handles, more_labels = twin.get_legend_handles_labels()
+    both = zip(*(axes.get_legend_handles_labels() for axes in (ax, twin)))
+    handles, labels = (first + second for first, second in both)
     # a loss that falls and a score that rises leave the middle free
-    twin.legend(handles + more_handles, labels + more_labels, loc="center right")
+    twin.legend(handles, labels, loc="center right")

@@ -9,7 +9,6 @@ makes of one cannot say so, and does not weight them then.
 """
 
 from .crps import crps_gaussian, crps_gaussian_mixture
-from .crps import mixture_crps as mixture_crps  # row by row, for the benchmarks
 from .scorers import (
     calibration_scorer,
     coverage_scorer,
