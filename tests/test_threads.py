@@ -33,17 +33,11 @@ def test_limits_end_in_any_order():
     limits.leave(libraries, found[2])
     assert [library.num_threads for library in libraries] == [8, 6]
     assert not limits.in_force
-
-
-def test_limits_within_limits():
-    libraries, limits = [Library(8)], _Limits()
-    outer = limits.enter(libraries, 4)
-    inner = limits.enter(libraries, 1)
-    assert libraries[0].num_threads == 1
+    outer, inner = (limits.enter(libraries, n) for n in (4, 1))
     limits.leave(libraries, inner)
-    assert libraries[0].num_threads == 4
+    assert [library.num_threads for library in libraries] == [4, 4]
     limits.leave(libraries, outer)
-    assert libraries[0].num_threads == 8
+    assert [library.num_threads for library in libraries] == [8, 6]
 
 
 def test_threads_that_overlap():

@@ -42,6 +42,8 @@ def test_bunch_says_what_it_is():
     assert cars.frame is None and cars.target_names == ["mpg"]
     assert "CC BY 4.0" in cars.DESCR and "Quinlan" in cars.DESCR
     assert all(name in cars.DESCR for name in cars.feature_names)
+    cars.data[:] = 0.0
+    assert load_cars().data.max() > 5000  # each call gives arrays of its own
 
 
 def test_frames_hold_what_is_in_the_file():
@@ -60,11 +62,6 @@ def test_frames_hold_what_is_in_the_file():
     X, y = load_cars(return_X_y=True, as_frame=True)
     pd.testing.assert_frame_equal(X, frames.data)
     pd.testing.assert_series_equal(y, frames.target)
-
-
-def test_each_call_gives_arrays_of_its_own():
-    load_cars().data[:] = 0.0
-    assert load_cars().data.max() > 5000
 
 
 def test_without_pandas(monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.estimators.chunks import _with_inputs
 from skdgp.inference import NNGP, RandomFeatures
 
 SETTINGS = {
@@ -35,16 +36,13 @@ def chunk(varies, n=150, seed=0):
 
 def learned(model, as_target=lambda y: y, n_chunks=6):
     """Chunks without the column's values, then with them; no warning may say that it is lost."""
+    first = {"classes": [False, True]} if isinstance(model, DeepGPClassifier) else {}
     with warnings.catch_warnings():
         warnings.filterwarnings("error", "Columns")
         for i in range(n_chunks):
             X, y = chunk(i > 0, seed=i)
-            model.partial_fit(X, as_target(y), **({} if i else model_classes(model)))
+            model.partial_fit(X, as_target(y), **({} if i else first))
     return model
-
-
-def model_classes(model):
-    return {"classes": [False, True]} if isinstance(model, DeepGPClassifier) else {}
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -76,8 +74,6 @@ def test_a_column_that_stays_constant_changes_no_number(name):
 
 @pytest.mark.parametrize("name", ["dsvi", "shallow", "connected", "structured", "aep", "rff"])
 def test_new_inputs_change_no_prediction_of_rows_before(name):
-    from skdgp.estimators.chunks import _with_inputs
-
     X, y = chunk(False, n=40)
     model = DeepGPRegressor(random_state=0, **SETTINGS[name]).partial_fit(X, y)
     expected = model.predict(X, return_std=True)

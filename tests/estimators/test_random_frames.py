@@ -15,31 +15,22 @@ from skdgp import DeepGPRegressor
 from skdgp.preprocessing.encoding import ColumnEncoder
 from skdgp.preprocessing.frames import FrameReader
 
-EXACT = DeepGPRegressor(
-    1, inference="exact", kernel="squared_exponential", max_iter=10, random_state=0
-)
+EXACT = DeepGPRegressor(1, inference="exact", kernel="squared_exponential", random_state=0)
+EXACT.set_params(max_iter=10)
 START = datetime.datetime(1969, 12, 30, 13, 30)
 WORDS = ["", " ", "nan", "1", "01", "é", "a", "A", "a very long level", "True"]
-
-
-def _words(rng, n):
-    return rng.choice(WORDS, n).tolist()
 
 
 def _instants(rng, n):
     return [START + datetime.timedelta(hours=int(h)) for h in rng.integers(0, 20000, n)]
 
 
-def _names(rng, n):
-    return [f"level {i}" for i in rng.integers(0, 400, n)]
-
-
 VALUES = {
     "float": lambda rng, n: (rng.standard_normal(n) * 10.0 ** rng.integers(-200, 200)).tolist(),
     "int": lambda rng, n: rng.integers(-(2**62), 2**62, n).tolist(),
     "bool": lambda rng, n: (rng.random(n) < 0.5).tolist(),
-    "words": _words,
-    "names": _names,
+    "words": lambda rng, n: rng.choice(WORDS, n).tolist(),
+    "names": lambda rng, n: [f"level {i}" for i in rng.integers(0, 400, n)],
     "instant": _instants,
     "day": lambda rng, n: [one.date() for one in _instants(rng, n)],
     "time": lambda rng, n: [one.time() for one in _instants(rng, n)],
@@ -104,15 +95,12 @@ def pandas_frame(columns, n, seed):
     return pd.DataFrame(series)
 
 
-def polars_frame(columns, n, seed):
-    rng = np.random.default_rng(seed)
-    return pl.DataFrame(
-        {f"c{j}": cells_of(one, n, rng) for j, one in enumerate(columns)}, strict=False
-    )
-
-
 def frame_of(library, columns, n, seed):
-    return (pandas_frame if library == "pandas" else polars_frame)(columns, n, seed)
+    if library == "pandas":
+        return pandas_frame(columns, n, seed)
+    rng = np.random.default_rng(seed)
+    cells = {f"c{j}": cells_of(one, n, rng) for j, one in enumerate(columns)}
+    return pl.DataFrame(cells, strict=False)
 
 
 def one_sentence(error):
@@ -131,9 +119,8 @@ def read(frame, new, extend, seed):
     assert np.isfinite(encoder.transform(table)).all()
     table = reader.transform(new, extend)
     if extend:
-        encoder = encoder.with_levels(
-            table, rng.standard_normal((len(table), 1)), np.ones(len(table))
-        )
+        targets, weights = rng.standard_normal((len(table), 1)), np.ones(len(table))
+        encoder = encoder.with_levels(table, targets, weights)
     encoded = encoder.transform(table)
     assert np.isfinite(encoded).all()
     assert encoded.shape[1] == len(encoder.suffixes) == len(encoder.sources)
