@@ -378,7 +378,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _predictor(self):
         """The mixture that predicts, with the user's threads and without gradients."""
         with self._threads(), torch.no_grad():
-            yield Predictor(self.members_, self._x_scaler, self._prediction_device())
+            device = self._prediction_device()
+            yield Predictor(self.members_, self._x_scaler, self._y_scaler, device)
 
     def _predict_rows(self, X, method, *others, **settings):
         """Apply a method of the predictive distribution, piece by piece."""

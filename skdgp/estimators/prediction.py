@@ -1,13 +1,13 @@
-"""Predictions of a mixture for rows in the user's units."""
+"""Predictions of a mixture for rows, and of targets, in the user's units."""
 
 import numpy as np
 import torch
 
 from .._warnings import warn
+from ..mixture.components import Rows, effects
 from ..mixture.functions import draw
 from ..mixture.predictive import Predictive, rows_at_once
-from ..mixture.versions import effects
-from ..preprocessing.constant_columns import ConstantColumns, changed_constant_columns
+from ..preprocessing.constant_columns import changed_constant_columns
 
 _N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
 
@@ -26,10 +26,11 @@ def warn_of_changed(X, x_scaler, names):
 
 
 class Predictor:
-    """The mixture of some members on a device, with the scaling of their inputs."""
+    """The mixture of some members on a device, with the scaling of inputs and targets."""
 
-    def __init__(self, members, x_scaler, device):
-        self.members, self.x_scaler, self.device = members, x_scaler, device
+    def __init__(self, members, x_scaler, y_scaler, device):
+        self.members, self.device = members, device
+        self.x_scaler, self.y_scaler = x_scaler, y_scaler
 
     def rows(self, X, method, *others, offset=None, **settings):
         """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time.
@@ -40,9 +41,8 @@ class Predictor:
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
             own = None if offset is None else offset[first : first + size]
-            inputs, columns, versions, noise = self._seen(x)
-            given = columns, versions, own, noise
-            predictive = Predictive(self.members, inputs, self.device, *given)
+            rows = Rows.seen(x, self.x_scaler, own)
+            predictive = Predictive(self.members, rows, self.device, self.y_scaler)
             parts = getattr(predictive, method)(*rest, **settings)
             several = isinstance(parts, tuple)
             parts = parts if several else (parts,)
@@ -52,44 +52,72 @@ class Predictor:
                 result[first : first + len(x)] = part
         return tuple(results) if several else results[0]
 
-    def draw(self, X, n, seed, what, mean=None, offset=None):
+    def draw(self, X, n, seed, what, mean=None, offset=None, members=None):
         """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
-        X, columns, versions, noise = self._seen(X)
-        given = columns, versions, mean, offset, noise
-        return draw(self.members, X, n, seed, what, self.device, *given)
+        rows = Rows.seen(X, self.x_scaler, offset)
+        return draw(members or self.members, rows, n, seed, what, self.device, mean)
 
-    def _seen(self, X):
-        """Scaled rows, and what makes them differ from those of training."""
-        scaler = self.x_scaler
-        noise = None if scaler.encoder is None else scaler.encoder.noise(X)
-        return scaler.transform(X), ConstantColumns(X, scaler), scaler.versions(X), noise
+    def unmapped(self, X, z, latent=False):
+        """Targets in the user's units of standardized ones (..., n, k), which end where distributions do."""
+        scaler = self.y_scaler
+        if scaler.maps is not None:
+            outside = (z < scaler.low) | (z > scaler.high)
+            some = outside.any((*range(z.ndim - 2), -1))
+            if some.any():
+                low, high = self.rows(X[some], "mapped_ends", latent=latent)
+                z[..., some, :] = np.clip(z[..., some, :], low, high)
+        return scaler.inverse(z)
 
-    def covariance(self, X, k):
-        """Covariances (n, n, k) of the first `k` latents of the mixture.
+    def covariance(self, X, std, latent=False, offset=None):
+        """Covariances (n, n, k) of targets or latent functions with standard deviations `std` (n, k)."""
+        scaler, k = self.y_scaler, std.shape[1]
+        if scaler.maps is not None:  # correlations are those of draws
+            draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., :k]
+            cov = _covariance_of(self.unmapped(X, draws, latent) / np.maximum(std, 1e-300))[1]
+            explained = std**2
+        elif latent or all(member.likelihood.scales_target for member in self.members):
+            cov = self._latent_covariance(X, k)  # E[y | f] is f
+            explained = self.rows(X, "target_moments", latent=True)[1] ** 2
+        else:
+            cov = _covariance_of(self.draw(X, _N_DRAWS, 0, "mean", offset=offset))[1]
+            explained = np.einsum("iik->ik", cov) * scaler.scale**2
+        if scaler.maps is None:
+            cov *= scaler.scale**2
+        diagonal = np.einsum("iik->ik", cov)  # a view
+        scale = np.sqrt(np.minimum(explained, std**2) / np.maximum(diagonal, 1e-300))
+        cov *= scale[:, None] * scale[None]
+        diagonal[...] = std**2
+        return cov
 
-        Closed forms for members that have them, draws for the rest. In units of the standardized target.
+    def _latent_covariance(self, X, k):
+        """Covariances (n, n, k) of the first `k` latents of the mixture, in units of the standardized target.
+
+        Closed forms for members that have them, draws for the rest.
         """
-        columns, versions = ConstantColumns(X, self.x_scaler), self.x_scaler.versions(X)
-        x = torch.as_tensor(self.x_scaler.transform(X), device=self.device)
+        seen = Rows.seen(X, self.x_scaler)
+        x = torch.as_tensor(seen.X, device=self.device)
         total = sum(member.mixture_weight for member in self.members)
         weights, means, within = [], [], 0.0
         for i, member in enumerate(self.members):
             weight, posterior = member.mixture_weight / total, member.posterior(self.device)
             cov = posterior.covariance(x)
             if cov is None:
-                own, cov = self._of_draws(X, i, k)
+                draws = self.draw(X, _N_DRAWS, i, "latent", members=[member])[..., :k]
+                own, cov = (
+                    torch.as_tensor(part, device=x.device) for part in _covariance_of(draws)
+                )
                 weights.append(x.new_full((1,), weight)), means.append(own[None])
-                within = within + weight * cov
+                within = within + weight * cov.permute(2, 0, 1)
                 continue
             log_weights, mean, _ = posterior.latent(x)
             shares = log_weights.exp()
             cov = cov[:k]
-            if columns:
-                changes = torch.as_tensor(columns.covariance()).to(cov)
+            if seen.columns:
+                changes = torch.as_tensor(seen.columns.covariance()).to(cov)
                 cov = cov + (shares @ posterior.inflation.to(shares)) * changes
-            if versions is not None:  # equal rows have the same unknown cells, as in draws
-                center, deviation = (part[:, :k] for part in effects(posterior, x, versions))
-                rows = versions.rows
+            if seen.versions is not None:  # equal rows have the same unknown cells, as in draws
+                center, deviation = (part[:, :k] for part in effects(posterior, x, seen.versions))
+                rows = seen.versions.rows
                 _, which = x[rows].unique(dim=0, return_inverse=True)
                 products = torch.einsum("ik,jk->kij", deviation, deviation)
                 mean, cov = mean.clone(), cov.clone()
@@ -102,63 +130,9 @@ class Predictor:
         between = torch.einsum("sik,sjk->kij", weights[:, None, None] * off, off)
         return (within + between).permute(1, 2, 0).cpu().numpy()
 
-    def covariance_of_means(self, X, offset=None):
-        """Covariances (n, n, k) of the target's means, from draws."""
-        draws = self.draw(X, _N_DRAWS, 0, "mean", offset=offset)
-        draws -= draws.mean(0)
-        return np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
 
-    def mapped_covariance(self, X, std, scaler, latent):
-        """Covariances (n, n, k) of targets before their map, or of latent functions.
-
-        In the user's units; correlations are those of draws, `std` (n, k) the standard deviations.
-        """
-        draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., : std.shape[1]]
-        draws = self.unmapped(X, draws, scaler, latent) / np.maximum(std, 1e-300)
-        draws -= draws.mean(0)
-        cov = np.einsum("sik,sjk->ijk", draws, draws) / len(draws)
-        diagonal = np.einsum("iik->ik", cov)  # a view
-        scale = std / np.sqrt(np.maximum(diagonal, 1e-300))
-        cov *= scale[:, None] * scale[None]
-        diagonal[...] = np.square(std)
-        return cov
-
-    def unmapped(self, X, z, scaler, latent=False):
-        """Targets in the user's units of standardized ones (..., n, k), which end where distributions do."""
-        if scaler.maps is not None:
-            outside = (z < scaler.low) | (z > scaler.high)
-            some = outside.any((*range(z.ndim - 2), -1))
-            if some.any():
-                low, high = self.rows(X[some], "mapped_ends", scaler=scaler, latent=latent)
-                z[..., some, :] = np.clip(z[..., some, :], low, high)
-        return scaler.inverse(z)
-
-    def _of_draws(self, X, i, k):
-        """Mean (n, k) and covariance (k, n, n) of draws from one member."""
-        alone = Predictor([self.members[i]], self.x_scaler, self.device)
-        draws = torch.as_tensor(alone.draw(X, _N_DRAWS, i, "latent")[..., :k], device=self.device)
-        mean = draws.mean(0)
-        off = draws - mean
-        return mean, torch.einsum("sik,sjk->kij", off, off) / len(draws)
-
-
-def covariance_of_rows(model, X, var, latent, offset):
-    """Covariance of the rows, whose diagonal is the variance of the mixture."""
-    k = model._n_outputs
-    given = latent or all(member.likelihood.scales_target for member in model.members_)
-    with model._predictor() as predictor:
-        if model._y_scaler.maps is not None:
-            cov = predictor.mapped_covariance(X, np.sqrt(var), model._y_scaler, latent)
-            return cov[..., 0] if model._y_ndim == 1 else cov
-        if given:  # E[y | f] is f
-            cov = predictor.covariance(X, k)
-        else:
-            cov = predictor.covariance_of_means(X, offset)
-    cov *= model._y_scaler.scale**2
-    diagonal = np.einsum("iik->ik", cov)  # a view
-    # of the variance, by the function
-    explained = model._moments(X, latent=True)[1] ** 2 if given else diagonal.copy()
-    scale = np.sqrt(np.minimum(explained, var) / np.maximum(diagonal, 1e-300))
-    cov *= scale[:, None] * scale[None]
-    diagonal[...] = var
-    return cov[..., 0] if model._y_ndim == 1 else cov
+def _covariance_of(draws):
+    """Mean (n, k) and covariances (n, n, k) of draws (n_draws, n, k)."""
+    mean = draws.mean(0)
+    off = draws - mean
+    return mean, np.einsum("sik,sjk->ijk", off, off) / len(draws)

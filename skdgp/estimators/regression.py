@@ -14,7 +14,6 @@ from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy
 from .exposure import exposure_of
-from .prediction import covariance_of_rows
 from .targets import as_numbers, target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
@@ -152,7 +151,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if return_std:
             return self._shaped(mean), self._shaped(std)
         if return_cov:
-            return self._shaped(mean), self._covariance(X, std**2, latent, offset)
+            return self._shaped(mean), self._covariance(X, std, latent, offset)
         return self._shaped(mean)
 
     def predict_var(self, X, *, exposure=None):
@@ -325,7 +324,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         what = "function" if latent else "y"
         y = self._draw(X, n_samples, seed, what, self._n_outputs, offset=offset)
         with self._predictor() as predictor:
-            y = predictor.unmapped(X, y, self._y_scaler, latent)
+            y = predictor.unmapped(X, y, latent)
         if self._atoms is not None and not latent:
             y = self._atoms.sample(X, y, seed)
         return self._shaped(np.moveaxis(y, 0, -1))
@@ -333,10 +332,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
         X, y = self._check_X_y(X, y)
-        given = {"scaler": self._y_scaler, "offset": self._offset(X, exposure)}
+        offset = self._offset(X, exposure)
 
         def crps(y):
-            return self._predict_rows(X, "target_crps", y, **given)
+            return self._predict_rows(X, "target_crps", y, offset=offset)
 
         return self._shaped(crps(y) if self._atoms is None else self._atoms.crps(X, y, crps))
 
@@ -360,28 +359,26 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         one = np.ones((1, self._n_outputs))
         return 0.5 * (self._y_scaler.inverse(one) - self._y_scaler.inverse(-one))[0]
 
-    def _moments(self, X, latent, offset=None):
-        """Mean and standard deviation in the target's units, (n, k)."""
-        mean, std = self._mixture_moments(X, latent, offset)
-        return (mean, std) if latent or self._atoms is None else self._atoms.moments(X, mean, std)
+    def _moments(self, X, latent, offset=None, atoms=True):
+        """Mean and standard deviation in the target's units, (n, k); of the mixture alone without `atoms`."""
+        offset = None if latent else offset
+        mean, std = self._predict_rows(X, "target_moments", latent=latent, offset=offset)
+        atoms = None if latent or not atoms else self._atoms
+        return (mean, std) if atoms is None else atoms.moments(X, mean, std)
 
-    def _mixture_moments(self, X, latent, offset=None):
-        """:meth:`_moments` of the mixture, without atoms."""
-        given = {"scaler": self._y_scaler, "latent": latent, "offset": None if latent else offset}
-        return self._predict_rows(X, "target_moments", **given)
-
-    def _covariance(self, X, var, latent, offset):
-        """Covariance of the rows, whose variances are `var` (n, k)."""
-        if latent or self._atoms is None:
-            return covariance_of_rows(self, X, var, latent, offset)
-        of_mixture = self._mixture_moments(X, False)[1] ** 2
-        cov = covariance_of_rows(self, X, of_mixture, False, offset)
-        return self._atoms.covariance(X, cov.reshape(len(X), -1), var[:, 0]).reshape(cov.shape)
+    def _covariance(self, X, std, latent, offset):
+        """Covariance of the rows, whose standard deviations are `std` (n, k)."""
+        atoms = None if latent else self._atoms
+        of_mixture = std if atoms is None else self._moments(X, False, atoms=False)[1]
+        with self._predictor() as predictor:
+            cov = predictor.covariance(X, of_mixture, latent, offset)
+        if atoms is not None:
+            cov = atoms.covariance(X, cov[..., 0], np.square(std[:, 0]))[..., None]
+        return cov[..., 0] if self._y_ndim == 1 else cov
 
     def _decomposed(self, X, offset):
         """Mean, and standard deviations by the function and by the noise."""
-        given = {"scaler": self._y_scaler, "offset": offset}
-        parts = self._predict_rows(X, "target_decomposed_moments", **given)
+        parts = self._predict_rows(X, "target_decomposed_moments", offset=offset)
         if self._atoms is not None:
             parts = self._atoms.decomposed(X, *parts)
         return tuple(self._shaped(part) for part in parts)

@@ -92,10 +92,8 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Inducing points. None stands for all rows if these are at most 1,500, for 500 points up to
         10,000 rows, and for 300 beyond.
     kernel : str or Kernel, default="squared_exponential"
-        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
-        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
-        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
-        squared exponential, too.
+        Name of a kernel or an object of :mod:`skdgp.gp.kernels`, also sums and products of these, as of
+        :class:`DeepGPRegressor`. ``"auto"`` is the squared exponential, too.
     method : {"vfe", "fitc", "pep"}, default="vfe"
         What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
 
@@ -133,15 +131,11 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Whether inputs and target are centered and scaled inside. The scaling of inputs is safe
         against outliers. Everything that comes out is in the units that went in.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
-        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
-        None takes categories of numbers for numbers.
+        Which columns hold categories, as of :class:`DeepGPRegressor`.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File in which the state of training is kept, or an existing directory in which every fit keeps a
-        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
+        File, or directory of files, in which the state of training is kept, as of :class:`DeepGPRegressor`.
     device : str, default="auto"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
-        if there is one that is fast in double precision.
+        Where the model is trained, as of :class:`DeepGPRegressor`.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None

@@ -25,10 +25,7 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     n_inducing : int or None, default=None
         Inducing points, at most one for each row. None stands for 100.
     kernel : str or Kernel, default="squared_exponential"
-        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
-        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
-        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
-        squared exponential, too.
+        Name of a kernel or an object of :mod:`skdgp.gp.kernels`, as of :class:`SparseGPRegressor`.
     likelihood : str or Likelihood, default="auto"
         ``"probit"`` or ``"logit"`` for two classes, ``"softmax"``, or an object of
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` is probit for two classes and softmax for more, with
@@ -42,22 +39,17 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     max_time : float or None, default=None
         Seconds after which the search stops, with a warning. The lower bound and the diagnosis follow.
     tol : float, default=1e-6
-        The search ends when an iteration improves the lower bound per row by less, relative to the larger
-        of 1 and its size. With 0, `max_iter` iterations are made.
+        Relative improvement of the lower bound that ends the search, as of :class:`SparseGPRegressor`.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit, with its scaling and shape.
     standardize : bool, default=True
         Whether inputs are centered and scaled inside, safe against outliers.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
-        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
-        None takes categories of numbers for numbers.
+        Which columns hold categories, as of :class:`DeepGPRegressor`.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File in which the state of training is kept, or an existing directory in which every fit keeps a
-        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
+        File, or directory of files, in which the state of training is kept, as of :class:`DeepGPRegressor`.
     device : str, default="auto"
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
-        if there is one that is fast in double precision.
+        Where the model is trained, as of :class:`DeepGPRegressor`.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None

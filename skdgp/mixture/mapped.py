@@ -12,7 +12,7 @@ import torch
 from scipy.special import log_ndtr, ndtr
 
 from ..quadrature import gauss_hermite, gauss_legendre
-from .dispersion import dispersion_of
+from .components import dispersion_of
 
 _NEGLIGIBLE = 1e-7  #: weight of a row's components that may be left out
 _FAR = 7.0  #: standard deviations beyond which a component has less than 1e-11

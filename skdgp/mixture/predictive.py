@@ -8,11 +8,10 @@ import torch
 
 from ..linalg import at_once
 from ..metrics.crps import mixture_crps
+from .components import Rows, component, dispersion_of
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
-from .dispersion import dispersed, dispersion_of
 from .mapped import END_OF_ROW, ends, heaviest, mapped_moments, variance_by_function
 from .quantiles import quantiles
-from .versions import latent
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer
@@ -20,59 +19,30 @@ _EXACT = 128  #: components up to which the pairs of the CRPS are summed
 
 
 class Predictive:
-    """Predictive distribution of some rows, in the units of the standardized target.
+    """Predictive distribution of some rows.
 
-    `X` (n, d) are scaled rows. Optional are `constant_columns`, a :class:`ConstantColumns`, and
-    `versions`, a :class:`Versions`, for what members do not see of them; logarithms of exposures,
-    `offset` (n, 1), which add to latent functions; and variances of the noise of rows relative to
-    that of the members, `noise` (n, k).
+    The `rows` are :class:`~skdgp.mixture.components.Rows`, or scaled rows (n, d) alone. With a `scaler`
+    of targets, methods of targets are in the user's units; all others are in standardized ones.
     """
 
-    def __init__(
-        self, members, X, device, constant_columns=None, versions=None, offset=None, noise=None
-    ):
-        self._members, self._device = members, device
-        self._X = torch.as_tensor(X, device=device)
-        self._columns, self._versions, self._offset = constant_columns, versions, offset
-        self._noise, self._total = noise, sum(member.mixture_weight for member in members)
+    def __init__(self, members, rows, device, scaler=None):
+        self._members, self._device, self._scaler = members, device, scaler
+        self._rows = rows if isinstance(rows, Rows) else Rows(rows)
 
     @cached_property
     def _parts(self):
         """Weights, likelihood and latent moments of the components, member by member."""
-        if self._columns or self._versions is not None or self._noise is not None:
-            return self._all_parts
-        return [
-            self._part(member, *member.posterior(self._device).compact(self._X))
-            for member in self._members
-        ]
+        return self._components_of_members(compact=True)
 
     @cached_property
     def _all_parts(self):
         """:attr:`_parts`, where functions are Gaussian."""
-        parts = []
-        for member in self._members:
-            posterior = member.posterior(self._device)
-            found = latent(posterior, self._X, self._versions)
-            parts.append(self._part(member, found, posterior.likelihood_of()))
-        return parts
+        return self._components_of_members(compact=False)
 
-    def _part(self, member, found, likelihood):
-        log_weights, mean, var = found
-        log_weights = log_weights + math.log(member.mixture_weight / self._total)
-        if self._offset is not None:
-            mean = mean + torch.as_tensor(self._offset).to(mean)
-        likelihood = likelihood.for_prediction(len(mean))
-        if self._columns:
-            latents = torch.arange(var.shape[-1], device=var.device)
-            of_means = (latents < likelihood.n_means(len(latents))).to(var)
-            more = torch.as_tensor(self._columns.variances()).to(var)[:, None] * of_means
-            inflation = member.posterior(self._device).inflation
-            var = var + inflation.to(var)[:, None, None] * more
-        if self._noise is not None:
-            factor = torch.as_tensor(self._noise).to(mean)
-            likelihood, mean, var = likelihood.in_noise(factor, mean, var)
-        likelihood = dispersed(likelihood, member.dispersion)
-        return log_weights.exp()[:, None, None], likelihood, mean, var
+    def _components_of_members(self, compact):
+        total = sum(member.mixture_weight for member in self._members)
+        given = self._rows, total, self._device, compact
+        return [component(member, *given) for member in self._members]
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -100,30 +70,35 @@ class Predictive:
             noise = noise + (weights * (var - by_function).clamp_min(0.0)).sum(0)
         return *self._mix_moments(means), noise.cpu().numpy()
 
+    def _latents(self, parts, k):
+        """Weights, means and variances of the first `k` latent functions, member by member."""
+        return [
+            (weights, m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
+            for weights, likelihood, m, v in parts
+        ]
+
     def latent_moments(self, k):
         """Mean and variance of the first `k` latent functions."""
-        moments = [
-            (m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
-            for _, likelihood, m, v in self._parts
-        ]
-        return self._mix_moments(moments)
+        return self._mix_moments([pair for _, *pair in self._latents(self._parts, k)])
 
-    def target_moments(self, scaler, latent=False):
+    def target_moments(self, latent=False):
         """Mean and standard deviation (n, k) of the target or of latent functions, in its units."""
+        scaler = self._scaler
         if scaler.maps is not None:
-            return mapped_moments(*self._mapped_components(scaler, latent), scaler)
+            return mapped_moments(*self._mapped_components(latent), scaler)
         mean, var = self.latent_moments(len(scaler.scale)) if latent else self.moments()
         return mean * scaler.scale + scaler.center, np.sqrt(var) * scaler.scale
 
-    def mapped_ends(self, scaler, latent=False):
+    def mapped_ends(self, latent=False):
         """Return the ends of distributions, in units of the standardized target."""
-        return ends(*self._mapped_components(scaler, latent), scaler)
+        return ends(*self._mapped_components(latent), self._scaler)
 
-    def _mapped_components(self, scaler, latent):
-        return self.latent_components(len(scaler.scale)) if latent else self.components()
+    def _mapped_components(self, latent):
+        return self.latent_components(len(self._scaler.scale)) if latent else self.components()
 
-    def target_decomposed_moments(self, scaler):
+    def target_decomposed_moments(self):
         """Mean, and standard deviations by the function and by the noise, in the target's units."""
+        scaler = self._scaler
         if scaler.maps is None:
             mean, *variances = self.decomposed_moments()
             deviations = (np.sqrt(var) * scaler.scale for var in variances)
@@ -211,10 +186,7 @@ class Predictive:
 
     def latent_components(self, k):
         """The mixture of Gaussians that the first `k` latent functions follow, as :meth:`components`."""
-        parts = [
-            (weights.expand_as(m[..., :1]), m[..., :k], dispersion_of(likelihood) ** 2 * v[..., :k])
-            for weights, likelihood, m, v in self._all_parts
-        ]
+        parts = [(w.expand_as(m[..., :1]), m, v) for w, m, v in self._latents(self._all_parts, k)]
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts))
 
     def components(self):
@@ -263,8 +235,9 @@ class Predictive:
             scores = crps_of_counts(*rows, cdf, at_once)
         return scores.reshape(y.shape)
 
-    def target_crps(self, y, scaler):
+    def target_crps(self, y):
         """As :meth:`crps`, of targets `y` and in their units."""
+        scaler = self._scaler
         if scaler.maps is None:
             return self.crps(scaler.transform(y)) * scaler.scale
         components, scores = self.components(), np.empty(y.shape)

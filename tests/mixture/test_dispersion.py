@@ -11,7 +11,7 @@ from scipy.stats import kstest, norm
 
 from skdgp import DeepGPRegressor
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from skdgp.mixture.dispersion import dispersed
+from skdgp.mixture.components import dispersed
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
