@@ -19,11 +19,7 @@ _SEARCH = GridSearchCV.__base__  #: of all searches
 
 
 def take_apart(estimator, X=None):
-    """The best estimator of a search, the last step of a pipeline, and the rows that it sees.
-
-    A pipeline passes on `predict` alone, a search not even its keywords. Raises ValueError if a
-    search keeps no best estimator.
-    """
+    """The best estimator of a search, the last step of a pipeline, and the rows that it sees."""
     estimator, transforms = _innermost(estimator)
     if X is not None:
         for transform in transforms:
@@ -42,10 +38,7 @@ class LatentMixture(NamedTuple):
 
 
 def latent_mixture(estimator, X, caller):
-    """Return the mixture over latent functions, of target means or classes, of a fitted estimator.
-
-    Raises ValueError if it is none of skdgp.
-    """
+    """The mixture over latent functions, of target means or classes, of a fitted estimator of skdgp."""
     model, X = take_apart(estimator, X)
     check_is_fitted(model)
     if "members_" not in vars(model):
@@ -149,9 +142,8 @@ def _predict_interval(estimator, X, coverage, given):
 class Requesting:
     """A scorer with its requests for scikit-learn's metadata routing.
 
-    The function `score` takes a fitted estimator, rows, targets, `sample_weight`, and what
-    predictions take, as `exposure`; requests are those of ``set_score_request`` of scorers that
-    ``make_scorer`` makes.
+    The function `score` takes a fitted estimator, rows, targets, `sample_weight`, and what predictions take, as
+    `exposure`; requests are those of ``set_score_request`` of scorers that ``make_scorer`` makes.
     """
 
     def __init__(self, score, **requests):

@@ -64,8 +64,7 @@ def _libraries():
 def at_most(n):
     """At most `n` threads of BLAS and OpenMP, and hence of torch, inside.
 
-    Where the number belongs to the whole process, threads that come and go in any order leave it as the
-    first one found it.
+    Threads that come and go in any order leave a number of the whole process as the first one found it.
     """
     (own, common), limits = _libraries(), _limits
     before = [library.num_threads for library in own]

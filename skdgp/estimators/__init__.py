@@ -2,7 +2,6 @@
 
 from .classifier import DeepGPClassifier
 from .regressor import DeepGPRegressor
-from .sparse import SparseGPRegressor
-from .sparse_classifier import SparseGPClassifier
+from .sparse import SparseGPClassifier, SparseGPRegressor
 
 __all__ = ["DeepGPClassifier", "DeepGPRegressor", "SparseGPClassifier", "SparseGPRegressor"]

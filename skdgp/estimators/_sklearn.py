@@ -42,9 +42,8 @@ def without_callbacks(estimator):
 class FitProgress:
     """Calls scikit-learn's callbacks in a fit, with one task for each block of steps.
 
-    Members that train side by side have one task each, because their blocks end in other processes.
-    `data` holds `X`, `y` and `metadata` for the callbacks; an estimator of None has none. `stopped`
-    is whether a callback has ended the fit.
+    Members that train side by side have one task each. `data` holds `X`, `y` and `metadata` for the
+    callbacks; an estimator of None has none. `stopped` is whether a callback has ended the fit.
     """
 
     def __init__(self, estimator, n_tasks, data):

@@ -16,10 +16,8 @@ _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y_checks):
     """Validate inputs, and targets if there are some, which the `y_checks` are for.
 
-    A data frame with other columns than numbers, or an array with categories, is read by the
-    :class:`~skdgp.preprocessing.frames.FrameReader` that the first call makes; cells that are
-    missing become NaN. With `reset` the estimator is fitted anew; with `extend`, new levels of
-    categories get codes of their own.
+    Frames with other columns than numbers, and arrays with categories, are read by the FrameReader that the
+    call with `reset` makes; missing cells become NaN. With `extend`, new levels get codes of their own.
     """
     X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
@@ -94,11 +92,7 @@ def as_numpy(array):
 
 
 def as_inputs(X):
-    """As :func:`as_numpy`, of inputs.
-
-    Raises ValueError if columns hold text; or dates or durations, whose numbers depend on their
-    resolution.
-    """
+    """As :func:`as_numpy`, of inputs. ValueError if columns hold text, dates or durations."""
     X = as_numpy(X)
     names = getattr(X, "columns", None)  # of a frame
     if names is not None:

@@ -140,9 +140,8 @@ class Atoms:
 def learn(estimator, data, held_out, seed, started):
     """Find atoms at the ends of the targets; returns them or None, and the rows that are none.
 
-    There are none where fewer than a tenth of the targets equal the smallest or the largest one, where
-    all others do, or where another value is more than half as frequent. The rows are not scaled yet, and
-    `held_out` may be None.
+    At least a tenth of the targets equal an atom, not all others do, and no other value is more than half as
+    frequent. The rows are not scaled yet, and `held_out` may be None.
     """
     nothing = None, data, held_out
     automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"

@@ -29,12 +29,12 @@ from .arrays import as_numpy, check_inputs
 from .chunks import learn_chunk
 from .data import Data, some_rows
 from .diagnostics import warn_if_light
-from .exposure import check_has_rate, log_exposure
 from .fit import fit_estimator
 from .fitting import DTYPES
 from .importances import Pending, importances
 from .prediction import Predictor, warn_of_changed
 from .summary import feature_names, html_summary, names_of_targets, summary
+from .targets import check_has_rate, log_exposure
 from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and that are left at their defaults then
@@ -204,44 +204,41 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         started = time.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self):
-            X, y, weights = self._validate(X, y, sample_weight, reset)
+            data, X, y = self._rows(X, y, sample_weight, exposure, reset)
             given = {"sample_weight": sample_weight, "exposure": exposure}
             metadata = {name: value for name, value in given.items() if value is not None}
             raw = {"X": X, "y": y, "metadata": metadata or None}
-            data = self._counting(X, y, weights, reset, exposure=exposure).merged()
             if sample_weight is not None:
-                warn_if_light(weights)
-            held_out = self._validation_data(X_val, y_val, sample_weight_val, exposure_val)
-            fit_estimator(self, data, held_out, raw, started)
+                warn_if_light(data.weights)
+            held_out = self._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
+            fit_estimator(self, data.merged(), held_out, raw, started)
         return self
 
-    def _validate(self, X, y, sample_weight, reset, extend=False):
+    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
+        """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
         if reset:
             self._target_names = names_of_targets(y)
         X, y = check_inputs(self, X, as_numpy(y), reset, extend, **self._y_checks)
-        if sample_weight is None:
-            return X, y, np.broadcast_to(1.0, len(X))  # takes no memory
-        return X, y, check_sample_weight(as_numpy(sample_weight), X)
-
-    def _counting(self, X, y, weights, reset, classes=None, exposure=None):
-        """The rows of positive weight, with targets as likelihoods see them."""
-        rows = slice(None) if weights.all() else np.flatnonzero(weights > 0)
+        weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
+        if sample_weight is not None:
+            weights = check_sample_weight(as_numpy(sample_weight), X)
+            rows = rows if weights.all() else np.flatnonzero(weights > 0)
         kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
-        y = self._encode(y, reset, classes, rows)
+        targets = self._encode(y, reset, classes, rows)
         exposure = log_exposure(exposure, len(X))
         exposure = None if exposure is None else exposure[rows]
-        return Data(some_rows(X, rows), y, weights[rows], kinds, exposure)
+        return Data(some_rows(X, rows), targets, weights[rows], kinds, exposure), X, y
 
-    def _validation_data(self, X_val, y_val, sample_weight_val, exposure_val):
-        if all(part is None for part in (X_val, y_val, sample_weight_val, exposure_val)):
+    def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
+        given = X_val, y_val, sample_weight_val, exposure_val
+        if all(part is None for part in given):
             return None
         if X_val is None or y_val is None:
             raise ValueError(
                 "X_val and y_val must be given together, and sample_weight_val and exposure_val only with both."
             )
         try:
-            parts = self._validate(X_val, y_val, sample_weight_val, reset=False)
-            return self._counting(*parts, reset=False, exposure=exposure_val)
+            return self._rows(*given, reset=False)[0]
         except ValueError as error:  # which speaks of X and y
             message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
             raise ValueError(message) from error
@@ -255,10 +252,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _warps(self):
         """Whether inputs are warped if the user leaves it open."""
-        return False
-
-    def _has_dispersion(self, plans):
-        """Whether the members' dispersion is a matter of the mixture."""
         return False
 
     def _partial_fit(self, X, y, sample_weight, classes=None, exposure=None):
@@ -373,6 +366,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         y = self._encode(y, reset=False)
         self._check_likelihood(self.members_[0].likelihood, y)
         return X, y
+
+    def _offset(self, X, exposure):
+        """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
+        offset = log_exposure(exposure, len(X))
+        check_has_rate(self.members_[0].likelihood, offset)
+        return offset
 
     @contextlib.contextmanager
     def _predictor(self):

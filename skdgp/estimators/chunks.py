@@ -14,9 +14,9 @@ from ..inference import DSVI, as_scheme
 from ..mixture.member import Member, Plan, Record
 from ..training.pretraining import PreTraining
 from .diagnostics import Diagnostics, limit
-from .exposure import check_has_rate
 from .fitting import MemberFit, training_device
 from .outcome import fitted_attributes, keep
+from .targets import check_has_rate
 from .warm_start import check_chunk, init_source, scale
 
 #: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row
@@ -31,14 +31,10 @@ _BEYOND = 0.5  #: standard deviations of a column
 
 
 def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
-    """Make one pass over a chunk of rows; scaling and start come from the first chunk.
-
-    The `classes`, if they are given, are all that will ever come.
-    """
+    """Make one pass over a chunk of rows; `classes`, if given, are all that will ever come."""
     check_chunk(estimator)
     first, is_new, n_more = not estimator._is_fitted(), False, 0
-    parts = estimator._validate(X, y, sample_weight, reset=first, extend=True)
-    rows = estimator._counting(*parts, first, classes, exposure)
+    rows, *_ = estimator._rows(X, y, sample_weight, exposure, first, extend=True, classes=classes)
     data = rows.merged()
     device = training_device(estimator.device, estimator.dtype)
     fit = MemberFit(estimator, device, None)
@@ -160,10 +156,7 @@ def _with_inputs(member, n):
 
 
 def _n_steps(n_rows, share, fewest):
-    """Return the number of steps that give a chunk its share of all rows in the posterior.
-
-    Its one pass may have more; the first rows get what hyperparameters need.
-    """
+    """Number of steps that give a chunk its share of all rows in the posterior; first rows get more."""
     steps = _MOST_STEPS if share >= 1.0 else math.log1p(-share) / math.log1p(-_STEP)
     return min(max(math.ceil(steps), fewest), n_rows, _MOST_STEPS)
 
@@ -183,10 +176,7 @@ def _ends(X):
 
 
 def _distances(X, member, ends):
-    """Return distances of rows to the nearest inducing input and, by column, to the range of all.
-
-    Without inducing inputs only to the `ends` of the rows before.
-    """
+    """Distances of rows to the nearest inducing input and, by column, to the range of all, or the `ends`."""
     Z = np.reshape(member.inducing_inputs_[0], (-1, X.shape[1]))
     nearest = cdist(X, Z).min(1) if len(Z) else np.zeros(len(X))
     low, high = _ends(Z) if len(Z) else ends

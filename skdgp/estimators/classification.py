@@ -29,10 +29,7 @@ class ClassificationMixin(ClassifierMixin):
         return tags
 
     def _encode(self, y, reset, classes=None, rows=slice(None)):
-        """Numbers of the classes of some rows; on reset, the classes are those of all rows.
-
-        Chunks say which `classes` there are, if these are known.
-        """
+        """Numbers of the classes of some rows; on reset, the classes are `classes` or those of all rows."""
         y = column_or_1d(y, warn=reset)
         if reset:
             check_classification_targets(y)

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..distributed.ranks import own_part
+from ..distributed.ranks import agreed, gather, own_part, own_rank, own_rows
 from ..gp.likelihoods.counts import at_one_exposure
 from ..inference.batch import Batch
 from ..preprocessing.encoding import ColumnEncoder
@@ -23,11 +23,9 @@ _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 class Data:
     """Rows in the user's units, and how they are scaled.
 
-    `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row
-    counts. The `kinds` of the columns are those of
-    :class:`~skdgp.preprocessing.frames.FrameReader`, numbers by default, and `log_exposure` (n, 1)
-    are logarithms of the exposures of counts. `inputs` (n, n_encoded) are the rows as a complete
-    table of numbers, before they are scaled.
+    `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row counts.
+    `kinds` of the columns are those of :class:`~skdgp.preprocessing.frames.FrameReader`, and `log_exposure`
+    (n, 1) is for counts. `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
     """
 
     def __init__(self, X, y, weights, kinds=None, log_exposure=None):
@@ -62,8 +60,7 @@ class Data:
     def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
         """Learn the scaling from these rows; `target_maps` is a function of them, or None.
 
-        The likelihood determines the substitute for the targets by which levels of categories get positions;
-        targets that have a map are mapped before.
+        The likelihood and mapped targets decide on the positions of levels of categories.
         """
         known, state = self.y_scaler, rng.get_state()
         self.x_scaler = self._input_scaler(standardize, rng, likelihood)
@@ -135,10 +132,7 @@ class Data:
             self.inputs = self.inputs[:]
 
     def take(self, rows):
-        """Scaled inputs, scaled targets and weights of some rows, as float64 arrays.
-
-        Targets have one more column if there are exposures, see :class:`~skdgp.gp.likelihoods.Poisson`.
-        """
+        """Scaled inputs, scaled targets (and log exposures, if there are some) and weights of rows."""
         y = self.y_scaler.transform(self.y[rows])
         if self.log_exposure is not None:
             y = np.hstack([y, self.log_exposure[rows]])
@@ -157,8 +151,7 @@ class Data:
     def merged(self):
         """Distinct rows with summed weights, in an order that depends on their values alone.
 
-        A weight of two and a repeated row become the same problem, to the last bit. Very large data
-        stay as they are.
+        A weight of two and a repeated row are the same problem, to the last bit. Very large data stay.
         """
         if self.X.size + self.y.size > _MERGE:
             return self
@@ -171,10 +164,7 @@ class Data:
         return self._with(first, weights)
 
     def piles_up(self):
-        """Whether many targets of an output are equal to the smallest or to the largest one.
-
-        As if they were 0 or 1, or mostly zero: heavy tails would take all others for outliers.
-        """
+        """Whether many targets equal the smallest or largest one: heavy tails take others for outliers."""
         total = self.weights.sum()
         ends = (self.y == end for end in (self.y.min(0), self.y.max(0)))
         most = max(float((self.weights @ at_end).max()) for at_end in ends)
@@ -183,9 +173,8 @@ class Data:
     def split(self, fraction, rng, labels=None):
         """Two parts, the second with about this fraction of the rows, and of each class if there are `labels`.
 
-        Rows that agree in everything stay together, as copies of one, but not where rows with the same
-        inputs have other targets, or where they are so many that they can be shared out: inputs and
-        targets have few values then, and would be missing altogether.
+        Rows that agree in everything stay together, as copies of one, but not where rows with the same inputs
+        have other targets, or where they are so many that a part would lack them altogether.
         """
         repeated = np.zeros(len(self), dtype=bool)
         if self.X.size + self.y.size <= _MERGE:  # and hence sorted
@@ -276,13 +265,11 @@ class EncodedRows:
 
 
 class Minibatches:
-    """Minibatches of scaled rows, as tensors.
+    """Minibatches of scaled rows, as tensors: inputs of the `dtype`, targets and weights in float64.
 
-    The batch of a step depends on the seed and the number of the step alone, so that training can
-    be resumed anywhere. Each epoch visits the rows in a new random order. In a fit of several
-    ranks, each has its part of every batch. Inputs have the `dtype`; targets and weights are
-    float64. `total` is the number of rows that the lower bound counts, if not the sum of their
-    weights.
+    The batch of a step depends on the seed and the number of the step alone, so that training can be resumed
+    anywhere. Each epoch has a new random order, and each of several ranks its part of every batch. `total` is
+    the number of rows that the lower bound counts, if not the sum of their weights.
     """
 
     def __init__(self, data, batch_size, seed, dtype, device, total=None):
@@ -338,3 +325,52 @@ class Minibatches:
             index = torch.as_tensor(rows, device=self._device)
             tensors = (tensor[index] for tensor in self._tensors)
         return Batch(*tensors, *numbers)
+
+
+# Rows that stay on their ranks
+
+
+def of_shards(batches, estimator, data):
+    """Minibatches like these of rows that this rank alone has, or the same ones; `data` is a scaled sample."""
+    shard = own_rows()
+    if shard is None:
+        return batches
+
+    def own():
+        X, y, weights, exposure = shard
+        if not len(X):
+            return None
+        rows, *_ = estimator._rows(X, y, weights, exposure, reset=False)
+        return rows.scale_as(data.x_scaler, data.y_scaler)
+
+    return ShardBatches(agreed(own), data, batches)
+
+
+class ShardBatches(Minibatches):
+    """Minibatches to which each rank adds rows that it alone has.
+
+    Their number is in proportion to those that the rank has, `own`, but at least one; weights make up for the
+    rest. A rank without any takes the first of the `spare` rows, with a weight of zero. Settings and the size
+    of all ranks together are those of the batches `like`.
+    """
+
+    def __init__(self, own, spare, like):
+        n, rank = np.array(gather(0 if own is None else len(own)), dtype=float), own_rank()
+        sizes = np.clip(
+            np.round(min(1.0, like.batch_size / n.sum()) * n), 1, np.maximum(n, 1)
+        ).astype(int)
+        own = spare.part(np.arange(1)) if own is None else own
+        settings = like._seed + rank, like._dtype, like._device, like.total
+        super().__init__(own, int(sizes[rank]), *settings)
+        scale = n.sum() / sizes.sum()
+        self._factor = float(n[rank] / sizes[rank] / scale)
+        first = int(sizes[:rank].sum())
+        self._numbers = float(scale), self.total, 1.0 / len(n), first, int(sizes.sum())
+
+    def _place(self):
+        return slice(0, self.batch_size), self._numbers
+
+    def batch(self, step):
+        """This rank's rows of a step."""
+        batch = super().batch(step)
+        return batch._replace(weight=self._factor * batch.weight)

@@ -47,19 +47,13 @@ class Report:
 
 
 def limit(reports):
-    """The share of what a reference knows from which on models that miss it are pathological.
-
-    Less is borne if there is a clear cause.
-    """
+    """The share of what a reference knows that pathological models miss; less if there is a clear cause."""
     found = [finding for report in reports for finding in report.findings]
     return _SEVERE_IF_BLAMED if any(finding.blamed for finding in found) else _SEVERE
 
 
 class Diagnostics:
-    """Comparison of members' predictions with a simple reference.
-
-    Training rows `X` (n, d) are scaled, and `y` (n, k) are targets as the models see them.
-    """
+    """Comparison of members' predictions with a simple reference, at scaled rows `X` and targets `y`."""
 
     def __init__(self, members, X, y, device):
         rng = np.random.default_rng(0)
@@ -156,10 +150,7 @@ def warn_of_pathologies(estimator, data, settled):
 
 
 def warn_of_chains(estimator, data):
-    """One warning if chains disagree, or are too short, at training rows or beyond them.
-
-    The test is that of ``mcmc_diagnostics(model, X).ok``.
-    """
+    """One warning if chains disagree, or are too short, as by ``mcmc_diagnostics(model, X).ok``."""
     posterior = estimator.members_[0].posterior(estimator.device_)
     if posterior.n_chains == 0 or len(posterior.inflation) < _FEWEST_STATES * posterior.n_chains:
         return
@@ -179,10 +170,7 @@ def warn_of_chains(estimator, data):
 
 
 def warn_if_light(weights):
-    """One warning if no rows count for much, as where weights add up to one.
-
-    The mean of the weights is itself weighted, so that light rows beside others that count do no harm.
-    """
+    """One warning if no rows count for much; light rows beside others that count do no harm."""
     typical = weights @ (weights / weights.sum())
     if typical < _LIGHT:
         warn(

@@ -1,7 +1,6 @@
 """From data to a fitted mixture: members train one after another or side by side, then get their weights."""
 
 import copy
-import math
 import time
 
 import numpy as np
@@ -43,8 +42,7 @@ _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their star
 def fit_estimator(estimator, data, held_out, raw, started):
     """Train all members, and set the fitted attributes.
 
-    `held_out` are rows that stop the training, or None, and `raw` has `X`, `y` and `metadata` for
-    callbacks. The fit began when the monotonic clock stood at `started`.
+    Rows `held_out` stop the training, or None; `raw` has `X`, `y` and `metadata` for callbacks.
     """
     fit = MixtureFit(estimator, data, held_out, raw, started)
     result, found = fit.run(), {}
@@ -58,16 +56,16 @@ def fit_estimator(estimator, data, held_out, raw, started):
         set_fitted()
         warn_of_shortage(result, len(fit.plans), fit.budget.max_time)
         if fit.is_single:
-            (one,), left = result.trained, fit.budget.left
-            bound = lower_bound(one.trainer.model, one.member, fit.data, fit.device, fit.rng, left)
+            (one,), trainer = result.trained, result.trained[0].trainer
+            bound = lower_bound(
+                trainer.model, one.member, fit.data, fit.device, fit.rng, fit.budget.left
+            )
             if bound is not None:
                 found["lower_bound_"] = estimator.lower_bound_ = bound
             warn_of_chains(estimator, fit.data)
-        trainer, free = result.trained[0].trainer, estimator.max_iter is None
-        settled = fit.is_single and (
-            trainer.model.finished or (free and trainer.n_iter >= trainer.max_iter)
-        )
-        warn_of_pathologies(estimator, fit.data, settled)
+            free = estimator.max_iter is None
+            settled = trainer.model.finished or (free and trainer.n_iter >= trainer.max_iter)
+        warn_of_pathologies(estimator, fit.data, fit.is_single and settled)
         kept_table(estimator)
         compute_if_cheap(estimator, time.monotonic() - started, fit.budget.left())
         fit.progress.end(lambda: fit.attributes(estimator.members_))
@@ -83,10 +81,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
 
 
 class MixtureFit:
-    """All that one call of ``fit`` has decided before the first member trains.
-
-    Raises ValueError if an argument makes no sense for one of the members.
-    """
+    """All that one call of ``fit`` decides before the first member trains, and their training."""
 
     def __init__(self, estimator, data, held_out, raw, started):
         self.estimator, self.started = without_callbacks(estimator), started
@@ -98,7 +93,7 @@ class MixtureFit:
                 raise ValueError(
                     "early_stopping=True holds rows out, and needs at least 2 distinct ones; got 1 sample."
                 )
-            labels = _labels(estimator, data)
+            labels = self._labels(data)
             data, held_out = data.split(estimator.validation_fraction, self.rng, labels)
         old = estimator.members_ if estimator.warm_start and estimator._is_fitted() else None
         if old is not None:
@@ -135,15 +130,17 @@ class MixtureFit:
             self.turns.sort(key=lambda i: self.plans[i].turn)
         self.budget = Budget(estimator.max_time, started, costs, self.n_jobs, self.turns)
         self.data, self.held_out = self._affordable(data), held_out
-        disperses = estimator._has_dispersion(self.plans)
-        self.scored = ScoredRows(
-            self.data, self.plans, _labels(estimator, self.data), disperses, self.device, self.seed
-        )
+        labels = self._labels(self.data)
+        self.scored = ScoredRows(self.data, self.plans, labels, self.device, self.seed)
         self._check_all()
         n_tasks = len(self.plans)
         if self.n_jobs == 1:
-            n_tasks = sum(math.ceil(self._n_steps(plan) / BLOCK) for plan in self.plans)
+            n_tasks = sum(-(-self._n_steps(plan) // BLOCK) for plan in self.plans)
         self.progress = FitProgress(estimator if is_first() else None, n_tasks, raw)
+
+    def _labels(self, data):
+        """Classes of the rows, or None."""
+        return None if self.estimator._n_classes() is None else data.y[:, 0]
 
     def _n_steps(self, plan):
         return self.estimator.max_iter or plan.max_iter or plan.scheme.max_iter(len(self.data))
@@ -163,19 +160,18 @@ class MixtureFit:
         fewer, points = affordable(plan.scheme, cubes, n, n_inducing, is_free)
         if (fewer, points) == (n, n_inducing):
             return data
-        plan.n_inducing, chosen = points, data
+        plan.n_inducing = points
         if fewer < n:
             rows = np.sort(np.random.default_rng(self.seed).choice(n, fewer, replace=False))
-            chosen = data.part(rows)
-        few = [f"{fewer} of {n} rows"] * (fewer < n)
-        few += [f"{points} of {n_inducing} inducing points"] * (fewer == n)
+            data = data.part(rows)
+        few = f"{points} of {n_inducing} inducing points" if fewer == n else f"{fewer} of {n} rows"
         warn(
-            f"max_time={self.budget.max_time} seconds are enough for {few[0]} with "
+            f"max_time={self.budget.max_time} seconds are enough for {few} with "
             f"{type(plan.scheme).__name__}, and it is trained on these; raise max_time for all, or choose "
             "another scheme.",
             ConvergenceWarning,
         )
-        return chosen
+        return data
 
     def _n_inducing(self, plan, n):
         n_classes = self.estimator._n_classes()
@@ -205,24 +201,24 @@ class MixtureFit:
             outcomes = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
         try:
             for i, outcome in zip(self.turns, outcomes):
-                if isinstance(outcome, Exception):
-                    if self.is_single:
-                        raise outcome
+                if outcome is None:
+                    late.append(i)
+                elif isinstance(outcome, Trained):
+                    trained[i] = outcome
+                    self._print_line(outcome, i)
+                    interrupted = outcome.interrupted
+                elif self.is_single:
+                    raise outcome
+                else:
                     errors.append(outcome)
                     why, name = str(outcome).partition("\n")[0], type(self.plans[i].scheme).__name__
                     warn(f"A member, {name}, was left out: {why}", ConvergenceWarning)
-                elif outcome is None:
-                    late.append(i)
-                else:
-                    trained[i] = outcome
-                    self._print_line(outcome, i)
                 if self.n_jobs > 1:
                     members = [trained[i].member] if i in trained else []
                     self.progress.block_ends(
                         lambda: self.attributes(members) if members else None,  # noqa: B023
                         i == self.turns[-1],
                     )
-                interrupted = i in trained and outcome.interrupted
                 if interrupted or from_first(lambda: self.progress.stopped):
                     break
         except KeyboardInterrupt:
@@ -250,8 +246,7 @@ class MixtureFit:
     def _print_line(self, result, i):
         """One line for a member of a mixture."""
         if self.estimator.verbose and not self.is_single:
-            record = result.member.record
-            turn = self.turns.index(i) + 1
+            record, turn = result.member.record, self.turns.index(i) + 1
             left = sum(self.plans[later].seconds for later in self.turns[turn:])
             print(
                 f"member {turn} of {len(self.plans)}: {type(result.member.scheme).__name__}, "
@@ -305,8 +300,8 @@ class MixtureFit:
         member, trainer = self.fit.train(
             plan, data, self.held_out, seed, rng, pretraining, self.sources[i], prepare
         )
-        model, result = trainer.model, Trained(member, interrupted=trainer.interrupted)
-        result.unfinished = model.unfinished
+        model = trainer.model
+        result = Trained(member, interrupted=trainer.interrupted, unfinished=model.unfinished)
         if trainer.is_late:
             result.progress = trainer.n_iter / trainer.max_iter
         if self.is_single:
@@ -338,8 +333,8 @@ class MixtureFit:
         params = estimator.get_params(deep=False)
         settings = {name: value for name, value in params.items() if name not in unimportant}
         settings["init"] = estimator.init if self.fit.init_source is None else "estimator"
-        parts = (self.data, self.held_out)
-        rows = [[part.X, part.targets(), part.weights] for part in parts if part is not None]
+        parts = [part for part in (self.data, self.held_out) if part is not None]
+        rows = [[part.X, part.targets(), part.weights] for part in parts]
         # without a seed of the user's, any fit of these data may go on
         seed = None if estimator.random_state is None else seed
         states = [member.arrays for member in self.states]
@@ -347,13 +342,9 @@ class MixtureFit:
 
     def attributes(self, members):
         """Fitted attributes of an estimator with these members."""
-        given = self.data, self.device, self.estimator.n_features_in_
-        return {"_atoms": self.atoms, **fitted_attributes(members, *given)}
-
-
-def _labels(estimator, data):
-    """Classes of the rows, or None."""
-    return None if estimator._n_classes() is None else data.y[:, 0]
+        n_features = self.estimator.n_features_in_
+        fitted = fitted_attributes(members, self.data, self.device, n_features)
+        return {"_atoms": self.atoms, **fitted}
 
 
 def _in_worker(fit, i):

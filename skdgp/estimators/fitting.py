@@ -13,9 +13,8 @@ from ..mixture.predictive import Predictive, rows_at_once
 from ..training import init as initialization
 from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
-from .data import Minibatches
+from .data import Minibatches, of_shards
 from .inflation import learn_inflation
-from .shards import of_shards
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
@@ -47,8 +46,7 @@ def training_device(device, dtype):
 class MemberFit:
     """Builds, starts and trains the members of one fit.
 
-    The estimator gives parameters and the handling of targets; `source` is the fitted one whose
-    state is the start, or None. Members of a mixture are less verbose.
+    `source` is the fitted estimator whose state is the start, or None. Members of a mixture are less verbose.
     """
 
     def __init__(self, estimator, device, source=None, is_mixture=False):
@@ -56,10 +54,7 @@ class MemberFit:
         self.is_mixture = is_mixture
 
     def member(self, plan, data, rng, source=None):
-        """A member of the shape that the parameters ask for.
-
-        Raises ValueError if it is to go on with a model of another shape.
-        """
+        """A member of the shape that the parameters ask for, which must be that of `source` if there is one."""
         estimator, scheme, likelihood = self.estimator, plan.scheme, plan.likelihood
         _, y, weights = data.sample(_SAMPLE_ROWS, rng)
         estimator._check_likelihood(likelihood, data.y)
@@ -144,10 +139,9 @@ class MemberFit:
     def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
         """Train a member; returns it and its trainer.
 
-        Rows `held_out`, if there are some, stop the training by their log density. The `seed` is
-        for minibatches and draws, and `rng` for starting values; `source` is a member of an earlier
-        fit to go on with. ``prepare(trainer, present)`` is called before the trainer runs, and
-        ``present()`` makes the member as it is.
+        Rows `held_out` stop the training by their log density. The `seed` is for minibatches and draws, `rng`
+        for starting values, and `source` a member of an earlier fit to go on with. ``prepare(trainer,
+        present)`` is called before the trainer runs, and ``present()`` makes the member as it is.
         """
         began = time.process_time()
         member, model = self.start(plan, data, rng, pretraining, source)

@@ -19,16 +19,9 @@ _GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)  #: steps of this length cover an interval 
 class Pairs:
     """Rows, and in each of their columns the values of other rows.
 
-    Attributes
-    ----------
-    rows, weights : ndarrays of shape (n, n_features) and (n,)
-        In the user's units, with the shares of the data for which they stand; 0 for rows that are
-        there for a rare value of a column.
-    column, row, value : ndarrays of shape (m,)
-        The column that changes, the number of the row in which it does, and its new value.
-    share : ndarray of shape (m,)
-        Share of all pairs of rows of the data for which this one stands; pairs with equal values
-        need none.
+    `rows` (n, n_features), in the user's units, stand for shares `weights` (n,) of the data; 0 for rows that
+    are there for a rare value of a column. In pair i of m, `column` i of the row number `row` i changes to
+    `value` i, which stands for the `share` i of all pairs; pairs of equal values need none.
     """
 
     def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
@@ -93,8 +86,8 @@ def _at_even_steps(p, n, counts=False):
 def _of_column(column, p, kept, shares_, n, rng):
     """Pairs of rows with different values of a column: rows, new values, and shares.
 
-    Both ends of the pairs cover the values evenly. Where there are few values, rare ones have rows of their
-    own, so that a flag counts by its share of the data, whatever rows are kept.
+    Both ends cover the values evenly. Where values are few, rare ones have rows of their own, so that a flag
+    counts by its share of the data, whatever rows are kept.
     """
     values, code = np.unique(column, return_inverse=True)
     of_value = np.bincount(code, p)
@@ -124,11 +117,10 @@ def _of_column(column, p, kept, shares_, n, rng):
 
 
 def total_effects(predict, pairs) -> np.ndarray:
-    """Half the mean squared change (n_features, ...) of predictions if one column changes.
+    """Half the mean squared change (n_features, ...) of predictions if a column takes values of other rows.
 
-    It takes values of other rows. These are total-effect indices of Sobol, before they are divided
-    by the variance, as of Jansen (1999, Computer Physics Communications 117, eq. 6). `predict` maps
-    (n, n_features) to (n, k), or to (n, k, n_draws) for many functions.
+    Total-effect indices of Sobol, before they are divided by the variance, as of Jansen (1999, Computer
+    Physics Communications 117, eq. 6). `predict` maps (n, n_features) to (n, k), or to (n, k, n_draws).
     """
     before = predict(pairs.rows)
     effects = np.zeros((pairs.rows.shape[1], *before.shape[2:]))
@@ -166,11 +158,7 @@ def importances_of_draws(estimator, pairs, n_draws, seed) -> np.ndarray:
 
 
 def compute_if_cheap(estimator, seconds, left=None):
-    """Keep the importances of an estimator if this adds little to the seconds of its fit.
-
-    They are the same at the first access, which computes them otherwise. `left` are the seconds that
-    remain, if time is limited.
-    """
+    """Compute importances now if this adds little to the seconds of a fit, of which `left` remain or None."""
     if seconds < 1.0:
         return
     allowed = _SMALL * seconds if left is None else min(_SMALL * seconds, left)

@@ -20,8 +20,7 @@ _FEWEST_ROWS = 40  #: below which splits tell nothing
 def learn_inflation(fit, model, plan, data, rng, pretraining):
     """Train shallow models on splits of the rows, and set the inflation by their errors elsewhere.
 
-    Both parts of a split lie on two sides of a hyperplane in a random direction, as rows to come
-    may be. Shallow models with a point estimate of their kernel err there as deep ones do, and are
+    Splits are by hyperplanes in random directions. Shallow models err beyond them as deep ones do, and are
     trained sooner.
     """
     seed = int(rng.randint(2**31 - 1))

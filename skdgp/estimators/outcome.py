@@ -20,16 +20,8 @@ _ROWS_IN_TIME = 10  #: of it that are evaluated first if time is limited, then t
 _LOSSES = 10  #: last steps whose mean loss stands for the bound if there is no time for it
 #: what the errors say of processors under Linux and Windows, of GPUs, and of their libraries
 _NO_MEMORY = "allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED"
-#: fitted attributes of single models, from :func:`_single_attributes` and :func:`lower_bound`
-_OF_SINGLE = (
-    "delta_",
-    "inducing_inputs_",
-    "kernels_",
-    "likelihood_",
-    "loss_curve_",
-    "lower_bound_",
-    "validation_scores_",
-)
+#: fitted attributes of single models
+_OF_SINGLE = "delta_ inducing_inputs_ kernels_ likelihood_ loss_curve_ lower_bound_ validation_scores_".split()
 
 
 @dataclass(eq=False)
@@ -56,13 +48,9 @@ class Result:
 
 
 def is_failure(error):
-    """Whether an error ends the training of one member alone; others are the user's, or ours.
-
-    That no memory is left is a RuntimeError of torch, with a text of the machine's.
-    """
-    if isinstance(error, (ValueError, ArithmeticError, MemoryError, torch.linalg.LinAlgError)):
-        return True
-    if isinstance(error, torch.OutOfMemoryError):
+    """Whether an error ends the training of one member alone; others are the user's, or ours."""
+    of_torch = torch.linalg.LinAlgError, torch.OutOfMemoryError
+    if isinstance(error, (ValueError, ArithmeticError, MemoryError, *of_torch)):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
@@ -93,9 +81,7 @@ def fitted_attributes(members, data, device, n_features):
 
 
 def _single_attributes(member, data):
-    """Fitted attributes that only a single model has."""
-    first, *others = member.inducing_inputs_
-    delta = member.posterior().delta
+    (first, *others), delta = member.inducing_inputs_, member.posterior().delta
     return {
         **({} if delta is None else {"delta_": delta}),
         "kernels_": member.kernels_,
@@ -117,7 +103,7 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     divergence = model.divergence()
     if divergence is None:
         return None
-    has_limit, total = seconds_left() is not None, float(data.weights.sum())
+    total, has_limit = float(data.weights.sum()), seconds_left() is not None
     if has_limit and seconds_left() <= 0.0 and member.record.loss_curve:
         return total * (data.mean_log_jacobian() - np.mean(member.record.loss_curve[-_LOSSES:]))
     rows = Data(data.X, data.y, data.weights, None, data.log_exposure)
@@ -129,8 +115,8 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     draws = torch.tensor(draws[: 2 ** int(np.log2(n_draws))], device=device)
     if not has_limit or bool((member.posterior(device).inflation != 1.0).any()):
         member = member.holding(model.posterior(draws, as_trained=True), device)
-    largest, order = rows_at_once([member], device), np.arange(len(X))
-    size = largest
+    size, order = rows_at_once([member], device), np.arange(len(X))
+    largest = size
     if has_limit:
         size, order = min(size, _ROWS_IN_TIME), rng.permutation(len(X))
     expected, seen, i = 0.0, 0.0, 0
@@ -144,26 +130,21 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
             size, left = min(2 * size, largest), seconds_left()
             if 2.0 * (before - left) > left:
                 break
-    per_row = expected / seen + data.mean_log_jacobian()
-    bound = total * per_row - float(divergence)
-    return max(float(bound), -np.finfo(np.float64).max)  # rates may overflow
+    bound = total * (expected / seen + data.mean_log_jacobian()) - float(divergence)
+    return max(bound, -np.finfo(np.float64).max)  # rates may overflow
 
 
 def warn_of_shortage(result, n_plans, max_time):
     """Warn of members that are not trained, or not to the end."""
-    seconds = f"max_time={max_time} seconds were not enough"
+    seconds, reasons = f"max_time={max_time} seconds were not enough", []
     names = [type(one.member.scheme).__name__ for one in result.trained if one.progress < 1.0]
     if names and n_plans > 1:
-        warn(f"{seconds} for all steps of {', '.join(names)}.", ConvergenceWarning)
+        reasons.append(f"{seconds} for all steps of {', '.join(names)}.")
     if result.no_time:
-        warn(
-            f"{seconds} to train {', '.join(result.no_time)}, without which the mixture predicts.",
-            ConvergenceWarning,
-        )
+        late = ", ".join(result.no_time)
+        reasons.append(f"{seconds} to train {late}, without which the mixture predicts.")
     if result.interrupted and n_plans > 1:
-        warn(
-            f"Training was interrupted; {len(result.trained)} of {n_plans} members predict.",
-            ConvergenceWarning,
-        )
-    for reason in filter(None, (one.unfinished for one in result.trained)):
+        members = f"{len(result.trained)} of {n_plans} members"
+        reasons.append(f"Training was interrupted; {members} predict.")
+    for reason in (*reasons, *filter(None, (one.unfinished for one in result.trained))):
         warn(reason, ConvergenceWarning)

@@ -33,10 +33,7 @@ class Predictor:
         self.x_scaler, self.y_scaler = x_scaler, y_scaler
 
     def rows(self, X, method, *others, offset=None, **settings):
-        """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time.
-
-        An `offset` (n_rows, 1) is added to latent functions.
-        """
+        """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time."""
         results, size = None, rows_at_once(self.members, self.device)
         for first in range(0, len(X), size):
             x, *rest = (array[first : first + size] for array in (X, *others))
@@ -90,10 +87,7 @@ class Predictor:
         return cov
 
     def _latent_covariance(self, X, k):
-        """Covariances (n, n, k) of the first `k` latents of the mixture, in units of the standardized target.
-
-        Closed forms for members that have them, draws for the rest.
-        """
+        """Covariances (n, n, k) of latents, for a standardized target: closed forms where there are some."""
         seen = Rows.seen(X, self.x_scaler)
         x = torch.as_tensor(seen.X, device=self.device)
         total = sum(member.mixture_weight for member in self.members)

@@ -13,7 +13,6 @@ from ..mixture.mapped import mean_before_map
 from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy
-from .exposure import exposure_of
 from .targets import as_numbers, target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
@@ -37,38 +36,27 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     @property
     def target_transform_(self):
-        """Map of the targets before they were standardized: a name as in `target_transform`, or None.
-
-        A list if there are several outputs.
-        """
+        """Map of the targets: a name as in `target_transform`, or None; a list if there are several."""
         names = self._y_scaler.names
         return names[0] if len(names) == 1 else names
 
-    def _has_dispersion(self, plans):
-        """Unless the size of the noise is given, or outputs would share what one of them needs."""
-        return self._n_outputs == 1 and all(plan.likelihood.trainable for plan in plans)
-
     def _encode(self, y, reset, classes=None, rows=slice(None)):
         y = as_numbers(y)
-        rows_given, y = np.arange(len(y)), y[rows]
+        numbers, table = np.arange(len(y))[rows], y[rows]
+        table = table.reshape(len(table), -1)
+        n_outputs = 1 if y.ndim == 1 else y.shape[1]
         if reset:
-            self._y_ndim = y.ndim
-            self._n_outputs = 1 if y.ndim == 1 else y.shape[1]
-            warn_if_some_are_constant(y.reshape(len(y), -1), self._target_names)
-            warn_if_some_are_far(y.reshape(len(y), -1), rows_given[rows])
-        elif (1 if y.ndim == 1 else y.shape[1]) != self._n_outputs:
+            self._y_ndim, self._n_outputs = y.ndim, n_outputs
+            warn_if_some_are_constant(table, self._target_names)
+            warn_if_some_are_far(table, numbers)
+        elif n_outputs != self._n_outputs:
             raise ValueError(
-                f"y has {1 if y.ndim == 1 else y.shape[1]} outputs, but the model was fitted with "
-                f"{self._n_outputs}."
+                f"y has {n_outputs} outputs, but the model was fitted with {self._n_outputs}."
             )
-        return y.reshape(len(y), -1)
+        return table
 
     def _check_likelihood(self, likelihood, y):
         likelihood.check_target(y)
-
-    def _offset(self, X, exposure):
-        """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
-        return exposure_of(self, exposure, len(X))
 
     def score(self, X, y, sample_weight=None, *, exposure=None):
         """Coefficient of determination of the predicted means.
@@ -148,11 +136,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         if decompose:
             return self._decomposed(X, offset)
         mean, std = self._moments(X, latent, offset)
-        if return_std:
-            return self._shaped(mean), self._shaped(std)
         if return_cov:
             return self._shaped(mean), self._covariance(X, std, latent, offset)
-        return self._shaped(mean)
+        return (self._shaped(mean), self._shaped(std)) if return_std else self._shaped(mean)
 
     def predict_var(self, X, *, exposure=None):
         """Predict the variance of the target.

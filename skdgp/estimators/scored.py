@@ -1,8 +1,5 @@
 """Rows whose log densities decide on mixture weights."""
 
-import itertools
-import operator
-
 import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
@@ -22,14 +19,17 @@ _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses
 class ScoredRows:
     """Rows that members are scored by: left out one by one, or held out from their training.
 
-    The rows that members without leave-one-out do not see are `held`, an array of int or None, and
-    all others `rest`. They are held out in the proportions of `labels`, the classes, if there are
-    some. `disperses` is whether the mixture has a dispersion.
+    Members without leave-one-out do not see the rows `held`, an array of int or None, but the `rest`.
+    Classes, the `labels` or None, have their shares in both.
     """
 
-    def __init__(self, data, plans, labels, disperses, device, seed):
-        self.data, self.disperses, self.device = data, disperses, device
+    def __init__(self, data, plans, labels, device, seed):
+        self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
+        #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
+        #: share what one of them needs
+        self.disperses = labels is None and data.y.shape[1] == 1
+        self.disperses = self.disperses and all(plan.likelihood.trainable for plan in plans)
         n, rng = len(data), np.random.default_rng(seed)
         if len(plans) == 1:
             return
@@ -43,9 +43,7 @@ class ScoredRows:
         if len(held):
             self.held = held
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])
-            rest = np.ones(n, dtype=bool)
-            rest[held] = False
-            self.rest = data.part(np.flatnonzero(rest))
+            self.rest = data.part(np.setdiff1d(np.arange(n), held))
 
     def score(self, one, model, batch):
         """Log densities of rows that a member has not seen."""
@@ -82,24 +80,26 @@ class ScoredRows:
         jacobian = self.data.y_scaler.mean_log_jacobian(self.data.y[rows], own)
         return float(score @ own / own.sum()) + jacobian
 
+    def _is_finite(self, one):
+        score = self._out_of_sample(one)
+        return score is None or bool(np.isfinite(score).all())
+
     def weigh(self, trained):
         """The members with their mixture weights and their dispersion, without those that hardly count."""
-        scores = [self._out_of_sample(one) for one in trained]
-        finite = [score is None or bool(np.isfinite(score).all()) for score in scores]
-        if any(finite):
-            for one in itertools.compress(trained, map(operator.not_, finite)):
-                name = type(one.member.scheme).__name__
+        finite = [one for one in trained if self._is_finite(one)]
+        for one in trained if finite else ():
+            if one not in finite:
                 warn(
-                    f"A member, {name}, was left out: its log density of rows that it has not seen is not "
-                    "finite.",
+                    f"A member, {type(one.member.scheme).__name__}, was left out: its log density of rows that "
+                    "it has not seen is not finite.",
                     ConvergenceWarning,
                 )
-            trained = list(itertools.compress(trained, finite))
+        trained = finite or trained
         members = [one.member for one in trained]
         if len(members) == 1:
             return members
         unknown = any(one.loo is None and one.held_out is None for one in trained)
-        if unknown or not any(finite):  # interrupted, or one row; or no member has a density
+        if unknown or not finite:  # interrupted, or one row; or no member has a density
             for member in members:
                 member.mixture_weight = 1.0 / len(members)
             return members
@@ -107,10 +107,8 @@ class ScoredRows:
         others = [one for one in trained if one.loo is None]
         of_rows = self.data.weights[self.rows]
         n_held = 0 if self.held is None else len(self.held)
-        loo = [self._out_of_sample(one) for one in with_loo]
-        loo = np.stack(loo) if with_loo else np.empty((0, len(self.rows)))
-        held = [one.held_out for one in others]
-        held = np.stack(held) if others else np.empty((0, n_held))
+        loo = np.reshape([self._out_of_sample(one) for one in with_loo], (-1, len(self.rows)))
+        held = np.reshape([one.held_out for one in others], (len(others), n_held))
         weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held])
         dispersion = 1.0
         if with_loo and self.disperses:
@@ -128,10 +126,7 @@ class ScoredRows:
 
 
 def errors_of_draws(log_p):
-    """Root mean squares (n_draws,) of the differences that the first draws make to log densities.
-
-    Those of rows under single draws are `log_p` (n_draws, n_rows), up to a constant.
-    """
+    """Root mean squares (n_draws,) of differences that the first draws make, from `log_p` (n_draws, n_rows)."""
     counts = np.arange(1.0, len(log_p) + 1.0)[:, None]
     mixed = np.logaddexp.accumulate(log_p) - np.log(counts)
     with np.errstate(invalid="ignore"):

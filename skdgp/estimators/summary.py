@@ -95,10 +95,7 @@ def kernel_name(kernel) -> str:
 
 
 def in_words(kernels, names) -> tuple:
-    """Columns in which functions vary most, the first one first, and those in which they are flat.
-
-    Functions add up those of all kernels. Nothing if these treat all columns alike.
-    """
+    """Columns in which sums of functions vary most, and flat ones; nothing if all columns are alike."""
     columns = np.array_split(np.arange(len(names)), -(-len(names) // _TOGETHER))
     variances = np.concatenate(
         [sum(_variances_along(kernel, some, len(names)) for kernel in kernels) for some in columns]

@@ -44,11 +44,7 @@ def takes_chunks(estimator):
 
 
 def init_source(estimator):
-    """The fitted estimator whose state is the start; None if there is none.
-
-    Raises ValueError if it is no estimator of skdgp, or was fitted with other features, and
-    NotFittedError if it is not fitted.
-    """
+    """The fitted estimator whose state is the start; None without one. An error if it is not suitable."""
     if isinstance(estimator.init, str):
         return None
     source = getattr(estimator.init, "estimator", estimator.init)  # of a FrozenEstimator
@@ -91,8 +87,7 @@ def _parts(kernel):
 def warm_start_sources(plans, members):
     """For each plan the first member left with its scheme and kernel, to go on with, or None.
 
-    A single plan may have other settings of the scheme than the member. Raises ValueError if there
-    is none for it.
+    A single plan may have other settings of the scheme than the member, and needs one.
     """
 
     def alike(plan, member, of_scheme=repr):
@@ -161,10 +156,9 @@ def check_chunk(estimator):
 
 
 def scale(estimator, data, likelihood, source, rng, others=None):
-    """Learn the scaling of inputs and targets in place, or take that of another fit.
+    """Learn the scaling of inputs and targets in place, or take that of `source`, a fitted estimator.
 
-    `source` is a fitted estimator whose scaling is used, or None. Targets of `others`, a list of
-    Data, need the map, too; it is None if they are not known yet.
+    Targets of `others`, a list of Data, need the map, too; it is None if they are not known yet.
     """
     known = data.y_scaler  # of the whole of which these rows are a part
 

@@ -6,7 +6,6 @@ from html import escape
 import numpy as np
 
 from ..estimators.diagnostics import Diagnostics, limit
-from ..estimators.exposure import exposure_of
 from ..estimators.summary import html_table
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
@@ -61,7 +60,7 @@ def diagnose(estimator, X, y, *, exposure=None):
     """
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
     X, y = model._check_X_y(X, y)
-    offset = exposure_of(model, exposure, len(X))
+    offset = model._offset(X, exposure)
     if model._atoms is not None:  # of which the members know nothing
         rest = ~model._atoms.among(y[:, 0])
         X, y = X[rest], y[rest]

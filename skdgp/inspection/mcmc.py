@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from .._scoring import latent_mixture, take_apart
-from ..estimators.exposure import exposure_of
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE
 from ..random import normal
 
@@ -138,7 +137,7 @@ def _of_targets(model, X, y, posterior, seed, exposure):
     """A draw of targets from each state, and log densities of given ones."""
     rows = model._x_scaler.transform(model._check_X(X))
     _, mean, var = posterior.latent(torch.as_tensor(rows, device=model._prediction_device()))
-    offset = exposure_of(model, exposure, len(rows))
+    offset = model._offset(rows, exposure)
     if offset is not None:
         mean = mean + torch.as_tensor(offset).to(mean)
     likelihood, scaler = posterior.likelihood_of().for_prediction(1), model._y_scaler

@@ -36,8 +36,7 @@ class Rows(NamedTuple):
 def component(member, rows, total, device, compact=False):
     """Weights (S, 1, 1), likelihood and latent moments (S, n, k) of the components of a member.
 
-    Mixture weights add up to `total`. If `compact`, components that differ in their scale alone are one,
-    where rows allow it: others then need Gaussian functions.
+    If `compact`, components that differ in their scale alone are one, where rows allow it.
     """
     posterior = member.posterior(device)
     X = torch.as_tensor(rows.X, device=device)
@@ -64,10 +63,7 @@ def component(member, rows, total, device, compact=False):
 
 
 def latent(posterior, X, versions) -> Latent:
-    """Latent functions of rows `X`; those of rows with unknown cells average over `versions`.
-
-    Each component stays a Gaussian, with the mean and variance of its mixture over the versions.
-    """
+    """Latent functions of rows; each component has the mean and variance of its mixture over the versions."""
     found = posterior.latent(X)
     if versions is None:
         return found

@@ -24,10 +24,7 @@ _BUDGET = 4_000_000  #: numbers that one evaluation may need at once
 
 
 def crps_of_mixture(y, mean, std, weights, means, variances):
-    """Score of mixtures (c, n) of many Gaussians at `y` (n,), to a relative error below 1e-4.
-
-    The moments `mean` and `std` (n,) are those of the mixtures.
-    """
+    """Score of mixtures (c, n) of many Gaussians with moments `mean` and `std`, to a relative error of 1e-4."""
     weights = np.broadcast_to(weights, means.shape)
     most = weights.max(1)
     order = np.argsort(most)
@@ -53,11 +50,10 @@ def crps_of_mixture(y, mean, std, weights, means, variances):
 
 
 def crps_of_mapped(y, weights, means, variances, low, high, scaler):
-    """Score of targets `y` (n,) that a monotone map makes mixtures (c, n) of Gaussians.
+    """Score of targets `y` (n,) that the map of `scaler`, of one output, makes mixtures (c, n) of Gaussians.
 
-    It is an integral over the values of the map, that of `scaler`, a :class:`TargetScaler` of one
-    output. The distributions end at `low` and `high` (n,), in standardized units: what is beyond
-    counts as if it were there.
+    It is an integral over the values of the map. The distributions end at `low` and `high` (n,), in
+    standardized units: what is beyond counts as if it were there.
     """
     given = scaler.transform(y[:, None])[:, 0]
     z = np.clip(given, low, high)
@@ -81,8 +77,7 @@ def crps_of_mapped(y, weights, means, variances, low, high, scaler):
 def crps_of_counts(y, mean, std, cdf, at_once):
     """Score of distributions on the integers, where F has steps and the integral is a sum.
 
-    ``cdf(which, x)`` evaluates the distribution functions `which` (m,) at the rows of `x` (m, q),
-    and can take `at_once` rows together; `y`, `mean` and `std` have shape (n,).
+    ``cdf(which, x)`` evaluates the distribution functions `which` (m,) at `x` (m, q), `at_once` together.
     """
     start = np.floor(y)
 
@@ -150,10 +145,9 @@ def _rule():
 def integrate(f, upper, tol):
     """Integrals of many non-negative functions from 0 to `upper` (n,), by adaptive bisection.
 
-    ``f(which, t)`` evaluates the functions `which` (m,) at the rows of `t` (m, q). An interval is
-    halved until the leading two coefficients of the polynomial through its nodes are small,
-    relative to the integral times `tol`. Unlike the difference of two rules they do not both vanish
-    by chance at a step.
+    ``f(which, t)`` evaluates the functions `which` (m,) at the rows of `t` (m, q). Intervals are halved until
+    the leading two coefficients of the polynomial through their nodes are small: unlike the difference of two
+    rules they do not both vanish by chance at a step.
     """
     nodes, weights, leading = _rule()
     total = np.zeros(len(upper))

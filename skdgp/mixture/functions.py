@@ -13,16 +13,14 @@ _AT_ONCE = 8_000_000  #: numbers of the features of some rows
 def draw(members, rows, n, seed, what, device, mean=None):
     """Draws (n, n_rows, k) from the mixture at some `rows`, in units of the standardized target.
 
-    The members alternate at random, so that each part of the draws is a sample of the mixture, and
-    the first draws do not depend on how many follow. `what` is one of
+    The members alternate at random: the first draws do not depend on how many follow. `what` is one of
 
     - "function" and "mean_function": latent functions without the noise of hidden layers, and the
       mean of the target (or probabilities of classes) given these;
     - "latent" and "mean": the same with that noise, which belongs to the row;
     - "y": targets, where all noise is fresh.
 
-    `mean` is a function of a likelihood and its latent functions, if the mean of the target is not
-    that of the likelihood.
+    `mean` is a function of a likelihood and its latent functions, if that of the likelihood will not do.
     """
     X = torch.as_tensor(rows.X, device=device)
     total = np.cumsum([member.mixture_weight for member in members])

@@ -49,10 +49,7 @@ def heaviest(weights, means, variances):
 
 
 def mapped_moments(weights, means, variances, scaler, limits=None):
-    """Mean and standard deviation (n, k) of inversely mapped mixtures (c, n, k) that end.
-
-    `limits` are their ends, two arrays (n, k), if they are not those of :func:`ends`.
-    """
+    """Mean and standard deviation (n, k) of inversely mapped mixtures (c, n, k) with ends, or `limits`."""
     low, high = limits or ends(weights, means, variances, scaler)
     parts = *heaviest(weights, means, variances), low[None], high[None]
     mean, std = np.empty_like(low), np.empty_like(low)
@@ -134,9 +131,7 @@ def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
 def variance_by_function(parts, mean, scaler, limits):
     """Variance (n, k) of ``E[y | f]``, for all latents f: means, and sizes of the noise.
 
-    The `parts` are those of :class:`~skdgp.mixture.predictive.Predictive`, and `mean` (n, k) is
-    that of the target. At `limits`, two arrays (n, k), means given f end at last: sizes of the
-    noise that are hardly possible have no finite ones.
+    At `limits`, two arrays (n, k), means given f end: hardly possible sizes of noise have no finite ones.
     """
     variance = np.zeros_like(mean)
     for weights, likelihood, m, v in parts:
@@ -155,10 +150,7 @@ def variance_by_function(parts, mean, scaler, limits):
 
 
 def mean_before_map(likelihood, f, scaler, limits=None):
-    """Means (..., n, k) of targets before their map, in the user's units, given latent functions.
-
-    `limits` are ends (n, k) beyond which those from the functions do not go.
-    """
+    """Means (..., n, k) of targets in the user's units given latent functions, between `limits` (n, k)."""
     parts = likelihood.components(f, torch.zeros_like(f))
     parts = torch.broadcast_tensors(parts[0].exp(), *parts[1:])
     shape = parts[1].shape

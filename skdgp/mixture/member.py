@@ -1,5 +1,6 @@
 """The members of a mixture: plans before the fit, fitted models as numpy after it."""
 
+import copy
 import threading
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -61,8 +62,7 @@ class Plan:
     def kernels(self, architecture: Architecture, columns, n_columns: int) -> list:
         """Kernels of the layers, bound to the number of their inputs.
 
-        `columns` are the columns of X that the model sees, of `n_columns` for which the user may
-        have given hyperparameters. Raises ValueError if there is not one kernel for each layer.
+        `columns` are those of X that the model sees, of `n_columns` for which there may be hyperparameters.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -167,9 +167,7 @@ class Member:
 
     def holding(self, posterior, device="cpu"):
         """A member that predicts with this posterior."""
-        new = Member(self.scheme, self.architecture, self.likelihood)
-        new.arrays, new.draws, new.record = self.arrays, self.draws, self.record
-        new.mixture_weight, new.dispersion = self.mixture_weight, self.dispersion
+        new = copy.copy(self)
         new._posteriors[torch.empty(0, device=device).device] = posterior
         return new
 

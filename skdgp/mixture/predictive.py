@@ -58,11 +58,7 @@ class Predictive:
         return self._mix_moments([likelihood.moments(m, v) for _, likelihood, m, v in self._parts])
 
     def decomposed_moments(self):
-        """Mean of y, and its variance by the function and by the noise.
-
-        These are the variance of ``E[y | f]``, over the mixture, and the expectation of the
-        variance given f; their sum is that of :meth:`moments`.
-        """
+        """Mean of y, the variance of ``E[y | f]`` over the mixture, and the mean of the variance given f."""
         means, noise = [], 0.0
         for weights, likelihood, m, v in self._parts:
             (mean, var), by_function = likelihood.moments(m, v), likelihood.variance_of_mean(m, v)
@@ -159,10 +155,7 @@ class Predictive:
         return total.cpu().numpy()
 
     def quantiles(self, alpha):
-        """Quantiles of the orders `alpha`, (n, k, n_alpha), by inverting the mixed cdf.
-
-        Each row of a real target may have its own orders, (n, n_alpha).
-        """
+        """Quantiles (n, k, n_alpha) by inverting the cdf; rows of real targets may have orders (n, n_alpha)."""
         if not self._parts[0][1].discrete:
             components = self._components()
             found = quantiles(alpha, *(part.flatten(1) for part in components))
@@ -190,10 +183,7 @@ class Predictive:
         return tuple(torch.cat(column).cpu().numpy() for column in zip(*parts))
 
     def components(self):
-        """The distribution of y as one mixture of Gaussians, or None if it is none.
-
-        Weights, means and variances of shape (c, n, k); weights may only broadcast to it.
-        """
+        """Weights, means and variances (c, n, k) if y follows a mixture of Gaussians; weights broadcast."""
         components = self._components()
         return components and tuple(part.cpu().numpy() for part in components)
 
@@ -209,10 +199,7 @@ class Predictive:
         return tuple(map(torch.cat, columns))
 
     def crps(self, y):
-        """Continuous ranked probability score of `y` (n, k), row by row and output by output.
-
-        A closed form for few Gaussians, quadrature for many, a sum for counts.
-        """
+        """Score of `y` (n, k): a closed form for few Gaussians, quadrature for many, a sum for counts."""
         components = self.components()
         if components is not None and len(components[1]) <= _EXACT:
             return mixture_crps(y, *components)

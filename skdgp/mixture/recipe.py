@@ -45,8 +45,7 @@ def budget(n_rows: int, max_time: float | None) -> float:
 def affordable(plans: list, seconds: float, spare=()) -> list:
     """Plans that fit in what is left, in their order: the most useful comes first.
 
-    One alone is joined by the cheapest of the others and the spare ones, if that takes no more than
-    half of the budget: a mixture needs two. If none fits, the cheapest one is alone.
+    A mixture needs two: one alone is joined by the cheapest other or spare one, at up to half of the budget.
     """
     chosen, left = [], _SLACK * seconds
     for plan in plans:
@@ -63,8 +62,7 @@ def affordable(plans: list, seconds: float, spare=()) -> list:
 def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     """Members for real targets, in the order of their training.
 
-    The `plan` holds what the user asks for: kernel, layers, width, inducing points, likelihood.
-    `free` is whether the likelihood is the recipe's choice, and `seconds` the budget.
+    The `plan` holds what the user asks for. `free` is whether the likelihood is the recipe's choice.
     """
     noise = HeteroscedasticGaussian() if free else plan.likelihood
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))

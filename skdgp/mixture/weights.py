@@ -13,9 +13,8 @@ _N_ITER = 500  #: of expectation maximization, which has converged by then
 def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Weights (n_models,) with the highest log density of the mixture, by expectation maximization.
 
-    Stacking of Yao, Vehtari, Simpson and Gelman (2018, Bayesian Analysis 13). `log_density`
-    (n_models, n_rows) is of rows that the models have not seen, and `weights` (n_rows,) says how
-    often each counts.
+    Stacking of Yao, Vehtari, Simpson and Gelman (2018, Bayesian Analysis 13), by `log_density` (n_models,
+    n_rows) of rows that the models have not seen, of which each counts `weights` (n_rows,) times.
     """
     density = np.exp(log_density - log_density.max(0))
     result = np.full(len(density), 1.0 / len(density))
@@ -34,10 +33,9 @@ def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
 def mixture_weights(loo, loo_weights, held_out, rows, weights):
     """Weights of two kinds of members: scored by leave-one-out, and on held-out rows.
 
-    The former are stacked on all rows, by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their
-    mixture is then one model among the latter, on the rows that these have not seen, by `held_out`
-    (n_others, n_held_out) with `weights` (n_held_out,); `rows` (n_loo, n_held_out) are the
-    leave-one-out log densities of the same rows.
+    The former are stacked by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their mixture is then one
+    model among the latter, by `rows` (n_loo, n_held_out), its leave-one-out log densities of held-out rows,
+    and `held_out` (n_others, n_held_out) with `weights` (n_held_out,).
     """
     if len(loo) == 0:
         return stack(held_out, weights)
@@ -51,11 +49,10 @@ def mixture_weights(loo, loo_weights, held_out, rows, weights):
 def best_dispersion(log_density: np.ndarray, weights: np.ndarray) -> float:
     """Return the factor of all members' standard deviations with the highest mixture log density.
 
-    A mixture of calibrated models is too wide, for it adds their disagreement to what each of them
-    is unsure of; narrower members make up for it (Gneiting and Ranjan, 2013, Electronic Journal of
-    Statistics 7, section 3.2). `log_density` (n_dispersions, n_rows) is of rows that the mixture
-    has not seen, at the exponentials of :data:`LOG_DISPERSIONS`, and `weights` (n_rows,) says how
-    often each counts. A parabola goes through the best of the grid and the two next to it.
+    A mixture of calibrated models is too wide, for it adds their disagreement to what each of them is unsure
+    of (Gneiting and Ranjan, 2013, Electronic Journal of Statistics 7, section 3.2). `log_density`
+    (n_dispersions, n_rows) is of unseen rows, at the exponentials of :data:`LOG_DISPERSIONS`. A parabola goes
+    through the best of the grid and the two next to it.
     """
     if not np.isfinite(log_density).all():
         return 1.0
