@@ -19,7 +19,7 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     Frames with other columns than numbers, and arrays with categories, are read by the FrameReader that the
     call with `reset` makes; missing cells become NaN. With `extend`, new levels get codes of their own.
     """
-    X, without_y = as_numpy(X), isinstance(y, str) and y == "no_validation"
+    X, y_given = as_numpy(X), not (isinstance(y, str) and y == "no_validation")
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
     if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):
         raise ValueError("Input y contains NaN: leave out rows without a target.")
@@ -27,20 +27,13 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
         check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
-    reader = estimator._reader
+    reader, targets = estimator._reader, (y,) if y_given else ()
+    checks = {**_CHECKS, **y_checks} if y_given else _CHECKS
     if reader is None:
-        X = as_inputs(X)
-        if without_y:
-            return validate_data(estimator, X, reset=reset, **_CHECKS)
-        return validate_data(estimator, X, y, reset=reset, **_CHECKS, **y_checks)
-    if without_y:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-    else:
-        validate_data(estimator, X, y, reset=reset, skip_check_array=True)
-    table = reader.transform(X, extend)
-    if without_y:
-        return check_array(table, **_CHECKS, estimator=estimator)
-    return check_X_y(table, y, **_CHECKS, **y_checks, estimator=estimator)
+        return validate_data(estimator, as_inputs(X), *targets, reset=reset, **checks)
+    validate_data(estimator, X, *targets, reset=reset, skip_check_array=True)
+    check = check_X_y if y_given else check_array
+    return check(reader.transform(X, extend), *targets, **checks, estimator=estimator)
 
 
 def _given_reader(estimator):
@@ -53,23 +46,19 @@ def _given_reader(estimator):
 
 def _reader(X, categorical_features):
     """The reader that inputs need; None for arrays and frames of numbers."""
-    frame = as_frame(X)
-    given = categorical_features is not None and not (
-        isinstance(categorical_features, str) and categorical_features == "from_dtype"
-    )
-    if not isinstance(frame, nw.DataFrame):
-        if not given:
-            return None
-    elif not given and all(map(_is_plain, frame.iter_columns())):
+    frame, given = as_frame(X), categorical_features
+    named = given is not None and not (isinstance(given, str) and given == "from_dtype")
+    is_frame = isinstance(frame, nw.DataFrame)
+    if not named and (not is_frame or all(map(_is_plain, frame.iter_columns()))):
         return None
-    reader = FrameReader(categorical_features).fit(X)
+    reader = FrameReader(given).fit(X)
     texts = reader.texts()
     if texts:
-        names = [frame.columns[j] if isinstance(frame, nw.DataFrame) else j for j in texts]
         if len(texts) == len(reader.kinds):
             raise ValueError(
                 "X has no column that can be used: nearly all values of each are different texts."
             )
+        names = [frame.columns[j] for j in texts] if is_frame else texts
         warn(
             f"Columns {names} of X are left out, because nearly all their values are different texts; name "
             "them in categorical_features if their levels recur.",

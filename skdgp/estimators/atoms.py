@@ -44,11 +44,9 @@ class Atoms:
         """Whether targets are atoms."""
         return np.isin(y, self.values)
 
-    def moments(self, X, mean, std):
+    def moments(self, X, mean, std, p=None):
         """Mean and standard deviation (n, 1), from those of all other values."""
-        return self._moments(*self.probabilities(X), mean, std)
-
-    def _moments(self, p, q, mean, std):
+        p, q = self.probabilities(X) if p is None else p
         center = q * mean + (p @ self.values)[:, None]
         off = (p * np.square(self.values - center)).sum(1, keepdims=True)
         return center, np.sqrt(q * (np.square(std) + np.square(mean - center)) + off)
@@ -60,7 +58,7 @@ class Atoms:
         """
         log_p, error = self.classifier._predict_rows(X, "log_probabilities_with_std")
         p, q = self._parts(np.exp(log_p))
-        center, std = self._moments(p, q, mean, np.hypot(own, noise))
+        center, std = self.moments(X, mean, np.hypot(own, noise), (p, q))
         variance = np.square(q * own) + np.square(error[:, -1:] * own)
         off = np.square(error[:, :-1] * (self.values - mean)).sum(1, keepdims=True)
         variance = np.minimum(variance + off, np.square(std))
@@ -144,8 +142,8 @@ def learn(estimator, data, held_out, seed, started):
     frequent. The rows are not scaled yet, and `held_out` may be None.
     """
     nothing = None, data, held_out
-    automatic = isinstance(estimator.likelihood, str) and estimator.likelihood == "auto"
-    automatic &= isinstance(estimator.inference, str) and estimator.inference == "auto"
+    given = estimator.likelihood, estimator.inference
+    automatic = all(isinstance(part, str) and part == "auto" for part in given)
     automatic &= isinstance(estimator.init, str) and data.log_exposure is None
     if not automatic or data.y.shape[1] > 1 or divides():
         return nothing

@@ -19,7 +19,8 @@ from .._threads import ERRSTATE, computing
 from .._version import __version__
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
-from ..inference import Scheme, as_scheme
+from ..inference import DSVI, Scheme, as_scheme
+from ..mixture import recipe
 from ..mixture.member import Plan
 from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
@@ -263,13 +264,14 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _plans(self, data):
         """Return the plans of the members to train."""
-        auto, given = self.inference == "auto", self.inference
-        plans = self._recipe(data) if auto else [self._plan(clone(as_scheme(given)), data)]
-        for plan in plans:
-            plan.scheme.validate()
-        return plans
+        auto = isinstance(self.inference, str) and self.inference == "auto"
+        plan = self._plan(DSVI() if auto else clone(as_scheme(self.inference)), data)
+        if not auto or not isinstance(self.init, str) or self.init == "greedy":
+            return [plan]
+        return self._recipe(plan, data, recipe.budget(len(data), self.max_time))
 
     def _plan(self, scheme, data):
+        scheme.validate()
         for name in _MAY_MEAN_NOTHING:
             default = getattr(BaseDeepGP, name)
             if name not in scheme.uses and getattr(self, name) != default:

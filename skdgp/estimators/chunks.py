@@ -47,7 +47,6 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
             )
         auto = estimator.inference == "auto"
         scheme = DSVI() if auto else clone(as_scheme(estimator.inference))
-        scheme.validate()
         plan = estimator._plan(scheme, data)
         plan.scheme = scheme.for_data(math.inf, likelihood=plan.likelihood)
         fit.init_source = init_source(estimator)
@@ -69,11 +68,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         stream = getattr(estimator, "_stream", None)
         if stream is None:  # the first chunk after fit
             before = data.x_scaler.transform(estimator._pairs.rows)
-            stream = {
-                **_stream(0, estimator._n_rows, member.record),
-                "usual": _usual(before, member),
-                "ends": _ends(before),
-            }
+            stream = _stream(0, estimator._n_rows, member.record)
+            stream.update(usual=_usual(before, member), ends=_ends(before))
         elif n_more:
             stream = {
                 **stream,
@@ -106,11 +102,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
         model.load_training_state(stream["training"])
     trainer.train()
     record = Record(stream["n_iter"] + trainer.n_iter, stream["loss_curve"] + trainer.loss_curve)
-    stream.update(
-        n_iter=record.n_iter,
-        loss_curve=record.loss_curve,
-        training=model.training_state(),
-    )
+    stream.update(n_iter=record.n_iter, loss_curve=record.loss_curve)
+    stream["training"] = model.training_state()
     member = member.fitted(model, draws, record)
     if first:
         X, _, _ = data.sample(_ROWS, np.random.RandomState(0))
@@ -128,8 +121,13 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
 def _stream(seed, n_rows, record):
     """Return the state of training by chunks before the first chunk."""
     curve = list(record.loss_curve)
-    stream = {"seed": seed, "n_rows": n_rows, "n_iter": record.n_iter, "loss_curve": curve}
-    return {**stream, "training": {}}
+    return {
+        "seed": seed,
+        "n_rows": n_rows,
+        "n_iter": record.n_iter,
+        "loss_curve": curve,
+        "training": {},
+    }
 
 
 def _begun(stream):
@@ -140,9 +138,9 @@ def _begun(stream):
 def _with_inputs(member, n):
     """A member with `n` inputs, of which new ones come last, and how many are new."""
     before = member.architecture
-    if n == before.n_features:
-        return member, 0
     n_more = n - before.n_features
+    if n_more == 0:
+        return member, 0
     wider = member.scheme.widens and before.linear_mean and not before.input_connected
     widths = tuple(width + n_more * wider for width in before.widths)
     shape = dataclasses.replace(before, n_features=n, widths=widths)

@@ -4,7 +4,6 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from ..gp.likelihoods import CLASSIFICATION
-from ..inference import DSVI
 from ..mixture import recipe
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
@@ -143,12 +142,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
 
     _likelihoods = CLASSIFICATION
 
-    def _recipe(self, data):
+    def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
-        plan = self._plan(DSVI(), data)
-        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
-            return [plan]
-        seconds = recipe.budget(len(data), self.max_time)
         return recipe.classification(plan, *data.X.shape, len(self.classes_), seconds)
 
     @available_if(takes_chunks)

@@ -31,7 +31,7 @@ class Data:
     def __init__(self, X, y, weights, kinds=None, log_exposure=None):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
         self.log_exposure = log_exposure
-        self.inputs = X
+        self.inputs, self.x_scaler, self.y_scaler = X, None, None
 
     def __len__(self):
         return len(self.X)
@@ -46,8 +46,6 @@ class Data:
             part.inputs = some_rows(self.inputs, rows)
         return part
 
-    x_scaler = y_scaler = None
-
     def _with(self, rows, weights):
         """Some rows, in the user's units, with these weights."""
         exposure = None if self.log_exposure is None else self.log_exposure[rows]
@@ -58,15 +56,14 @@ class Data:
         return self.y if self.log_exposure is None else np.hstack([self.y, self.log_exposure])
 
     def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
-        """Learn the scaling from these rows; `target_maps` is a function of them, or None.
+        """Learn the scaling from these rows; `target_maps` is a function without arguments, or None.
 
         The likelihood and mapped targets decide on the positions of levels of categories.
         """
         known, state = self.y_scaler, rng.get_state()
         self.x_scaler = self._input_scaler(standardize, rng, likelihood)
-        maps = None if target_maps is None else target_maps(self)
-        self.y_scaler = TargetScaler(standardize and scale_target, maps)
-        self.y_scaler.fit(self.y, self.weights)
+        maps = target_maps and target_maps()
+        self.y_scaler = TargetScaler(standardize and scale_target, maps).fit(self.y, self.weights)
         if known is None and self.x_scaler.encoder is not None and any(self.y_scaler.names):
             rng.set_state(state)  # all again, by targets as models see them
             self.x_scaler = self._input_scaler(standardize, rng, likelihood)

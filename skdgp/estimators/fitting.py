@@ -71,9 +71,8 @@ class MemberFit:
             bool(estimator.input_connected),
         )
         if source is None:
-            architecture.kernels = plan.kernels(
-                architecture, data.x_scaler.sources, estimator.n_features_in_
-            )
+            columns = data.x_scaler.sources, estimator.n_features_in_
+            architecture.kernels = plan.kernels(architecture, *columns)
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
             if getattr(architecture, name) != getattr(source.architecture, name):
@@ -85,8 +84,7 @@ class MemberFit:
 
     def start(self, plan, data, rng, pretraining, source=None):
         """A member and its model before training."""
-        estimator = self.estimator
-        member = self.member(plan, data, rng, source)
+        estimator, member = self.estimator, self.member(plan, data, rng, source)
         model = member.build()
         init = estimator.init if "init" in plan.scheme.uses else "kmeans"
         if source is not None:
@@ -187,11 +185,8 @@ def log_densities(members, data, device):
     """Log density of each row, in units of the standardized target."""
     X, y, _ = data.take(slice(None))
     size = rows_at_once(members, device)
-    parts = [
-        Predictive(members, X[i : i + size], device).log_density(y[i : i + size])
-        for i in range(0, len(X), size)
-    ]
-    return np.concatenate(parts)
+    pieces = [slice(i, i + size) for i in range(0, len(X), size)]
+    return np.concatenate([Predictive(members, X[i], device).log_density(y[i]) for i in pieces])
 
 
 @torch.no_grad()
@@ -209,5 +204,4 @@ def log_densities_of_draws(member, data, device):
 
 def mean_log_density(members, data, device):
     """Weighted mean of the log density over some rows."""
-    weights = data.weights
-    return float(weights @ log_densities(members, data, device) / weights.sum())
+    return float(data.weights @ log_densities(members, data, device) / data.weights.sum())

@@ -27,12 +27,11 @@ class Pairs:
     def __init__(self, X, weights=None, n_rows=N_ROWS, n_changes=None):
         index, most = slice(None), max(n_rows, _LOOKED_AT // X.shape[1])
         equal = weights is None or weights.strides == (0,)  # which saves memory
+        p = np.ones(min(len(X), most)) if equal else np.asarray(weights, dtype=np.float64)
         if len(X) > most and equal:
-            index, p = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp), np.ones(most)
-        else:
-            p = np.ones(len(X)) if weights is None else np.asarray(weights, dtype=np.float64)
-            if len(X) > most:
-                index, p = _at_even_steps(p, most)
+            index = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp)
+        elif len(X) > most:
+            index, p = _at_even_steps(p, most)
         X, p = np.asarray(X[index], dtype=np.float64), p / p.sum()
         self._n_changes, self._complete = n_changes, len(X) <= n_rows
         kept = (np.arange(len(X)), p) if self._complete else _at_even_steps(p, n_rows)
@@ -47,20 +46,16 @@ class Pairs:
         numbers = dict(zip(kept.tolist(), range(len(kept))))  # of rows, in the order they come
         parts = [_of_column(X[:, j], p, kept, shares, n_changes, rng) for j in varying]
         rows = [numbers.setdefault(i, len(numbers)) for i, _, _ in parts for i in i.tolist()]
-        self.rows = X[list(numbers)]
+        self.rows, self.row = X[list(numbers)], np.array(rows, dtype=np.intp)
         self.weights = np.append(shares, np.zeros(len(numbers) - len(kept)))
         self.column = np.repeat(varying, [len(i) for i, _, _ in parts])
-        self.row = np.array(rows, dtype=np.intp)
         self.value, self.share = (
             np.concatenate([np.empty(0), *(part[k] for part in parts)]) for k in (1, 2)
         )
 
-    def __getstate__(self):
-        state = dict(self.__dict__)
-        if self._complete:  # rows tell the pairs
-            for name in ("column", "row", "value", "share"):
-                del state[name]
-        return state
+    def __getstate__(self):  # rows tell the pairs, if they are all rows
+        left_out = ("column", "row", "value", "share") if self._complete else ()
+        return {name: value for name, value in vars(self).items() if name not in left_out}
 
     def __setstate__(self, state):
         self.__dict__.update(state)
@@ -159,13 +154,11 @@ def importances_of_draws(estimator, pairs, n_draws, seed) -> np.ndarray:
 
 def compute_if_cheap(estimator, seconds, left=None):
     """Compute importances now if this adds little to the seconds of a fit, of which `left` remain or None."""
-    if seconds < 1.0:
-        return
     allowed = _SMALL * seconds if left is None else min(_SMALL * seconds, left)
+    if seconds < 1.0 or allowed <= 0.0:
+        return
     for n in _TRIED:
         some, started = estimator._pairs.rows[:n], time.monotonic()
-        if allowed <= 0.0:
-            return
         estimator._centers(some)
         whole = _TRIED[-1] if n < _TRIED[-1] else len(estimator._pairs)
         if (time.monotonic() - started) * whole > allowed * len(some):

@@ -32,12 +32,10 @@ def learn_inflation(fit, model, plan, data, rng, pretraining):
     rng = np.random.RandomState(seed)
     data, scores = data.part(_sample(len(data), _ROWS, rng)), []
     kernel = plan.kernel[0] if isinstance(plan.kernel, (list, tuple)) else plan.kernel
-    scheme = DSVI()
-    shallow = Plan(scheme, plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
+    shallow = Plan(DSVI(), plan.likelihood, kernel=kernel, n_inducing=plan.n_inducing)
+    splitter = ProjectionSplit(plan.scheme.n_inflation_splits, random_state=seed)
     try:
-        splits = list(
-            ProjectionSplit(plan.scheme.n_inflation_splits, random_state=seed).split(data.X)
-        )
+        splits = list(splitter.split(data.X))
     except ValueError:  # all columns are constant
         return
     with pretraining:

@@ -254,13 +254,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     _atoms_of = atoms.learn
 
-    def _recipe(self, data):
+    def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        plan = self._plan(DSVI(), data)
-        if not isinstance(self.init, str) or self.init not in ("kmeans", "random"):
-            return [plan]
-        seconds = recipe.budget(len(data), self.max_time)
         return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
 
     @available_if(takes_chunks)

@@ -67,7 +67,6 @@ class BaseSparseGP(BaseDeepGP):
 
     def _plans(self, data):
         scheme = self._scheme()
-        scheme.validate()
         plan = self._plan(scheme, data)
         plan.n_inducing = plan.n_inducing or self._n_inducing or scheme.n_inducing(len(data))
         plan.max_iter = _MAX_ITER

@@ -29,10 +29,10 @@ def html_summary(estimator) -> str:
 
 
 def _of_targets(estimator):
-    """A line on what was done to targets, if anything."""
+    """Lines on what was done to targets, if anything."""
     names, atoms = estimator._y_scaler.names, estimator._atoms
-    lines = [f"targets: {', '.join(map(str, names))}"] if any(names) else []
-    return lines if atoms is None else [*lines, f"targets: {atoms}"]
+    found = [", ".join(map(str, names))] * any(names) + [str(atoms)] * (atoms is not None)
+    return [f"targets: {line}" for line in found]
 
 
 def html_table(head, *rows) -> str:
@@ -44,18 +44,15 @@ def html_table(head, *rows) -> str:
 
 def feature_names(estimator) -> list:
     """Names of the columns; ``"x0"`` and so on if they have none."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        names = [f"x{j}" for j in range(estimator.n_features_in_)]
-    return [str(name) for name in names]
+    names = [f"x{j}" for j in range(estimator.n_features_in_)]
+    return [str(name) for name in getattr(estimator, "feature_names_in_", names)]
 
 
 def names_of_targets(y):
     """Names of the targets in a Series or data frame, None if there are none."""
     names = getattr(y, "columns", None)
     if names is None:
-        name = getattr(y, "name", None)
-        names = [] if name is None or name == "" else [name]
+        names = [name for name in [getattr(y, "name", None)] if name is not None and name != ""]
     return [str(name) for name in names] or None
 
 
@@ -71,13 +68,12 @@ def _row(member, names):
     record, kernels = member.record, member.kernels_[0]
     kernels = kernels if isinstance(kernels, list) else [kernels]  # of each unit
     most, flat = in_words(kernels, names)
-    if member.architecture.widths:  # hidden layers hand on what their mean functions see
-        flat = []
-    more = ", ..." if len(flat) > _LISTED else ""
-    words = ", ".join(most), "flat in " + ", ".join(flat[:_LISTED]) + more if flat else ""
+    words, n_hidden = [", ".join(most)], len(member.architecture.widths)
+    if flat and not n_hidden:  # hidden layers hand on what their mean functions see
+        words.append("flat in " + ", ".join(flat[:_LISTED]) + ", ..." * (len(flat) > _LISTED))
     return (
         type(member.scheme).__name__,
-        str(len(member.architecture.widths) + 1),
+        str(n_hidden + 1),
         kernel_name(kernels[0]),
         f"{member.mixture_weight:.2f}",
         f"{record.log_density:.3f}" if np.isfinite(record.log_density) else "",

@@ -162,7 +162,7 @@ def scale(estimator, data, likelihood, source, rng, others=None):
     """
     known = data.y_scaler  # of the whole of which these rows are a part
 
-    def target_maps(data):
+    def target_maps():
         return known.maps if known else estimator._target_maps(data, likelihood, source, others)
 
     given = estimator.standardize if isinstance(estimator.standardize, Scaling) else None
@@ -172,7 +172,11 @@ def scale(estimator, data, likelihood, source, rng, others=None):
     data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood)
     if given is not None:
         given.check(data.X.shape[1])
-        y_scaler = _target_scaler(estimator, given.y_scaler, data.y_scaler)
+        y_scaler, name = data.y_scaler, estimator.target_transform
+        alike = given.y_scaler.standardize == y_scaler.standardize
+        alike = alike and len(given.y_scaler.scale) == len(y_scaler.scale)
+        if alike and (name == "auto" or {name} == set(given.y_scaler.names)):
+            y_scaler = given.y_scaler  # or the own one, where targets are treated in another way
         data.scale_as(given.x_scaler, y_scaler.widened(data.y))
     elif estimator.standardize == "warp" or (
         estimator.standardize == "auto"
@@ -180,10 +184,3 @@ def scale(estimator, data, likelihood, source, rng, others=None):
         and len(data.x_scaler.columns) <= _MOST_WARPED
     ):
         data.warp(likelihood)
-
-
-def _target_scaler(estimator, given, own):
-    """The scaler of another fit, or the own one where targets are treated in another way."""
-    alike = given.standardize == own.standardize and len(given.scale) == len(own.scale)
-    named = estimator.target_transform == "auto" or {estimator.target_transform} == set(given.names)
-    return given if alike and named else own

@@ -36,9 +36,8 @@ def crps_of_mixture(y, mean, std, weights, means, variances):
     )
 
     def cdf(which, d):
-        z = (torch.as_tensor(d, dtype=torch.float32)[:, :, None] - means[which, None]) * factors[
-            which, None
-        ]
+        d = torch.as_tensor(d, dtype=torch.float32)[:, :, None]
+        z = (d - means[which, None]) * factors[which, None]
         total = torch.bmm(z.erf_(), weights[which, :, None])[..., 0].double().numpy()
         return 0.5 + 0.5 * total
 

@@ -73,10 +73,9 @@ class Plan:
                 f"{len(kernels)}."
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
-        made = [
-            kernel.of_columns(columns, n_columns) if n == len(columns) else kernel
-            for kernel, n in zip(made, layer_inputs)
-        ]
+        for i, n in enumerate(layer_inputs):
+            if n == len(columns):
+                made[i] = made[i].of_columns(columns, n_columns)
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
@@ -172,11 +171,10 @@ class Member:
         return new
 
     def with_needed_draws(self, errors):
-        """A member with the fewest of its first draws that give rows the density of all of them.
+        """This member with the fewest of its first draws that give rows the density of all of them.
 
-        The number is a power of two. The error, which counts with the weight in the mixture, is at
-        most a hundredth of a nat. `errors` (n_draws,) are root mean squares of the difference of
-        log densities that the first draws make, from one on; None if they are unknown.
+        A power of two, at which the error, weighted as in the mixture, is a hundredth of a nat at most.
+        `errors` (n_draws,) are those of log densities with the first draws alone, or None.
         """
         if errors is not None and len(errors) == len(self.draws):  # one component for each draw
             n = _FEWEST_DRAWS

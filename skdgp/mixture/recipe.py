@@ -38,8 +38,7 @@ def budget(n_rows: int, max_time: float | None) -> float:
     """CPU seconds for all members."""
     if max_time is not None:
         return max_time
-    seconds = [seconds for rows, seconds in _BUDGETS if n_rows <= rows]
-    return seconds[0] if seconds else _BUDGETS[-1][1]
+    return next((seconds for rows, seconds in _BUDGETS if n_rows <= rows), _BUDGETS[-1][1])
 
 
 def affordable(plans: list, seconds: float, spare=()) -> list:
@@ -68,7 +67,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))
     given = None if plan.kernel == "auto" else plan.kernel
     if not real or (given is not None and not isinstance(given, (str, Kernel))):
-        return affordable([*_gradient_plans(plan, n_rows, n_columns, seconds)], seconds)
+        return affordable(_gradient_plans(plan, n_rows, n_columns, seconds), seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
     seconds = _without_scaling(seconds, n_columns)
@@ -78,24 +77,22 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     near = Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)
     exact, between = n_rows <= _EXACT_ROWS and n_outputs == 1, []
     if exact and given is None:
-        cost = _anova(n_rows, n_columns)
-        between.append(
-            Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS, seconds=cost)
-        )
+        anova = Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS)
+        anova.seconds = _anova(n_rows, n_columns)
+        between.append(anova)
     gradient, *spare = _gradient_plans(plan, n_rows, n_columns, seconds)
     between.append(gradient)
     if n_rows <= _COLLAPSED_ROWS and plan.n_layers > 1:
         hidden = [SquaredExponential()] * (plan.n_layers - 1)
         kernels = [*hidden, RationalQuadratic() if given is None else given]
-        scheme = CollapsedVI(_COLLAPSED_DRAWS)
-        between.append(Plan(scheme, noise, plan.n_layers, plan.width, kernels))
-        between[-1].max_iter, between[-1].seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
+        deep = Plan(CollapsedVI(_COLLAPSED_DRAWS), noise, plan.n_layers, plan.width, kernels)
+        deep.max_iter, deep.seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
+        between.append(deep)
     # one more with this kernel's highest marginal likelihood, by way of all rows or of those near
     smooth = Plan(Vecchia(None, "subset", None), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
     smooth.seconds = n_outputs * _subset(n_rows, n_columns)
-    if exact and _exact(n_rows, n_columns) <= smooth.seconds:
-        smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS)
-        smooth.seconds = _exact(n_rows, n_columns)
+    if exact and (cost := _exact(n_rows, n_columns)) <= smooth.seconds:
+        smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=cost)
     # of few rows it needs a fraction of the time that neighbors need, and is as good without them
     few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
     first, last = (smooth, near) if few else (near, smooth)
@@ -116,13 +113,12 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
     if plan.n_layers > 1:
         width = _WIDTH if plan.width is None and short and n_columns > _WIDTH else plan.width
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, steps)
-        deep.seconds = steps * step
         plans.append(deep)
     if plan.n_layers == 1 or not isinstance(plan.kernel, (list, tuple)):
         kernel = RationalQuadratic() if plan.kernel == "auto" else plan.kernel
-        shallow = Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, 200)
-        shallow.seconds = 200 * step
-        plans.append(shallow)
+        plans.append(Plan(scheme, plan.likelihood, 1, None, kernel, n_inducing, 200))
+    for one in plans:
+        one.seconds = one.max_iter * step
     return plans
 
 
