@@ -8,13 +8,13 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import BaseCrossValidator
+from sklearn.model_selection import BaseShuffleSplit
 from sklearn.utils import check_array, check_random_state, check_scalar
 
 _CONSTANT = 1e-12  #: spread of a column, relative to its size, up to which it counts as none
 
 
-class ProjectionSplit(BaseCrossValidator):
+class ProjectionSplit(BaseShuffleSplit):
     """Test rows that lie beyond the training rows, in a random direction.
 
     For each split, the standardized inputs are projected to a random direction, whose components
@@ -30,6 +30,11 @@ class ProjectionSplit(BaseCrossValidator):
         Share of test rows, rounded up, or their number.
     random_state : int, RandomState instance or None, default=None
         Determines the directions.
+
+    Raises
+    ------
+    ValueError
+        If a split leaves no rows on one side, or all columns of `X` are constant.
 
     Notes
     -----
@@ -60,51 +65,17 @@ class ProjectionSplit(BaseCrossValidator):
         test_size: float = 0.5,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
-        self.n_splits = n_splits
-        self.test_size = test_size
-        self.random_state = random_state
+        super().__init__(n_splits, test_size=test_size, random_state=random_state)
 
-    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
-        """Number of splits.
-
-        Parameters
-        ----------
-        X, y, groups : object
-            Ignored.
-
-        Returns
-        -------
-        n_splits : int
-        """
-        return check_scalar(self.n_splits, "n_splits", Integral, min_val=1)
-
-    def split(
+    def _iter_indices(
         self, X: Any, y: Any = None, groups: Any = None
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Row numbers of the splits.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        y, groups : object
-            Ignored.
-
-        Yields
-        ------
-        train, test : ndarrays of int
-            Sorted row numbers.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows left on one side, or all columns of `X` are constant.
-        """
+        """Sorted row numbers of each split."""
         X = check_array(X, dtype=np.float64, ensure_min_samples=2)
-        n_splits, n_test = self.get_n_splits(), self._n_test(len(X))
-        size = np.abs(X).max(0)
-        X = X / np.exp2(
-            np.floor(np.log2(np.where(size > 0.0, size, 1.0)))
-        )  # or squares may overflow
+        n_splits = check_scalar(self.n_splits, "n_splits", Integral, min_val=1)
+        n_test, size = self._n_test(len(X)), np.abs(X).max(0)
+        # or squares may overflow
+        X = X / np.exp2(np.floor(np.log2(np.where(size > 0.0, size, 1.0))))
         spread = X.std(0)
         varying = spread > _CONSTANT
         if not varying.any():
@@ -118,23 +89,18 @@ class ProjectionSplit(BaseCrossValidator):
             yield np.sort(order[n_test:]), np.sort(order[:n_test])
 
     def _n_test(self, n):
-        if isinstance(self.test_size, Integral) and not isinstance(self.test_size, bool):
-            n_test = int(self.test_size)
-        else:
-            size = check_scalar(
-                self.test_size,
-                "test_size",
-                Real,
-                min_val=0,
-                max_val=1,
-                include_boundaries="neither",
-            )
-            if math.isnan(size):
+        n_test, inside = (
+            self.test_size,
+            {"min_val": 0, "max_val": 1, "include_boundaries": "neither"},
+        )
+        if isinstance(n_test, bool) or not isinstance(n_test, Integral):
+            share = check_scalar(n_test, "test_size", Real, **inside)
+            if math.isnan(share):
                 raise ValueError("test_size is NaN; give an int, or a share between 0 and 1.")
-            n_test = math.ceil(size * n)
+            n_test = math.ceil(share * n)
         if not 0 < n_test < n:
             raise ValueError(
                 f"test_size={self.test_size} leaves no rows on one side of {n}; give a number between 1 and "
                 f"{n - 1}, or another share."
             )
-        return n_test
+        return int(n_test)
