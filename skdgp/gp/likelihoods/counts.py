@@ -42,17 +42,6 @@ def _reach(shape, size):
     return [(bulk**2 + (folds / k) ** 2) ** 0.5 for k in (shape, size)]
 
 
-def _rule_over_rates(finer, like):
-    """Nodes, in deviations from the mean, and weights."""
-    if finer < 1.0:
-        nodes, log_weights = gauss_hermite(_HERMITE[finer], like)
-        return nodes, log_weights.exp()
-    n = int(_STEPS * finer)
-    nodes = torch.arange(-n, n + 1, dtype=like.dtype, device=like.device) * (_STEP / finer)
-    weights = torch.exp(-0.5 * nodes.square())
-    return nodes, weights / weights.sum()
-
-
 def at_one_exposure(y, k, log_exposure=None):
     """Counts (n, k) as if all rows had one exposure, by default the geometric mean of theirs."""
     of_rows = y[:, k:]
@@ -201,7 +190,14 @@ class Counts(Likelihood):
         return inside
 
     def _over_rates(self, finer, size, shape, log_rate, sd):
-        z, weights = _rule_over_rates(finer, sd)
+        if finer < 1.0:
+            z, log_weights = gauss_hermite(_HERMITE[finer], sd)
+            weights = log_weights.exp()
+        else:
+            n = int(_STEPS * finer)
+            z = torch.arange(-n, n + 1, dtype=sd.dtype, device=sd.device) * (_STEP / finer)
+            weights = torch.exp(-0.5 * z.square())
+            weights = weights / weights.sum()
         shape, order = shape.sort()
         counts, lengths = shape.unique_consecutive(return_counts=True)
         lengths = lengths.tolist()
