@@ -68,28 +68,15 @@ def classifier(data):
 
 def everything(model, X, y):
     """All predictions that are made row by row."""
-    if isinstance(model, DeepGPClassifier):
-        return {
-            "predict_proba": model.predict_proba(X),
-            "log_predictive_density": model.log_predictive_density(X, y),
-            "latent draws": model.sample_y(X, 3, latent=True),
-        }
-    mean, std = model.predict(X, return_std=True)
-    return {
-        "mean": mean,
-        "std": std,
-        "latent std": model.predict(X, return_std=True, latent=True)[1],
-        "quantiles": model.predict_quantiles(X, [0.1, 0.7]),
+    found = {
         "log_predictive_density": model.log_predictive_density(X, y),
         "latent draws": model.sample_y(X, 3, latent=True),
     }
-
-
-@pytest.fixture
-def regression(request, models, joint_model, data, counts, targets):
-    if request.param == "joint":
-        return joint_model, data[0], targets
-    return models[request.param], data[0], counts if request.param == "poisson" else data[1]
+    if isinstance(model, DeepGPClassifier):
+        return {"predict_proba": model.predict_proba(X), **found}
+    found["mean"], found["std"] = model.predict(X, return_std=True)
+    found["latent std"] = model.predict(X, return_std=True, latent=True)[1]
+    return {"quantiles": model.predict_quantiles(X, [0.1, 0.7]), **found}
 
 
 @pytest.fixture(params=[*LIKELIHOODS, "joint", "classifier"])
@@ -100,6 +87,9 @@ def case(request, models, joint_model, classifier, data, counts, targets):
     if request.param == "classifier":
         return classifier, X, classifier.predict(X)
     return models[request.param], X, counts if request.param == "poisson" else y
+
+
+regression = pytest.mark.parametrize("case", [*LIKELIHOODS, "joint"], indirect=True)
 
 
 # Rows
@@ -211,15 +201,17 @@ def test_weights_are_counts(plain, data):
 # Units
 
 
+def units(likelihood):
+    return DeepGPRegressor(likelihood=likelihood, n_predict_draws=8, inference="dsvi", **FEW)
+
+
 @pytest.fixture(scope="module")
 def plain_units(data):
     """Predictions and bounds before the units change, for each likelihood."""
     X, y = data
     found = {}
     for likelihood in CONTINUOUS:
-        model = DeepGPRegressor(
-            likelihood=likelihood, n_predict_draws=8, inference="dsvi", **FEW
-        ).fit(X, y)
+        model = units(likelihood).fit(X, y)
         upper = model.predict_quantiles(X, 0.9)[:, 0]
         found[likelihood] = {**everything(model, X, y), "upper": upper}, model.lower_bound_
     return found
@@ -237,7 +229,7 @@ def plain_units(data):
 )
 def test_units_of_the_target(data, plain_units, likelihood, a, b):
     X, y = data
-    model = DeepGPRegressor(likelihood=likelihood, n_predict_draws=8, inference="dsvi", **FEW)
+    model = units(likelihood)
     plain, bound = plain_units[likelihood]
     other = everything(model.fit(X, a * y + b), X, a * y + b)
     tolerance = 1e-6 * abs(a) * np.std(y)  # rounding grows a little over 20 steps
@@ -426,17 +418,17 @@ def test_orders_that_are_none(models, data, alpha):
 
 
 @pytest.mark.parametrize(
-    ("regression", "latent"),
+    ("case", "latent"),
     [
         ("gaussian", True),
         ("heteroscedastic_student_t", False),
         ("poisson", False),
         ("joint", False),
     ],
-    indirect=["regression"],
+    indirect=["case"],
 )
-def test_diagonal_of_the_covariance(regression, latent):
-    model, X, y = regression
+def test_diagonal_of_the_covariance(case, latent):
+    model, X, y = case
     X, y = X[:20], y[:20]
     mean, cov = model.predict(X, return_cov=True, latent=latent)
     same, std = model.predict(X, return_std=True, latent=latent)
@@ -450,9 +442,9 @@ def test_diagonal_of_the_covariance(regression, latent):
         assert np.linalg.eigvalsh(block).min() > -1e-9 * np.trace(block)
 
 
-@pytest.mark.parametrize("regression", [*LIKELIHOODS, "joint"], indirect=True)
-def test_function_and_noise_add_up(regression):
-    model, X, _ = regression
+@regression
+def test_function_and_noise_add_up(case):
+    model, X, _ = case
     X = X[:20]
     mean, function, noise = model.predict(X, return_std=True, decompose=True)
     same, std = model.predict(X, return_std=True)
