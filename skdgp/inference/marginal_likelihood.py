@@ -183,38 +183,39 @@ class MarginalLikelihoodGP(LocalScaleModel):
         """Hyperparameters that the marginal likelihood is maximized over."""
         return [p for p in self.parameters() if p.requires_grad]
 
+    def _moved(self, move):
+        """The vector of free hyperparameters, each moved by ``move(role, logarithms)``."""
+        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
+        return parameters_to_vector([move(role, p) for role, p in free])
+
     def _starts(self):
         """Vectors of these, to begin with.
 
         From long lengthscales wiggles may be taken for noise, from short ones noise for wiggles; from
         small strengths interactions are not seen.
         """
-        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
-        has_strength = any(role == "strength" for role, _ in free)
-        starts = []
-        for factor, strength in _STARTS:
-            if strength and not has_strength:
-                continue
-            hyperparameters = []
-            for role, number in free:
-                if role == "lengthscale":
-                    number = number + math.log(factor)
-                elif role == "strength" and strength:
-                    number = torch.full_like(number, math.log(strength))
-                hyperparameters.append(number)
-            starts.append(parameters_to_vector(hyperparameters))
-        return starts
+
+        def start(factor, strength):
+            def move(role, p):
+                if role == "strength" and strength:
+                    return torch.full_like(p, math.log(strength))
+                return p + math.log(factor) if role == "lengthscale" else p
+
+            return self._moved(move)
+
+        roles = [role for _, role, p in self.hyperparameters() if p.requires_grad]
+        return [start(*given) for given in _STARTS if not given[1] or "strength" in roles]
 
     def _noisy_start(self):
         """The vector that takes most of the target for noise, and all functions for longer ones."""
         shares = {"noise": _NOISY, "variance": 1.0 - _NOISY}
-        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
-        return parameters_to_vector(
-            [
-                torch.full_like(p, math.log(shares[r])) if r in shares else p + (r == "lengthscale")
-                for r, p in free
-            ]
-        )
+
+        def move(role, p):
+            if role in shares:
+                return torch.full_like(p, math.log(shares[role]))
+            return p + (role == "lengthscale")
+
+        return self._moved(move)
 
     def _best_start(self, starts, batch):
         """The start from which some steps come to the lowest value, and that value."""

@@ -66,7 +66,8 @@ class Checkpoint:
             raise ValueError(
                 f"path of Checkpoint must name a file or a directory; got {self.path!r}."
             )
-        place, name = (path, fingerprint) if os.path.isdir(path) else os.path.split(path)
+        is_directory = os.path.isdir(path)
+        place, name = (path, fingerprint) if is_directory else os.path.split(path)
         try:
             with tempfile.NamedTemporaryFile(prefix=name, dir=place or os.curdir):
                 pass
@@ -79,7 +80,9 @@ class Checkpoint:
                 f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
                 "read-only; create the directory, or choose another path."
             ) from error
-        if member and not os.path.isdir(path):
+        if is_directory:
+            path = os.path.join(path, f"{fingerprint}.npz")
+        elif member:
             root, ending = os.path.splitext(path)
             path = f"{root}.{member}{ending}"
         return CheckpointFile(path, self.n_steps, self.n_seconds, fingerprint)
@@ -89,8 +92,6 @@ class CheckpointFile:
     """The saved state of one fit; a file with another fingerprint is not touched."""
 
     def __init__(self, path, n_steps, n_seconds, fingerprint):
-        if os.path.isdir(path):
-            path = os.path.join(path, f"{fingerprint}.npz")
         self.path = path
         self.n_steps = n_steps
         self.n_seconds = n_seconds

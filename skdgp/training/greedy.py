@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -93,16 +94,6 @@ def stand_in(likelihood, y, weights):
     return (y - mean) / std, std if likelihood.scales_target else None
 
 
-class _Always:
-    """Rows of a trainer with the same batch in every step."""
-
-    def __init__(self, batch):
-        self._batch = batch
-
-    def batch(self, step):
-        return self._batch
-
-
 def sparse_gp(layer, batch, Z, train, rng):
     """A shallow model of the batch, with kernel and number of inducing inputs as the layer has them.
 
@@ -110,7 +101,7 @@ def sparse_gp(layer, batch, Z, train, rng):
     inducing inputs travel far, so that the search is repeated with more of them where the first
     result is wrong.
     """
-    k = batch.y.shape[1]
+    k, rows = batch.y.shape[1], SimpleNamespace(batch=lambda step: batch)
     likelihood = Gaussian().bind(batch.y.numpy(), batch.weight.numpy(), np.ones(k))
     shape = Architecture(
         Z.shape[1],
@@ -128,7 +119,7 @@ def sparse_gp(layer, batch, Z, train, rng):
         with torch.no_grad():
             model.layers[0].Z.copy_(torch.as_tensor(Z))
         scaled = model.layers[0].kernel.multiply("lengthscale", factor)
-        return scaled, train(Trainer(model, _Always(batch), None, max_iter=_TRIAL_STEPS))
+        return scaled, train(Trainer(model, rows, None, max_iter=_TRIAL_STEPS))
 
     def loss(trainer):
         return trainer.loss_curve[-1] if math.isfinite(trainer.loss_curve[-1]) else math.inf

@@ -20,6 +20,18 @@ BLOCK = 50  #: steps between two looks at the progress
 _DRAWS = 8  #: steps that making the draws of a posterior takes, about
 _MOST_OF_DRAWS = 0.1  #: share of the time that is kept for it at most
 _MAX_FAILURES = 10
+#: attributes that checkpoints hold beside arrays
+_NUMBERS = (
+    "loss_curve",
+    "validation_scores",
+    "n_iter",
+    "_shrink",
+    "_failures",
+    "_stalled",
+    "_best_score",
+    "elapsed",
+)
+_PARTS = "model", "training", "best"  #: prefixes of these arrays
 
 
 def schedule(progress):
@@ -243,23 +255,9 @@ class Trainer:
 
     def _everything(self):
         arrays = {"generator": self.generator.get_state().numpy()}
-        arrays.update({f"model/{k}": v for k, v in self._good[0].items()})
-        arrays.update({f"training/{k}": v for k, v in self._good[1].items()})
-        arrays.update({f"best/{k}": v for k, v in (self._best_state or {}).items()})
-        numbers = {
-            name: getattr(self, name)
-            for name in (
-                "loss_curve",
-                "validation_scores",
-                "n_iter",
-                "_shrink",
-                "_failures",
-                "_stalled",
-                "_best_score",
-                "elapsed",
-            )
-        }
-        return arrays, numbers
+        for part, values in zip(_PARTS, (*self._good, self._best_state or {})):
+            arrays.update({f"{part}/{name}": value for name, value in values.items()})
+        return arrays, {name: getattr(self, name) for name in _NUMBERS}
 
     def _resume(self):
         """Take up the saved state, if there is one; True if nothing is left to do."""
@@ -268,13 +266,12 @@ class Trainer:
             return False
         arrays, numbers, finished = loaded
         self.__dict__.update(numbers)
-        parts = {"model": {}, "training": {}, "best": {}}
-        for key, value in arrays.items():
-            part, _, name = key.partition("/")
-            if part in parts:
-                parts[part][name] = value
-        self.model.load_state(parts["model"])
-        self.model.load_training_state(parts["training"])
-        self._best_state = parts["best"] or None
+        model, training, best = (
+            {key.removeprefix(part): value for key, value in arrays.items() if key.startswith(part)}
+            for part in (f"{part}/" for part in _PARTS)
+        )
+        self.model.load_state(model)
+        self.model.load_training_state(training)
+        self._best_state = best or None
         self.generator.set_state(torch.as_tensor(arrays["generator"]))
         return finished

@@ -145,7 +145,7 @@ class ConcaveGP(FullBatchGP):
         if torch.is_grad_enabled():
             L_P, mu, _ = solve_posterior(best.P, best.h)
             P_inv = torch.cholesky_inverse(L_P)
-            eye = torch.eye(len(L), dtype=L.dtype, device=L.device)
+            eye = torch.eye(len(L)).to(L)
             rest = eye - best.P_next  # 2 A diag(g_v) A^T
             T = (mu @ best.ascent.mT + (P_inv - eye) @ rest).sum(0)
             self.variational_gradients(
@@ -155,10 +155,9 @@ class ConcaveGP(FullBatchGP):
 
     def _prior(self):
         """Natural parameters of the prior."""
-        M, k = self.layers[0].q.mean.shape
-        like = self.layers[0].q.mean
-        eye = torch.eye(M, dtype=like.dtype, device=like.device)
-        return eye.expand(k, M, M), torch.zeros(k, M, 1, dtype=like.dtype, device=like.device)
+        mean = self.layers[0].q.mean.detach()
+        M, k = mean.shape
+        return torch.eye(M).to(mean).expand(k, M, M), mean.new_zeros(k, M, 1)
 
     @torch.no_grad()
     def _optimum(self, passes, batch):
@@ -217,8 +216,7 @@ class ConcaveGP(FullBatchGP):
         k, M, _ = mu.shape
         if k == 1 or k * M > _MOST_COUPLED:
             return None
-        eye = torch.eye(k * M, dtype=mu.dtype, device=mu.device)
-        return eye.view(k, M, k, M).transpose(1, 2)
+        return torch.eye(k * M).to(mu).view(k, M, k, M).transpose(1, 2)
 
     def _frozen(self, draws, as_trained):
         return ConcavePosterior(self, self._rows)

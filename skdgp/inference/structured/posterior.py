@@ -8,8 +8,7 @@ import torch
 
 from ...gp.frozen import FrozenLayer
 from ...linalg import inverse_triangular
-from ..deep import DeepPosterior
-from ..homoscedastic_warmup import without_scales
+from ..deep import DeepPosterior, without_scales
 from ..posterior import Functions, Latent
 from .inflation import NODES
 from .products import forms

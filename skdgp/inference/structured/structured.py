@@ -6,8 +6,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ...gp.layer import SparseLayer
 from ..base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
-from ..deep import DeepSparseGP
-from ..homoscedastic_warmup import without_scales
+from ..deep import DeepSparseGP, without_scales
 from .coupled import CoupledGaussian, Marginal
 from .inflation import VarianceInflation
 from .pattern import COUPLINGS
@@ -129,7 +128,7 @@ class StructuredGP(DeepSparseGP):
         q = self.q
         simpler = len(q.patterns[q.active].blocks()[0]) < len(q.patterns[q.coupling].blocks()[0])
         lacks = [f"the coupling is still {q.active!r}"] * simpler
-        return self.warmup.unfinished(lacks + self.warmup.lacks())
+        return self.warmup.unfinished(*lacks)
 
     def propagate(self, X, eps):
         """Moments of the last layer, see :func:`~skdgp.inference.structured.propagation.propagate`."""

@@ -1,6 +1,7 @@
 """Models of nearest-neighbor Gaussian processes."""
 
 import copy
+from functools import partial
 
 import numpy as np
 import torch
@@ -8,12 +9,12 @@ import torch
 from ...gp.component import around
 from ...gp.kernels.base import tensor_like
 from ...optim.gradient_steps import GradientSteps
+from ..exact import ExactGP
 from ..full_scale import FullScale, inducing_inputs
 from ..local_scale import LocalScaleModel, log_density
 from ..near_rows import GaussianTargets, NearRows, size_of_row
 from ..unique_inputs import NeighborSearch, Remembered
 from .posterior import NearLeaveOneOut, NeighborPosterior
-from .subset_start import SubsetStart
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
 _FEWEST_ROWS = 30
@@ -23,6 +24,9 @@ _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _NEIGHBORS = 16, 32, 64  #: to choose from
 _WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
 _CHOICE_ROWS = 300  #: that decide
+_SUBSET_ROWS = 1000  #: whose marginal likelihood is maximized: 2 to 4 seconds
+_SUBSET_STEPS = 30  #: as of an exact member of the default
+_SUBSET_SHARE = 0.5  #: of the time for them, if that is limited
 _INDUCING = 500  #: inducing points of a full-scale approximation: 200 lose .05 nats on kin8nm
 _FEWEST_INDUCING = 50  #: that are worth their time
 _ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
@@ -48,7 +52,7 @@ class NeighborGP(LocalScaleModel):
         self._full_scale = scheme.full_scale
         self._subset = None
         if scheme.start == "subset":
-            self._subset = SubsetStart(architecture, likelihood, scheme)
+            self._subset = partial(ExactGP, architecture, likelihood, scheme)
             for _, role, parameter in self.rows.kernel.hyperparameters():
                 parameter.requires_grad_(role == "variance")
         self._search = None  # the last one
@@ -57,7 +61,7 @@ class NeighborGP(LocalScaleModel):
         shapes = {"inducing": (0, architecture.n_features), "mean": 0, "root": (0, 0)}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.empty(shape, dtype=torch.float64))
-        self._smooth = self._cubes = None
+        self._smooth = self._limits = None
 
     @property
     def n_neighbors(self):
@@ -127,19 +131,35 @@ class NeighborGP(LocalScaleModel):
 
     def limit(self, seconds, cubes):
         super().limit(seconds, cubes)
-        self._cubes = cubes
-        if self._subset is not None:
-            self._subset.limits = seconds, cubes
+        self._limits = seconds, cubes
 
     def _begin(self, batch):
         """Before the first step: kernel and noise of the subset, neighbors and inducing points."""
         if self._subset is not None:
-            self._subset(self, batch)
+            self._start_from_subset(batch)
         self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         if self._chooses_neighbors:
             self._choose_neighbors()
         elif self._full_scale:
             self._induce(min(self._full_scale, len(self.rows.Z)))
+
+    def _start_from_subset(self, batch):
+        """Take kernel and noise from an exact Gaussian process on some random rows."""
+        chosen = np.random.default_rng(0).permutation(len(batch.X))[:_SUBSET_ROWS]
+        chosen = torch.as_tensor(np.sort(chosen), device=batch.X.device)
+        X, y, weight = (part[chosen] for part in (batch.X, batch.y, batch.weight))
+        part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=float(weight.sum()))
+        gp = self._subset().to(self.rows.Z.device)
+        if self._limits is not None:
+            gp.limit(*(_SUBSET_SHARE * limit for limit in self._limits))
+        gp.hold(part)
+        gp.choose_start(part)
+        for _ in range(_SUBSET_STEPS):
+            gp.step(part, None)
+            if gp.finished:
+                break
+        self.rows.kernel.load_state_dict(gp.rows.kernel.state_dict())
+        self.likelihood.load_state_dict(gp.likelihood.state_dict())
 
     def _take(self, n_neighbors):
         self.k.fill_(n_neighbors)
@@ -162,8 +182,8 @@ class NeighborGP(LocalScaleModel):
         """The largest number of inducing points that rows, memory and time allow."""
         P = len(self.rows.Z)
         most = min(self._full_scale or _INDUCING, P // _ROWS_OF_EACH, _MOST_FEATURES // P)
-        if self._cubes is not None:
-            most = min(most, int((_SHARE * self._cubes / (_CUBES * P)) ** 0.5))
+        if self._limits is not None:
+            most = min(most, int((_SHARE * self._limits[1] / (_CUBES * P)) ** 0.5))
         return most
 
     @torch.no_grad()

@@ -232,8 +232,8 @@ def test_number_of_neighbors(noise, expected):
 
 
 def test_more_rows_than_the_subset(monkeypatch):
-    from skdgp.inference.vecchia import subset_start
+    from skdgp.inference.vecchia import neighbors
 
-    monkeypatch.setattr(subset_start, "_ROWS", 100)
+    monkeypatch.setattr(neighbors, "_SUBSET_ROWS", 100)
     X, y = rows(300)
     assert near(max_iter=3).fit(X[:250], y[:250]).score(X[250:], y[250:]) > 0.95
