@@ -1,4 +1,4 @@
-"""Rows, shapes and generators that tests of several schemes use."""
+"""Rows, shapes, what models say, and checks that tests of several schemes use."""
 
 import contextlib
 
