@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from likelihood_cases import ALPHAS, moments_of, tensor
-from oracles import expectation
+from oracles import expectation, in_standard_errors
 from scipy import special, stats
 
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
@@ -61,15 +61,11 @@ def test_curvature_of_softmax_is_the_second_derivative_in_the_means(n_classes, t
 def test_the_many_nodes_of_softmax_agree_with_draws(generator):
     m, v = moments_of(10, n=2)
     f = m + v.sqrt() * torch.randn(20_000, *m.shape, generator=generator, dtype=torch.float64)
-    draws = torch.log_softmax(f, -1)
-    probabilities = Softmax(n_nodes=2**15).log_probabilities(m, v).exp()
-    z = (draws.exp().mean(0) - probabilities) / draws.exp().std(0) * math.sqrt(len(f))
-    assert z.abs().max() < 4.5
+    draws, likelihood = torch.log_softmax(f, -1), Softmax(n_nodes=2**15)
+    assert in_standard_errors(draws.exp(), likelihood.log_probabilities(m, v).exp()) < 4.5
     y = tensor([[0.0], [2.0]])
     draws = draws.gather(-1, y.long().expand(20_000, 2, 2, 1))[..., 0]
-    expected = Softmax(n_nodes=2**15).expected_log_prob(y, m, v)
-    z = (draws.mean(0) - expected) / draws.std(0) * math.sqrt(len(f))
-    assert z.abs().max() < 4
+    assert in_standard_errors(draws, likelihood.expected_log_prob(y, m, v)) < 4
 
 
 def plane(n):
@@ -245,20 +241,15 @@ def test_robustmax_of_latents_of_different_width(spread):
             np.testing.assert_allclose(actual, [expected], rtol=0.0, atol=1e-6)
 
 
-def levels_and_nodes(m, v):
-    """Probabilities of a mixture, by the integral for each component and by nodes for all together."""
-    likelihood = Softmax().for_prediction(len(m))
-    each = [likelihood.log_probabilities(*(x[[i]] for x in (m, v))).exp() for i in range(len(m))]
-    return torch.cat(each).mean(0), likelihood.log_probabilities(m, v).exp().mean(0)
-
-
 @pytest.mark.parametrize(("n_classes", "size"), [(3, 1.0), (10, 0.5), (10, 2.0), (30, 1.0)])
 def test_probabilities_of_softmax_are_good_to_a_thousandth(n_classes, size, generator):
     """Case 17: from one component against draws, from many against the mean over each."""
     normal = partial(torch.randn, generator=generator, dtype=torch.float64)
     m = 2.0 * normal(1, 20, n_classes) + math.sqrt(0.5 * size) * normal(64, 20, n_classes)
     v = size * (0.5 + torch.rand(64, 20, n_classes, generator=generator, dtype=torch.float64))
-    each, together = levels_and_nodes(m, v)
+    likelihood = Softmax().for_prediction(64)  # by nodes for all together
+    each = [likelihood.log_probabilities(*(x[[i]] for x in (m, v))).exp() for i in range(64)]
+    each, together = torch.cat(each).mean(0), likelihood.log_probabilities(m, v).exp().mean(0)
     np.testing.assert_allclose(together, each, rtol=0, atol=1.5e-3)
     assert (together - each).square().mean().sqrt() < 4e-4
     flattery = -(each * (together / each).log()).sum(-1).mean()  # of the expected log-loss

@@ -64,6 +64,12 @@ def solved(X, y, weight=None, **settings):
     return model
 
 
+def make_wide(X, y):
+    """A model for any number of columns, and a batch of all rows."""
+    shape = architecture(n_features=X.shape[1], kernel="anova")
+    return Exact().build(shape, noisy()), everything(X, y)
+
+
 def regressor(**settings):
     return DeepGPRegressor(1, inference="exact", random_state=0, **settings)
 
@@ -789,13 +795,12 @@ def test_starts_take_no_more_than_their_share_of_the_time(monkeypatch):
 
     monkeypatch.setattr(ExactGP, "lower_bound", slow)
     X = np.random.default_rng(0).normal(size=(200, 30))
-    bound, shape = noisy(), architecture(n_features=30, kernel="anova")
-    model, batch = Exact().build(shape, bound), everything(X, X[:, :1])
+    model, batch = make_wide(X, X[:, 0])
     model.limit(2.0, 1e12)
     assert np.isfinite(model.step(batch, None))
     assert clock[0] < 3.0  # one step of a start, and one of the training, end after their share
     assert model._deviation == marginal_likelihood._DEVIATION
-    model = Exact().build(shape, bound)
+    model, _ = make_wide(X, X[:, 0])
     model.limit(0.25, 1e12)
     model.hold(batch)
     assert len(model._marginal_subset) == 144  # 30 times its square: a quarter of 2,500,000 factors
@@ -805,8 +810,7 @@ def test_starts_take_no_more_than_their_share_of_the_time(monkeypatch):
 def test_the_better_of_two_searches(better, monkeypatch):
     """The one from the best start, or the one from where normal priors have led to."""
     X = np.random.default_rng(0).normal(size=(20, 8))
-    bound, shape = noisy(), architecture(n_features=8, kernel="anova")
-    model, batch = Exact().build(shape, bound), everything(X, X[:, :1])
+    model, batch = make_wide(X, X[:, 0])
     model.hold(batch)
     given, searches = parameters_to_vector(model.free()).detach().clone(), []
 
@@ -862,8 +866,7 @@ def test_steps_on_few_rows_do_not_mislead():
     rng = np.random.default_rng(0)
     X = rng.uniform(-2.0, 2.0, (300, 8))
     y = np.sin(2.0 * X[:, 0]) * X[:, 1] + 0.05 * rng.standard_normal(300)
-    shape = architecture(n_features=8, kernel="anova")
-    model, batch = Exact().build(shape, noisy()), everything(X, y)
+    model, batch = make_wide(X, y)
     model.hold(batch)
     searched, ends = model._searched, []
 
