@@ -212,6 +212,11 @@ class _Column:
 
     @cached_property
     def _missing(self):
+        numbers = _numbers_of(self.values)
+        if numbers is not None:
+            return np.isnan(numbers)
+        if isinstance(self.values, nw.Series) and self.values.dtype != nw.Object:
+            return np.asarray(self.values.is_null().to_numpy(), dtype=bool)
         return np.array([is_missing(value) for value in self._objects], dtype=bool)
 
 
