@@ -264,7 +264,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _plans(self, data):
         """Return the plans of the members to train."""
-        auto = isinstance(self.inference, str) and self.inference == "auto"
+        auto = self.inference == "auto"
         plan = self._plan(DSVI() if auto else clone(as_scheme(self.inference)), data)
         if not auto or not isinstance(self.init, str) or self.init == "greedy":
             return [plan]

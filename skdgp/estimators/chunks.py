@@ -120,14 +120,8 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
 
 def _stream(seed, n_rows, record):
     """Return the state of training by chunks before the first chunk."""
-    curve = list(record.loss_curve)
-    return {
-        "seed": seed,
-        "n_rows": n_rows,
-        "n_iter": record.n_iter,
-        "loss_curve": curve,
-        "training": {},
-    }
+    of_record = {"n_iter": record.n_iter, "loss_curve": list(record.loss_curve)}
+    return {"seed": seed, "n_rows": n_rows, **of_record, "training": {}}
 
 
 def _begun(stream):

@@ -89,12 +89,10 @@ class ProjectionSplit(BaseShuffleSplit):
             yield np.sort(order[n_test:]), np.sort(order[:n_test])
 
     def _n_test(self, n):
-        n_test, inside = (
-            self.test_size,
-            {"min_val": 0, "max_val": 1, "include_boundaries": "neither"},
-        )
+        n_test = self.test_size
         if isinstance(n_test, bool) or not isinstance(n_test, Integral):
-            share = check_scalar(n_test, "test_size", Real, **inside)
+            bounds = {"min_val": 0, "max_val": 1, "include_boundaries": "neither"}
+            share = check_scalar(n_test, "test_size", Real, **bounds)
             if math.isnan(share):
                 raise ValueError("test_size is NaN; give an int, or a share between 0 and 1.")
             n_test = math.ceil(share * n)
