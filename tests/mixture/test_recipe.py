@@ -90,3 +90,19 @@ def test_little_time_is_for_exact_processes(n_rows):
     seconds = {300: 1.5, 600: 3.0, 2000: 6.0}[n_rows]
     found = schemes(regression(n_rows, 6, seconds))
     assert found & {Exact, Vecchia} and DSVI not in found
+
+
+@pytest.mark.parametrize("n_columns", [5, 20])
+@pytest.mark.parametrize("n_rows", [7000, 10_000, 50_000])
+def test_many_rows_give_more_steps_to_deep_models_and_keep_all_members(n_rows, n_columns):
+    seconds = recipe.budget(n_rows, None)
+    plans = regression(n_rows, n_columns, seconds)
+    assert len(plans) == 3
+    (deep,) = (plan for plan in plans if isinstance(plan.scheme, DSVI))
+    (more,) = (
+        plan
+        for plan in regression(n_rows, n_columns, 2 * seconds)
+        if isinstance(plan.scheme, DSVI) and plan.n_layers == 2
+    )
+    assert 450 <= deep.max_iter < more.max_iter
+    assert deep.seconds <= 0.5 * seconds
