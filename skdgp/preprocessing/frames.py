@@ -49,6 +49,8 @@ class FrameReader:
         if given is None or (isinstance(given, str) and given == "from_dtype"):
             return [None if given is not None else False] * len(columns)
         given, names = np.asarray(given), [column.name for column in columns]
+        if given.size == 0:
+            return [False] * len(columns)
         if given.ndim != 1 or given.dtype.kind not in "biuOUST":
             raise ValueError(
                 "categorical_features must be 'from_dtype', None, or a list of names, positions or booleans, "

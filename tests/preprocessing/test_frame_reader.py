@@ -118,7 +118,8 @@ def test_categorical_features_by_name_position_and_mask():
     assert FrameReader([0]).fit(array).kinds == ["category", "number"]
     numbers = frame.astype({"a": "category"})
     assert FrameReader().fit(numbers).kinds == ["category", "number"]
-    assert FrameReader(None).fit(numbers).kinds == ["number", "number"]
+    for given_as in (None, [], np.array([])):
+        assert FrameReader(given_as).fit(numbers).kinds == ["number", "number"]
 
 
 @pytest.mark.parametrize(

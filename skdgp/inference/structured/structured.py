@@ -123,6 +123,10 @@ class StructuredGP(DeepSparseGP):
         self.q.activate(simpler[stage] if stage < len(simpler) else self.q.coupling)
         return super().step(batch, generator, rate)
 
+    def load_state(self, arrays):
+        super().load_state(arrays)
+        self.q.activate(COUPLINGS[0])  # or the simplest one that holds the blocks
+
     @property
     def unfinished(self):
         q = self.q
