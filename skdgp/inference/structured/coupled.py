@@ -8,7 +8,7 @@ from torch import nn
 
 from ...linalg import cholesky, rounding
 from ...random import normal
-from .moments import Factor, columns, moments_of, pull_back
+from .moments import Factor, blocks_of, columns, moments_of, pull_back
 from .pattern import COUPLINGS, Pattern
 
 
@@ -33,17 +33,17 @@ class CoupledGaussian(nn.Module):
         super().__init__()
         self.natural = natural
         self.held = False  #: whether steps leave it as it is
-        self.patterns = {coupling: Pattern(widths, n_outputs, coupling)}
         self.coupling = self.active = coupling
-        final = self.patterns[coupling]
+        self.patterns = {name: Pattern(widths, n_outputs, name) for name in COUPLINGS}
+        self.final = final = self.patterns[coupling]
         T = final.n_hidden + n_outputs
         rows, columns = final.blocks()
-        self.slots = np.full((T, T), -1)
-        self.slots[np.arange(T), np.arange(T)] = np.arange(T)
+        self.slots = np.full((T, T), -1)  # of blocks, in the root
+        self.slots[range(T), range(T)] = np.arange(T)
         self.slots[rows, columns] = T + np.arange(len(rows))
-        root = torch.zeros(T + len(rows), n_inducing, n_inducing, dtype=torch.float64)
-        root[:T] = torch.eye(n_inducing, dtype=torch.float64)
+        root = torch.eye(n_inducing, dtype=torch.float64).repeat(T + len(rows), 1, 1)
         root[: final.n_hidden] *= scale
+        root[T:] = 0.0
         mean = torch.zeros(T, n_inducing, dtype=torch.float64)
         self.mean = nn.Parameter(mean, not natural)
         self.root = nn.Parameter(root, not natural)
@@ -53,24 +53,21 @@ class CoupledGaussian(nn.Module):
 
     def activate(self, coupling):
         """Train within a pattern from now on, or within a richer one if other blocks are in use."""
-        final, T = self.patterns[self.coupling], len(self.mean)
         for richer in COUPLINGS[COUPLINGS.index(coupling) :]:
-            if richer not in self.patterns:
-                self.patterns[richer] = Pattern(final.widths, final.n_outputs, richer)
             self.active = richer
             if richer == self.coupling:
                 return
             outside = np.ones(len(self.root), dtype=bool)
-            outside[:T] = False
+            outside[: len(self.mean)] = False
             outside[self.slots[tuple(self.patterns[richer].blocks())]] = False
             if not self.root[outside].any():
                 return
 
     def root_from(self, root):
         """Blocks of this coupling from another one; what does not fit is returned as given."""
-        final, T = self.patterns[self.coupling], len(self.mean)
-        for coupling in COUPLINGS:
-            rows, columns = Pattern(final.widths, final.n_outputs, coupling).blocks()
+        T = len(self.mean)
+        for pattern in self.patterns.values():
+            rows, columns = pattern.blocks()
             if root.shape == (T + len(rows), *self.root.shape[1:]):
                 slots = self.slots[rows, columns]
                 if not root[T:][slots < 0].any():
@@ -89,51 +86,48 @@ class CoupledGaussian(nn.Module):
 
     def _gather(self, blocks, pattern):
         """The factor whose blocks are `blocks`."""
-        M = blocks.shape[-1]
+        M, outputs = blocks.shape[-1], pattern.outputs
         roots, arrows = [], []
-        outputs = pattern.n_hidden + np.arange(pattern.n_outputs)
-        for chain in pattern.chains:
-            w, n = chain.gps.shape
+        for gps, _ in pattern.chains:
+            w, n = gps.shape
             a, b = np.tril_indices(n)
-            slots = self.slots[chain.gps[:, a], chain.gps[:, b]]
-            root = blocks.new_zeros(w, n, M, n, M)
-            root.permute(0, 1, 3, 2, 4)[:, a, b] = blocks[slots]
-            roots.append(root.view(w, n * M, n * M))
+            root = blocks.new_zeros(w, n * M, n * M)
+            blocks_of(root, M)[:, a, b] = blocks[self.slots[gps[:, a], gps[:, b]]]
+            roots.append(root)
             if pattern.arrow:
-                arrow = blocks[self.slots[outputs[:, None, None], chain.gps]]  # K, w, n, M, M
+                arrow = blocks[self.slots[outputs[:, None, None], gps]]  # K, w, n, M, M
                 arrows.append(arrow.transpose(2, 3).reshape(len(outputs), w, M, n * M))
-        return Factor(roots, arrows, blocks[self.slots[outputs, outputs]])
+        return Factor(pattern, roots, arrows, blocks[self.slots[outputs, outputs]])
 
-    def _scatter(self, factor, pattern, into):
+    def _scatter(self, factor, into):
         """Write the blocks of a factor into `into`; the inverse of :meth:`_gather`."""
-        M = into.shape[-1]
-        outputs = pattern.n_hidden + np.arange(pattern.n_outputs)
-        for c, chain in enumerate(pattern.chains):
-            w, n = chain.gps.shape
-            a, b = np.tril_indices(n)
-            slots = self.slots[chain.gps[:, a], chain.gps[:, b]]
-            root = factor.roots[c].view(w, n, M, n, M).permute(0, 1, 3, 2, 4)
-            into[slots] = root[:, a, b].to(into.dtype)
-            if pattern.arrow:
-                arrow = factor.arrows[c].view(len(outputs), w, M, n, M).transpose(2, 3)
-                into[self.slots[outputs[:, None, None], chain.gps]] = arrow.to(into.dtype)
+        M, outputs = into.shape[-1], factor.pattern.outputs
+        for c, (gps, _) in enumerate(factor.pattern.chains):
+            a, b = np.tril_indices(gps.shape[1])
+            root = blocks_of(factor.roots[c], M)[:, a, b]
+            into[self.slots[gps[:, a], gps[:, b]]] = root.to(into.dtype)
+            if factor.pattern.arrow:
+                arrow = blocks_of(factor.arrows[c], M)[:, :, 0]
+                into[self.slots[outputs[:, None, None], gps]] = arrow.to(into.dtype)
         into[self.slots[outputs, outputs]] = factor.outputs.to(into.dtype)
         into[: len(self.mean)].tril_()
         return into
+
+    def _factor(self):
+        return self._gather(self.root, self.patterns[self.active])
 
     # Moments
 
     def moments(self, dtype=torch.float64):
         """Return the :class:`Moments` of the posterior, as leaves of the graph in training."""
-        grad = torch.is_grad_enabled()
-        pattern = self.patterns[self.active]
         with torch.no_grad():
-            factor = self._gather(self.root if self.natural else self.root.to(dtype), pattern)
-            moments = moments_of(factor, pattern, self.mean, dtype)
-        if grad:
+            root = self.root if self.natural else self.root.to(dtype)
+            factor = self._gather(root, self.patterns[self.active])
+            moments = moments_of(factor, self.mean, dtype)
+        if torch.is_grad_enabled():
             for leaf in moments.leaves():
                 leaf.requires_grad_()
-            self._leaves, self._factor = moments, factor
+            self._leaves, self._of_leaves = moments, factor
         return moments
 
     @torch.no_grad()
@@ -154,11 +148,9 @@ class CoupledGaussian(nn.Module):
     @torch.no_grad()
     def collected_gradients(self, scale=1.0):
         """Gradients in mean and root, times `scale`, of what leaves have collected, in float64."""
-        leaves, pattern = self._leaves, self.patterns[self.active]
-        g_mean = torch.cat([leaf.grad.mT for leaf in leaves.means]).mul_(scale)
-        factor = pull_back(leaves, self._factor, pattern)
-        g_root = self._scatter(factor, pattern, torch.zeros_like(self.root)).mul_(scale)
-        return g_mean, g_root
+        g_mean = torch.cat([leaf.grad.mT for leaf in self._leaves.means]).mul_(scale)
+        factor = pull_back(self._leaves, self._of_leaves)
+        return g_mean, self._scatter(factor, torch.zeros_like(self.root)).mul_(scale)
 
     @torch.no_grad()
     def set_gradients(self, scale):
@@ -166,8 +158,8 @@ class CoupledGaussian(nn.Module):
         g_mean, g_root = self.collected_gradients()
         self.mean.grad = g_mean.add_(self.mean, alpha=scale)
         self.root.grad = g_root.add_(self.root, alpha=scale)
-        T = len(self.mean)
-        torch.diagonal(g_root[:T], dim1=-2, dim2=-1).sub_(scale / self._diagonals())
+        diagonals = torch.diagonal(g_root[: len(self.mean)], dim1=-2, dim2=-1)
+        diagonals.sub_(scale / self._diagonals())
 
     def precision(self):
         """There is none to remember: roots are what is stepped."""
@@ -183,104 +175,89 @@ class CoupledGaussian(nn.Module):
         metric is the identity. The gradients are with respect to mean and root.
         """
         g_mean, g_root = gradients
-        pattern = self.patterns[self.active]
-        C, G = self._gather(self.root, pattern), self._gather(g_root, pattern)
-        roots, arrows, M = [], [], g_mean.shape[1]
-        delta = torch.empty_like(g_mean)
-        d_outputs = g_mean[pattern.n_hidden :]  # K, M
-        for c, chain in enumerate(pattern.chains):
+        C, M, delta = self._factor(), g_mean.shape[1], torch.empty_like(g_mean)
+        G, (roots, arrows) = self._gather(g_root, C.pattern), ([], [])
+        g_outputs = g_mean[C.pattern.outputs][..., None]  # K, M, 1
+        for c, (gps, _) in enumerate(C.pattern.chains):
             xi = columns(C.roots[c].mT, G.roots[c], M)
-            d = C.roots[c].mT @ g_mean[chain.gps].flatten(1)[..., None]  # w, n M, 1
-            if pattern.arrow:
+            d = C.roots[c].mT @ g_mean[gps].flatten(1)[..., None]  # w, n M, 1
+            if C.pattern.arrow:
                 xi = xi + (C.arrows[c].mT @ G.arrows[c]).sum(0)
-                d = d + (C.arrows[c].mT @ d_outputs[:, None, :, None]).sum(0)
+                d = d + (C.arrows[c].mT @ g_outputs[:, None]).sum(0)
                 arrows.append(C.outputs.mT[:, None] @ G.arrows[c])
             roots.append(_halved(xi))
-            delta[chain.gps] = d.view(*chain.gps.shape, -1)
-        delta[pattern.n_hidden :] = (C.outputs.mT @ d_outputs[..., None])[..., 0]
-        return Factor(roots, arrows, _halved(C.outputs.mT @ G.outputs)), delta
+            delta[gps] = d.view(*gps.shape, M)
+        delta[C.pattern.outputs] = (C.outputs.mT @ g_outputs)[..., 0]
+        return Factor(C.pattern, roots, arrows, _halved(C.outputs.mT @ G.outputs)), delta
 
     @torch.no_grad()
     def natural_step(self, gradients, gamma):
         """One damped step along the natural gradient; False if the result is not finite."""
-        pattern, T = self.patterns[self.active], len(self.mean)
+        T, M = self.mean.shape
         g_root = gradients[1] - self.root
         torch.diagonal(g_root[:T], dim1=-2, dim2=-1).add_(1.0 / self._diagonals())
         xi, delta = self.natural_direction((gradients[0] - self.mean, g_root))
-        gamma = gamma * self._damping(xi, delta, pattern, gamma)
-        C = self._gather(self.root, pattern)
-        mean, roots, arrows = self.mean.clone(), [], []
-        M = mean.shape[1]
-        d_outputs = (C.outputs @ delta[pattern.n_hidden :, :, None])[..., 0]
-        step_outputs = _exponential(xi.outputs, gamma)
-        for c, chain in enumerate(pattern.chains):
-            d = delta[chain.gps].flatten(1)[..., None]  # w, n M, 1
-            mean[chain.gps] += gamma * (C.roots[c] @ d).view(*chain.gps.shape, -1)
+        gamma = gamma * self._damping(xi, delta, gamma)
+        C, roots, arrows = self._factor(), [], []
+        for c, root in enumerate(C.roots):
             step = _exponential(xi.roots[c], gamma)
-            roots.append(columns(C.roots[c], step, M))
-            if pattern.arrow:
-                d_outputs += (C.arrows[c] @ d)[..., 0].sum(1)
+            roots.append(columns(root, step, M))
+            if C.pattern.arrow:
                 arrows.append(C.arrows[c] @ step + gamma * C.outputs[:, None] @ xi.arrows[c])
-        mean[pattern.n_hidden :] += gamma * d_outputs
-        factor = Factor(roots, arrows, C.outputs @ step_outputs)
-        root = self._scatter(factor, pattern, self.root.clone())
+        outputs = C.outputs @ _exponential(xi.outputs, gamma)
+        root = self._scatter(Factor(C.pattern, roots, arrows, outputs), self.root.clone())
+        d_mean = torch.zeros_like(delta)
+        d_mean[C.pattern.outputs] = (C.outputs @ delta[C.pattern.outputs, :, None])[..., 0]
+        C.add_hidden(delta, d_mean)
+        mean = self.mean + gamma * d_mean
         if not (torch.isfinite(root).all() and torch.isfinite(mean).all()):
             return False
         self.mean.copy_(mean)
         self.root.copy_(root)
         return True
 
-    def _damping(self, xi, delta, pattern, gamma):
+    def _damping(self, xi, delta, gamma):
         """The factor that keeps the step of every unit within the radius."""
-        squares = 0.5 * delta.square().sum(1)
-        M, K = self.mean.shape[1], pattern.n_outputs
-        squares[pattern.n_hidden :] += xi.outputs.square().sum((1, 2))
-        for c, chain in enumerate(pattern.chains):
-            w, n = chain.gps.shape
-            squares[chain.gps] += xi.roots[c].view(w, n, M, n * M).square().sum((2, 3))
-            if pattern.arrow:
-                squares[pattern.n_hidden :] += xi.arrows[c].square().view(K, -1).sum(1)
+        squares, (_, M) = 0.5 * delta.square().sum(1), delta.shape
+        squares[xi.pattern.outputs] += xi.outputs.square().sum((1, 2))
+        for c, (gps, _) in enumerate(xi.pattern.chains):
+            rows = xi.roots[c].unflatten(1, (-1, M))  # w, n, M, n M
+            squares[gps] += rows.square().sum((2, 3))
+            if xi.pattern.arrow:
+                squares[xi.pattern.outputs] += xi.arrows[c].square().flatten(1).sum(1)
         length = gamma * float(squares.max().sqrt())
         return min(1.0, self.radius / length) if length > 0.0 else 1.0
 
     @torch.no_grad()
     def carry(self, parts):
         """Become the posterior of other variables, as far as the pattern has blocks."""
-        T, M = self.mean.shape
-        final = self.patterns[self.coupling]
-        widths = *final.widths, final.n_outputs
+        (T, M), widths = self.mean.shape, (*self.final.widths, self.final.n_outputs)
         B = torch.cat([part.expand(width, -1, -1) for part, width in zip(parts, widths)])
-        n, (i, j) = B.shape[1], (torch.as_tensor(index) for index in (self.slots >= 0).nonzero())
-        slots = torch.as_tensor(self.slots)[i, j]
-        root = self.root.new_zeros(T, T, M, M)
-        root[i, j] = self.root[slots]
-        root = (B @ root.transpose(1, 2).reshape(T, M, T * M)).reshape(T * n, T * M)
+        n, units = B.shape[1], torch.arange(T)
+        root = (B @ self.dense_root().view(T, M, T * M)).reshape(T * n, T * M)
         cov = (root @ root.mT).view(T, n, T, n)
-        units = torch.arange(T)
         cov[units, :, units] += torch.eye(n).to(B) - B @ B.mT
         cov = cov.view(T * n, T * n)
-        root = cholesky(cov, rounding(cov)).view(T, n, T, n).transpose(1, 2)
-        blocks = self.root.new_zeros(len(self.root), n, n)
-        blocks[slots] = root[i, j]
+        blocks, (i, j) = blocks_of(cholesky(cov, rounding(cov)), n), (self.slots >= 0).nonzero()
+        root = self.root.new_zeros(len(self.root), n, n)
+        root[self.slots[i, j]] = blocks[i, j]
         self.mean = nn.Parameter((B @ self.mean[..., None])[..., 0], self.mean.requires_grad)
-        self.root = nn.Parameter(blocks, self.root.requires_grad)
+        self.root = nn.Parameter(root, self.root.requires_grad)
 
     # Draws
 
     @torch.no_grad()
     def frozen(self):
         """The present Gaussian, for draws."""
-        pattern = self.patterns[self.coupling]
-        return FrozenGaussian(self.mean.clone(), self._gather(self.root, pattern), pattern)
+        return FrozenGaussian(self.mean.clone(), self._gather(self.root, self.final))
 
     @torch.no_grad()
     def dense_root(self):
         """`C` as one matrix of shape (T M, T M)."""
         T, M = self.mean.shape
-        C = self.root.new_zeros(T, M, T, M)
-        rows, columns = np.nonzero(self.slots >= 0)
-        C.permute(0, 2, 1, 3)[rows, columns] = self.root[self.slots[rows, columns]]
-        return C.reshape(T * M, T * M)
+        C, (i, j) = self.root.new_zeros(T * M, T * M), (self.slots >= 0).nonzero()
+        blocks_of(C, M)[i, j] = self.root[self.slots[i, j]]
+        return C
 
 
 class FrozenGaussian(NamedTuple):
@@ -288,21 +265,15 @@ class FrozenGaussian(NamedTuple):
 
     mean: torch.Tensor  #: (T, M)
     factor: Factor
-    pattern: Pattern
 
     def sample(self, n, generator):
         """Joint draws (n, T, M), and their means: of outputs given the hidden units."""
-        (T, M), pattern, C = self.mean.shape, self.pattern, self.factor
-        xi = normal((n, T, M), generator, self.mean)
-        v, center = torch.empty_like(xi), self.mean.expand(n, T, M).clone()
-        first = pattern.n_hidden
-        for c, chain in enumerate(pattern.chains):
-            x = xi[:, chain.gps].flatten(2)[..., None]  # n, w, n_units M, 1
-            v[:, chain.gps] = (C.roots[c] @ x).view(n, *chain.gps.shape, M)
-            if pattern.arrow:
-                center[:, first:] += (C.arrows[c] @ x[:, None])[..., 0].sum(2)
-        v[:, :first] += self.mean[:first]
-        v[:, first:] = center[:, first:] + (C.outputs @ xi[:, first:, :, None])[..., 0]
+        xi = normal((n, *self.mean.shape), generator, self.mean)
+        v, center = self.mean.repeat(n, 1, 1), self.mean.repeat(n, 1, 1)
+        self.factor.add_hidden(xi, v)
+        outputs = self.factor.pattern.outputs
+        center[:, outputs] = v[:, outputs]
+        v[:, outputs] += (self.factor.outputs @ xi[:, outputs, :, None])[..., 0]
         return v, center
 
 
@@ -312,10 +283,9 @@ class Marginal:
     root = None  #: there is none of a layer by itself
 
     def __init__(self, q, layer):
-        pattern = q.patterns[q.coupling]
-        bounds = [*pattern.first, len(q.mean)]
+        first = *q.final.first, len(q.mean)
         self._q, self._layer = [q], layer  # in a list: it is no module of the layer's
-        self._gps = slice(bounds[layer], bounds[layer + 1])
+        self._gps = slice(first[layer], first[layer + 1])
 
     @property
     def mean(self):
@@ -324,12 +294,11 @@ class Marginal:
 
     def excess(self, moments):
         """The part of its own in the moments of all layers: the covariance (D, M, M), less the prior's."""
-        squares = moments.squares[self._layer]
-        n, pattern = self._gps.stop - self._gps.start, self._q[0].patterns[self._q[0].active]
-        own = squares[:n]
+        squares, pattern = moments.squares[self._layer], self._q[0].patterns[self._q[0].active]
+        n = self._gps.stop - self._gps.start
         if self._layer == len(pattern.widths) and pattern.shares:
-            own = own + squares[n:][pattern.shared_forms().diagonal().copy()]
-        return own
+            return squares[:n] + squares[n:][pattern.shared_forms().diagonal().copy()]
+        return squares[:n]
 
     @torch.no_grad()
     def moments(self, dtype=torch.float64):

@@ -1,5 +1,6 @@
 """Rows on their way through layers whose inducing variables are coupled."""
 
+import numpy as np
 import torch
 
 from .products import bilinear, forms, small_cholesky, substitute
@@ -23,9 +24,8 @@ def propagate(layers, whitened, pattern, moments, X, eps):
     output by itself. Returns means and variances (S, n, n_latents), with one `S` without hidden
     layers, and the prior's variance of the last layer, (s, n).
     """
-    last = len(layers) - 1
+    last, rows = len(layers) - 1, []
     past = [_Past() for _ in pattern.chains]
-    rows = []
 
     def visit(i, layer, H):
         A, k_ff = whitened(layer, H)  # M, s, n
@@ -34,13 +34,14 @@ def propagate(layers, whitened, pattern, moments, X, eps):
         if layer.W is not None:
             mean = mean + layer.mean_function(H).permute(2, 0, 1)
         own = k_ff + layer.noise()  # with the identity that squares leave out
-        tied = pattern.tied(i)
-        before = {c: [j for j in pattern.chains[c].layers if j < i] for c in tied}
-        crosses = {
-            c: [bilinear(A, rows[j], moments.crosses[i, c, j]) for j in before[c]] for c in tied
-        }
+
+        def crosses(c):
+            before = pattern.chains[c].before(i)
+            return [bilinear(A, rows[j], moments.crosses[i, c, j]) for j in before]
+
         if i == last:
-            K, conditioned = layer.n_outputs, [past[c].condition(crosses[c]) for c in tied]
+            K, chains = layer.n_outputs, enumerate(past if pattern.arrow else ())
+            conditioned = [of_chain.condition(crosses(c)) for c, of_chain in chains]
             mean = mean + sum(shift for shift, _ in conditioned)
             var = squares[:K] + own
             if pattern.shares:
@@ -56,12 +57,12 @@ def propagate(layers, whitened, pattern, moments, X, eps):
             mean, var = torch.broadcast_tensors(mean, var.clamp_min(_FLOOR))
             return mean.permute(1, 2, 0), var.permute(1, 2, 0), k_ff
         e, floor = eps[i].permute(2, 0, 1), _floor(layer.noise(), X)
-        parts = []
-        for c in tied:
-            units, places = pattern.forms(i, c)
-            f = past[c].draw(mean[units], squares[places], own, crosses[c], e[units], floor)
-            parts.append(f.flatten(0, 1))  # u w, S, n
-        return torch.cat(parts)[pattern.order(i)].permute(1, 2, 0)
+        drawn, parts = [], pattern.parts[i]
+        for c, units, which in ((part.chain, part.units.T, part.forms) for part in parts):
+            f = past[c].draw(mean[units], squares[which], own, crosses(c), e[units], floor)
+            drawn.append(f.flatten(0, 1))  # u w, S, n
+        order = np.argsort(np.concatenate([part.units.T.ravel() for part in parts]))
+        return torch.cat(drawn)[order].permute(1, 2, 0)
 
     return layers.walk(X[None], visit)
 

@@ -130,7 +130,7 @@ class StructuredGP(DeepSparseGP):
     @property
     def unfinished(self):
         q = self.q
-        simpler = len(q.patterns[q.active].blocks()[0]) < len(q.patterns[q.coupling].blocks()[0])
+        simpler = len(q.patterns[q.active].blocks()[0]) < len(q.final.blocks()[0])
         lacks = [f"the coupling is still {q.active!r}"] * simpler
         return self.warmup.unfinished(*lacks)
 
@@ -144,7 +144,7 @@ class StructuredGP(DeepSparseGP):
         self.q.carry(parts)
 
     def draw_widths(self):
-        shares = self.q.patterns[self.q.coupling].shares
+        shares = self.q.final.shares
         return [layer.n_outputs for layer in (self.layers if shares else self.layers[:-1])]
 
     def _frozen(self, draws, as_trained):

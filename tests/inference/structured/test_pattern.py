@@ -32,8 +32,8 @@ def test_every_unit_is_in_one_chain(widths, coupling):
     gps = np.concatenate([chain.gps.ravel() for chain in pattern.chains])
     np.testing.assert_array_equal(np.sort(gps), np.arange(sum(widths)))
     for layer, width in enumerate(widths):
-        units = np.concatenate([pattern.forms(layer, c)[0].ravel() for c in pattern.tied(layer)])
-        np.testing.assert_array_equal(units[pattern.order(layer)], np.arange(width))
+        units = np.concatenate([part.units.ravel() for part in pattern.parts[layer]])
+        np.testing.assert_array_equal(np.sort(units), np.arange(width))
 
 
 @pytest.mark.parametrize("widths", [(3, 3), (3, 1, 2), (1, 2, 3, 2)])
