@@ -1,7 +1,7 @@
 """Deep Gaussian processes with global inducing points."""
 
 import math
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import nn
@@ -10,7 +10,6 @@ from ...gp.inducing import linear_map
 from ...random import normal
 from ..base import COUNT, FRACTION, OF_LAYERS
 from ..batch import whole
-from ..posterior import Latent
 from .diwp import KernelScheme
 from .model import KernelModel
 from .posterior import ProcessPosterior, Residual, of_draws, some
@@ -57,10 +56,66 @@ class GlobalInducing(KernelScheme):
         return GlobalModel(architecture, likelihood, self)
 
 
+class GlobalPath(NamedTuple):
+    """Draws of the hidden layers at the inducing points."""
+
+    levels: list
+    features: list  #: (S, P, d) below each level, over the root of their number
+    w: list  #: (S, P, width), whitened draws
+    W: list  #: (d, width), linear mean functions
+    kl: torch.Tensor
+
+    def noise(self, base, n, draw=whole):
+        """What `n` rows draw in each hidden layer; `draw` makes what belongs to rows."""
+        like, shapes = self.levels[0].L, [(n, W.shape[1]) for W in self.W]
+        return [draw(lambda s: base.normal(s, like), shape) for shape in shapes]
+
+    def rows(self, X, noise):
+        """Covariances of scaled rows with the inducing points, and variances, for the last kernel."""
+        F = X[None]
+        for i, (level, F_i) in enumerate(zip(self.levels, self.features)):
+            root = F.shape[-1] ** 0.5
+            K_it, K_tt = level.covariances(F_i @ F.mT / root, F.square().mean(-1))
+            if i == len(self.w):
+                return K_it, K_tt
+            A, s = level.schur(K_it, K_tt)
+            F = F @ self.W[i] + A.mT @ self.w[i] + s.sqrt()[..., None] * noise[i]
+
+
+class GlobalPosterior(ProcessPosterior):
+    """Mixture over draws of the hidden layers."""
+
+    def _of_draws(self, which, generator):
+        """Layer by layer: at the inducing points, and by random features between them."""
+        path, n, size, q = self.path, len(which), 1, self._output(which)
+        xi = normal((n, *q.mean.shape[1:]), generator, q.mean)
+        layers = []
+        for level, F, w_i in zip(path.levels, path.features, [*path.w, None]):
+            w_i = q.sample(xi) - q.mean if w_i is None else w_i[which]
+            F = some(F, which)
+            residual = Residual(of_draws(level, which), F, 0, n, self.n_features, generator)
+            omega = normal((n, residual.n_features, w_i.shape[-1]), generator, F)
+            layers.append((residual, F, w_i, omega))
+            size = max(size, 3 * (F.shape[1] + residual.n_features))
+
+        def f(X):
+            F = self.inputs(X)
+            F = F.expand(n, *F.shape)
+            for (residual, F_i, w_i, omega), W in zip(layers, [*path.W, None]):
+                X, F = F, F / F.shape[-1] ** 0.5
+                A, r = residual(F, *residual.level.covariances(F_i @ F.mT, F.square().sum(-1)))
+                deviation = A.mT @ w_i + r @ omega
+                F = deviation if W is None else X @ W + deviation
+            return A.mT @ q.mean, F
+
+        return f, size
+
+
 class GlobalModel(KernelModel):
     """The model of :class:`GlobalInducing`."""
 
     roles = {**KernelModel.roles, "log_root": "posterior_shape"}
+    frozen_class = GlobalPosterior
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
@@ -93,95 +148,20 @@ class GlobalModel(KernelModel):
         return Whitened.of(level.L, root @ (root.mT @ self.v[i]), (root @ root.mT)[None])
 
     def path(self, base):
-        """Levels, features of the inducing points below them, whitened hidden draws, and divergences."""
         F, levels, features, w, kl = self.inputs(self.Z)[None], [], [], [], 0.0
+        W = [getattr(self, f"W{i}").clone() for i in range(len(self.widths))]
         for i, kernel in enumerate(self.kernel_objects()):
-            F = F / F.shape[-1] ** 0.5
-            level = Level.of(kernel, F @ F.mT, self.jitter)[0]
+            size = F.shape[-1] ** 0.5
+            F = F / size
+            G = F @ F.mT
+            level, _ = Level.factorized(kernel, G, kernel.from_gram(G), self.jitter)
             levels.append(level)
             features.append(F)
             if i < len(self.widths):
                 q = self.hidden(i, level)
                 w.append(q.sample(base.normal(tuple(self.v[i].shape), level.L)))
-                F, kl = self._next(i, F) + level.L @ w[-1], kl + q.kl
-        return levels, features, w, kl
-
-    def _next(self, i, F):
-        """The mean function of features over the root of their number."""
-        return F.shape[-1] ** 0.5 * F @ getattr(self, f"W{i}")
-
-    def mean_functions(self):
-        """Copies of the linear mean functions of the hidden layers."""
-        return [getattr(self, f"W{i}").clone() for i in range(len(self.widths))]
-
-    def sample_moments(self, X, base, draw=whole):
-        path = self.path(base)
-        like, W = path[0][0].L, self.mean_functions()
-        shapes = [(len(X), width) for width in self.widths]
-        noise = [draw(lambda s: base.normal(s, like), shape) for shape in shapes]
-        mean, var, kl = self.last_moments(path[0][-1], *rows(path, self.inputs(X), W, noise))
-        return mean, var, path[-1] + kl
+                F, kl = size * F @ W[i] + level.L @ w[-1], kl + q.kl
+        return GlobalPath(levels, features, w, W, kl)
 
     def fixed_dim(self):
         return sum(self.widths) * (len(self.Z) + 1)
-
-    def draws(self, n, seed):
-        return super().draws(n if self.widths else 1, seed)
-
-    def _frozen(self, draws, as_trained):
-        return GlobalPosterior(self, self.fixed(draws))
-
-
-def rows(path, F, W, noise):
-    """Covariances of scaled rows F with the inducing points, and variances, for the last kernel."""
-    levels, features, w, _ = path
-    F = F[None]
-    for i, (level, F_i) in enumerate(zip(levels, features)):
-        root = F.shape[-1] ** 0.5
-        K_it, K_tt = level.covariances(F_i @ F.mT / root, F.square().mean(-1))
-        if i == len(w):
-            return K_it, K_tt
-        A, s = level.schur(K_it, K_tt)
-        F = F @ W[i] + A.mT @ w[i] + s.sqrt()[..., None] * noise[i]
-
-
-class GlobalPosterior(ProcessPosterior):
-    """Mixture over draws of the hidden layers; Gaussian given one of them."""
-
-    def __init__(self, model, base):
-        self._path, self._W = model.path(base), model.mean_functions()
-        super().__init__(model, base.n_draws)
-        like = self._path[0][0].L
-        self._noise = [base.normal((1, width), like) for width in model.widths]
-        self._q = model.output(self._path[0][-1])
-
-    @torch.no_grad()
-    def latent(self, X):
-        K = rows(self._path, self.inputs(X), self._W, self._noise)
-        return Latent(self._log_weights, *self._q.moments(*self._path[0][-1].schur(*K)))
-
-    def _of_draws(self, which, generator):
-        """Layer by layer: at the inducing points, and by random features between them."""
-        (levels, features, w, _), n, size = self._path, len(which), 1
-        q = Whitened(some(self._q.mean, which), some(self._q.J, which), None)
-        xi = normal((n, *q.mean.shape[1:]), generator, q.mean)
-        layers = []
-        for level, F, w_i in zip(levels, features, [*w, None]):
-            w_i = q.sample(xi) - q.mean if w_i is None else w_i[which]
-            F = some(F, which)
-            residual = Residual(of_draws(level, which), F, 0, n, self.n_features, generator)
-            omega = normal((n, residual.n_features, w_i.shape[-1]), generator, F)
-            layers.append((residual, F, w_i, omega))
-            size = max(size, 3 * (F.shape[1] + residual.n_features))
-
-        def f(X):
-            F = self.inputs(X)
-            F = F.expand(n, *F.shape)
-            for (residual, F_i, w_i, omega), W in zip(layers, [*self._W, None]):
-                X, F = F, F / F.shape[-1] ** 0.5
-                A, r = residual(F, *residual.level.covariances(F_i @ F.mT, F.square().sum(-1)))
-                deviation = A.mT @ w_i + r @ omega
-                F = deviation if W is None else X @ W + deviation
-            return A.mT @ q.mean, F
-
-        return f, size

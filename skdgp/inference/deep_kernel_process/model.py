@@ -80,7 +80,7 @@ class KernelModel(Model):
         return [kernel.fitted().of_rows(n, scale) for kernel, n, scale in parts]
 
     def path(self, base):
-        """Draws of what all rows share."""
+        """Draws of what all rows share, with `levels`, `kl`, `noise` and `rows` as :class:`Path` has."""
         raise NotImplementedError
 
     def output(self, level):
@@ -105,7 +105,10 @@ class KernelModel(Model):
 
     def sample_moments(self, X, base, draw=whole):
         """Moments of the last layer (S, n, k), divergences (S,); `draw` makes what belongs to rows."""
-        raise NotImplementedError
+        path = self.path(base)
+        K_it, K_tt = path.rows(self.inputs(X), path.noise(base, len(X), draw))
+        mean, var, kl = self.last_moments(path.levels[-1], K_it, K_tt)
+        return mean, var, path.kl + kl
 
     def fixed_dim(self):
         """Normal variables that a fixed path needs."""
@@ -113,6 +116,7 @@ class KernelModel(Model):
 
     def draws(self, n, seed):
         """Seed, number and count of the draws, from which they are made when needed: they are many."""
+        n = n if self.fixed_dim() else 1
         return np.column_stack([np.full(n, seed), np.arange(n), np.full(n, n)]).astype(np.float64)
 
     def fixed(self, draws):
@@ -129,11 +133,20 @@ class KernelModel(Model):
             fixed = self.fixed(self.draws(_FOR_DIVERGENCE, 0))
             return self.sample_moments(self.Z[:1], fixed)[2].mean()
 
+    def delta(self):
+        """Closeness of each Gram matrix to a fixed function of the one below; None if none is random."""
+
+    def _frozen(self, draws, as_trained):
+        base = self.fixed(draws)
+        path = self.path(base)
+        return self.frozen_class(self, path, self.output(path.levels[-1]), path.noise(base, 1))
+
 
 class GramModel(KernelModel):
     """Deep kernel processes on Gram matrices: inverse Wishart layers, or none of them random."""
 
     roles = {**KernelModel.roles, "log_delta": "shape", "log_gamma": "posterior_shape"}
+    frozen_class = GramPosterior
 
     def __init__(self, architecture, likelihood, scheme):
         super().__init__(architecture, likelihood, scheme)
@@ -181,35 +194,10 @@ class GramModel(KernelModel):
                 path.kl = path.kl + kl
         return path
 
-    def sample_moments(self, X, base, draw=whole):
-        path = self.path(base)
-
-        def noise(i, level, n):
-            P = level.L.shape[-1]
-            eps = draw(lambda shape: base.normal(shape, level.L), (P, n), -1)
-            return eps, draw(lambda shape: base.chi2(level.delta + P + 2.0, shape), (n,), -1)
-
-        K_it, K_tt = path.rows(self.inputs(X), noise)
-        mean, var, kl = self.last_moments(path.levels[-1], K_it, K_tt)
-        return mean, var, path.kl + kl
-
     def fixed_dim(self):
         n, P = self.n_features, len(self.Z)
         layer = P * (P + 1) // 2 + P + 1
         return n * (n + 1) // 2 + (self.n_layers - 1) * layer if self.random else 0
 
-    def draws(self, n, seed):
-        return super().draws(n if self.random else 1, seed)
-
     def delta(self):
-        """Closeness of each Gram matrix to a fixed function of the one below; None if none is random."""
         return self.log_delta.exp().numpy(force=True).copy() if self.random else None
-
-    def _frozen(self, draws, as_trained):
-        base = self.fixed(draws)
-        path, noise = self.path(base), []
-        for level in path.levels[:-1] if self.random else ():
-            P = level.L.shape[-1]
-            eps = base.normal((P, 1), level.L)
-            noise.append((eps, base.chi2(level.delta + P + 2.0, (1,))))
-        return GramPosterior(self, path, self.output(path.levels[-1]), noise)

@@ -14,7 +14,7 @@ from ..base import FRACTION, NOT_NEGATIVE, Model
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import GramPosterior
-from .process import among, diagonal, equal_rows
+from .process import composed, diagonal
 from .sites import Whitened
 
 _EXACT = 2000  #: rows up to which a Cholesky factorization of all of them takes a second or so
@@ -134,11 +134,8 @@ class ExactNNGP(Model):
     def _prior(self):
         """Covariance of the functions at the rows (n, n), and the variance of white noise beside it."""
         X = self.process.inputs(self.X)
-        G = X @ X.mT / X.shape[1]
-        same = equal_rows(X, X, G, diagonal(G), diagonal(G))
-        for kernel in self.process.kernels:
-            G = kernel().from_gram(G)
-            G = among(same, G, diagonal(G))
+        kernels = [kernel() for kernel in self.process.kernels]
+        G = composed(kernels, X, X @ X.mT / X.shape[1])
         return G, self.process.jitter * diagonal(G).mean()
 
     def covariances(self):
@@ -191,7 +188,7 @@ class ExactPosterior(GramPosterior):
     """A posterior that has its training rows at hand."""
 
     def __init__(self, model, path, q):
-        super().__init__(model.process, path, q, [])
+        super().__init__(model.process, path, q)
         self.inducing_inputs = [model.X.numpy(force=True).copy()]
         self._y, self._weight, self._variances = model.y.mT, model.weight, model._noise()
 

@@ -4,7 +4,7 @@ import torch
 
 from ...random import gamma, normal
 from ..posterior import Functions, Latent, Posterior, equal_weights
-from .process import Level, among, diagonal, equal_rows
+from .process import Level, among, composed, diagonal
 from .sites import Whitened
 from .wishart import degrees, inverse_wishart_root
 
@@ -14,22 +14,31 @@ _AT_ONCE = 2_000_000  #: numbers that one piece of the rows of function draws ne
 
 
 class ProcessPosterior(Posterior):
-    """Base class: scaled inputs, equal weights of draws, and pieces of rows of function draws."""
+    """Mixture over draws of a `path`; Gaussian given one of them, and rows share the noise of each layer."""
 
     n_features = 128  #: random features of a kernel conditioned on the inducing points
 
-    def __init__(self, model, n_components):
+    def __init__(self, model, path, q, noise=()):
         like = model.log_scale
         super().__init__(
             model.likelihood.fitted(),
             model.fitted_kernels(),
             [model.Z.numpy(force=True).copy()],
-            equal_weights(n_components, like),
+            equal_weights(len(q.mean), like),
         )
+        self.path, self.q, self._noise, self.delta = path, q, noise, model.delta()
         self._scale = like.detach().exp()
 
     def inputs(self, X):
         return X.to(torch.float64) * self._scale
+
+    def _covariances(self, X):
+        return self.path.rows(self.inputs(X), self._noise)
+
+    @torch.no_grad()
+    def latent(self, X):
+        mean, var = self.q.moments(*self.path.levels[-1].schur(*self._covariances(X)))
+        return Latent(self._log_weights, mean, var)
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
@@ -49,42 +58,83 @@ class ProcessPosterior(Posterior):
         """Functions of the components `which`, and how many numbers they need for a row."""
         raise NotImplementedError
 
+    def _output(self, which):
+        """The output layer in the draws `which`."""
+        return Whitened(some(self.q.mean, which), some(self.q.J, which), None)
+
 
 class GramPosterior(ProcessPosterior):
-    """Mixture over draws of Gram matrices; rows share the `noise` of each random layer."""
-
-    def __init__(self, model, path, q, noise):
-        super().__init__(model, len(q.mean))
-        self.path, self.q, self._noise, self.delta = path, q, noise, model.delta()
-
-    def _covariances(self, X):
-        return self.path.rows(self.inputs(X), lambda i, level, n: self._noise[i])
-
-    @torch.no_grad()
-    def latent(self, X):
-        mean, var = self.q.moments(*self.path.levels[-1].schur(*self._covariances(X)))
-        return Latent(self._log_weights, mean, var)
+    """Mixture over draws of Gram matrices."""
 
     @torch.no_grad()
     def covariance(self, X):
         """Covariances (k, n, n) of the latent functions; None if Gram matrices are random."""
         if self.delta is not None:
             return None
-        A = self.path.levels[-1].J @ self._covariances(X)[0]
-        F = self.path.map(self.inputs(X))
-        G = F @ F.mT
-        same = equal_rows(F[0], F[0], G[0], diagonal(G)[0], diagonal(G)[0])
-        for level in self.path.levels:
-            G = level.kernel.from_gram(G)
-            G = among(same, G, diagonal(G))
+        A, F = self.path.levels[-1].J @ self._covariances(X)[0], self.path.map(self.inputs(X))
+        G = composed([level.kernel for level in self.path.levels], F[0], F @ F.mT)
         rest, A_q = G - A.mT @ A, self.q.J @ A[:, None]
         K = (rest[:, None] + A_q.mT @ A_q)[0]
         diagonal(K).add_(self.path.levels[-1].white)
         return K
 
     def _of_draws(self, which, generator):
-        f = GramFunctions(self, which, generator)
-        return f, f.size
+        """By random features.
+
+        A Gram matrix that is linear in features, ``r Omega r^T`` with an inverse Wishart `Omega`, is an
+        inverse Wishart process (Eaton, 1983). So what the inducing points leave open has finitely many
+        random variables, which are drawn once; any row, at any time, is a function of them.
+        """
+        path, n, n_more, size, layers = self.path, len(which), 0, 1, []
+        metric = None if path.metric is None else path.metric[which]
+        F = F_first = some(path.F, which)
+        G = F @ F.mT
+        same = path.same(F, G, diagonal(G))
+        for level in path.levels:
+            level, K = of_draws(level, which), level.kernel.from_gram(G)
+            if level.J is None:  # a layer without randomness is factorized for functions alone
+                level = Level.factorized(level.kernel, G, among(same, K, diagonal(K)), _TINY)[0]
+            residual = Residual(level, F, n_more, n, self.n_features, generator)
+            layers.append((residual, *_random(level, residual.n_features, n, generator)))
+            F, n_more = level.L if level.C is None else level.C, residual.n_features
+            G = among(same, K, diagonal(K)) if level.C is None else F @ F.mT
+            size = max(size, 3 * (F.shape[-1] + n_more))
+        q = self._output(which)
+        w = q.sample(normal((n, *q.mean.shape[1:]), generator, F)) - q.mean
+        omega = normal((n, n_more, w.shape[-1]), generator, F)
+
+        def f(X):
+            X = self.inputs(X)
+            F = X.expand(n, *X.shape) / X.shape[-1] ** 0.5
+            F = F if metric is None else F @ metric
+            G_it, G_tt = F_first @ F.mT, F.square().sum(-1)
+            same = path.same(F, G_it, G_tt)
+            for residual, root, E in layers:
+                level = residual.level
+                K_it, K_tt = level.covariances(G_it, G_tt, same)
+                A, r = residual(F, K_it, K_tt)
+                if residual is layers[-1][0]:
+                    return A.mT @ q.mean, A.mT @ w + r @ omega
+                if root is None:
+                    F, G_it, G_tt = torch.cat([A.mT, r], -1), K_it, K_tt - level.white[..., None]
+                    continue
+                r = r @ root
+                U = level.W @ (A + E @ r.mT)
+                F = torch.cat([U.mT, level.delta.sqrt() * r], -1)
+                G_it, G_tt = level.C @ U, F.square().sum(-1)
+
+        return f, size
+
+
+def _random(level, D, n, generator):
+    """The random variables of an inverse Wishart layer: ``M^{-1}`` and the Gaussian matrix."""
+    if level.C is None:
+        return None, None
+    P, like = level.C.shape[-1], level.C
+    c2 = 2.0 * gamma(0.5 * degrees(level.delta + P + D + 1.0, D), (n, D), generator, like)
+    eye = torch.eye(D).to(like).expand(n, D, D)
+    root = inverse_wishart_root(eye, normal((n, D, D), generator, like), c2)
+    return root, normal((n, P, D), generator, like)
 
 
 class Residual:
@@ -131,66 +181,3 @@ def of_draws(level, which):
 def some(x, which):
     """The draws `which` of a tensor that may have one for all."""
     return x if len(x) == 1 else x[which]
-
-
-class GramFunctions:
-    """Draws of functions through random Gram matrices.
-
-    A Gram matrix that is linear in features, ``r Omega r^T`` with an inverse Wishart `Omega`, is an inverse
-    Wishart process (Eaton, 1983). So what the inducing points leave open has finitely many random variables,
-    which are drawn once; any row, at any time, is a function of them.
-    """
-
-    def __init__(self, posterior, which, generator):
-        self._posterior, self._n, n = posterior, len(which), len(which)
-        path = posterior.path
-        self._metric = None if path.metric is None else path.metric[which]
-        F, n_more, self._layers, self.size = some(path.F, which), 0, [], 1
-        self._F, G = F, F @ F.mT
-        same = path.same(F, G, diagonal(G))
-        for level in path.levels:
-            level, K = of_draws(level, which), level.kernel.from_gram(G)
-            if level.J is None:  # a layer without randomness is factorized for functions alone
-                level = Level.factorized(level.kernel, G, among(same, K, diagonal(K)), _TINY)[0]
-            residual = Residual(level, F, n_more, n, posterior.n_features, generator)
-            self._layers.append((residual, *self._random(level, residual.n_features, n, generator)))
-            F, n_more = level.L if level.C is None else level.C, residual.n_features
-            G = among(same, K, diagonal(K)) if level.C is None else F @ F.mT
-            self.size = max(self.size, 3 * (F.shape[-1] + n_more))
-        q = Whitened(some(posterior.q.mean, which), some(posterior.q.J, which), None)
-        self._mean, k = q.mean, q.mean.shape[-1]
-        self._w = q.sample(normal((n, *q.mean.shape[1:]), generator, F)) - q.mean
-        self._omega = normal((n, n_more, k), generator, F)
-
-    @staticmethod
-    def _random(level, D, n, generator):
-        """The random variables of an inverse Wishart layer: ``M^{-1}`` and the Gaussian matrix."""
-        if level.C is None:
-            return None, None
-        P, like = level.C.shape[-1], level.C
-        c2 = 2.0 * gamma(0.5 * degrees(level.delta + P + D + 1.0, D), (n, D), generator, like)
-        eye = torch.eye(D).to(like).expand(n, D, D)
-        root = inverse_wishart_root(eye, normal((n, D, D), generator, like), c2)
-        return root, normal((n, P, D), generator, like)
-
-    def __call__(self, X):
-        """Means and deviations (n, n_rows, k)."""
-        X = self._posterior.inputs(X)
-        F = X.expand(self._n, *X.shape) / X.shape[-1] ** 0.5
-        F = F if self._metric is None else F @ self._metric
-        G_it, G_tt = self._F @ F.mT, F.square().sum(-1)
-        same = self._posterior.path.same(F, G_it, G_tt)
-        for residual, root, E in self._layers:
-            level = residual.level
-            K_it, K_tt = level.covariances(G_it, G_tt, same)
-            A, r = residual(F, K_it, K_tt)
-            if residual is self._layers[-1][0]:
-                break
-            if root is None:
-                F, G_it, G_tt = torch.cat([A.mT, r], -1), K_it, K_tt - level.white[..., None]
-                continue
-            r = r @ root
-            U = level.W @ (A + E @ r.mT)
-            F = torch.cat([U.mT, level.delta.sqrt() * r], -1)
-            G_it, G_tt = level.C @ U, F.square().sum(-1)
-        return A.mT @ self._mean, A.mT @ self._w + r @ self._omega

@@ -6,6 +6,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...linalg import inverse_triangular
+from ..batch import whole
 from .wishart import kl_of_degrees, log_det
 
 #: White noise of every kernel that is factorized, relative to the mean of its diagonal.
@@ -44,6 +45,16 @@ def equal_rows(F, H, G, d, e):
 def among(same, K, variances):
     """Covariances `K` (..., P, n) of rows, with the `variances` (..., n) where `same` is true."""
     return K if same is None else torch.where(same, variances[..., None, :], K)
+
+
+def composed(kernels, F, G):
+    """A composition of kernels at rows (n, d), of which `G` (..., n, n) are the inner products."""
+    inner = G.view(G.shape[-2:])
+    same = equal_rows(F, F, inner, diagonal(inner), diagonal(inner))
+    for kernel in kernels:
+        G = kernel.from_gram(G)
+        G = among(same, G, diagonal(G))
+    return G
 
 
 class Product(torch.autograd.Function):
@@ -210,11 +221,6 @@ class Level:
     delta: torch.Tensor = None
 
     @classmethod
-    def of(cls, kernel, G, jitter):
-        """The level above the Gram matrices `G`, and its ``K_ii``."""
-        return cls.factorized(kernel, G, kernel.from_gram(G), jitter)
-
-    @classmethod
     def factorized(cls, kernel, G, K, jitter):
         """The level above the Gram matrices `G`, and its ``K_ii``, for a given kernel matrix `K`."""
         K, white, L, J = factorize(K, jitter)
@@ -257,15 +263,13 @@ def factorize(K, jitter):
 class Path:
     """One draw, or S draws at once, of everything that all rows share."""
 
-    F: (
-        torch.Tensor
-    )  #: (..., P, n_features), inducing inputs in the metric, over the root of n_features
-    metric: torch.Tensor  #: (S, n_features, n_features), or None
+    F: torch.Tensor  #: (..., P, d), inducing inputs in the metric, over the root of their number
+    metric: torch.Tensor | None  #: (S, d, d)
     levels: list = field(default_factory=list)
     kl: torch.Tensor = 0.0  #: (S,)
 
     def map(self, X):
-        """Rows as features whose inner products are the first Gram matrix, (S, n, n_features)."""
+        """Rows as features whose inner products are the first Gram matrix, (S, n, d)."""
         F = X if self.metric is None else X @ self.metric
         return (F if F.ndim == 3 else F[None]) / X.shape[-1] ** 0.5
 
@@ -274,6 +278,16 @@ class Path:
         if self.metric is not None:
             return None
         return equal_rows(self.F[0], F[0], G_it[0], self.F[0].square().sum(-1), G_tt[0])
+
+    def noise(self, base, n, draw=whole):
+        """What `n` rows draw in each random layer; `draw` makes what belongs to rows."""
+        found = []
+        for level in (level for level in self.levels if level.C is not None):
+            P, like = level.L.shape[-1], level.L
+            eps = draw(lambda shape, like=like: base.normal(shape, like), (P, n), -1)
+            dof = level.delta + P + 2.0
+            found.append((eps, draw(lambda shape, dof=dof: base.chi2(dof, shape), (n,), -1)))
+        return found
 
     def rows(self, X, noise):
         """Covariances of rows with the inducing points, and variances, for the last kernel."""
@@ -286,7 +300,7 @@ class Path:
                 return K_it, K_tt
             G_it, G_tt = K_it, K_tt
             if level.C is not None:
-                G_it, G_tt = level.draw_rows(K_it, K_tt, *noise(i, level, len(X)))
+                G_it, G_tt = level.draw_rows(K_it, K_tt, *noise[i])
 
 
 def draw_metric(delta, gamma, V, n, c2):

@@ -307,7 +307,7 @@ def test_the_bound_of_global_inducing_points_is_the_dense_one():
         p.copy_(torch.as_tensor(rng.standard_normal(p.shape)))
     model.log_root.zero_()
     model.jitter = 0.0
-    levels, features, (whitened,), kl = model.path(w.Fresh(1, seeded()))
+    levels, features, (whitened,), _, kl = model.path(w.Fresh(1, seeded()))
     K = levels[0].L[0] @ levels[0].L[0].T
     R = model.roots[0].tril()
     cov = torch.linalg.inv(torch.linalg.inv(K) + R @ R.T)
@@ -327,7 +327,7 @@ def test_draws_of_global_inducing_variables_have_their_posterior():
     X, y = toy(5)
     model = build(GlobalInducing(), X, y, 3, n_layers=2, width=1)
     model.log_root.fill_(0.3)
-    levels, _, (whitened,), _ = model.path(w.Fresh(40_000, seeded()))
+    levels, _, (whitened,), *_ = model.path(w.Fresh(40_000, seeded()))
     u = (levels[0].L @ whitened)[..., 0]
     K = levels[0].L[0] @ levels[0].L[0].T
     R = model.roots[0].tril() * math.exp(0.3)
