@@ -14,7 +14,6 @@ from ..conditioned import ConditionedGP
 from ..near_rows import GaussianTargets, NearRows, whitened
 from ..posterior import Functions, Latent, Posterior, equal_weights
 from ..unique_inputs import NeighborSearch
-from .hyperparameters import sampled, states_of
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow
@@ -48,11 +47,8 @@ class SlicedPosterior(Posterior):
             self.log_likelihoods = levels.unflatten(0, (n_chains, each))
         self._W = [None if layer.W is None else layer.W.clone() for layer in model.layers]
         self._layers = [_condition(model, v[s], phi[s]) for s in chosen]
-        of_states, self._likelihoods = model.logarithms.components(phi[chosen])
-        names = [f"layer{i + 1}" for i in range(len(of_states))]
-        self.hyperparameters = {}
-        for name, component in zip([*names, "likelihood"], [*of_states, self._likelihoods]):
-            self.hyperparameters.update(sampled(component, name))
+        _, self._likelihoods = model.logarithms.components(phi[chosen])
+        self.hyperparameters = model.logarithms.values(phi[chosen])
         widths = model.widths[: n_layers - 1]
         self._eps = torch.as_tensor(draws)[chosen].to(v).split(widths, 1) if widths else ()
         self._search = None
@@ -60,7 +56,12 @@ class SlicedPosterior(Posterior):
             self._search = NeighborSearch(model.rows[0], model.metric(), n_neighbors)
 
     def likelihood_of(self, components=slice(None)):
-        return states_of(self._likelihoods, components)
+        batched = {
+            name: value[components]
+            for name, value in vars(self._likelihoods).items()
+            if isinstance(value, torch.Tensor) and value.ndim == 3
+        }
+        return self._likelihoods.with_values(**batched)
 
     def latent(self, X):
         X = X.to(torch.float64)
