@@ -26,16 +26,20 @@ _ROWS_AT_ONCE = 1000
 
 
 class Layer(DeepGPLayer):
-    """One layer; each output has its own kernel and inducing inputs, which start at Z (M, n_inputs)."""
+    """One layer; each output has its own kernel and inducing inputs, which start at Z (M, n_inputs).
 
-    def __init__(self, Z, n_outputs, mean):
+    If they are `shared`, all outputs have the same.
+    """
+
+    def __init__(self, Z, n_outputs, mean, shared=False):
         batch = torch.Size([] if n_outputs is None else [n_outputs])
-        Z = Z.expand(*batch, *Z.shape[-2:]).clone()
+        own = torch.Size([1] * len(batch)) if shared else batch
+        Z = Z.expand(*own, *Z.shape[-2:]).clone()
         q = CholeskyVariationalDistribution(Z.shape[-2], batch_shape=batch)
         super().__init__(VariationalStrategy(self, Z, q), Z.shape[-1], n_outputs)
         self.mean_module = mean
-        kernel = RBFKernel(ard_num_dims=Z.shape[-1], batch_shape=batch)
-        self.covar_module = ScaleKernel(kernel, batch_shape=batch)
+        kernel = RBFKernel(ard_num_dims=Z.shape[-1], batch_shape=own)
+        self.covar_module = ScaleKernel(kernel, batch_shape=own)
 
     def forward(self, x):
         return MultivariateNormal(self.mean_module(x), self.covar_module(x))
@@ -52,7 +56,7 @@ class Layer(DeepGPLayer):
 class Deep(DeepGP):
     """Hidden layers of the given widths, and the last one; `n_outputs` is None for a vector of targets."""
 
-    def __init__(self, Z, widths, n_outputs=None):
+    def __init__(self, Z, widths, n_outputs=None, shared=False):
         super().__init__()
         layers = []
         for width in widths:
@@ -60,7 +64,7 @@ class Deep(DeepGP):
             mean = LinearMean(Z.shape[1], batch_shape=torch.Size([width]))
             mean.weights.data.copy_(directions.T[..., None])
             mean.bias.data.zero_()
-            layers.append(Layer(Z, width, mean.requires_grad_(False)))
+            layers.append(Layer(Z, width, mean.requires_grad_(False), shared))
             layers[-1].start(0.1, 1e-3)
             Z = Z @ directions
         shape = torch.Size([n_outputs] if n_outputs else [])
@@ -103,11 +107,11 @@ def step_function(model, n_rows):
     return step
 
 
-def start(X, seed, n_hidden=1, n_inducing=100, dtype=DTYPE):
+def start(X, seed, n_hidden=1, n_inducing=100, dtype=DTYPE, shared=False):
     """A model for standardized rows; hidden layers are as wide as these."""
     torch.manual_seed(seed)
     Z = torch.as_tensor(centers(X, n_inducing, seed), dtype=dtype)
-    return Deep(Z, n_hidden * [X.shape[1]])
+    return Deep(Z, n_hidden * [X.shape[1]], shared=shared)
 
 
 def train(model, X, y, seed, n_steps):

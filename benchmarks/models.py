@@ -261,6 +261,7 @@ PEERS = {
     "logistic": Peer(None, _logistic),
     "exact-gp": Peer(_exact_gp, _exact_gp_classes),
     "gpytorch": Peer(_gpytorch, None, "gpytorch"),
+    "gpytorch-shared": Peer(partial(_gpytorch, shared=True), None, "gpytorch"),
     "svgp-100": Peer(partial(_gpytorch, n_hidden=0, n_inducing=100), None, "gpytorch"),
     "svgp-500": Peer(partial(_gpytorch, n_hidden=0, n_inducing=500), None, "gpytorch"),
     **{f"without-{member}": Peer(partial(_without, member)) for member in _MEMBERS},
