@@ -129,9 +129,9 @@ def schemes(options):
 def many_rows(options):
     """Print what a fit of random features needs, for each number of rows on disk."""
     with tempfile.TemporaryDirectory() as folder:
-        X, y = memory_map(Path(folder), max(options.rows))
-        fit(X[:5000], y[:5000], 10)  # the first fit of a process is slow
-        found = [measure(X[:n], y[:n], options.steps) for n in options.rows]
+        X, y = _memory_map(Path(folder), max(options.rows))
+        _fit_seconds(X[:5000], y[:5000], 10)  # the first fit of a process is slow
+        found = [_needs(X[:n], y[:n], options.steps) for n in options.rows]
     lines = [
         [f"{n:,}", f"{start:.1f}", f"{step:.2f}", f"{step / found[0][2]:.2f}", f"{memory:.0f}"]
         for n, start, step, memory in found
@@ -140,7 +140,7 @@ def many_rows(options):
     print(rst.table([*head, "anonymous memory (MB)"], lines))
 
 
-def memory_map(folder, n):
+def _memory_map(folder, n):
     """Inputs on disk, and targets in memory."""
     rng = np.random.default_rng(0)
     X = np.memmap(folder / "X", np.float32, "w+", shape=(n, N_COLUMNS))
@@ -153,7 +153,7 @@ def memory_map(folder, n):
     return np.memmap(folder / "X", np.float32, "r").reshape(n, N_COLUMNS), y
 
 
-def fit(X, y, n_steps):
+def _fit_seconds(X, y, n_steps):
     """Processor seconds of a fit with so many steps; reading is part of a step."""
     from skdgp import DeepGPRegressor
 
@@ -165,9 +165,9 @@ def fit(X, y, n_steps):
     return time.process_time() - start
 
 
-def measure(X, y, n_steps):
+def _needs(X, y, n_steps):
     """Rows, seconds of the start, milliseconds of a step (of two fits), and anonymous memory in MB."""
-    few, more = fit(X, y, _UNTIMED), fit(X, y, _UNTIMED + n_steps)
+    few, more = _fit_seconds(X, y, _UNTIMED), _fit_seconds(X, y, _UNTIMED + n_steps)
     step, lines = (more - few) / n_steps, Path("/proc/self/status").read_text().splitlines()
     memory = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024.0
     return len(X), few - _UNTIMED * step, 1e3 * step, memory
