@@ -43,7 +43,7 @@ class ScoredRows:
         if len(held):
             self.held = held
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])
-            self.rest = data.part(np.setdiff1d(np.arange(n), held))
+            self.rest = data.part(np.delete(np.arange(n), held))
 
     def score(self, one, model, batch):
         """Log densities of rows that a member has not seen."""
