@@ -54,10 +54,15 @@ def make_deep_kernel_process(
     kernel : str, Kernel or None, default=None
         A function of Gram matrices, see :mod:`skdgp.gp.kernels`. None stands for the squared exponential;
         networks have none.
-    n_features, interval, noise, random_state
-        As for :func:`make_deep_gp`, but the inputs are between -2 and 2 by default.
+    n_features : int, default=1
+        Number of inputs. A single one is equally spaced; several are uniform draws.
+    interval : tuple of two floats, default=(-2.0, 2.0)
+        Range of each input.
+    noise : float, default=0.01
+        Standard deviation of the noise of the target.
     return_layers : bool, default=False
         Whether to return Gram matrices and features, too.
+    random_state : int, RandomState instance or None, default=None
 
     Returns
     -------

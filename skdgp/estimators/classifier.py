@@ -20,16 +20,22 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     Parameters
     ----------
     n_layers : int, default=2
-        Number of GP layers of the deep models, as of :class:`DeepGPRegressor`.
+        Number of GP layers of the deep models; 2 has one hidden layer. With 1, ``inference="dsvi"`` is a
+        sparse variational GP, and ``"auto"`` a mixture of shallow models.
     width : int, list of int or None, default=None
-        Outputs of each hidden layer. None stands for the number of inputs, at most 30.
+        Outputs of each hidden layer. None stands for the number of inputs, at most 30. Kernel processes,
+        ``"diwp"`` and ``"nngp"``, have none.
     n_inducing : int or None, default=None
         Inducing points of each layer; None leaves the choice to the recipe or the scheme.
     kernel : str, Kernel or list of these, default="auto"
-        One for every layer, or one for each, as of :class:`DeepGPRegressor`. ``"auto"`` is the squared
-        exponential; for neighbors the rational quadratic, and ANOVA for one or two of the shallow members.
+        One for every layer, or one for each: ``"squared_exponential"``, ``"matern32"``,
+        ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
+        :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
+        standardized inputs. ``"auto"`` is the squared exponential; for neighbors the rational quadratic, and
+        ANOVA for one or two of the shallow members.
     mean : {"linear", "zero"}, default="linear"
-        Mean function of the hidden layers.
+        Mean function of the hidden layers. The linear one is the identity, padded with zeros for
+        wider layers, or the projection to principal directions for narrower ones.
     input_connected : bool, default=False
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
@@ -40,42 +46,62 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see
         the user guide. Alone, these two need ``n_layers=1``.
     init : {"kmeans", "random", "greedy"} or estimator, default="kmeans"
-        Where training starts, as of :class:`DeepGPRegressor`.
+        Where training starts: with inducing inputs at centers of the training rows or at random
+        rows; with hidden units that copy a sparse Gaussian process; or with the state of a fitted
+        estimator, see the user guide.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning, as of :class:`DeepGPRegressor`.
+        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
+        the members that fit in, see :class:`DeepGPRegressor`.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None
         Step size of the optimizer; None leaves the choice to the scheme.
     n_predict_draws : int, default=64
-        Draws through the hidden layers in prediction, as of :class:`DeepGPRegressor`.
+        Draws through the hidden layers in prediction, best a power of two. They are made once, in
+        ``fit``, and shared by all rows. A member with a small mixture weight has fewer, but eight at
+        least: none counts for more than half of what it would in a model alone.
     early_stopping : bool, default=False
-        Whether held-out rows stop the training. They are lost to it.
+        Whether to hold out rows, stop when their log-density no longer improves, and keep the best
+        state. The held-out rows are lost to training.
     validation_fraction : float, default=0.1
         Share of rows that early stopping holds out.
     n_iter_no_change : int, default=10
-        Number of blocks of 50 steps without progress after which training stops.
+        Number of blocks of 50 steps without progress after which training stops, if there is
+        validation or `tol` is positive.
     tol : float, default=0.0
-        Smallest progress that counts, as of :class:`DeepGPRegressor`.
+        Smallest progress that counts: of the validation score or, without validation, of the loss
+        averaged over a block. With 0 and without validation, training makes `max_iter` steps.
     warm_start : bool, default=False
-        Whether ``fit`` goes on from the last fit, with its scaling and shape.
+        Whether ``fit`` goes on from the last fit, with its scaling and shape. Settings of the scheme may
+        change where they leave the shape as it was.
     standardize : bool, "auto", "warp" or Scaling, default="auto"
-        Scaling of inputs, as of :class:`DeepGPRegressor`; but ``"auto"`` is True, and the marginal likelihood
-        that decides on warps is that of indicators of the classes.
+        Whether inputs, and the target where the likelihood allows, are centered and scaled inside. The
+        scaling of inputs is safe against outliers. Everything that comes out is in the units that went in.
+        With ``"warp"``, columns that matter by something like their logarithm are warped as well (input
+        warping; Snoek et al., 2014): those for which the marginal likelihood of an exact Gaussian process of
+        400 rows and indicators of the classes is in favor, few or none. ``"auto"`` is True.
+        A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns hold categories, as of :class:`DeepGPRegressor`.
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File, or directory of files, in which the state of training is kept, as of :class:`DeepGPRegressor`.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        Where the model is trained, as of :class:`DeepGPRegressor`.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision, any with ``dtype="float32"``.
     dtype : {"auto", "float64", "float32"}, default="auto"
-        Precision of the large matrix products in training; ``"auto"`` is float64.
+        Precision of the large matrix products in training; ``"auto"`` is float64. Small matrices and
+        predictions are in float64 always.
     n_jobs : int or None, default=None
-        Members of the mixture that train at the same time, as of :class:`DeepGPRegressor`.
+        Members of the mixture that train at the same time, in processes of their own; None is 1, -1 all
+        processors. Results do not depend on it.
     n_threads : int or None, default=None
-        Threads of each training and of predictions; None is 1.
+        Threads of each training and of predictions. None is 1: matrices are small, and idle threads take
+        time from others.
     random_state : int, RandomState instance or None, default=None
         Determines starting values, minibatches and draws.
     verbose : int, default=0
@@ -86,30 +112,34 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     classes_ : ndarray of shape (n_classes,)
         The class labels, also those of rows of weight zero.
     kernels_ : list of Kernel
-        Of a single model: the kernel of each layer, in units of the standardized inputs.
+        Of a single model: the kernel of each layer with fitted hyperparameters, in units of the standardized
+        inputs.
     likelihood_ : Likelihood
-        Of a single model: with fitted hyperparameters.
+        Of a single model: with fitted hyperparameters, in units of the target.
     inducing_inputs_ : list of ndarray
-        Of a single model: inducing inputs of each layer; those of the first in units of the inputs.
+        Inducing inputs of each layer; those of the first in units of the inputs.
+    members_ : list of Member
+        The models whose mixture predicts, with their `mixture_weight`.
+    n_iter_ : int
+        Number of steps made.
     loss_curve_ : list of float
-        Of a single model: its loss in each step, per row, as of :class:`DeepGPRegressor`. For ``"vecchia"`` it
-        is the negative mean log-probability of rows under leave-one-out.
+        Of a single model: its loss in each step, per row: an estimate of the negative lower bound. For
+        ``"aep"`` it is the negative energy, for ``"vecchia"`` the negative mean log-probability of rows
+        under leave-one-out.
+    validation_scores_ : list of float
+        Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
     lower_bound_ : float
         Of a single model: lower bound on the log marginal likelihood of the training rows; beyond 10,000
         rows an estimate from so many of them, unless ``inference`` is that of a sparse Gaussian process. Not
         set for ``"aep"`` and ``"vecchia"``, which have none.
     delta_ : ndarray of shape (`n_layers`,)
-        With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is.
-    validation_scores_ : list of float
-        Mean log-density of the held-out rows after each block of 50 steps, and after the last step.
-    members_ : list of Member
-        The models whose mixture predicts, with their `mixture_weight`.
-    n_iter_ : int
-        Number of steps made.
+        With ``"diwp"``: how near to a fixed function of the one below each Gram matrix is; the first belongs to
+        the metric of the inputs.
     device_ : str
         Where the model was trained.
     warp_ : ndarray of shape (`n_features_in_`,)
-        How much each column is warped, as of :class:`DeepGPRegressor`.
+        How much each column is warped: the logarithm of the ratio of the slopes at its smallest and at its
+        largest value of training, 0 where it is straight.
     n_features_in_ : int
         Number of features seen during ``fit``.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -92,8 +92,10 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Inducing points. None stands for all rows if these are at most 1,500, for 500 points up to
         10,000 rows, and for 300 beyond.
     kernel : str or Kernel, default="squared_exponential"
-        Name of a kernel or an object of :mod:`skdgp.gp.kernels`, also sums and products of these, as of
-        :class:`DeepGPRegressor`. ``"auto"`` is the squared exponential, too.
+        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
+        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
+        squared exponential, too.
     method : {"vfe", "fitc", "pep"}, default="vfe"
         What is maximized, with ``Q = K_fu K_uu^{-1} K_uf`` and ``d`` the diagonal of ``K_ff - Q``:
 
@@ -131,11 +133,15 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         Whether inputs and target are centered and scaled inside. The scaling of inputs is safe
         against outliers. Everything that comes out is in the units that went in.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns hold categories, as of :class:`DeepGPRegressor`.
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File, or directory of files, in which the state of training is kept, as of :class:`DeepGPRegressor`.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        Where the model is trained, as of :class:`DeepGPRegressor`.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None
@@ -243,7 +249,10 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     n_inducing : int or None, default=None
         Inducing points, at most one for each row. None stands for 100.
     kernel : str or Kernel, default="squared_exponential"
-        Name of a kernel or an object of :mod:`skdgp.gp.kernels`, as of :class:`SparseGPRegressor`.
+        ``"squared_exponential"``, ``"matern32"``, ``"matern52"``, ``"rational_quadratic"``,
+        ``"arc_cosine"``, ``"linear"``, ``"anova"``, or an object of :mod:`skdgp.gp.kernels`, also sums and
+        products of these. Lengthscales are in units of the standardized inputs. ``"auto"`` is the
+        squared exponential, too.
     likelihood : str or Likelihood, default="auto"
         ``"probit"`` or ``"logit"`` for two classes, ``"softmax"``, or an object of
         :mod:`skdgp.gp.likelihoods`. ``"auto"`` is probit for two classes and softmax for more, with
@@ -257,17 +266,22 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     max_time : float or None, default=None
         Seconds after which the search stops, with a warning. The lower bound and the diagnosis follow.
     tol : float, default=1e-6
-        Relative improvement of the lower bound that ends the search, as of :class:`SparseGPRegressor`.
+        The search ends when an iteration improves the lower bound per row by less, relative to the larger
+        of 1 and its size. With 0, `max_iter` iterations are made.
     warm_start : bool, default=False
         Whether ``fit`` goes on from the last fit, with its scaling and shape.
     standardize : bool, default=True
         Whether inputs are centered and scaled inside, safe against outliers.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
-        Which columns hold categories, as of :class:`DeepGPRegressor`.
+        Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
-        File, or directory of files, in which the state of training is kept, as of :class:`DeepGPRegressor`.
+        File in which the state of training is kept, or an existing directory in which every fit keeps a
+        file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.
     device : str, default="auto"
-        Where the model is trained, as of :class:`DeepGPRegressor`.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"auto"`` takes a GPU
+        if there is one that is fast in double precision.
     n_threads : int or None, default=None
         Limit on the number of threads during ``fit`` and prediction.
     random_state : int, RandomState instance or None, default=None

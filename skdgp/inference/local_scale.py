@@ -207,11 +207,11 @@ class LeaveOneOut:
         raise NotImplementedError
 
     def density(self, local_scale, y, mean, sd, z):
-        """Log density of rows from what :meth:`without` gives."""
+        """Log density of rows from the results of :meth:`without`."""
         return log_density(local_scale, y, mean, sd, z)
 
     def parts(self, chosen):
-        """What :meth:`without` gives for pieces of chosen rows, and the order that brings these back."""
+        """Results of :meth:`without` for pieces of chosen rows, and the order that brings the rows back."""
         groups, pieces = self.rows.alike(chosen, self.search.n_neighbors), []
         for group in groups:
             pieces += np.array_split(
@@ -230,7 +230,7 @@ class LeaveOneOut:
 
 
 class LocalScaleModel(Model):
-    """Base class of models that know all training rows, by their unique inputs, and may have a local scale.
+    """Base class of models that hold all training rows, by unique inputs, perhaps with a local scale.
 
     With `of_outputs`, each output has a local scale of its own, which steps do not change.
     """

@@ -85,12 +85,14 @@ def crps_gaussian_mixture(
 
     Parameters
     ----------
-    y_true, sample_weight
-        As for :func:`crps_gaussian`.
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
     means, variances : array-likes of shape (n_components, n_samples[, n_outputs])
         Components of the predictions, output by output.
     weights : array-like of shape (n_components,) or of the shape of `means`, optional
         Shares of the components, which sum to one; equal ones by default.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
 
     Returns
     -------
@@ -100,8 +102,8 @@ def crps_gaussian_mixture(
     Raises
     ------
     ValueError
-        As for :func:`crps_gaussian`, and if variances or `weights` are negative, or `weights` do not sum
-        to one.
+        If shapes do not match, numbers are not finite, sample weights are negative or all zero, variances are
+        negative, or `weights` are negative or do not sum to one.
 
     References
     ----------

@@ -77,12 +77,14 @@ def interval_score(
 
     Parameters
     ----------
-    y_true, sample_weight
-        As for :func:`pinball_loss`.
+    y_true : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        What happened.
     lower, upper : array-likes of the shape of `y_true`
         Ends of the predicted intervals.
     coverage : float in (0, 1)
         Probability that a target lies inside.
+    sample_weight : array-like of shape (n_samples,), optional
+        Weights of the rows.
 
     Returns
     -------

@@ -17,12 +17,8 @@ class Rows(NamedTuple):
     X: np.ndarray  #: (n, d), scaled
     columns: ConstantColumns | None = None  #: that were constant in training
     versions: Versions | None = None  #: of rows with unknown cells
-    offset: np.ndarray | None = (
-        None  #: (n, 1), logarithms of exposures, which add to latent functions
-    )
-    noise: np.ndarray | None = (
-        None  #: (n, k), variances of the noise relative to that of the members
-    )
+    offset: np.ndarray | None = None  #: (n, 1), logarithms of exposures, added to functions
+    noise: np.ndarray | None = None  #: (n, k), variances of the noise over those of members
 
     @classmethod
     def seen(cls, X, scaler, offset=None):

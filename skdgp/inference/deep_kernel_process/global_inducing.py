@@ -66,7 +66,7 @@ class GlobalPath(NamedTuple):
     kl: torch.Tensor
 
     def noise(self, base, n, draw=whole):
-        """What `n` rows draw in each hidden layer; `draw` makes what belongs to rows."""
+        """Draw the noise of `n` rows in each hidden layer; `draw` makes the part that belongs to rows."""
         like, shapes = self.levels[0].L, [(n, W.shape[1]) for W in self.W]
         return [draw(lambda s: base.normal(s, like), shape) for shape in shapes]
 

@@ -280,7 +280,7 @@ class Path:
         return equal_rows(self.F[0], F[0], G_it[0], self.F[0].square().sum(-1), G_tt[0])
 
     def noise(self, base, n, draw=whole):
-        """What `n` rows draw in each random layer; `draw` makes what belongs to rows."""
+        """Draw the noise of `n` rows in each random layer; `draw` makes the part that belongs to rows."""
         found = []
         for level in (level for level in self.levels if level.C is not None):
             P, like = level.L.shape[-1], level.L
