@@ -264,39 +264,23 @@ class GaussianMixture(Likelihood):
         return (0.5 * log_weights.exp() * torch.special.erfc(off)).sum(0)
 
 
-class Heteroscedastic(GaussianMixture):
-    """Noise whose size is a function of the input: all latents `f` come first, then all `g`.
+# Noise whose size is a function of the input: all latents `f` come first, then all `g`
 
-    Given `g` it is constant noise of `e^g` times the variance, a likelihood of the class `_constant`.
-    """
 
-    def n_latents(self, n_outputs):
-        return 2 * n_outputs
+def constant_noise(likelihood, kind, g):
+    """The likelihood, of the class `kind`, of noise that has ``e^g`` times the variance of another one."""
+    noise = {
+        name: tensor_like(getattr(likelihood, name), g) * torch.exp(0.5 * power * g)
+        for name, power in likelihood._units.items()
+    }
+    return kind().with_values(**vars(likelihood) | noise)
 
-    def _given(self, g):
-        """The likelihood of constant noise given the logarithm of its size."""
-        noise = {
-            name: tensor_like(getattr(self, name), g) * torch.exp(0.5 * power * g)
-            for name, power in self._units.items()
-        }
-        return self._constant().with_values(**vars(self) | noise)
 
-    def log_prob(self, y, f):
-        f, g = split(f)
-        return self._given(g).log_prob(y, f)
-
-    def sample(self, f, generator):
-        f, g = split(f)
-        return self._given(g).sample(f, generator)
-
-    def _noise_nodes(self, m_g, v_g):
-        """Log-weights and variances of the noise, for normal `g` of these moments."""
-        raise NotImplementedError
-
-    def components(self, m, v):
-        (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        log_weights, noise = self._noise_nodes(m_g, v_g)
-        return log_weights, m_f.expand_as(noise), v_f + noise
+def components_of_noise(m, v, noise_nodes):
+    """Components where ``noise_nodes(m_g, v_g)`` has the log-weights and variances of the noise."""
+    (m_f, m_g), (v_f, v_g) = split(m), split(v)
+    log_weights, noise = noise_nodes(m_g, v_g)
+    return log_weights, m_f.expand_as(noise), v_f + noise
 
 
 def split(latents):

@@ -10,7 +10,8 @@ from .base import (
     LARGEST,
     LOG_2PI,
     GaussianMixture,
-    Heteroscedastic,
+    components_of_noise,
+    constant_noise,
     first_axis,
     log_normal,
     split,
@@ -74,7 +75,7 @@ class Gaussian(GaussianMixture):
         return f + tensor_like(self.variance, f).sqrt() * normal(f.shape, generator, f)
 
 
-class HeteroscedasticGaussian(Heteroscedastic):
+class HeteroscedasticGaussian(GaussianMixture):
     r"""Gaussian noise whose variance is a function of the input: :math:`y \sim N(f, \sigma^2 e^g)`.
 
     Each output has two latent functions; all :math:`f` come first, then all :math:`g`.
@@ -90,10 +91,23 @@ class HeteroscedasticGaussian(Heteroscedastic):
 
     n_nodes = 36
     n_partition_nodes = 44
-    _constant = Gaussian
     _positive, _units, _defaults = Gaussian._positive, Gaussian._units, Gaussian._defaults
 
     __init__ = Gaussian.__init__
+
+    def n_latents(self, n_outputs):
+        return 2 * n_outputs
+
+    def log_prob(self, y, f):
+        f, g = split(f)
+        return constant_noise(self, Gaussian, g).log_prob(y, f)
+
+    def sample(self, f, generator):
+        f, g = split(f)
+        return constant_noise(self, Gaussian, g).sample(f, generator)
+
+    def components(self, m, v):
+        return components_of_noise(m, v, self._noise_nodes)
 
     def expected_log_prob(self, y, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)

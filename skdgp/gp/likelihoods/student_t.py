@@ -6,7 +6,15 @@ import torch
 
 from ...random import gamma, normal
 from ..kernels.base import tensor_like
-from .base import LARGEST, GaussianMixture, Heteroscedastic, first_axis, hermite, split
+from .base import (
+    LARGEST,
+    GaussianMixture,
+    components_of_noise,
+    constant_noise,
+    first_axis,
+    hermite,
+    split,
+)
 from .noise_scale_quadrature import noise_scales_of_t
 from .t_density import log_t_density
 
@@ -126,7 +134,7 @@ class StudentT(GaussianMixture):
         return f + scale * normal(f.shape, generator, f) / mixing.sqrt()
 
 
-class HeteroscedasticStudentT(Heteroscedastic):
+class HeteroscedasticStudentT(GaussianMixture):
     r"""Student-t noise whose scale is a function of the input: :math:`y = f + s\, e^{g/2}\, t_\nu`.
 
     The noise differs from place to place and has heavier tails than a Gaussian. The tails allow for
@@ -152,11 +160,24 @@ class HeteroscedasticStudentT(Heteroscedastic):
     """
 
     n_nodes = 20  #: of powers of the density
-    _constant = StudentT
     _positive = {"df": 2.1, "scale": 1e-4}
     _units, _defaults = StudentT._units, StudentT._defaults
 
     __init__ = StudentT.__init__
+
+    def n_latents(self, n_outputs):
+        return 2 * n_outputs
+
+    def log_prob(self, y, f):
+        f, g = split(f)
+        return constant_noise(self, StudentT, g).log_prob(y, f)
+
+    def sample(self, f, generator):
+        f, g = split(f)
+        return constant_noise(self, StudentT, g).sample(f, generator)
+
+    def components(self, m, v):
+        return components_of_noise(m, v, self._noise_nodes)
 
     def expected_log_prob(self, y, m, v):
         """A lower bound of ``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
