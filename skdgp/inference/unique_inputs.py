@@ -17,7 +17,10 @@ _GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform r
 _MOST_COPIES = 8  #: of a row that differ in their inputs
 _SPARE = 8  #: unique inputs beyond those that are needed, to find ties
 _LEAF = 64  #: points of a tree that are compared one by one: a search takes 3/4 of that with 16
-_TREE_COLUMNS = 15  #: beyond which trees look at nearly all points
+_TREE_COLUMNS = (
+    8  #: that hold _MOST of all variance: with more of them, trees look at nearly all points
+)
+_MOST = 0.95  #: share of the variance of the points; columns of the rest cost a tree little
 _TIE = 1e-9  #: relative difference of distances that is none
 
 
@@ -140,13 +143,25 @@ def _farther(distances):
     return farther - distances[:, :-1] > _TIE * farther
 
 
+def _ranked(points, rows, found):
+    """Distances, and in their order indices, of points (n, k) found by products, which round more."""
+    squared = np.zeros(found.shape)
+    for of_points, of_rows in zip(points.T, rows.T):
+        squared += np.square(of_points[found] - of_rows[:, None])
+    order = np.argsort(squared, axis=1, kind="stable")
+    return np.sqrt(np.take_along_axis(squared, order, 1)), np.take_along_axis(found, order, 1)
+
+
 def _finder(points):
     """A function of rows and a number to the distances and indices of the nearest points, as many for each."""
-    if points.shape[1] > _TREE_COLUMNS:
-        return NearestNeighbors().fit(points).kneighbors
-    tree = cKDTree(points, leafsize=_LEAF)
+    variance = points.var(0)
+    order = np.argsort(-variance, kind="stable")  # those that count most first: sums end early
+    if variance[order[:_TREE_COLUMNS]].sum() < _MOST * variance.sum():
+        compare = NearestNeighbors(algorithm="brute").fit(points).kneighbors
+        return lambda rows, n: _ranked(points, rows, compare(rows, n, return_distance=False))
+    tree = cKDTree(points[:, order], leafsize=_LEAF)
     # of one point, the tree gives no second axis
-    return lambda rows, n: [part.reshape(len(rows), n) for part in tree.query(rows, n)]
+    return lambda rows, n: [part.reshape(len(rows), n) for part in tree.query(rows[:, order], n)]
 
 
 class NeighborSearch:
