@@ -51,9 +51,17 @@ class FullScale(NamedTuple):
         """``L^{-1} k(Z, x)`` of rows (n, n_features), shape (n, m)."""
         return torch.linalg.solve_triangular(self.L, self.kernel(self.Z, X), upper=False).T
 
-    def near(self, nearest, X):
-        """Features (n, k + 1, m) of the neighbors (n, k) of rows and, last, of the rows (n, n_features)."""
-        return torch.cat([self.known[nearest], self.features(X)[:, None]], 1)
+    def near(self, nearest, X, out=None):
+        """Features (n, k + 1, m) of the neighbors (n, k) of rows and, last, of the rows (n, n_features).
+
+        They are written over `out`: fresh memory is slow at first touch.
+        """
+        nearest = torch.as_tensor(nearest, device=X.device)
+        index = torch.nn.functional.pad(nearest, (0, 1))  # any, for a row itself
+        F = self.known.new_empty(*index.shape, self.known.shape[1]) if out is None else out
+        torch.index_select(self.known, 0, index.flatten(), out=F.view(-1, F.shape[-1]))
+        F[:, -1] = self.features(X)
+        return F
 
     def given(self, near, metric, n_neighbors):
         """The inducing variables given all unique inputs.

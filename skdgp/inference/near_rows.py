@@ -126,14 +126,19 @@ class FrozenRows:
             usual = (y == self._usual[:, None]) & (noise == noise.flatten().mode().values)
             self._is_usual = usual.T.contiguous()
 
+    def room(self, n, k):
+        """Memory that pieces of at most `n` rows with `k` neighbors may share, or None."""
+        known = None if self._near.smooth is None else self._near.smooth.known
+        return None if known is None else known.new_empty(n, k + 1, known.shape[1])
+
     @torch.no_grad()
-    def moments(self, X, nearest):
+    def moments(self, X, nearest, room=None):
         """Mean, sd and z as from :meth:`NearRows.say`, for indices (n, k) of neighbors."""
         near, (n, k), n_outputs = self._near, nearest.shape, self._near.y.shape[1]
         nearest = torch.as_tensor(nearest, device=X.device)
         K, F = near.kernel.within(torch.cat([near.Z[nearest], X[:, None]], 1)), None
         if near.smooth is not None:
-            F = near.smooth.near(nearest, X)
+            F = near.smooth.near(nearest, X, None if room is None else room[:n])
             K = torch.baddbmm(K, F, F.mT, alpha=-1.0)
         own, place, index = near.observed.noise, None, nearest
         if n_outputs > 1:

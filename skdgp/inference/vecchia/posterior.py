@@ -30,8 +30,10 @@ class NeighborPosterior(ScaledPosterior):
             yield piece, self._search(piece)
 
     def _of_states(self, X):
+        room = None
         for rows, nearest in self._pieces(X):
-            mean, sd, z = self._frozen.moments(rows, nearest)
+            room = self._frozen.room(*nearest.shape) if room is None else room
+            mean, sd, z = self._frozen.moments(rows, nearest, room)
             found = self._near.observed.latents(mean, sd.square())
             found = found if self._scale is None else (*found, self._scale.squared(z))
             yield tuple(part[None] for part in found)
