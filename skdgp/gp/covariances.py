@@ -331,3 +331,36 @@ class FactorProduct(torch.autograd.Function):
                     d_Z[of_Z, d] -= W if paired else W.sum(0)
         d_strength -= total / (1.0 + strength)
         return d_X, d_Z, d_log_l / lengthscale, d_strength, total / variance, None, None
+
+
+def product_of_roots(X, Z, scale, strength, variance):
+    """As :class:`FactorProduct` for smoothness 3/2, in half the time and without a way back.
+
+    With ``d = x - z``, a factor has the larger one of ``(1 + d) exp(-d)`` and ``(1 - d) exp(d)``. Both are sums
+    of two products of a function of `x` and one of `z`, which products of matrices compute.
+    """
+    x, z = (_columns(rows, scale) for rows in (X, Z))
+    share = 1.0 / (1.0 + strength)
+    part = share * strength
+    of_x, of_z = torch.stack([x, -x], 1), torch.stack([z, -z], 1)  # columns, signs, rows
+    left, right = part[:, None, None] * torch.exp(-of_x), of_z.exp()
+    left = torch.stack([share[:, None, None].expand_as(left), left * (1.0 + of_x), -left], -1)
+    right = torch.stack([torch.ones_like(right), right, right * of_z], -2)
+    safe = (torch.maximum(x.abs().amax(1), z.abs().amax(1)) < _SAFE).tolist()
+    K = X.new_empty(len(X), len(Z))
+    size = max(1, at_once(_AT_ONCE, K.device) // max(len(Z), 1))
+    space = K.new_empty(2, min(size, len(X)), len(Z))
+    numbers = list(enumerate(zip(safe, share.tolist(), part.tolist())))
+    for i in range(0, len(X), size):
+        product = K[i : i + size].copy_(variance.expand_as(K[i : i + size]))
+        both = space[:, : len(product)]
+        one, other = both
+        for q, (is_safe, w, a) in numbers:
+            if is_safe:
+                torch.bmm(left[q, :, i : i + size], right[q], out=both)
+                product.mul_(torch.maximum(one, other, out=one))
+            else:
+                torch.sub(x[q, i : i + size, None], z[q], out=one).abs_()
+                torch.exp_(torch.neg(one, out=other))
+                product.mul_(torch.addcmul(other, one, other, out=one).mul_(a).add_(w))
+    return K

@@ -3,10 +3,14 @@
 import torch
 
 from ...random import gamma, normal, uniform
-from ..covariances import FactorProduct
+from ..covariances import FactorProduct, product_of_roots
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
+
+_MANY_ROWS = (
+    16  #: on both sides: of fewer, the functions of each side take longer than products save
+)
 
 
 class Anova(Kernel):
@@ -72,11 +76,15 @@ class Anova(Kernel):
 
     def between(self, X, Z):
         if X.ndim == Z.ndim == 2:
-            return self(X, Z)
+            return self._between(X, Z, *self._hyperparameters(X))
         states = zip(X, Z.expand(len(X), -1, -1), zip(*self._hyperparameters(X)))
-        return torch.stack(
-            [FactorProduct.apply(x, z, l[0], a[0], v[0, 0], self) for x, z, (l, a, v) in states]
-        )
+        return torch.stack([self._between(x, z, l[0], a[0], v[0, 0]) for x, z, (l, a, v) in states])
+
+    def _between(self, X, Z, lengthscale, strength, variance):
+        has_roots = self.nu == 1.5 and X.dtype == torch.float64 and not torch.is_grad_enabled()
+        if has_roots and min(len(X), len(Z)) >= _MANY_ROWS:
+            return product_of_roots(X, Z, 3.0**0.5 / lengthscale, strength, variance)
+        return FactorProduct.apply(X, Z, lengthscale, strength, variance, self)
 
     def within(self, X):
         *groups, P, n_features = X.shape
