@@ -348,19 +348,20 @@ def product_of_roots(X, Z, scale, strength, variance):
     right = torch.stack([torch.ones_like(right), right, right * of_z], -2)
     safe = (torch.maximum(x.abs().amax(1), z.abs().amax(1)) < _SAFE).tolist()
     K = X.new_empty(len(X), len(Z))
-    size = max(1, at_once(_AT_ONCE, K.device) // max(len(Z), 1))
+    size = max(1, at_once(_AT_ONCE, K.device) // (2 * max(len(Z), 1)))  # three of them in the cache
     space = K.new_empty(2, min(size, len(X)), len(Z))
-    numbers = list(enumerate(zip(safe, share.tolist(), part.tolist())))
+    right, numbers = right.unbind(), list(zip(safe, share.tolist(), part.tolist()))
     for i in range(0, len(X), size):
         product = K[i : i + size].copy_(variance.expand_as(K[i : i + size]))
         both = space[:, : len(product)]
-        one, other = both
-        for q, (is_safe, w, a) in numbers:
+        (one, other), of_rows = both, x[:, i : i + size, None]
+        for q, of_x in enumerate(left[:, :, i : i + size].unbind()):
+            is_safe, w, a = numbers[q]
             if is_safe:
-                torch.bmm(left[q, :, i : i + size], right[q], out=both)
+                torch.bmm(of_x, right[q], out=both)
                 product.mul_(torch.maximum(one, other, out=one))
             else:
-                torch.sub(x[q, i : i + size, None], z[q], out=one).abs_()
+                torch.sub(of_rows[q], z[q], out=one).abs_()
                 torch.exp_(torch.neg(one, out=other))
                 product.mul_(torch.addcmul(other, one, other, out=one).mul_(a).add_(w))
     return K

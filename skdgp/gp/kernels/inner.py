@@ -118,7 +118,8 @@ class Linear(Kernel):
         self.trainable = trainable
 
     def __call__(self, X, Z):
-        return (X * tensor_like(self.variance, X)) @ Z.mT + tensor_like(self.bias, X).square()
+        inner = (X * tensor_like(self.variance, X)) @ Z.mT
+        return inner.add_(tensor_like(self.bias, X).square())
 
     def from_gram(self, G, left=None, right=None):
         return tensor_like(self.variance, G) * G + tensor_like(self.bias, G).square()
