@@ -21,6 +21,10 @@ def _factors(Q, L_inv):
 class Outputs:
     """Outputs of a layer: its processes and the mean function ``h W``, with noise."""
 
+    def parts(self):
+        """The layers of one kernel that this one is made of: itself, or its units."""
+        return [self]
+
     def process_moments(self, H, *q):
         """Mean (P, D) and variance, (P, D) or (P, 1), without mean function and noise."""
         raise NotImplementedError

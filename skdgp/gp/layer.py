@@ -108,6 +108,13 @@ def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     return _SparseMoments.apply(kernel(Z, Z), K_uf, k_ff, q_mean, Q, jitter)
 
 
+def noise_parameter(noise):
+    """The logarithm of a variance as a parameter, or None for 0."""
+    if noise == 0.0:
+        return None
+    return nn.Parameter(torch.tensor(math.log(noise), dtype=torch.float64))
+
+
 class SparseLayer(Layer):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
@@ -138,8 +145,7 @@ class SparseLayer(Layer):
         self.jitter = jitter
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared) if q is None else q
-        log_noise = torch.tensor(math.log(noise or 1.0), dtype=torch.float64)
-        self.log_noise = nn.Parameter(log_noise) if noise > 0.0 else None
+        self.log_noise = noise_parameter(noise)
 
     def noise(self):
         return 0.0 if self.log_noise is None else torch.exp(self.log_noise)
@@ -156,6 +162,10 @@ class SparseLayer(Layer):
         Z, B = relocated(self.kernel(), self.Z, H, n, self.jitter)
         self.Z = nn.Parameter(Z, self.Z.requires_grad)
         return mean, B[None]
+
+    def carry(self, B):
+        """Take the posterior over to other inducing inputs, by the matrix of :meth:`relocate`."""
+        self.q.carry(B)
 
     def process_moments(self, H, q=None):
         q = self.q.moments(H.dtype) if q is None else q

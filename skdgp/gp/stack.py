@@ -53,7 +53,8 @@ class Layer(Outputs, nn.Module):
     def __init__(self, kernel, n_inputs, n_outputs, linear_mean=False):
         super().__init__()
         self.n_outputs = n_outputs
-        self.kernel = Trainable(kernel)
+        if kernel is not None:  # else units have kernels of their own
+            self.kernel = Trainable(kernel)
         W = torch.zeros(n_inputs, n_outputs, dtype=torch.float64) if linear_mean else None
         self.register_buffer("W", W)
 
@@ -62,6 +63,11 @@ class Layer(Outputs, nn.Module):
         """Take inducing inputs, and a mean function, or None, of outputs of the layer before."""
         if self.n_inducing:
             self.Z.copy_(Z)
+        self.start_mean(W)
+
+    @torch.no_grad()
+    def start_mean(self, W):
+        """Take a mean function, or None."""
         if self.W is not None and W is not None:
             self.W.zero_()
             self.W[: len(W)].copy_(W)

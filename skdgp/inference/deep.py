@@ -96,7 +96,7 @@ class DeepSparseGP(Model):
             return self.kl()
 
     def blocks(self):
-        return [layer.q for layer in self.layers]
+        return [part.q for layer in self.layers for part in layer.parts()]
 
     def step(self, batch, generator, rate=1.0):
         self.warmup.start_step(self.layers[-1].q.mean[:, self.n_means :])
@@ -110,18 +110,19 @@ class DeepSparseGP(Model):
     def _shallow_start(self):
         """Hold hidden layers that are still where they started."""
         hidden = list(self.layers)[:-1]
-        if any(layer.W is None or layer.q.mean.any() for layer in hidden):
+        blocks = [part.q for layer in hidden for part in layer.parts()]
+        if any(layer.W is None for layer in hidden) or any(q.mean.any() for q in blocks):
             yield
             return
-        held, self._is_shallow = [layer.q.held for layer in hidden], True
-        for layer in hidden:
-            layer.q.held = True
+        held, self._is_shallow = [q.held for q in blocks], True
+        for q in blocks:
+            q.held = True
         try:
             yield
         finally:
             self._is_shallow = False
-            for layer, before in zip(hidden, held):
-                layer.q.held = before
+            for q, before in zip(blocks, held):
+                q.held = before
 
     def _moments_of_shallow(self, i, layer, H):
         if i == len(self.layers) - 1:
@@ -151,7 +152,7 @@ class DeepSparseGP(Model):
     def carry(self, parts):
         """Take the posterior over to other inducing inputs, see :meth:`SparseLayer.relocate`."""
         for layer, B in zip(self.layers, parts):
-            layer.q.carry(B)
+            layer.carry(B)
 
     def draw_eps(self, batch, generator):
         """Standard normal draws of a step, layer by layer."""

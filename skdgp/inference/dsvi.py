@@ -6,6 +6,7 @@ import torch
 from sklearn.utils._param_validation import StrOptions
 
 from ..gp.layer import SparseLayer
+from ..gp.units import UnitsLayer
 from .base import COUNT, COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
 from .deep import DeepSparseGP
 
@@ -30,6 +31,10 @@ class DSVI(Scheme):
         Whether the units of a hidden layer share one posterior covariance of their inducing
         variables; their means differ in any case. A step of a wide layer then costs no more than
         that of a single unit. The published scheme has separate covariances.
+    shared_kernel : bool, default=True
+        Whether the units of a hidden layer share one kernel and its inducing inputs, as in the published
+        scheme. Otherwise each unit learns its own, and sees the inputs with lengthscales of its own; the
+        covariances of units are then separate, too. A hidden layer takes as many times longer as it has units.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
@@ -78,6 +83,7 @@ class DSVI(Scheme):
 
     n_draws: Annotated[int, COUNT] = 1
     shared_covariance: Annotated[bool, "boolean"] = True
+    shared_kernel: Annotated[bool, "boolean"] = True
     inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
     inner_scale: Annotated[float | None, POSITIVE, None] = None
     inner_variance: Annotated[float, POSITIVE] = 0.01
@@ -95,12 +101,18 @@ class DSVI(Scheme):
     def n_inducing(self, n_rows, n_classes=None):
         return 100 if n_rows <= _FEW_ROWS else 200
 
+    def beyond_hyperparameters(self, architecture, likelihood):
+        hidden = architecture.kernels[:-1]
+        learns = not self.shared_kernel and any(kernel.learns for kernel in hidden)
+        return "a kernel for each hidden unit" if learns else None
+
     def build(self, architecture, likelihood):
         everything, n_hidden = self.natural_gradient == "all", len(architecture.widths)
         inner = {
             "noise": self.inner_noise,
             "natural": everything,
             "shared": self.shared_covariance and not everything,
+            "of_units": not self.shared_kernel,
         }
 
         def settings(i):
@@ -109,11 +121,15 @@ class DSVI(Scheme):
             shape = architecture.kernels[i], architecture.layer_inputs()[i]
             return inner | {"scale": self.inner_scale or start_scale(*shape)}
 
-        layers = architecture.stack(SparseLayer, settings)
+        layers = architecture.stack(_layer, settings)
         first = self.n_warmup, self.n_shallow
         return DeepSparseGP(
             architecture, likelihood, layers, self.n_draws, self.natural_step, *first
         )
+
+
+def _layer(*shape, of_units=False, **settings):
+    return UnitsLayer(*shape, **settings) if of_units else SparseLayer(*shape, **settings)
 
 
 def start_scale(kernel, n_inputs):

@@ -11,6 +11,7 @@ from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 from .._scoring import column_names
 from ..gp.frozen import FrozenLayer
 from ..gp.layer import SparseLayer
+from ..gp.units import UnitsLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
 from ..random import normal
@@ -213,7 +214,9 @@ class LayersDisplay(Display):
 
 def _has_moments(model):
     layers = model.layers
-    return len(layers) > 0 and all(isinstance(x, (SparseLayer, FeatureLayer)) for x in layers)
+    return len(layers) > 0 and all(
+        isinstance(x, (SparseLayer, UnitsLayer, FeatureLayer)) for x in layers
+    )
 
 
 def _whitened(layer, n, generator):
@@ -242,7 +245,7 @@ def _panels(layers, X, line, n_functions, generator, max_units):
         for first in range(0, n_functions, _AT_ONCE):
             n = min(_AT_ONCE, n_functions - first)
             # without what variances need: coupled layers have no covariances of their own
-            still = layer.frozen(*(FrozenLayer,) * isinstance(layer, SparseLayer))
+            still = layer.frozen(*(FrozenLayer,) * isinstance(layer, (SparseLayer, UnitsLayer)))
             f = still.functions(n, _FEATURES, generator, _whitened(layer, n, generator))
             draws.append(sum(f(line.expand(n, *line.shape))))
         panel.update(

@@ -3,6 +3,7 @@
 from ..gp.gaussian import GaussianBlock
 from ..gp.inducing import METHODS, centers
 from ..gp.layer import SparseLayer
+from ..gp.units import UnitsLayer
 from .greedy import greedy
 from .handover import hand_over
 from .lengthscales import shorten_lengthscales
@@ -27,8 +28,9 @@ def start(model, X, weights, method, rng, y=None, train=None):
         *hidden, layer = model.layers
         if any(other.W is None for other in hidden):  # which hand nothing on as yet
             layer, inputs = hidden[0], X
-        if isinstance(layer, SparseLayer):
-            shorten_lengthscales(layer, model.likelihood(), inputs, y, weights)
+        for part in layer.parts():
+            if isinstance(part, SparseLayer):
+                shorten_lengthscales(part, model.likelihood(), inputs, y, weights)
     if method == "greedy":
         greedy(model, X, y, weights, train, rng)
 
@@ -40,9 +42,14 @@ def _check(model, method):
             f"init={method!r} places inducing inputs, and {type(model).__name__} has none; leave init "
             f"at {METHODS[0]!r}, which such a model answers by a method `start`."
         )
-    if method not in METHODS and not all(
-        isinstance(layer.q, GaussianBlock) for layer in model.layers
-    ):
+    if method in METHODS:
+        return
+    if any(isinstance(layer, UnitsLayer) for layer in model.layers):
+        raise ValueError(
+            f"init={method!r} gives all units of a hidden layer one kernel; set shared_kernel=True, or choose "
+            f"init={METHODS[0]!r} or {METHODS[1]!r}."
+        )
+    if not all(isinstance(layer.q, GaussianBlock) for layer in model.layers):
         raise ValueError(
             f"init={method!r} sets the posterior of each layer, and {type(model).__name__} has none for "
             f"each alone; choose init={METHODS[0]!r} or {METHODS[1]!r}."

@@ -81,7 +81,7 @@ def findings(posterior, X):
         mean, var = layer.moments(H)
         use = _use(layers, i + 1, mean, X) if hidden else None
         found.extend(_inducing(layer, H, i + 1))
-        if i == 0 and layer.q_root is not None:
+        if i == 0 and all(part.q_root is not None for part in layer.parts()):
             found.append(_uncertain(layer, H, mean, use))
         if hidden:
             found.append(_dead(mean, var, use, i + 1))
@@ -89,7 +89,8 @@ def findings(posterior, X):
                 found.append(_collapsed(H if i == 0 else X, mean, connected, i + 1))
         return mean
 
-    if layers and all(isinstance(layer, FrozenLayer) for layer in layers):
+    parts = [part for layer in layers for part in layer.parts()]
+    if parts and all(isinstance(part, FrozenLayer) for part in parts):
         layers.walk(X, visit)
     return found
 
@@ -100,20 +101,26 @@ def _correlation(kernel, A, B):
 
 
 def _inducing(layer, H, number):
-    """Clumped inducing inputs, and those away from the rows."""
-    kernel, Z = layer.kernel, layer.Z
-    among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
-    A, k_ff = layer.whitened(H)
-    rest = float(((k_ff - A.square().sum(0)) / k_ff.clamp_min(1e-300)).quantile(0.95))
-    clumped = float((among > _TOGETHER).double().mean())
-    away = float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean())
+    """Clumped inducing inputs, and those away from the rows; means over units that have their own."""
+    shares = []
+    for part in layer.parts():
+        kernel, Z = part.kernel, part.Z
+        among = _correlation(kernel, Z, Z).fill_diagonal_(0.0).amax(1)
+        A, k_ff = part.whitened(H)
+        rest = float(((k_ff - A.square().sum(0)) / k_ff.clamp_min(1e-300)).quantile(0.95))
+        clumped = float((among > _TOGETHER).double().mean())
+        away = float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean())
+        shares.append(
+            (min(clumped, rest), away)
+        )  # duplicates do no harm where nothing is left over
+    clumped, away = np.mean(shares, 0).tolist()
     return [
         Finding(
             "clumped inducing inputs",
             number,
             "share of inducing inputs at the place of another, or variance that all leave over at "
             "5 % of the rows, whichever is less",
-            min(clumped, rest),  # duplicates do no harm where nothing is left over
+            clumped,
             0.1,
             "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
             extreme=0.2,
@@ -132,8 +139,12 @@ def _inducing(layer, H, number):
 
 def _uncertain(layer, H, mean, use):
     """Inflated variance of the posterior at inducing points."""
-    A, _ = layer.whitened(H)
-    noise = (layer.q_root.mT @ A).square().sum(1).mean(1).expand(layer.n_outputs)
+    noise = []
+    for part in layer.parts():
+        A, _ = part.whitened(H)
+        of_part = (part.q_root.mT @ A).square().sum(1).mean(1)
+        noise.append(of_part.expand(part.n_outputs))
+    noise = torch.cat(noise)
     shares = noise / (noise + mean.var(0, correction=0)).clamp_min(1e-300)
     weights = torch.ones_like(shares) if use is None else use
     value = max(float((weights * shares).sum() / weights.sum().clamp_min(1e-12)), 0.0)
@@ -150,12 +161,13 @@ def _uncertain(layer, H, mean, use):
 def _use(layers, i, mean, X):
     """Return the mean change of a layer's correlations if a unit's rows are shuffled, for each unit."""
     mean = mean[:_ROWS]
-    H, layer = layers.inputs(mean, X[:_ROWS]), layers[i]
+    H, kernels = layers.inputs(mean, X[:_ROWS]), [part.kernel for part in layers[i].parts()]
     changes = []
     for d in range(mean.shape[1]):
         shuffled = H.clone()
         shuffled[:, d] = H[:, d].roll(len(H) // 2 + 1)
-        changes.append(1.0 - torch.diagonal(_correlation(layer.kernel, H, shuffled)).mean())
+        same = [torch.diagonal(_correlation(kernel, H, shuffled)).mean() for kernel in kernels]
+        changes.append(1.0 - torch.stack(same).mean())
     return torch.stack(changes)
 
 

@@ -19,7 +19,7 @@ BAD = {
     **dict.fromkeys(["least_power", "step_size", "friction"], (0.0, 1.0, *NUMBER)),
     **dict.fromkeys(["inner_noise", "tol"], (-1.0, *NUMBER)),
     **dict.fromkeys(["inner_scale", "inner_variance", "delta", "deviation"], (0.0, *NUMBER)),
-    **dict.fromkeys(["shared_covariance", "train_inducing", "exact"], ("yes", 1)),
+    **dict.fromkeys(["shared_covariance", "shared_kernel", "train_inducing", "exact"], ("yes", 1)),
     **dict.fromkeys(["natural_gradient", "prediction", "coupling"], ("first", 3)),
     **dict.fromkeys(["frequencies", "sampling", "covariance", "hyperparameters"], ("nothing", 3)),
     **dict.fromkeys(["target", "preconditioner", "last_layer", "start"], ("nothing", 3)),
