@@ -37,6 +37,9 @@ from .warm_start import check_lasting, init_source, scale, warm_start_sources, w
 
 _AT_END = 0.05  #: share of the time that is kept for it, and for the diagnosis
 _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their starts rather
+#: share of the steps, the last ones, in which members that have been scored by held-out rows see these, too:
+#: the suite's CRPS falls by .2 +- .1 %
+_ON_ALL_ROWS = 0.2
 
 
 def fit_estimator(estimator, data, held_out, raw, started):
@@ -128,6 +131,7 @@ class MixtureFit:
         costs, self.turns = [plan.seconds for plan in self.plans], list(range(len(self.plans)))
         if estimator.max_time is not None and not divides():  # what it is enough for comes first
             self.turns.sort(key=lambda i: self.plans[i].turn)
+        self.turns.sort(key=lambda i: self.plans[i].trial is not None)
         self.budget = Budget(estimator.max_time, started, costs, self.n_jobs, self.turns)
         self.data, self.held_out = self._affordable(data), held_out
         labels = self._labels(self.data)
@@ -135,7 +139,7 @@ class MixtureFit:
         self._check_all()
         n_tasks = len(self.plans)
         if self.n_jobs == 1:
-            n_tasks = sum(-(-self._n_steps(plan) // BLOCK) for plan in self.plans)
+            n_tasks = sum(-(-n // BLOCK) for plan in self.plans for n in self._n_steps_of(plan))
         self.progress = FitProgress(estimator if is_first() else None, n_tasks, raw)
 
     def _labels(self, data):
@@ -144,6 +148,14 @@ class MixtureFit:
 
     def _n_steps(self, plan):
         return self.estimator.max_iter or plan.max_iter or plan.scheme.max_iter(len(self.data))
+
+    def _n_steps_of(self, plan):
+        """Steps of a member without the rows that are held out, and then with them."""
+        total = self._n_steps(plan)
+        held_out = self.scored.held is not None and not plan.scheme.leaves_one_out
+        # others are conditioned on their rows
+        last = round(_ON_ALL_ROWS * total) if held_out and "batch_size" in plan.scheme.uses else 0
+        return total - last, last
 
     def _affordable(self, data):
         """The rows for which a single model has time; fewer inducing points may do, too."""
@@ -192,19 +204,15 @@ class MixtureFit:
     def run(self):
         """Train all members; Ctrl-C is raised if there is nothing to predict with yet."""
         trained, errors, late, interrupted = {}, [], [], False
-        outcomes = map(self._attempt, self.turns)
-        if divides() and not self.is_single:
-            worker = copy.copy(self)  # without callbacks
-            outcomes = spread(worker._attempt, [plan.seconds for plan in self.plans])
-        elif self.n_jobs > 1:  # in processes of their own, which have no callbacks
-            tasks = (delayed(_in_worker)(self, i) for i in self.turns)
-            outcomes = Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
+        alone = self.is_single or not (divides() or self.n_jobs > 1)
+        outcomes = map(self._attempt, self.turns) if alone else self._side_by_side()
         try:
             for i, outcome in zip(self.turns, outcomes):
                 if outcome is None:
                     late.append(i)
                 elif isinstance(outcome, Trained):
                     trained[i] = outcome
+                    self.scored.note(outcome)
                     self._print_line(outcome, i)
                     interrupted = outcome.interrupted
                 elif self.is_single:
@@ -239,6 +247,18 @@ class MixtureFit:
         no_time = [one.member.scheme for one in trained if one not in learned]
         no_time += [self.plans[i].scheme for i in late]
         return Result(learned, interrupted, [type(scheme).__name__ for scheme in no_time])
+
+    def _side_by_side(self):
+        """Outcomes of other processes, or of ranks, without callbacks; members with a trial wait."""
+        of_rank = copy.copy(self)
+        for waits in (False, True):
+            wave = [i for i in self.turns if (self.plans[i].trial is not None) == waits]
+            if divides():
+                costs = [self.plans[i].seconds for i in wave]
+                yield from spread(lambda j: of_rank._attempt(wave[j]), costs)  # noqa: B023
+            else:
+                tasks = (delayed(_in_worker)(self, i) for i in wave)
+                yield from Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
 
     def __getstate__(self):
         return {**self.__dict__, "progress": FitProgress(None, 0, {})}
@@ -280,21 +300,23 @@ class MixtureFit:
         if self.is_single:
             began, rng, left = self.started, self.rng, self.budget.max_time
         data = self.data if plan.scheme.leaves_one_out else self.scored.rest
-        checkpoint = self._checkpoint(i, seed)
+        (n_first, n_last), checkpoint = self._n_steps_of(plan), self._checkpoint(i, seed)
         pretraining = PreTraining(left, began)
         pretraining.skipped = checkpoint is not None and checkpoint.exists()
 
         def prepare(trainer, present):
-            trainer.max_time = left
+            trainer.max_iter = n_first
             trainer.elapsed = from_first(lambda: time.monotonic() - began)
             if left is not None:
                 _, at_end = plan.scheme.cubes(len(data), self._n_inducing(plan, len(data)))
+                trainer.max_time = left * n_first / (n_first + n_last)
                 trainer.reserve = _AT_END * left + at_end * self.unit
                 seconds = max(0.0, left - trainer.elapsed - trainer.reserve)
                 trainer.model.limit(seconds, seconds / self.unit)
             trainer.checkpoint, trainer.quiet = checkpoint, not self.is_single
-            trainer.on_block = lambda stop: self.progress.block_ends(
-                lambda: self.attributes([present()]), stop and i == self.turns[-1]
+            trainer.on_block = lambda stop: (
+                self._block_ends(present, stop and n_last == 0, i)
+                or (trainer.n_iter == plan.trial and self.scored.hardly_counts(present()))
             )
 
         member, trainer = self.fit.train(
@@ -315,7 +337,31 @@ class MixtureFit:
         except KeyboardInterrupt:
             note_interrupt()
             result.interrupted, result.loo, result.held_out = True, None, None
+        n_last = min(n_last, round(trainer.n_iter * _ON_ALL_ROWS / (1.0 - _ON_ALL_ROWS)))
+        if n_last and not (result.interrupted or self.progress.stopped):
+            seconds = None if left is None else (1.0 - _AT_END) * left + began - time.monotonic()
+            self._see_all_rows(result, model, i, n_last, seconds)
         return result
+
+    def _see_all_rows(self, result, model, i, n_steps, seconds):
+        """Train a scored member further, with the rows that were held out; its scores stay."""
+        trainer = self.fit.trainer(model, self.plans[i], self.data, self._seed(i) + 1)
+
+        def prepare(trainer, present):
+            trainer.max_iter, trainer.max_time, trainer.quiet = n_steps, seconds, True
+            trainer.on_block = lambda stop: self._block_ends(present, stop, i)
+
+        if seconds is None or seconds > 0.0:
+            try:
+                result.member, _ = self.fit.run(result.member, trainer, self.held_out, prepare)
+            except KeyboardInterrupt:  # before the first step
+                trainer.interrupted = True
+            result.interrupted = trainer.interrupted
+
+    def _block_ends(self, present, stop, i):
+        return self.progress.block_ends(
+            lambda: self.attributes([present()]), stop and i == self.turns[-1]
+        )
 
     def _seed(self, i):
         """Each member of a mixture has its own: one that goes does not change the others."""

@@ -112,7 +112,7 @@ class MemberFit:
         """The trainer of a model, with the budget of its plan."""
         estimator, scheme, n = self.estimator, plan.scheme, len(data)
         rate, batch_size = estimator.learning_rate, scheme.batch_size(n)
-        rate = scheme.learning_rate(n) if rate is None else rate
+        rate = plan.learning_rate or scheme.learning_rate(n) if rate is None else rate
         if "batch_size" in scheme.uses and estimator.batch_size is not None:
             batch_size = estimator.batch_size
         if divides() and ("batch_size" not in scheme.uses or model.is_full_batch):
@@ -143,17 +143,26 @@ class MemberFit:
         """
         began = time.process_time()
         member, model = self.start(plan, data, rng, pretraining, source)
-        draws = model.draws(self.estimator.n_predict_draws, seed)
+        member.draws = model.draws(self.estimator.n_predict_draws, seed)
         trainer = self.trainer(model, plan, data, seed)
         trainer.interrupted = pretraining.interrupted
         trainer.rows = of_shards(trainer.rows, self.estimator, data)
+        member.record.seconds = time.process_time() - began
+        return self.run(member, trainer, held_out, prepare)
+
+    def run(self, member, trainer, held_out, prepare=None):
+        """Run a trainer of the model of a member; parameters and results as of :meth:`train`."""
+        began, before = time.process_time(), member.record
 
         def present():
-            seconds = time.process_time() - began
             record = Record(
-                trainer.n_iter, list(trainer.loss_curve), list(trainer.validation_scores), seconds
+                before.n_iter + trainer.n_iter,
+                before.loss_curve + trainer.loss_curve,
+                before.validation_scores + trainer.validation_scores,
+                before.seconds + time.process_time() - began,
+                before.log_density,
             )
-            return member.fitted(model, draws, record)
+            return member.fitted(trainer.model, member.draws, record)
 
         if held_out is not None:
             trainer.validate = lambda: mean_log_density([present()], held_out, self.device)

@@ -5,7 +5,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights
+from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 from .data import stratified, without_last_of_class
 from .fitting import log_densities, log_densities_of_draws
 
@@ -13,6 +13,9 @@ from .fitting import log_densities, log_densities_of_draws
 _SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
+#: mixture weight below which a member ends after its trial. After 200 steps deep models have .00 to .05 on
+#: power, naval and protein, where more steps change nothing, and .5 on kin8nm
+_LEAST_WEIGHT = 0.1
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -26,6 +29,7 @@ class ScoredRows:
     def __init__(self, data, plans, labels, device, seed):
         self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
+        self._scored = []
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
         self.disperses = labels is None and data.y.shape[1] == 1
@@ -63,6 +67,24 @@ class ScoredRows:
             else:
                 one.held_out = log_densities([member], rows, self.device)
         member.record.log_density = self._mean(one)
+
+    def note(self, one):
+        """Take what a member says of unseen rows into account from now on."""
+        self._scored.append(one)
+
+    def hardly_counts(self, member):
+        """Whether a member has little weight beside those noted so far."""
+        return self.weight_beside_others(member) < _LEAST_WEIGHT
+
+    def weight_beside_others(self, member):
+        """Weight of a member beside those noted with leave-one-out scores, by held-out rows; 1 without."""
+        n_held = len(self.held)
+        others = [self._out_of_sample(one)[:n_held] for one in self._scored if one.loo is not None]
+        if not others:
+            return 1.0
+        rows = self.data.part(self.held)
+        own = log_densities([member], rows, self.device)
+        return float(stack(np.vstack([*others, own]), rows.weights)[-1])
 
     def _out_of_sample(self, one):
         """Log densities of rows that a member has not seen, with a dispersion of one; None if unknown."""

@@ -29,6 +29,9 @@ class Plan:
     kernel: object = "auto"  #: str, Kernel or sequence of these
     n_inducing: int | None = None  #: before there are too few rows; None for the scheme's choice
     max_iter: int | None = None  #: steps; None for the scheme's choice
+    learning_rate: float | None = None  #: likewise
+    #: steps after which training ends if the member would hardly count beside those before it; None for none
+    trial: int | None = None
     seconds: float = 1.0  #: predicted CPU time, by which members share a budget
 
     @property
