@@ -135,6 +135,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         offset = self._offset(X, exposure)
         if decompose:
             return self._decomposed(X, offset)
+        if not (return_std or return_cov or latent) and self._atoms is None:
+            return self._shaped(self._predict_rows(X, "target_mean", offset=offset))
         mean, std = self._moments(X, latent, offset)
         if return_cov:
             return self._shaped(mean), self._covariance(X, std, latent, offset)

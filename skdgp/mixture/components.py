@@ -20,6 +20,12 @@ class Rows(NamedTuple):
     offset: np.ndarray | None = None  #: (n, 1), logarithms of exposures, added to functions
     noise: np.ndarray | None = None  #: (n, k), variances of the noise over those of members
 
+    @property
+    def plain(self):
+        """Whether members see all there is of the rows."""
+        others = self.versions, self.offset, self.noise
+        return not self.columns and all(other is None for other in others)
+
     @classmethod
     def seen(cls, X, scaler, offset=None):
         """Rows (n, n_features) in the user's units, by the scaler of inputs."""

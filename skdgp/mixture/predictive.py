@@ -40,9 +40,14 @@ class Predictive:
         return self._components_of_members(compact=False)
 
     def _components_of_members(self, compact):
-        total = sum(member.mixture_weight for member in self._members)
-        given = self._rows, total, self._device, compact
-        return [component(member, *given) for member in self._members]
+        total = self._total()
+        return [self._component(member, total, compact) for member in self._members]
+
+    def _total(self):
+        return sum(member.mixture_weight for member in self._members)
+
+    def _component(self, member, total, compact):
+        return component(member, self._rows, total, self._device, compact)
 
     def _mix_moments(self, moments):
         """Mean and variance of the mixture, by the law of total variance."""
@@ -84,6 +89,22 @@ class Predictive:
             return mapped_moments(*self._mapped_components(latent), scaler)
         mean, var = self.latent_moments(len(scaler.scale)) if latent else self.moments()
         return mean * scaler.scale + scaler.center, np.sqrt(var) * scaler.scale
+
+    def target_mean(self):
+        """Mean (n, k) of the target, in its units; without variances, where members need none for it."""
+        scaler, rows, mean = self._scaler, self._rows, 0.0
+        if scaler.maps is not None or not rows.plain:
+            return self.target_moments()[0]
+        total, X = self._total(), torch.as_tensor(rows.X, device=self._device)
+        for member in self._members:
+            own = member.posterior(self._device).target_mean(X)
+            if own is None:
+                weights, likelihood, m, v = self._component(member, total, compact=True)
+                own = (weights * likelihood.moments(m, v)[0]).sum(0)
+            else:
+                own = own * (member.mixture_weight / total)
+            mean = mean + own
+        return mean.cpu().numpy() * scaler.scale + scaler.center
 
     def mapped_ends(self, latent=False):
         """Return the ends of distributions, in units of the standardized target."""

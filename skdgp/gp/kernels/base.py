@@ -231,10 +231,6 @@ class Sum(Pair):
     def _joined(self, left, right):
         return left + right
 
-    def between(self, X, Z):
-        left, right = self._parts_by("between", X, Z).values()
-        return left + right if torch.is_grad_enabled() else left.add_(right)
-
     def _joined_features(self, left, right):
         return torch.cat([left, right], -1)
 
