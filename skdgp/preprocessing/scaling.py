@@ -123,7 +123,9 @@ class InputScaler:
 
     def _dropped(self):
         """Columns of the complete table that were constant in training."""
-        return np.setdiff1d(np.arange(len(self.constants)), [] if self.blank else self.columns)
+        dropped = np.ones(len(self.constants), dtype=bool)
+        dropped[[] if self.blank else self.columns] = False
+        return np.flatnonzero(dropped)
 
     def tolerance(self, constants):
         """Differences from constants that rounding explains."""
