@@ -1,6 +1,7 @@
 """Which members the default has: those whose predicted cost fits the time budget."""
 
 import numpy as np
+from sklearn.base import clone
 
 from ..gp.kernels import Anova, Kernel, Linear, RationalQuadratic, SquaredExponential
 from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
@@ -27,6 +28,9 @@ _USUAL_COLUMNS = 100  #: beyond which distances take longer than what is done wi
 #: Deep models get a share of a longer budget, up to half of it if others leave that, and if they are worth it
 #: after a trial: 700 steps in the place of 400 win .04 nats on kin8nm
 _STEPS_OF_GRADIENTS, _TRIAL, _GRADIENT_SHARE = (250, 5000), 200, (0.35, 0.5)
+#: steps from which on hidden units are worth a kernel each: on kin8nm 1,000 are .05 nats ahead of 4,000 steps
+#: of a common one, which take as long, and 200 are .03 behind 700
+_STEPS_OF_UNITS = 1000
 #: Their step size: on kin8nm .01 loses .03 nats; with few steps on few rows it is level, with less RMSE
 _LEARNING_RATE = 0.03
 _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win .02 nats, in 6 seconds more
@@ -131,8 +135,12 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
         deep = Plan(scheme, plan.likelihood, plan.n_layers, width, plan.kernel, n_inducing, least)
         deep.seconds = seconds_of_least
         if not short:
-            step = _gradient_step(n_rows, n_columns, n_inducing, sum(deep.widths(n_columns)))
-            deep.max_iter = int(np.clip(_GRADIENT_SHARE[0] * seconds / step, least, most))
+            shape, share = (n_rows, n_columns, n_inducing), _GRADIENT_SHARE[0] * seconds
+            n_hidden = sum(deep.widths(n_columns))
+            step, of_units = _gradient_step(*shape, n_hidden), _step_of_units(*shape, n_hidden)
+            if _STEPS_OF_UNITS * of_units <= share:
+                step, deep.scheme = of_units, clone(scheme).set_params(shared_kernel=False)
+            deep.max_iter = int(np.clip(share / step, least, most))
             deep.seconds, deep.trial = deep.max_iter * step, _TRIAL
             deep.learning_rate = _LEARNING_RATE
         plans.append(deep)
@@ -217,6 +225,13 @@ def _gradient_step(n_rows, n_columns, n_inducing, n_hidden):
     """One step of a minibatch of at most 1,000 rows; `n_hidden` are the units of all hidden layers."""
     size = min(n_rows, 1000) * min(n_inducing, 100)
     each = 5.5e-8 + 4e-9 * n_hidden + 6e-10 * max(0, n_columns - _USUAL_COLUMNS)
+    return 1.5e-3 + size * each
+
+
+def _step_of_units(n_rows, n_columns, n_inducing, n_hidden):
+    """Likewise, if each hidden unit has a kernel."""
+    size = min(n_rows, 1000) * min(n_inducing, 100)
+    each = 3e-8 + 4.5e-8 * n_hidden + 6e-10 * max(0, n_columns - _USUAL_COLUMNS)
     return 1.5e-3 + size * each
 
 

@@ -104,5 +104,22 @@ def test_many_rows_give_more_steps_to_deep_models_and_keep_all_members(n_rows, n
         for plan in regression(n_rows, n_columns, 2 * seconds)
         if isinstance(plan.scheme, DSVI) and plan.n_layers == 2
     )
-    assert 450 <= deep.max_iter < more.max_iter
+    assert deep.trial == 200 and 450 <= deep.max_iter
+    # or fewer steps of hidden units that have a kernel each
+    assert deep.max_iter < more.max_iter or (
+        more.max_iter >= 1000 and not more.scheme.shared_kernel
+    )
     assert deep.seconds <= 0.5 * seconds
+
+
+@pytest.mark.parametrize("width", [2, 8])
+def test_hidden_units_have_a_kernel_each_where_a_thousand_steps_are_affordable(width):
+    wide = Plan(DSVI(), HeteroscedasticStudentT(), 2, width)
+    shared = []
+    for seconds in (15.0, 60.0, 120.0, 500.0):
+        plans = recipe.regression(wide, 7000, 8, 1, True, seconds)
+        (deep,) = (plan for plan in plans if plan.trial)
+        shared.append(deep.scheme.shared_kernel)
+        assert deep.scheme.shared_kernel or deep.max_iter >= 1000
+    assert shared == {2: [True, False, False, False], 8: [True, True, False, False]}[width]
+    assert wide.scheme.shared_kernel  # of the user, which stays as it is
