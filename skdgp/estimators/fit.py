@@ -152,9 +152,8 @@ class MixtureFit:
     def _n_steps_of(self, plan):
         """Steps of a member without the rows that are held out, and then with them."""
         total = self._n_steps(plan)
-        held_out = self.scored.held is not None and not plan.scheme.leaves_one_out
-        # others are conditioned on their rows
-        last = round(_ON_ALL_ROWS * total) if held_out and "batch_size" in plan.scheme.uses else 0
+        unseen = self.scored.held is not None and not plan.scheme.leaves_one_out
+        last = round(_ON_ALL_ROWS * total) if unseen and "batch_size" in plan.scheme.uses else 0
         return total - last, last
 
     def _affordable(self, data):
@@ -356,6 +355,9 @@ class MixtureFit:
                 result.member, _ = self.fit.run(result.member, trainer, self.held_out, prepare)
             except KeyboardInterrupt:  # before the first step
                 trainer.interrupted = True
+            except Exception as error:  # the member is as it was scored
+                if not is_failure(error):
+                    raise
             result.interrupted = trainer.interrupted
 
     def _block_ends(self, present, stop, i):

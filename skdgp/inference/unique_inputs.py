@@ -17,9 +17,8 @@ _GAP = 30.0  #: times the distance of a copy are other rows away; of a uniform r
 _MOST_COPIES = 8  #: of a row that differ in their inputs
 _SPARE = 8  #: unique inputs beyond those that are needed, to find ties
 _LEAF = 64  #: points of a tree that are compared one by one: a search takes 3/4 of that with 16
-_TREE_COLUMNS = (
-    8  #: that hold _MOST of all variance: with more of them, trees look at nearly all points
-)
+#: columns that hold _MOST of the variance: where there are more of them, trees look at nearly all points
+_TREE_COLUMNS = 8
 _MOST = 0.95  #: share of the variance of the points; columns of the rest cost a tree little
 _TIE = 1e-9  #: relative difference of distances that is none
 

@@ -75,6 +75,30 @@ def test_what_they_say_is_learned(few_members, monkeypatch):
     assert afterwards > before + 0.1
 
 
+@pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
+def test_a_member_stays_as_it_was_scored_if_further_training_fails(
+    few_members, data, monkeypatch, error
+):
+    run, calls = MemberFit.run, []
+
+    def fails(self, *args):
+        calls.append(args)
+        if len(calls) == n_runs:
+            raise error
+        return run(self, *args)
+
+    n_runs = 0
+    monkeypatch.setattr(MemberFit, "run", fails)
+    whole = DeepGPRegressor(**FEW).fit(*data)
+    calls.clear()
+    before = [isinstance(member.scheme, DSVI) for member in whole.members_].index(True)
+    n_runs = before + 2  # the second one of this member
+    model = DeepGPRegressor(**FEW).fit(*data)
+    assert sparse(model).record.n_iter == 80
+    assert sparse(model).record.log_density == sparse(whole).record.log_density
+    assert np.isfinite(model.predict(data[0])).all()
+
+
 def test_members_with_leave_one_out_and_single_models_see_all_rows_at_once(rows, data):
     DeepGPRegressor(inference="dsvi", **FEW).fit(*data)
     assert rows == [len(data[0])]
