@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..gp.layer import SparseLayer
+from ..gp.units import UnitsLayer
 from ..linalg import cholesky
 from ._plotting import Display, check_can_plot
 from ._responses import heaviest, member_name, unwrap_deep_gp
@@ -152,16 +153,19 @@ class CovarianceDisplay(Display):
 
 
 def _has_posterior(model):
-    return len(model.layers) > 0 and all(isinstance(x, SparseLayer) for x in model.layers)
+    return len(model.layers) > 0 and all(
+        isinstance(x, (SparseLayer, UnitsLayer)) for x in model.layers
+    )
 
 
 @torch.no_grad()
 def _of_model(model):
     """Covariance, names of the units, and the first unit of each layer."""
-    layers, M = model.layers, len(model.layers[0].Z)
+    layers, M = model.layers, len(model.layers[0].parts()[0].Z)
     together = getattr(model, "q", None)
     if together is None:
-        roots = [layer.q.root.double().expand(layer.n_outputs, -1, -1) for layer in layers]
+        parts = [part for layer in layers for part in layer.parts()]
+        roots = [part.q.root.double().expand(part.n_outputs, -1, -1) for part in parts]
         C = torch.block_diag(*(root for stack in roots for root in stack))
     else:
         C = together.dense_root()
@@ -169,12 +173,15 @@ def _of_model(model):
     C = C.view(T, M, T * M)
     rows, labels = [], []
     for i, (layer, start) in enumerate(zip(layers, first), start=1):
-        Z, letter = layer.Z, "f" if layer is layers[-1] else "h"
-        L, off = cholesky(layer.kernel()(Z, Z), layer.jitter), Z - Z.mean(0)
-        direction = torch.linalg.svd(off, full_matrices=False)[2][0]
-        order = torch.argsort(off @ direction, stable=True)
-        for unit in range(layer.n_outputs):
-            rows.append((L @ C[start + unit])[order])  # of u = m(Z) + L v
-            labels.append(f"{letter}{unit}, layer {i}")
+        letter, unit = "f" if layer is layers[-1] else "h", start
+        for part in layer.parts():
+            Z = part.Z
+            L, off = cholesky(part.kernel()(Z, Z), part.jitter), Z - Z.mean(0)
+            direction = torch.linalg.svd(off, full_matrices=False)[2][0]
+            order = torch.argsort(off @ direction, stable=True)
+            for _ in range(part.n_outputs):
+                rows.append((L @ C[unit])[order])  # of u = m(Z) + L v
+                labels.append(f"{letter}{unit - start}, layer {i}")
+                unit += 1
     root = torch.cat(rows)
     return (root @ root.T).view(T, M, T, M).numpy(), labels, list(first)

@@ -19,7 +19,7 @@ from toys import (
 from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import Matern, SquaredExponential
 from skdgp.inference import DSVI
-from skdgp.inspection import LayersDisplay, diagnose
+from skdgp.inspection import CovarianceDisplay, LayersDisplay, diagnose
 from skdgp.model_selection import freeze_hyperparameters
 
 OWN = DSVI(shared_kernel=False)
@@ -171,6 +171,14 @@ def test_displays_and_diagnosis(fitted):
     (report,) = diagnose(model, X, y).reports
     found = {finding.name for finding in report.findings}
     assert {"clumped inducing inputs", "inflated posterior variance"} <= found
+    shown = CovarianceDisplay.from_estimator(model)
+    assert shown.covariance.shape == (5, 20, 5, 20)  # hidden units, the function, the size of noise
+    for unit, part in enumerate(model.members_[0].model().layers[0].units):
+        K = part.kernel()(part.Z, part.Z).detach() + part.jitter * torch.eye(20)
+        expected = torch.linalg.cholesky(K) @ part.q.root[0].detach()
+        expected = torch.linalg.eigvalsh(expected @ expected.T)
+        found = np.linalg.eigvalsh(shown.covariance[unit, :, unit])
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
     layers = LayersDisplay.from_estimator(model, X, random_state=0).layers
     plt.close("all")
     assert layers[0].inducing_mean.shape == (60, 3)
