@@ -69,15 +69,15 @@ class ScoredRows:
         member.record.log_density = self._mean(one)
 
     def note(self, one):
-        """Take what a member says of unseen rows into account from now on."""
+        """Add the scores of a member to those that later members are compared with."""
         self._scored.append(one)
 
     def hardly_counts(self, member):
-        """Whether a member has little weight beside those noted so far."""
+        """Whether a member has little weight beside those before it."""
         return self.weight_beside_others(member) < _LEAST_WEIGHT
 
     def weight_beside_others(self, member):
-        """Weight of a member beside those noted with leave-one-out scores, by held-out rows; 1 without."""
+        """Weight of a member beside earlier ones with leave-one-out scores, by held-out rows; 1 without."""
         n_held = len(self.held)
         others = [self._out_of_sample(one)[:n_held] for one in self._scored if one.loo is not None]
         if not others:
