@@ -152,8 +152,8 @@ class MixtureFit:
     def _n_steps_of(self, plan):
         """Steps of a member without the rows that are held out, and then with them."""
         total = self._n_steps(plan)
-        unseen = self.scored.held is not None and not plan.scheme.leaves_one_out
-        last = round(_ON_ALL_ROWS * total) if unseen and "batch_size" in plan.scheme.uses else 0
+        held_out = self.scored.held is not None and not plan.scheme.leaves_one_out
+        last = round(_ON_ALL_ROWS * total) if held_out and "batch_size" in plan.scheme.uses else 0
         return total - last, last
 
     def _affordable(self, data):

@@ -29,7 +29,7 @@ class ScoredRows:
     def __init__(self, data, plans, labels, device, seed):
         self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
-        self._scored = []
+        self._noted = []  #: log densities of held-out rows, of members with leave-one-out scores
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
         self.disperses = labels is None and data.y.shape[1] == 1
@@ -70,7 +70,8 @@ class ScoredRows:
 
     def note(self, one):
         """Add the scores of a member to those that later members are compared with."""
-        self._scored.append(one)
+        if one.loo is not None and self.held is not None:
+            self._noted.append(self._out_of_sample(one)[: len(self.held)])
 
     def hardly_counts(self, member):
         """Whether a member has little weight beside those before it."""
@@ -78,13 +79,11 @@ class ScoredRows:
 
     def weight_beside_others(self, member):
         """Weight of a member beside earlier ones with leave-one-out scores, by held-out rows; 1 without."""
-        n_held = len(self.held)
-        others = [self._out_of_sample(one)[:n_held] for one in self._scored if one.loo is not None]
-        if not others:
+        if not self._noted:
             return 1.0
         rows = self.data.part(self.held)
         own = log_densities([member], rows, self.device)
-        return float(stack(np.vstack([*others, own]), rows.weights)[-1])
+        return float(stack(np.vstack([*self._noted, own]), rows.weights)[-1])
 
     def _out_of_sample(self, one):
         """Log densities of rows that a member has not seen, with a dispersion of one; None if unknown."""

@@ -31,7 +31,8 @@ _STEPS_OF_GRADIENTS, _TRIAL, _GRADIENT_SHARE = (250, 5000), 200, (0.35, 0.5)
 #: steps from which on hidden units are worth a kernel each: on kin8nm 1,000 are .05 nats ahead of 4,000 steps
 #: of a common one, which take as long, and 200 are .03 behind 700
 _STEPS_OF_UNITS = 1000
-#: Their step size: on kin8nm .01 loses .03 nats; with few steps on few rows it is level, with less RMSE
+#: Their step size: .01 loses .03 nats on kin8nm. Smaller budgets have .01, which is level in log density on the
+#: suite, with an RMSE that is lower by .35 +- .26 %
 _LEARNING_RATE = 0.03
 _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win .02 nats, in 6 seconds more
 #: Width of their hidden layers: on the suite as good as a unit for each column, in half the time
@@ -229,7 +230,7 @@ def _gradient_step(n_rows, n_columns, n_inducing, n_hidden):
 
 
 def _step_of_units(n_rows, n_columns, n_inducing, n_hidden):
-    """Likewise, if each hidden unit has a kernel."""
+    """Likewise, if each hidden unit has a kernel; for eight units 41 ms, as measured."""
     size = min(n_rows, 1000) * min(n_inducing, 100)
     each = 3e-8 + 4.5e-8 * n_hidden + 6e-10 * max(0, n_columns - _USUAL_COLUMNS)
     return 1.5e-3 + size * each

@@ -110,9 +110,8 @@ def _inducing(layer, H, number):
         rest = float(((k_ff - A.square().sum(0)) / k_ff.clamp_min(1e-300)).quantile(0.95))
         clumped = float((among > _TOGETHER).double().mean())
         away = float((_correlation(kernel, Z, H).amax(1) < _FAR).double().mean())
-        shares.append(
-            (min(clumped, rest), away)
-        )  # duplicates do no harm where nothing is left over
+        # duplicates do no harm where nothing is left over
+        shares.append((min(clumped, rest), away))
     clumped, away = np.mean(shares, 0).tolist()
     return [
         Finding(

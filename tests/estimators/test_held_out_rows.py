@@ -41,6 +41,20 @@ def rows(monkeypatch):
     return seen
 
 
+@pytest.fixture
+def trial(monkeypatch):
+    """The deep member has a trial of 50 steps."""
+    regression = recipe.regression
+
+    def with_trial(*args):
+        plans = regression(*args)
+        for plan in plans:
+            plan.trial = 50 if isinstance(plan.scheme, DSVI) else None
+        return plans
+
+    monkeypatch.setattr(recipe, "regression", with_trial)
+
+
 def test_the_last_fifth_of_the_steps_sees_them(few_members, rows, data, monkeypatch):
     X, y = data
     model = DeepGPRegressor(**FEW).fit(X, y)
@@ -112,17 +126,8 @@ def test_classes(rows):
     assert_allclose(model.predict_proba(X).sum(1), 1.0)
 
 
-def test_members_side_by_side_wait_for_those_that_decide(few_members, data, monkeypatch):
+def test_members_side_by_side_wait_for_those_that_decide(few_members, trial, data):
     """A plane, which exact processes find at once."""
-    regression = recipe.regression
-
-    def with_trial(*args):
-        plans = regression(*args)
-        for plan in plans:
-            plan.trial = 50 if isinstance(plan.scheme, DSVI) else None
-        return plans
-
-    monkeypatch.setattr(recipe, "regression", with_trial)
     X = data[0]
     y = X @ [1.0, -2.0]
     one, two = (DeepGPRegressor(n_jobs=n, **FEW).fit(X, y) for n in (1, 2))
@@ -132,18 +137,9 @@ def test_members_side_by_side_wait_for_those_that_decide(few_members, data, monk
 
 @pytest.mark.parametrize(("weight", "n_steps"), [(0.05, 50 + 12), (0.2, 200)])
 def test_a_member_that_hardly_counts_ends_after_its_trial(
-    few_members, rows, data, monkeypatch, weight, n_steps
+    few_members, trial, rows, data, monkeypatch, weight, n_steps
 ):
     """A quarter of the steps that were made follow with all rows."""
-    regression = recipe.regression
-
-    def with_trial(*args):
-        plans = regression(*args)
-        for plan in plans:
-            plan.trial = 50 if isinstance(plan.scheme, DSVI) else None
-        return plans
-
-    monkeypatch.setattr(recipe, "regression", with_trial)
     monkeypatch.setattr(ScoredRows, "weight_beside_others", lambda *args: weight)
     model = DeepGPRegressor(**{**FEW, "max_iter": 200}).fit(*data)
     assert sparse(model).record.n_iter == n_steps
@@ -152,12 +148,11 @@ def test_a_member_that_hardly_counts_ends_after_its_trial(
 
 def test_weight_beside_others(few_members, data, monkeypatch):
     """That of stacking by rows that no member has seen, when it is asked for."""
-    score, found = ScoredRows.score, []
+    score, found, scored = ScoredRows.score, [], []
 
     def asked(self, one, *args):
         if isinstance(one.member.scheme, DSVI):
-            assert all(other.member is not one.member for other in self._scored)
-            others = [other.loo for other in self._scored if other.loo is not None]
+            others = [other.loo for other in scored if other.loo is not None]
             rows = self.data.part(self.held)
             own = log_densities([one.member], rows, torch.device("cpu"))
             middle = np.argmin(np.abs(np.log(np.geomspace(np.exp(-0.7), np.exp(0.3), 21))))
@@ -165,6 +160,7 @@ def test_weight_beside_others(few_members, data, monkeypatch):
             expected = stack(np.vstack([*loo, own]), rows.weights)[-1] if others else 1.0
             found.append((self.weight_beside_others(one.member), expected))
         score(self, one, *args)
+        scored.append(one)
 
     monkeypatch.setattr(ScoredRows, "score", asked)
     DeepGPRegressor(**FEW).fit(*data)

@@ -8,9 +8,8 @@ from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
 
-_MANY_ROWS = (
-    16  #: on both sides: of fewer, the functions of each side take longer than products save
-)
+#: rows on both sides; of fewer, the functions of each side take longer than products save
+_MANY_ROWS = 16
 
 
 class Anova(Kernel):
