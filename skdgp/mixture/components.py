@@ -22,7 +22,7 @@ class Rows(NamedTuple):
 
     @property
     def plain(self):
-        """Whether members see all there is of the rows."""
+        """Whether nothing about the rows is left out of `X`."""
         others = self.versions, self.offset, self.noise
         return not self.columns and all(other is None for other in others)
 
