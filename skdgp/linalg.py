@@ -49,6 +49,30 @@ def _sufficient(K, jitter, info):
     return chosen.view(*shape, 1)
 
 
+class Whitened(torch.autograd.Function):
+    """The factor of :func:`cholesky`, and all values `y` but the last as standard normal ones."""
+
+    @staticmethod
+    def forward(ctx, K, y, jitter):
+        L = cholesky(K, jitter)
+        z = torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+        ctx.save_for_backward(L, z)
+        return L, z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dL, dz):
+        L, z = ctx.saved_tensors
+        R = inverse_triangular(L)
+        dy = (R[..., :-1, :-1].mT @ dz[..., None])[..., 0]
+        dL = dL.clone()
+        dL[..., :-1, :-1] -= dy[..., None] * z[..., None, :]
+        middle = (L.mT @ dL).tril_()
+        middle.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        dK = R.mT @ middle @ R
+        return dK.add_(dK.mT.clone()).mul_(0.5), dy, None
+
+
 def add_diagonal(K, value):
     """``K + value * I``, as a new tensor, for a number or tensor (..., 1) of one for each matrix."""
     K = K.clone()

@@ -7,6 +7,7 @@ import torch
 
 from skdgp.linalg import (
     LogNormal,
+    Whitened,
     add_diagonal,
     cholesky,
     current_workspace,
@@ -218,3 +219,16 @@ def test_log_normal_and_its_gradients(n_matrices):
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
     for a, b in zip(torch.autograd.grad(found, (y, K)), torch.autograd.grad(expected, (y, K))):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (2, 3, 4)])
+def test_whitened_gives_the_factor_and_standard_normal_values_with_gradients(shape):
+    K, n = random_spd(*shape, shape[-1]), shape[-1]
+    y = torch.as_tensor(np.random.default_rng(3).standard_normal((*shape[:-1], n - 1)))
+    y.requires_grad_()
+    L, z = Whitened.apply(K, y, 1e-3)
+    jittered = K + 1e-3 * torch.eye(n).double()
+    torch.testing.assert_close(L, torch.linalg.cholesky(jittered), rtol=1e-13, atol=1e-13)
+    torch.testing.assert_close((L[..., :-1, :-1] @ z[..., None])[..., 0], y)
+    B = K.clone().requires_grad_()
+    assert torch.autograd.gradcheck(lambda B, y: Whitened.apply(B @ B.mT, y, 1e-3), (B, y))

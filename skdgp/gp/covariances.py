@@ -89,6 +89,36 @@ class SquaredDistance(torch.autograd.Function):
         return ctx.scaled.backward(G, ctx.needs_input_grad)
 
 
+class DistanceWithin(torch.autograd.Function):
+    """Squared distances within groups (..., n, d) of scaled rows, by products where these are exact."""
+
+    @staticmethod
+    def forward(ctx, X, lengthscale, rough):
+        X = X / lengthscale
+        centered = X - X[..., -1:, :]
+        norms = centered.square().sum(-1)
+        largest = float(norms.max()) if norms.numel() else 0.0
+        ctx.far = largest > _LARGEST_NORM
+        ctx.save_for_backward(X if ctx.far else centered, lengthscale)
+        if rough or largest > _SMALL_NORM:
+            return squared_distances(X, X, norms, norms, rough=True)
+        return squared_distances(centered, centered, norms, norms)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, G):
+        X, lengthscale = ctx.saved_tensors
+        G = G + G.mT
+        dX = X * G.sum(-1, keepdim=True) - G @ X
+        if ctx.far:
+            differences = (x[..., :, None] - x[..., None, :] for x in X.unbind(-1))
+            d_log = torch.stack([(G * d.square_()).sum() for d in differences])
+        else:
+            d_log = 2.0 * (X * dX).flatten(0, -2).sum(0)
+        dX = dX.mul_(2.0 / lengthscale) if ctx.needs_input_grad[0] else None
+        return dX, (d_log / -lengthscale).sum_to_size(lengthscale.shape), None
+
+
 def _profile(kernel, r2, space):
     """The profile at squared distances, in their place if these count no more."""
     out = space.take(tuple(r2.shape), r2) if kernel.distances_count else r2

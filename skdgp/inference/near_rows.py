@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ..gp.kernels import Kernel
-from ..linalg import cholesky
+from ..linalg import Whitened
 from .full_scale import FullScale, weights_of_neighbors, without_own
 
 _LEAST_VARIANCE = 1e-12
@@ -47,8 +47,7 @@ class NearRows(NamedTuple):
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = torch.cat([noise, own[..., None]], -1)
         noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
-        L = cholesky(K + torch.diag_embed(noise), _LEAST_VARIANCE)
-        z = whitened(L, y.mT)
+        L, z = Whitened.apply(K + torch.diag_embed(noise), y.mT, _LEAST_VARIANCE)
         mean, far = (L[..., -1, :-1] * z).sum(-1), None
         if F is not None:
             more, far = self.far(F, L[:, 0])

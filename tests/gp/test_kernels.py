@@ -400,6 +400,25 @@ def test_within_groups_differences_of_close_rows_are_exact(kernel):
     torch.testing.assert_close(1.0 - K[3:, 3:], 1.0 - pair, rtol=1e-4, atol=1e-14)
 
 
+@pytest.mark.parametrize("kernel", [SquaredExponential(), Matern(0.5), RationalQuadratic()])
+@pytest.mark.parametrize("lengthscale", [2.0, 0.02, 2e-4, [0.7, 0.02, 3.0]])
+def test_gradients_within_groups_at_any_lengthscale(kernel, lengthscale):
+    """By automatic differentiation of differences; rows are as near as lengthscales are short."""
+    X = torch.stack([rows(6, seed=s) for s in range(2)]) * np.min(lengthscale)
+    G = torch.stack([rows(6, seed=s) @ rows(6, seed=s + 9).T for s in range(2)])
+    X[0, 1] = 1.0 + 30.0 * X[0, 2]  # far from all others
+    length = torch.tensor(np.broadcast_to(lengthscale, 3).copy(), requires_grad=True)
+    X.requires_grad_()
+    bound = kernel.bind(3).with_values(lengthscale=length)
+    actual = torch.autograd.grad((G * bound.within(X)).sum(), (X, length))
+    differences = (X[:, :, None] - X[:, None]) / length
+    K = bound.profile(differences.square().sum(-1).clamp_min(1e-20))
+    expected = torch.autograd.grad((G * K).sum(), (X, length))
+    for got, wanted in zip(actual, expected):
+        size = float(wanted.abs().max())
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10 * size)
+
+
 @every_kernel
 @pytest.mark.parametrize("shared", [False, True])
 def test_states_of_a_kernel_are_evaluated_together(name, shared):

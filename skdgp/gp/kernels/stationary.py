@@ -5,7 +5,13 @@ import math
 import torch
 
 from ...random import gamma, normal
-from ..covariances import GramRadial, Radial, SquaredDistance, squared_distances
+from ..covariances import (
+    DistanceWithin,
+    GramRadial,
+    Radial,
+    SquaredDistance,
+    squared_distances,
+)
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 
@@ -51,11 +57,13 @@ class Stationary(Kernel):
         return self.write_profile(r2, r2).mul_(variance)
 
     def within(self, X):
-        X = X / tensor_like(self.lengthscale, X)
-        r = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
+        lengthscale = tensor_like(self.lengthscale, X)
         # at zero the slope of a root is infinite, and that of no profile matters
         if torch.is_grad_enabled():
-            return self._covariances(r.square().clamp_min(_LEAST_DISTANCE))
+            r2 = DistanceWithin.apply(X, lengthscale, self.is_rough)
+            return self._covariances(r2.clamp_min(_LEAST_DISTANCE))
+        X = X / lengthscale
+        r = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
         return self._covariances(r.square_().clamp_min_(_LEAST_DISTANCE))
 
     def _of_products(self, G, left, right):
