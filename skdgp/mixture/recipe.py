@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import clone
 
-from ..gp.kernels import Anova, Kernel, Linear, RationalQuadratic, SquaredExponential
+from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic, SquaredExponential
 from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
 from ..inference import DSVI, VFE, CollapsedVI, Exact, Vecchia
 from ..inference.marginal_likelihood import MARGINAL_FACTORS
@@ -17,10 +17,11 @@ _EXACT_STEPS = 30  #: 50 change log densities of the suite by less than .01 in t
 _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
 #: Collapsed models: on the suite 8 draws and 60 steps are as good as 32 and 150, in a third of the time
 _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
-#: Steps of neighbors for each second: 100 steps in the place of 400 lose 2 nats on gas
-_NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 20, (100, 400)
-#: With many columns, neighbors have fewer steps, in this share of the budget: they are 2 nats ahead on gas
-_FEWEST, _SHARE = 20, 0.9
+#: Steps of neighbors for each second: 200 steps in the place of 400 lose 2 nats on gas, and .3 on parkinsons.
+#: Of up to 1,000 rows they have the fewest: 400 change log densities by -.0002 +- .005 there
+_NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 40, (100, 400)
+#: With many columns, neighbors have fewer steps: a second such model fits beside them, and a deep one
+_FEWEST, _SHARE = 20, 0.4
 #: Steps of noise and scale from the kernel of an exact process: 100 in their place change nothing on kin8nm
 _SUBSET_STEPS = 20
 _USUAL_COLUMNS = 100  #: beyond which distances take longer than what is done with them
@@ -80,11 +81,23 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     kernel = RationalQuadratic() + linear if given is None else given
     seconds = _without_scaling(seconds, n_columns)
-    steps = np.clip(_NEIGHBOR_STEPS * seconds, *_STEPS_OF_NEIGHBORS)
+    # one has this kernel's highest marginal likelihood, by way of all rows or of those near
+    smooth = Plan(Vecchia(None, "subset", None), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
+    smooth.seconds = n_outputs * _subset(n_rows, n_columns)
+    exact = n_rows <= _EXACT_ROWS and n_outputs == 1
+    if exact and (cost := _exact(n_rows, n_columns)) <= smooth.seconds:
+        smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=cost)
+    # of few rows it needs a fraction of the time that neighbors need, and is as good without them
+    few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
+    most = _STEPS_OF_NEIGHBORS[not few]
+    steps = min(most, max(_STEPS_OF_NEIGHBORS[0], _NEIGHBOR_STEPS * seconds))
     steps = int(np.clip(_SHARE * seconds / _vecchia_step(n_columns), _FEWEST, steps))
     cost = _vecchia(n_rows, n_columns, steps)
     near = Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)
-    exact, between = n_rows <= _EXACT_ROWS and n_outputs == 1, []
+    between = []
+    if given is None and not few:
+        rough = Matern() + linear
+        between.append(Plan(Vecchia(), noise, kernel=rough, max_iter=steps, seconds=cost))
     if exact and given is None:
         anova = Plan(Exact(), noise, kernel=Anova() + linear, max_iter=_EXACT_STEPS)
         anova.seconds = _anova(n_rows, n_columns)
@@ -97,13 +110,6 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         deep = Plan(CollapsedVI(_COLLAPSED_DRAWS), noise, plan.n_layers, plan.width, kernels)
         deep.max_iter, deep.seconds = _COLLAPSED_STEPS, _collapsed(n_rows, n_columns)
         between.append(deep)
-    # one more with this kernel's highest marginal likelihood, by way of all rows or of those near
-    smooth = Plan(Vecchia(None, "subset", None), noise, kernel=kernel, max_iter=_SUBSET_STEPS)
-    smooth.seconds = n_outputs * _subset(n_rows, n_columns)
-    if exact and (cost := _exact(n_rows, n_columns)) <= smooth.seconds:
-        smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=cost)
-    # of few rows it needs a fraction of the time that neighbors need, and is as good without them
-    few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
     first, last = (smooth, near) if few else (near, smooth)
     useful = [first, gradient, *(plan for plan in between if plan is not gradient), last]
     if seconds < _without_scaling(budget(n_rows, None), n_columns):
@@ -193,15 +199,15 @@ def _collapsed(n_rows, n_columns):
 
 
 def _exact(n_rows, n_columns):
-    dense = 2.0 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
+    dense = 1.2 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
     return 0.2 + dense + _more_columns(n_rows, n_columns)
 
 
 def _anova(n_rows, n_columns):
-    """The choice of a start on 150 rows (90 evaluations), 30 steps (55) on more, and conditioning on all."""
+    """The choice of a start on 150 rows (90 evaluations), 30 steps (40) on more, and conditioning on all."""
     rows = min(n_rows, np.clip((MARGINAL_FACTORS / n_columns) ** 0.5, 400, 1000))
     start, step = _anova_step(min(n_rows, 150), n_columns), _anova_step(rows, n_columns)
-    return 0.2 + 90 * start + 55 * step + (n_rows / 2500) ** 2
+    return 0.2 + 90 * start + 40 * step + (n_rows / 2500) ** 2
 
 
 def _anova_step(n_rows, n_columns):
@@ -215,11 +221,11 @@ def _subset(n_rows, n_columns):
 
 
 def _vecchia(n_rows, n_columns, steps):
-    return 0.3 + steps * _vecchia_step(n_columns) + 8e-5 * n_rows
+    return 0.1 + steps * _vecchia_step(n_columns) + 8e-5 * n_rows
 
 
 def _vecchia_step(n_columns):
-    return 0.01 + 1e-4 * n_columns + 6e-5 * max(0, n_columns - _USUAL_COLUMNS)
+    return 4e-3 + 5e-5 * n_columns + 2e-5 * max(0, n_columns - _USUAL_COLUMNS)
 
 
 def _gradient_step(n_rows, n_columns, n_inducing, n_hidden):
@@ -237,6 +243,6 @@ def _step_of_units(n_rows, n_columns, n_inducing, n_hidden):
 
 
 def _short_step(n_rows, n_columns, n_inducing):
-    """Likewise, nearly twice what it takes: where time is short, exact processes come first."""
+    """Likewise, half more than it takes: where time is short, exact processes come first."""
     size = min(n_rows, 1000) * min(n_inducing, 100)
-    return 4.4e-3 + size * (1.3e-7 + 5e-10 * max(0, n_columns - _USUAL_COLUMNS))
+    return 3.5e-3 + size * (1e-7 + 5e-10 * max(0, n_columns - _USUAL_COLUMNS))
