@@ -26,8 +26,9 @@ _FEWEST, _SHARE = 20, 0.4
 _SUBSET_STEPS = 20
 _USUAL_COLUMNS = 100  #: beyond which distances take longer than what is done with them
 #: Steps of gradients, of which a fifth follow the scores: as many are enough for tables of a few hundred rows.
-#: Deep models get a share of a longer budget, up to half of it if others leave that, and if they are worth it
-#: after a trial: 700 steps in the place of 400 win .04 nats on kin8nm
+#: Others get those that there is time for: 500 win .005 +- .002 nats. Beyond 2,500 rows deep models get a
+#: share of the budget, up to half of it if others leave that, and if they are worth it after a trial: 700
+#: steps in the place of 400 win .04 nats on kin8nm
 _STEPS_OF_GRADIENTS, _TRIAL, _GRADIENT_SHARE = (250, 5000), 200, (0.35, 0.5)
 #: steps from which on hidden units are worth a kernel each: on kin8nm 1,000 are .05 nats ahead of 4,000 steps
 #: of a common one, which take as long, and 200 are .03 behind 700
@@ -115,15 +116,16 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     if seconds < _without_scaling(budget(n_rows, None), n_columns):
         useful.sort(key=lambda plan: plan.turn)
     chosen, order = affordable(useful, seconds, spare), [near, *between, smooth, *spare]
-    _spend(chosen, seconds)
+    if not few:
+        _spend(chosen, seconds)
     return sorted(chosen, key=order.index)
 
 
 def _spend(plans, seconds):
-    """Give the seconds that are left to steps of the member with a trial."""
+    """Give the seconds that are left to steps of the member with gradients of minibatches."""
     left = _SLACK * seconds - sum(plan.seconds for plan in plans)
     for plan in plans:
-        if plan.trial is not None:
+        if "batch_size" in plan.scheme.uses:
             step = plan.seconds / plan.max_iter
             more = min(left, _GRADIENT_SHARE[1] * seconds - plan.seconds) / step
             plan.max_iter = min(_STEPS_OF_GRADIENTS[1], plan.max_iter + max(0, int(more)))
