@@ -16,7 +16,7 @@ _N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
 _RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
-_CACHED = 100_000  #: numbers that predictions handle at once; more leave the cache
+_CACHED = 25_000  #: numbers that predictions handle at once; more leave the cache
 _OF_LEVELS = 100_000  #: likewise, at all nodes given some levels
 
 
@@ -42,14 +42,14 @@ def _by_nodes(m, v):
     n_components, n_classes = m.shape[:2]
     most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
     nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
-    p, f, sd = torch.zeros_like(m), torch.empty_like(m), v.sqrt()
+    p, f, sd, total = torch.zeros_like(m), torch.empty_like(m), v.sqrt(), torch.empty_like(m[:, :1])
     m, large = m - m.amax(1, keepdim=True), bool((sd > _SAFE).any())
     for z in nodes:
         torch.addcmul(m, sd, z[..., None], out=f)
         if large:
             f -= f.amax(1, keepdim=True)
-        f.exp_()
-        p.addcdiv_(f, f.sum(1, keepdim=True))
+        torch.sum(f.exp_(), 1, keepdim=True, out=total)
+        p.addcmul_(f, total.reciprocal_())  # sooner than quotients
     return torch.empty_like(p).scatter_(1, order, p / len(nodes))
 
 
