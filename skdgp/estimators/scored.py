@@ -5,6 +5,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..mixture.predictive import Predictive, rows_at_once
 from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 from .data import stratified, without_last_of_class
 from .fitting import log_densities, log_densities_of_draws
@@ -29,6 +30,8 @@ class ScoredRows:
     def __init__(self, data, plans, labels, device, seed):
         self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
+        #: whether errors of means are of one size, as those of counts or classes are not
+        self._has_errors = all(plan.likelihood.scales_target for plan in plans)
         self._noted = []  #: log densities of held-out rows, of members with leave-one-out scores
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
@@ -56,7 +59,7 @@ class ScoredRows:
             model.hold(batch)
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
             dispersions = np.exp(LOG_DISPERSIONS) if self.disperses else None
-            loo = posterior.loo_log_density(self.rows, dispersions)
+            loo, one.mean_errors = posterior.left_out(self.rows, dispersions)
             one.loo = None if loo is None else np.atleast_2d(loo)
         if one.loo is None and self.held is not None:
             rows = self.data.part(self.held)
@@ -66,6 +69,8 @@ class ScoredRows:
                 one.errors = errors_of_draws(of_draws)
             else:
                 one.held_out = log_densities([member], rows, self.device)
+            if self._has_errors:
+                one.mean_errors = errors_of_mean(member, rows, self.device)
         member.record.log_density = self._mean(one)
 
     def note(self, one):
@@ -130,7 +135,12 @@ class ScoredRows:
         n_held = 0 if self.held is None else len(self.held)
         loo = np.reshape([self._out_of_sample(one) for one in with_loo], (-1, len(self.rows)))
         held = np.reshape([one.held_out for one in others], (len(others), n_held))
-        weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held])
+        # steps that raise densities of left-out rows hardly notice means that are far off at a few of them
+        flattered = [one for one in trained if one.member.scheme.trains_on_left_out]
+        errors = None, None
+        if self._has_errors and len(flattered) > 1:
+            errors = tuple(mean_errors(members) for members in (with_loo, others))
+        weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held], errors)
         dispersion = 1.0
         if with_loo and self.disperses:
             every = np.stack([one.loo for one in with_loo], 1)
@@ -144,6 +154,22 @@ class ScoredRows:
         for one in kept:
             one.member.mixture_weight /= total
         return [one.member.with_needed_draws(one.errors) for one in kept]
+
+
+def mean_errors(trained):
+    """Errors (n_members, n_rows, k) of means of rows that members have not seen, or None."""
+    errors = [one.mean_errors for one in trained]
+    known = all(error is not None and np.isfinite(error).all() for error in errors)
+    return np.stack(errors) if known and errors else None
+
+
+def errors_of_mean(member, rows, device):
+    """Standardized targets less means (n_rows, k) that a member predicts."""
+    X, y, _ = rows.take(slice(None))
+    size, errors = rows_at_once([member], device), []
+    for i in range(0, len(X), size):
+        errors.append(y[i : i + size] - Predictive([member], X[i : i + size], device).moments()[0])
+    return np.concatenate(errors)
 
 
 def errors_of_draws(log_p):

@@ -71,6 +71,8 @@ class Scheme(BaseEstimator):
         Whether a model with a small weight in a mixture may predict with fewer draws.
     leaves_one_out : bool
         Whether posteriors have exact log densities of training rows given all others.
+    trains_on_left_out : bool
+        Whether steps maximize these densities.
     """
 
     uses = frozenset()
@@ -78,6 +80,7 @@ class Scheme(BaseEstimator):
     widens = False
     fewer_draws = True
     leaves_one_out = False
+    trains_on_left_out = False
 
     #: names of the likelihoods that ``"auto"`` stands for in regression, of shallow and of deep models
     auto_noise = "gaussian", "gaussian"

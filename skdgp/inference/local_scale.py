@@ -219,14 +219,17 @@ class LeaveOneOut:
             )
         return map(self.without, pieces), np.concatenate(groups).argsort()
 
-    def log_density(self, local_scale, parts, order, dispersions=None):
-        """Log density of each row of the parts: (n,), or (n_dispersions, n)."""
-        densities = []
+    def scores(self, local_scale, parts, order, dispersions=None):
+        """Log density of each row of the parts, (n,) or (n_dispersions, n), and errors (n, k) of its mean."""
+        densities, errors = [], []
         for y, mean, sd, z in parts:
+            error = y - mean
+            errors.append(error if error.ndim == 2 else error.mean(0))
             if dispersions is not None:
                 sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
             densities.append(self.density(local_scale, y, mean, sd, z))
-        return torch.cat(densities, -1)[..., torch.as_tensor(order, device=y.device)]
+        order = torch.as_tensor(order, device=y.device)
+        return torch.cat(densities, -1)[..., order], torch.cat(errors)[order]
 
 
 class LocalScaleModel(Model):
@@ -320,14 +323,18 @@ class ScaledPosterior(Posterior):
         likelihood = ScaleMixture(self.likelihood.variance, self._scale)
         return Latent.of_pieces(log_weights, parts), likelihood
 
-    @torch.no_grad()
     def loo_log_density(self, rows, dispersions=None):
+        return self.left_out(rows, dispersions)[0]
+
+    @torch.no_grad()
+    def left_out(self, rows, dispersions=None):
         if self._loo is None:
-            return None
+            return None, None
         if dispersions is not None:
             dispersions = torch.as_tensor(dispersions).to(self._log_weights)
         parts = self._loo.parts(np.asarray(rows))
-        return self._loo.log_density(self._local_scale, *parts, dispersions).numpy(force=True)
+        found = self._loo.scores(self._local_scale, *parts, dispersions)
+        return tuple(part.numpy(force=True) for part in found)
 
 
 class LocalScaleScheme(Scheme):

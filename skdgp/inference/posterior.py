@@ -109,6 +109,10 @@ class Posterior:
         """
         return None
 
+    def left_out(self, rows: np.ndarray, dispersions=None) -> tuple:
+        """:meth:`loo_log_density`, and errors (n_rows, k) of means given all other rows, or None."""
+        return self.loo_log_density(rows, dispersions), None
+
 
 def equal_weights(n, like):
     """Logarithms of the weights of `n` components."""

@@ -1,6 +1,8 @@
 """Mixture weights, and a dispersion factor, from log densities of rows that members have not seen."""
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
 
 #: rows' worth of equal weights, a priori; with 10 the suite loses .01 nats, with 1 nothing
 _PRIOR_ROWS = 2.0
@@ -8,13 +10,18 @@ _PRIOR_DISPERSION = 0.05  #: standard deviation of the logarithm of the dispersi
 LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.35
 _NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
 _N_ITER = 500  #: of expectation maximization, which has converged by then
+_LEAST_SQUARE = 1e-16  #: mean squared error, in units of the target's variance
 
 
-def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weights (n_models,) with the highest log density of the mixture, by expectation maximization.
+def stack(log_density: np.ndarray, weights: np.ndarray, errors=None) -> np.ndarray:
+    r"""Weights (n_models,) with the highest log density of the mixture.
 
     Stacking of Yao, Vehtari, Simpson and Gelman (2018, Bayesian Analysis 13), by `log_density` (n_models,
     n_rows) of rows that the models have not seen, of which each counts `weights` (n_rows,) times.
+
+    A density with heavy tails hardly notices means that are far off at some rows. With `errors` (n_models,
+    n_rows, k) of the models' means, the mixture's mean counts as much as its density: by its log density under
+    Gaussian noise of one size, which is :math:`-\frac{1}{2} \log \overline{e^2}` for each row and output.
     """
     density = np.exp(log_density - log_density.max(0))
     result = np.full(len(density), 1.0 / len(density))
@@ -22,7 +29,25 @@ def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
         responsible = result[:, None] * density
         counts = (responsible / responsible.sum(0)) @ weights + _PRIOR_ROWS / len(density)
         result = counts / counts.sum()
-    return result
+    return result if errors is None else _with_means(result, density, weights, errors)
+
+
+def _with_means(start, density, weights, errors):
+    """The maximum near `start`, by the logarithms of the weights."""
+    total, prior = weights.sum(), _PRIOR_ROWS / len(start)
+    products = np.einsum("knj,lnj,n->jkl", errors, errors, weights) / total
+
+    def loss(logits):
+        shares = softmax(logits)
+        mixture, moved = shares @ density, products @ shares
+        squares = moved @ shares + _LEAST_SQUARE
+        value = weights @ np.log(mixture) + prior * np.log(shares).sum()
+        value -= 0.5 * total * np.log(squares).sum()
+        slope = density @ (weights / mixture) + prior / shares
+        slope -= total * (moved / squares[:, None]).sum(0)
+        return -value / total, -shares * (slope - shares @ slope) / total
+
+    return softmax(minimize(loss, np.log(start), jac=True, method="BFGS").x)
 
 
 def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
@@ -30,19 +55,24 @@ def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(log_density + np.log(mixture_weights)[:, None], axis=-2)
 
 
-def mixture_weights(loo, loo_weights, held_out, rows, weights):
+def mixture_weights(loo, loo_weights, held_out, rows, weights, errors=(None, None)):
     """Weights of two kinds of members: scored by leave-one-out, and on held-out rows.
 
     The former are stacked by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their mixture is then one
     model among the latter, by `rows` (n_loo, n_held_out), its leave-one-out log densities of held-out rows,
-    and `held_out` (n_others, n_held_out) with `weights` (n_held_out,).
+    and `held_out` (n_others, n_held_out) with `weights` (n_held_out,). The `errors` of both kinds are as for
+    :func:`stack`. Held-out rows are the first of those that are left out.
     """
+    of_loo, of_others = errors
     if len(loo) == 0:
-        return stack(held_out, weights)
-    among = stack(loo, loo_weights)
+        return stack(held_out, weights, of_others)
+    among, both = stack(loo, loo_weights, of_loo), None
     if len(held_out) == 0:
         return among
-    first, *others = stack(np.vstack([mixed(rows, among), held_out]), weights)
+    if of_loo is not None and of_others is not None:
+        first = np.tensordot(among, of_loo[:, : len(weights)], 1)
+        both = np.concatenate([first[None], of_others])
+    first, *others = stack(np.vstack([mixed(rows, among), held_out]), weights, both)
     return np.concatenate([first * among, others])
 
 

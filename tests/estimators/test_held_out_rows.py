@@ -6,11 +6,15 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.estimators import scored
+from skdgp.estimators.data import Data
 from skdgp.estimators.fit import MixtureFit
 from skdgp.estimators.fitting import MemberFit, log_densities
 from skdgp.estimators.scored import ScoredRows
-from skdgp.inference import DSVI
+from skdgp.gp.likelihoods import HeteroscedasticGaussian
+from skdgp.inference import DSVI, Vecchia
 from skdgp.mixture import recipe
+from skdgp.mixture.member import Plan
 from skdgp.mixture.weights import stack
 
 FEW = {"max_iter": 100, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
@@ -144,6 +148,41 @@ def test_a_member_that_hardly_counts_ends_after_its_trial(
     model = DeepGPRegressor(**{**FEW, "max_iter": 200}).fit(*data)
     assert sparse(model).record.n_iter == n_steps
     assert len(rows) == 2
+
+
+def test_means_decide_too_beside_two_models_that_train_on_left_out_rows(data, monkeypatch):
+    """Errors are those of predictions of rows that are left out or held out."""
+    found, regression, weigh = [], recipe.regression, scored.mixture_weights
+    kernels = [["matern32", "rbf"], ["matern32"]]
+
+    def spy(*args):
+        found.append(args[-1])
+        return weigh(*args)
+
+    def with_neighbors(*args):
+        others = [plan for plan in regression(*args) if not isinstance(plan.scheme, Vecchia)]
+        noise = HeteroscedasticGaussian()
+        return others + [Plan(Vecchia(8), noise, kernel=kernel) for kernel in kernels.pop()]
+
+    monkeypatch.setattr(scored, "mixture_weights", spy)
+    monkeypatch.setattr(recipe, "regression", with_neighbors)
+    for _ in range(2):
+        DeepGPRegressor(**FEW).fit(*data)
+    (none, nothing), (of_loo, of_others) = found
+    assert none is None and nothing is None
+    n, n_held = len(data[0]), round(0.2 * len(data[0]))
+    assert of_loo.shape[0] >= 3 and of_loo.shape[1:] == (n, 1)
+    assert of_others.shape == (1, n_held, 1)
+    assert (np.sqrt(np.square(of_loo).mean((1, 2))) < 0.7).all()  # of standardized targets
+
+
+def test_errors_of_means_are_those_of_predictions(data):
+    X, y = data
+    model = DeepGPRegressor(inference="dsvi", **FEW).fit(X, y)
+    rows = Data(X, y[:, None], np.ones(len(y)))
+    rows.scale_as(model._x_scaler, model._y_scaler)
+    errors = scored.errors_of_mean(model.members_[0], rows, "cpu")
+    assert_allclose(errors[:, 0] * model._y_scaler.scale, y - model.predict(X), rtol=1e-9)
 
 
 def test_weight_beside_others(few_members, data, monkeypatch):

@@ -82,14 +82,14 @@ def test_a_member_without_a_finite_density_is_left_out(data, monkeypatch, value)
 
     def posterior(self, *args, **kwargs):
         found = scored(self, *args, **kwargs)
-        loo = found.loo_log_density
+        left_out = found.left_out
 
         def broken(rows, dispersions=None):
-            densities = np.array(loo(rows, dispersions))
+            densities, errors = left_out(rows, dispersions)
             densities[..., 0] = value
-            return densities
+            return densities, errors
 
-        found.loo_log_density = broken
+        found.left_out = broken
         return found
 
     monkeypatch.setattr(ExactGP, "posterior", posterior)

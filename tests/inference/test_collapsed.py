@@ -415,8 +415,9 @@ def test_leave_one_out_predictions():
     for dispersion in (1.0, 0.7):
         of_draws = norm.logpdf(y[:, 0], means, dispersion * np.sqrt(variances))
         expected = logsumexp(of_draws, 0) - np.log(16)
-        found = frozen.loo_log_density(np.arange(12), np.array([dispersion]))[0]
+        (found,), errors = frozen.left_out(np.arange(12), np.array([dispersion]))
         assert_allclose(found, expected, atol=1e-6)
+        assert_allclose(errors[:, 0], y[:, 0] - means.mean(0), atol=1e-6)
     assert_allclose(
         frozen.loo_log_density(np.arange(12)), frozen.loo_log_density(np.arange(12), [1.0])[0]
     )

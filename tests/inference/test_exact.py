@@ -363,13 +363,14 @@ def test_density_of_rows_that_are_left_out(k, data, counts):
     if counts == "parts":
         weight = np.random.default_rng(3).uniform(0.3, 2.0, 30)
     model = solved(X, y, weight)
-    actual = posterior(model).loo_log_density(np.arange(30))
+    actual, errors = posterior(model).left_out(np.arange(30))
     of_places = in_place(X, y, weight)[3:]
     for i in range(30):
         rest, expected = rest_of(i, weight, *of_places), 0.0
         for j in range(k):
             mean, var = given(X, y[:, j], rest, X[[i]], 0.1 * (j + 1))
             expected += norm(mean, np.sqrt(var + 0.1 * (j + 1))).logpdf(y[i, j])
+            assert_allclose(errors[i, j], y[i, j] - mean[0], rtol=1e-6, atol=1e-9)
         assert_allclose(actual[i], expected, rtol=1e-6)
     some = posterior(model).loo_log_density(np.array([7, 3]))
     assert_allclose(some, actual[[7, 3]])

@@ -1,6 +1,7 @@
 """Members whose components are narrower, or wider, than they say."""
 
 import copy
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, norm
 
 from skdgp import DeepGPRegressor
+from skdgp.estimators import scored
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from skdgp.mixture.components import dispersed
 
@@ -111,7 +113,9 @@ def only(model, i, dispersion):
     return other
 
 
-def test_all_members_share_one_spread(model):
+def test_all_members_share_one_spread(data):
+    settings = {"max_iter": 60, "n_inducing": 10, "n_predict_draws": 32}
+    model = DeepGPRegressor(random_state=1, **settings).fit(*data)
     (dispersion,) = {member.dispersion for member in model.members_}
     assert 0.5 < dispersion < 1.36 and dispersion != 1.0
 
@@ -200,7 +204,12 @@ def two(data):
     """Two outputs: the second one is the first, of another scale and sign."""
     X, y = data
     settings = {"max_iter": 40, "n_inducing": 10, "n_predict_draws": 16}
-    return DeepGPRegressor(random_state=0, **settings).fit(X, np.column_stack([y, 3.0 - y / 10.0]))
+    with mock.patch.object(
+        scored, "_NEGLIGIBLE", 0.0
+    ):  # the deep member, whose tails are light, stays
+        return DeepGPRegressor(random_state=0, **settings).fit(
+            X, np.column_stack([y, 3.0 - y / 10.0])
+        )
 
 
 @pytest.mark.parametrize("i", [0, 2])

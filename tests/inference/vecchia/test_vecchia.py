@@ -190,13 +190,16 @@ def test_degrees_of_freedom_are_those_of_the_neighbors_that_there_are(n):
     X, y = rows(n)
     model = set_scale(make(X, y, 12, HeteroscedasticGaussian()), 3.7, 50.0)
     K = covariance_of(model)(X, X) + 0.1 * np.eye(n)
-    for i, density in enumerate(left_out(model, everything(X, y), np.arange(n))):
+    found = left_out(model, everything(X, y), np.arange(n))
+    errors = posterior(model).left_out(np.flip(np.arange(n)).copy())[1][::-1, 0]
+    for i, density in enumerate(found):
         rest = np.arange(n) != i
         solved = np.linalg.solve(K[np.ix_(rest, rest)], np.c_[K[rest, i], y[rest]])
         dof = 3.7 + n - 1
         scale = (3.7 + y[rest, 0] @ solved[:, 1]) / dof * (K[i, i] - K[i, rest] @ solved[:, 0])
         expected = t(dof, K[i, rest] @ solved[:, 1], np.sqrt(scale)).logpdf(y[i, 0])
         assert_allclose(density, expected, rtol=1e-7)
+        assert_allclose(errors[i], y[i, 0] - K[i, rest] @ solved[:, 1], rtol=1e-7)
 
 
 def test_objective_of_some_rows_is_an_estimate_for_all():
