@@ -123,7 +123,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
 
 def _spend(plans, seconds):
     """Give the seconds that are left to steps of the member with gradients of minibatches."""
-    left = _SLACK * seconds - sum(plan.seconds for plan in plans)
+    left = seconds - sum(plan.seconds for plan in plans)
     for plan in plans:
         if "batch_size" in plan.scheme.uses:
             step = plan.seconds / plan.max_iter
