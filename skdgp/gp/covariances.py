@@ -100,7 +100,7 @@ class DistanceWithin(torch.autograd.Function):
         largest = float(norms.max()) if norms.numel() else 0.0
         ctx.far = largest > _LARGEST_NORM
         ctx.save_for_backward(X if ctx.far else centered, lengthscale)
-        if rough or largest > _SMALL_NORM:
+        if rough or X.ndim > 3 or largest > _SMALL_NORM:
             return squared_distances(X, X, norms, norms, rough=True)
         return squared_distances(centered, centered, norms, norms)
 

@@ -116,7 +116,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     if seconds < _without_scaling(budget(n_rows, None), n_columns):
         useful.sort(key=lambda plan: plan.turn)
     chosen, order = affordable(useful, seconds, spare), [near, *between, smooth, *spare]
-    if not few:
+    if not few or seconds > _SHORT:
         _spend(chosen, seconds)
     return sorted(chosen, key=order.index)
 

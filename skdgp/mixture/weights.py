@@ -2,7 +2,7 @@
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 #: rows' worth of equal weights, a priori; with 10 the suite loses .01 nats, with 1 nothing
 _PRIOR_ROWS = 2.0
@@ -11,6 +11,7 @@ LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.3
 _NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
 _N_ITER = 500  #: of expectation maximization, which has converged by then
 _LEAST_SQUARE = 1e-16  #: mean squared error, in units of the target's variance
+_LEAST_DENSITY = 1e-300  #: relative to that of the best model
 
 
 def stack(log_density: np.ndarray, weights: np.ndarray, errors=None) -> np.ndarray:
@@ -38,16 +39,18 @@ def _with_means(start, density, weights, errors):
     products = np.einsum("knj,lnj,n->jkl", errors, errors, weights) / total
 
     def loss(logits):
-        shares = softmax(logits)
-        mixture, moved = shares @ density, products @ shares
+        log_shares = log_softmax(logits)
+        shares = np.exp(log_shares)
+        mixture, moved = np.maximum(shares @ density, _LEAST_DENSITY), products @ shares
         squares = moved @ shares + _LEAST_SQUARE
-        value = weights @ np.log(mixture) + prior * np.log(shares).sum()
+        value = weights @ np.log(mixture) + prior * log_shares.sum()
         value -= 0.5 * total * np.log(squares).sum()
-        slope = density @ (weights / mixture) + prior / shares
-        slope -= total * (moved / squares[:, None]).sum(0)
-        return -value / total, -shares * (slope - shares @ slope) / total
+        slope = density @ (weights / mixture) - total * (moved / squares[:, None]).sum(0)
+        slope = shares * (slope - shares @ slope) + prior * (1.0 - len(shares) * shares)
+        return -value / total, -slope / total
 
-    return softmax(minimize(loss, np.log(start), jac=True, method="BFGS").x)
+    found = softmax(minimize(loss, np.log(start), jac=True, method="BFGS").x)
+    return found if np.isfinite(found).all() else start
 
 
 def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:

@@ -417,6 +417,9 @@ def test_gradients_within_groups_at_any_lengthscale(kernel, lengthscale):
     for got, wanted in zip(actual, expected):
         size = float(wanted.abs().max())
         torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10 * size)
+    more = torch.autograd.grad((G * bound.within(X[None])[0]).sum(), (X, length))
+    for got, wanted in zip(more, actual):
+        torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10 * float(wanted.abs().max()))
 
 
 @every_kernel
