@@ -49,13 +49,18 @@ def _sufficient(K, jitter, info):
     return chosen.view(*shape, 1)
 
 
+def whitened(L, y):
+    """Values (..., n - 1) as standard normal ones, by a factor (..., n, n) that has one value more."""
+    return torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+
+
 class Whitened(torch.autograd.Function):
-    """The factor of :func:`cholesky`, and all values `y` but the last as standard normal ones."""
+    """The factor of :func:`cholesky`, and :func:`whitened` values, with gradients of few products."""
 
     @staticmethod
     def forward(ctx, K, y, jitter):
         L = cholesky(K, jitter)
-        z = torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
+        z = whitened(L, y)
         ctx.save_for_backward(L, z)
         return L, z
 

@@ -190,12 +190,17 @@ def _go_on(model, source, plan):
         ) from None
 
 
-def log_densities(members, data, device):
-    """Log density of each row, in units of the standardized target."""
+def predictives(members, data, device):
+    """Predictive distributions of pieces of the rows, and standardized targets of these."""
     X, y, _ = data.take(slice(None))
     size = rows_at_once(members, device)
-    pieces = [slice(i, i + size) for i in range(0, len(X), size)]
-    return np.concatenate([Predictive(members, X[i], device).log_density(y[i]) for i in pieces])
+    for i in range(0, len(X), size):
+        yield Predictive(members, X[i : i + size], device), y[i : i + size]
+
+
+def log_densities(members, data, device):
+    """Log density of each row, in units of the standardized target."""
+    return np.concatenate([p.log_density(y) for p, y in predictives(members, data, device)])
 
 
 @torch.no_grad()

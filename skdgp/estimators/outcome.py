@@ -31,7 +31,7 @@ class Trained:
     member: Member
     trainer: Trainer | None = None  #: of a single model
     loo: np.ndarray | None = None  #: log densities of scored rows, (n_dispersions, n_rows)
-    held_out: np.ndarray | None = None  #: log densities of unseen rows, (n_held_out,)
+    held_out: np.ndarray | None = None  #: log densities of held-out rows, (n_held_out,)
     #: standardized targets of these rows less their means, (n_scored or n_held_out, k); None of classes
     mean_errors: np.ndarray | None = None
     errors: np.ndarray | None = None  #: of these with the first draws alone, (n_draws,)

@@ -5,10 +5,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..mixture.predictive import Predictive, rows_at_once
 from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 from .data import stratified, without_last_of_class
-from .fitting import log_densities, log_densities_of_draws
+from .fitting import log_densities, log_densities_of_draws, predictives
 
 #: rows whose log densities decide on weights: a standard error of .03 nats and less
 _SCORED_ROWS = 2000
@@ -30,8 +29,10 @@ class ScoredRows:
     def __init__(self, data, plans, labels, device, seed):
         self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
-        #: whether errors of means are of one size, as those of counts or classes are not
-        self._has_errors = all(plan.likelihood.scales_target for plan in plans)
+        # steps that raise densities of left-out rows hardly notice means that are far off at a few of them; the
+        # errors of counts and classes are not of one size
+        several = sum(plan.scheme.trains_on_left_out for plan in plans) > 1
+        self._means_count = several and all(plan.likelihood.scales_target for plan in plans)
         self._noted = []  #: log densities of held-out rows, of members with leave-one-out scores
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
@@ -69,7 +70,7 @@ class ScoredRows:
                 one.errors = errors_of_draws(of_draws)
             else:
                 one.held_out = log_densities([member], rows, self.device)
-            if self._has_errors:
+            if self._means_count:
                 one.mean_errors = errors_of_mean(member, rows, self.device)
         member.record.log_density = self._mean(one)
 
@@ -135,10 +136,8 @@ class ScoredRows:
         n_held = 0 if self.held is None else len(self.held)
         loo = np.reshape([self._out_of_sample(one) for one in with_loo], (-1, len(self.rows)))
         held = np.reshape([one.held_out for one in others], (len(others), n_held))
-        # steps that raise densities of left-out rows hardly notice means that are far off at a few of them
-        flattered = [one for one in trained if one.member.scheme.trains_on_left_out]
         errors = None, None
-        if self._has_errors and len(flattered) > 1:
+        if self._means_count:
             errors = tuple(mean_errors(members) for members in (with_loo, others))
         weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held], errors)
         dispersion = 1.0
@@ -165,11 +164,7 @@ def mean_errors(trained):
 
 def errors_of_mean(member, rows, device):
     """Standardized targets less means (n_rows, k) that a member predicts."""
-    X, y, _ = rows.take(slice(None))
-    size, errors = rows_at_once([member], device), []
-    for i in range(0, len(X), size):
-        errors.append(y[i : i + size] - Predictive([member], X[i : i + size], device).moments()[0])
-    return np.concatenate(errors)
+    return np.concatenate([y - p.moments()[0] for p, y in predictives([member], rows, device)])
 
 
 def errors_of_draws(log_p):

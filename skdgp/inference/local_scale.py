@@ -219,17 +219,20 @@ class LeaveOneOut:
             )
         return map(self.without, pieces), np.concatenate(groups).argsort()
 
-    def scores(self, local_scale, parts, order, dispersions=None):
-        """Log density of each row of the parts, (n,) or (n_dispersions, n), and errors (n, k) of its mean."""
-        densities, errors = [], []
+    def log_density(self, local_scale, parts, order, dispersions=None):
+        """Log density of each row of the parts: (n,), or (n_dispersions, n)."""
+        densities = []
         for y, mean, sd, z in parts:
-            error = y - mean
-            errors.append(error if error.ndim == 2 else error.mean(0))
             if dispersions is not None:
                 sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
             densities.append(self.density(local_scale, y, mean, sd, z))
-        order = torch.as_tensor(order, device=y.device)
-        return torch.cat(densities, -1)[..., order], torch.cat(errors)[order]
+        return torch.cat(densities, -1)[..., torch.as_tensor(order, device=y.device)]
+
+    @staticmethod
+    def errors(parts, order):
+        """Targets of the rows of the parts less their predicted means: (n, k)."""
+        errors = [y - (mean if mean.ndim == 2 else mean.mean(0)) for y, mean, _, _ in parts]
+        return torch.cat(errors)[torch.as_tensor(order, device=errors[0].device)]
 
 
 class LocalScaleModel(Model):
@@ -332,9 +335,10 @@ class ScaledPosterior(Posterior):
             return None, None
         if dispersions is not None:
             dispersions = torch.as_tensor(dispersions).to(self._log_weights)
-        parts = self._loo.parts(np.asarray(rows))
-        found = self._loo.scores(self._local_scale, *parts, dispersions)
-        return tuple(part.numpy(force=True) for part in found)
+        parts, order = self._loo.parts(np.asarray(rows))
+        parts = list(parts)
+        densities = self._loo.log_density(self._local_scale, parts, order, dispersions)
+        return densities.numpy(force=True), self._loo.errors(parts, order).numpy(force=True)
 
 
 class LocalScaleScheme(Scheme):

@@ -327,7 +327,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
         parts = list(parts)
         self._count_near()
         self.local_scale.learn(
-            lambda: weight @ loo.scores(self.local_scale, parts, order)[0], weight.sum()
+            lambda: weight @ loo.log_density(self.local_scale, parts, order), weight.sum()
         )
 
     def _frozen(self, draws, as_trained):

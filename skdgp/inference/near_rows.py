@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ..gp.kernels import Kernel
-from ..linalg import Whitened
+from ..linalg import Whitened, whitened
 from .full_scale import FullScale, weights_of_neighbors, without_own
 
 _LEAST_VARIANCE = 1e-12
@@ -78,11 +78,6 @@ class NearRows(NamedTuple):
         if far is not None:
             mean, sd = without_own(y, mean, sd, far)
         return y, mean, sd, z
-
-
-def whitened(L, y):
-    """Values at the neighbors, shape (..., k), as standard normal ones."""
-    return torch.linalg.solve_triangular(L[..., :-1, :-1], y[..., None], upper=False)[..., 0]
 
 
 class GaussianTargets:

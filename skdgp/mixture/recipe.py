@@ -19,7 +19,7 @@ _COLLAPSED_ROWS = 1000  #: beyond which 16 such matrices take too long
 _COLLAPSED_DRAWS, _COLLAPSED_STEPS = 8, 60
 #: Steps of neighbors for each second: 200 steps in the place of 400 lose 2 nats on gas, and .3 on parkinsons.
 #: Up to 1,000 rows half of them are enough: 400 in the place of 100 change log densities by -.0002 +- .005
-_NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = (40, 20), (100, 400)
+_NEIGHBOR_STEPS, _STEPS_OF_NEIGHBORS = 40, (100, 400)
 #: With many columns, neighbors have fewer steps: a second such model fits beside them, and a deep one
 _FEWEST, _SHARE = 20, 0.4
 #: Steps of noise and scale from the kernel of an exact process: 100 in their place change nothing on kin8nm
@@ -90,7 +90,8 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         smooth = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS, seconds=cost)
     # of few rows it needs a fraction of the time that neighbors need, and is as good without them
     few = n_rows <= _COLLAPSED_ROWS and isinstance(smooth.scheme, Exact)
-    steps = np.clip(_NEIGHBOR_STEPS[few] * seconds, *_STEPS_OF_NEIGHBORS)
+    rate = 0.5 * _NEIGHBOR_STEPS if few else _NEIGHBOR_STEPS
+    steps = np.clip(rate * seconds, *_STEPS_OF_NEIGHBORS)
     steps = int(np.clip(_SHARE * seconds / _vecchia_step(n_columns), _FEWEST, steps))
     cost = _vecchia(n_rows, n_columns, steps)
     near = Plan(Vecchia(), noise, kernel=kernel, max_iter=steps, seconds=cost)

@@ -8,10 +8,11 @@ import torch
 from ...gp.component import to_numpy
 from ...gp.draws import prior_functions
 from ...gp.stack import FrozenStack
+from ...linalg import whitened
 from ...random import normal
 from ..chains import pick_states
 from ..conditioned import ConditionedGP
-from ..near_rows import GaussianTargets, NearRows, whitened
+from ..near_rows import GaussianTargets, NearRows
 from ..posterior import Functions, Latent, Posterior, equal_weights
 from ..unique_inputs import NeighborSearch
 

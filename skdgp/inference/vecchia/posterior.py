@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 from ...gp.draws import prior_functions
-from ...linalg import at_once
+from ...linalg import at_once, whitened
 from ...random import normal
 from ..full_scale import weights_of_neighbors
 from ..local_scale import LeaveOneOut, ScaledPosterior
-from ..near_rows import FrozenRows, size_of_row, whitened
+from ..near_rows import FrozenRows, size_of_row
 from ..posterior import Functions
 
 _AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
