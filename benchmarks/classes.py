@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_moons
 from sklearn.model_selection import train_test_split
 
-from . import data, runs
+from benchmarks import data, runs
 
 _SEED = 100  #: of the first random split; smaller ones were for tuning
 _TOYS = {

@@ -6,7 +6,7 @@ Each draw has training and test rows of its own.
 import numpy as np
 from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
-from . import data
+from benchmarks import data
 
 _N_TEST = 1000
 

@@ -12,8 +12,8 @@ from itertools import product
 import numpy as np
 import torch
 
-from . import predict, rst, steps
-from .steps import Shape
+from benchmarks import predict, rst, steps
+from benchmarks.steps import Shape
 
 BATCHES, INDUCING = (1000, 10_000), (100, 500)
 ROWS = (10_000, 50_000)

@@ -17,7 +17,7 @@ from gpytorch.mlls import DeepApproximateMLL, VariationalELBO
 from gpytorch.models.deep_gps import DeepGP, DeepGPLayer
 from gpytorch.variational import CholeskyVariationalDistribution, VariationalStrategy
 
-from .models import Standardized, centers
+from benchmarks.models import Standardized, centers
 
 N_STEPS, BATCH_SIZE, LEARNING_RATE = 2000, 1000, 0.01
 DTYPE = torch.float32  #: GPyTorch's own default

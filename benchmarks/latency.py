@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from skdgp import DeepGPRegressor
 from skdgp.distributed import fit
-from skdgp.distributed.ranks import gather
+from skdgp.parallel import gather
 
 LATENCIES = 0.0, 1.0, 5.0, 20.0  #: milliseconds of a message
 N_STEPS, SKIPPED = 50, 10  #: of each fit, and those at its start that do not count

@@ -25,8 +25,8 @@ from sklearn.model_selection import cross_val_predict, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from .data import as_text
-from .distributions import LEVELS, Mixture, Ours, Quantiles
+from benchmarks.data import as_text
+from benchmarks.distributions import LEVELS, Mixture, Ours, Quantiles
 
 MOST_TREES = 2000
 PATIENCE = 50
@@ -181,7 +181,7 @@ def _hgb(X, y, seed, max_iter):
 
 
 def _gpytorch(X, y, seed, max_iter, **settings):
-    from . import gpytorch_peers
+    from benchmarks import gpytorch_peers
 
     return gpytorch_peers.fit(X, y, seed, max_iter, **settings)
 
@@ -195,7 +195,7 @@ _MEMBERS = {
 def _without(member, X, y, seed, max_iter):
     """The default without one of its members, whose time others may take."""
     import skdgp
-    from skdgp.mixture import recipe
+    from skdgp.fitting import plan as recipe
 
     whole = recipe.affordable
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from . import data, models, rst, runs, structured, table
+from benchmarks import data, models, rst, runs, structured, table
 
 #: numbers that papers report, means over 20 splits (5 of protein), and where
 PUBLISHED = json.loads((Path(__file__).parent / "results" / "published.json").read_text())

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from . import cells, data, rst, runs
+from benchmarks import cells, data, rst, runs
 
 SCHEMES = {  # expressions, apart from hyperparameters; noise of hidden layers is not in the model
     "dsvi": "DSVI(inner_noise=0.0)",

@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from . import models, rst, runs
-from .distributions import Ours
+from benchmarks import models, rst, runs
+from benchmarks.distributions import Ours
 
 N_FEATURES, N_TRAIN, N_STEPS = 8, 2000, 300
 N_REFERENCE_ROWS = 200  #: rows on which errors are measured
@@ -124,7 +124,7 @@ def ours(X, y, n_steps):
 def gpytorch(X, y, n_steps):
     """The same for GPyTorch's model."""
     models.require(["gpytorch"])
-    from . import gpytorch_peers as peers
+    from benchmarks import gpytorch_peers as peers
 
     scaled = models.Standardized(X, y)
     model = peers.start(scaled.X, 0, dtype=torch.float64)

@@ -5,8 +5,8 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from . import cells, data, models, table
-from .distributions import scores
+from benchmarks import cells, data, models, table
+from benchmarks.distributions import scores
 
 RESULTS = Path("benchmarks/results")
 

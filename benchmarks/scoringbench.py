@@ -11,9 +11,8 @@ import numpy as np
 from scoringbench.univariate.wrappers.base import DistributionPrediction, ProbabilisticWrapper
 from sklearn.pipeline import make_pipeline
 
+from benchmarks.data import as_text, encoder
 from skdgp import DeepGPRegressor
-
-from .data import as_text, encoder
 
 
 class DeepGPWrapper(ProbabilisticWrapper):

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from . import models, rst, runs, steps
-from .steps import DTYPES, Shape
+from benchmarks import models, rst, runs, steps
+from benchmarks.steps import DTYPES, Shape
 
 SHAPES = {
     "2 layers": Shape(),

@@ -93,7 +93,7 @@ def floor(shape, dtype):
 
 def gpytorch(shape, dtype):
     """A step of GPyTorch's deep Gaussian process."""
-    from . import gpytorch_peers
+    from benchmarks import gpytorch_peers
 
     X, y = (torch.tensor(part, dtype=dtype) for part in rows_of(shape))
     torch.manual_seed(0)

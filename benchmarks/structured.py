@@ -10,7 +10,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.stats import t as student
 
-from . import data, rst, runs, table
+from benchmarks import data, rst, runs, table
 
 MOST_ROWS = 10_000  #: of a set; more are left out at random
 MOST_SCORED = 1000  #: test rows of a split

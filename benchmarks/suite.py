@@ -8,7 +8,7 @@ their own and models are shown as "auto@label", so that states of the code can b
 those of skdgp, ``catboost`` and ``hgb``: ``python -m benchmarks suite --raw --models auto --compare raw``.
 """
 
-from . import data, models, runs, unseen
+from benchmarks import data, models, runs, unseen
 
 REGRESSION = ("catboost", "catboost-quantiles", "ngboost", "quantile-forest", "hgb", "exact-gp")
 CLASSES = ("catboost", "hgb", "forest", "logistic", "exact-gp")

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from scipy.stats import rankdata
 
-from . import rst
+from benchmarks import rst
 
 HIGHER = ("log_density", "accuracy")  #: is better; of all others lower is
 

@@ -6,7 +6,7 @@ Splits of the functions are draws that share no rows. Intervals are those of 95 
 
 import numpy as np
 
-from . import data, functions, models, rst, runs, table
+from benchmarks import data, functions, models, rst, runs, table
 
 _MOST_EXACT = 1500  #: rows of scikit-learn's exact Gaussian process
 #: one deep Gaussian process, from the start of its paper

@@ -10,7 +10,7 @@ import sys
 
 import numpy as np
 
-from . import data, models, rst
+from benchmarks import data, models, rst
 
 _FEWEST, _MOST = 3, 30  #: levels of a column
 _FEWEST_ROWS = 5  #: of a level that is left out

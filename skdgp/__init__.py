@@ -1,12 +1,7 @@
 """Deep Gaussian processes with the interface of scikit-learn."""
 
 from ._version import __version__
-from .estimators import (
-    DeepGPClassifier,
-    DeepGPRegressor,
-    SparseGPClassifier,
-    SparseGPRegressor,
-)
+from .estimators import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 __all__ = [
     "DeepGPClassifier",

@@ -1,7 +1,8 @@
 """Few draws of hidden functions and few steps of searches, where it does not matter how well models search."""
 
-from skdgp.inference import collapsed, marginal_likelihood
-from skdgp.mixture import recipe
+from skdgp.fitting import plan as recipe
+from skdgp.inference import collapsed
+from skdgp.inference.rows import marginal_likelihood
 
 CHEAP = (
     (collapsed, "_MOST_DRAWS", 2),

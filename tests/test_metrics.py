@@ -23,8 +23,8 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, metrics
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, Poisson, StudentT
-from skdgp.mixture.crps import integrate
-from skdgp.mixture.predictive import Predictive
+from skdgp.predictive.crps import integrate
+from skdgp.predictive.mixture import Predictive
 
 FEW = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 4, "random_state": 0}
 SCORERS = [

@@ -5,7 +5,7 @@ import numpy as np
 import torch.distributed as dist
 from sklearn.base import is_classifier
 
-from .ranks import agreed, from_first, gather, joint
+from ..parallel import agreed, from_first, gather, joint
 
 #: Rows, at least and at most, and numbers of the sample from which scaling and starts come: means of 100,000
 #: rows are off by .003 deviations, and each rank holds 16 MB of them

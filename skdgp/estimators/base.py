@@ -17,26 +17,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from .._threads import ERRSTATE, computing
 from .._version import __version__
+from ..fitting import plan as recipe
+from ..fitting.member import Plan
+from ..fitting.member_fit import DTYPES
+from ..fitting.mixture_fit import fit_estimator
+from ..fitting.partial_fit import learn_chunk
+from ..fitting.table import Data, some_rows
+from ..fitting.warm_start import all_or_nothing
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
-from ..mixture import recipe
-from ..mixture.member import Plan
+from ..predictive.predictor import Predictor, warn_of_changed
 from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
 from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
 from .arrays import as_numpy, check_inputs
-from .chunks import learn_chunk
-from .data import Data, some_rows
 from .diagnostics import warn_if_light
-from .fit import fit_estimator
-from .fitting import DTYPES
 from .importances import Pending, importances
-from .prediction import Predictor, warn_of_changed
 from .summary import feature_names, html_summary, names_of_targets, summary
 from .targets import check_has_rate, log_exposure
-from .warm_start import all_or_nothing
 
 #: arguments that not every scheme understands, and that are left at their defaults then
 _MAY_MEAN_NOTHING = (

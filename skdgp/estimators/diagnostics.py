@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE, rank_rhat, sample_sizes
-from ..mixture.predictive import Predictive
+from ..predictive.mixture import Predictive
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
 

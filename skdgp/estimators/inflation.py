@@ -5,12 +5,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..fitting.member import Plan
+from ..fitting.warm_start import scale
 from ..inference import DSVI
 from ..inference.structured.inflation import LOG_FACTORS, deviation_factor, learned
-from ..mixture.member import Plan
 from ..model_selection import ProjectionSplit
 from ..training import init as initialization
-from .warm_start import scale
 
 _ROWS = 20_000  #: that are split
 _SCORED = 1000  #: rows of a split that are predicted

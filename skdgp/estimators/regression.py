@@ -9,7 +9,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 
 from .._scoring import check_alpha, check_coverage
-from ..mixture.mapped import mean_before_map
+from ..predictive.transformed import mean_before_map
 from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .arrays import as_numpy

@@ -6,13 +6,13 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..fitting import plan as recipe
+from ..fitting import point_masses as atoms
+from ..fitting.warm_start import takes_chunks
 from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
-from ..mixture import recipe
-from . import atoms
 from .base import BaseDeepGP
 from .regression import TARGET_TRANSFORM, RegressionMixin
-from .warm_start import takes_chunks
 
 
 @dataclass(eq=False, repr=False)

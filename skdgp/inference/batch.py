@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..distributed.ranks import summed
+from ..parallel import summed
 
 
 def whole(make, shape, axis=-2):

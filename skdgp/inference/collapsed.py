@@ -15,8 +15,8 @@ from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
 from .base import COUNT, OF_LAYERS, Scheme
-from .local_scale import LocalScaleScheme
-from .marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
+from .rows.local_scale import LocalScaleScheme
+from .rows.marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of training

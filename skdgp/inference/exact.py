@@ -3,8 +3,8 @@
 from typing import Annotated
 
 from .base import COUNT
-from .local_scale import LocalScaleScheme
-from .marginal_likelihood import MarginalLikelihoodGP
+from .rows.local_scale import LocalScaleScheme
+from .rows.marginal_likelihood import MarginalLikelihoodGP
 
 _MANY_ROWS = 700  #: from which on half of them are enough for the first steps
 _FIRST_STEPS = 20

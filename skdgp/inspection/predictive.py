@@ -8,14 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
 from .._scoring import has_quantiles
-from ._plotting import (
-    Display,
-    check_can_plot,
-    in_lines,
-    line_style,
-    message_if_slow,
-    plot_response,
-)
+from ._plotting import Display, check_can_plot, in_lines, line_style, message_if_slow, plot_response
 from ._responses import central_intervals, select_output, target_name, unwrap_regressor
 from ._slices import few_values, slice_along
 

@@ -4,7 +4,7 @@ import contextlib
 
 import torch
 
-from ..distributed.ranks import add_up
+from ..parallel import add_up
 from .adam import Adam
 
 #: Hyperparameters of kernels and likelihoods live on a log scale, are few, and have far to go: they take

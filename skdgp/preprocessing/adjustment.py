@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .robust import pieces
+from .outliers import pieces
 
 _ROWS = 5000  #: from which effects are found: some dozens for each of a hundred columns
 #: of a category whose effects are found together with those of numbers, for the sake of time

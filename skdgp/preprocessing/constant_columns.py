@@ -4,7 +4,7 @@ import numpy as np
 
 from ..random import RowNoise
 from .frames import UNSEEN
-from .robust import pieces
+from .outliers import pieces
 
 
 class ConstantColumns:

@@ -6,8 +6,8 @@ import numpy as np
 
 from .adjustment import Adjustment
 from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time
-from .gaps import Donors
-from .robust import pieces
+from .missing_values import Donors
+from .outliers import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken

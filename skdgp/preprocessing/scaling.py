@@ -8,7 +8,7 @@ import numpy as np
 from .encoding import ColumnEncoder
 from .frames import FrameReader
 from .maps import Logit
-from .robust import LEFT_OVER, left_over, ordinary_range, weighted_moments
+from .outliers import LEFT_OVER, left_over, ordinary_range, weighted_moments
 
 POSITIVE = ("log", "exponential-normal")  #: maps of positive targets alone
 #: numbers between which targets lie

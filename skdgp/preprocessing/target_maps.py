@@ -13,10 +13,10 @@ from ..gp.kernels import Linear, SquaredExponential
 from ..gp.likelihoods.base import log_normal
 from ..gp.rows import leave_one_out, log_marginal_likelihood
 from ..linalg import LOG_2PI, cholesky, rounding
-from ..mixture.mapped import mapped_moments
 from ..optim.lbfgs import minimize, of_parameters
+from ..predictive.transformed import mapped_moments
 from .maps import ExponentialNormal, Log, Logit, YeoJohnson
-from .robust import weighted_moments
+from .outliers import weighted_moments
 from .scaling import POSITIVE, TargetScaler
 
 _CHOICES = ("log", "exponential-normal", "yeo-johnson")  #: of "auto"

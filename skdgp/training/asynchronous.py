@@ -7,7 +7,7 @@ import threading
 
 import torch
 
-from ..distributed.ranks import (
+from ..parallel import (
     apart,
     bound_of_staleness,
     from_first,

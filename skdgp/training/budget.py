@@ -7,7 +7,7 @@ import time
 import numpy as np
 import torch
 
-from ..distributed.ranks import from_first
+from ..parallel import from_first
 
 _CALIBRATION = {"cpu": 400, "cuda": 2000}  #: rows of a factorization that takes milliseconds
 _REPEATS = 5  #: of it, of which the fastest counts

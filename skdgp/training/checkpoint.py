@@ -11,7 +11,7 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from ..distributed.ranks import from_first, is_first
+from ..parallel import from_first, is_first
 
 _FORMAT = 1
 _HEADER = "__header__"

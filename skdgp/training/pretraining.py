@@ -3,7 +3,7 @@
 import sys
 import time
 
-from ..distributed.ranks import from_first
+from ..parallel import from_first
 
 _SHARE = 0.3  #: of the time that all pre-training may take
 _STEPS = 0.5  #: steps of a pre-training run of the model itself, relative to the training proper

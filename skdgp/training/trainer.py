@@ -10,8 +10,8 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..distributed.ranks import divides, ends_all, from_first
 from ..linalg import workspace
+from ..parallel import divides, ends_all, from_first
 from .asynchronous import asynchronous
 from .checkpoint import CheckpointFile
 from .interrupts import InterruptGuard, note_interrupt

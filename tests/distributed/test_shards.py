@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, distributed
-from skdgp.estimators import fitting
+from skdgp.fitting import member_fit as fitting
 from skdgp.inference import AEP, SGHMC, GlobalInducing
 
 pytestmark = pytest.mark.filterwarnings("ignore")

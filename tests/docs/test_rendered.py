@@ -11,7 +11,7 @@ import skdgp
 
 PACKAGES = [
     "skdgp",
-    "skdgp.mixture",
+    "skdgp.fitting",
     "skdgp.inference",
     "skdgp.gp.kernels",
     "skdgp.gp.likelihoods",

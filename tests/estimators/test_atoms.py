@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit
 
 from skdgp import DeepGPRegressor
-from skdgp.estimators.atoms import Atoms
+from skdgp.fitting.point_masses import Atoms
 from skdgp.inspection import diagnose
 from skdgp.inspection._responses import pit
 from skdgp.metrics import crps_scorer

@@ -9,14 +9,14 @@ from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import data as data_module
-from skdgp.estimators.data import Data, Rows, stratified, without_last_of_class
-from skdgp.estimators.fit import MixtureFit
+from skdgp.fitting import plan as recipe
+from skdgp.fitting import table as data_module
+from skdgp.fitting.mixture_fit import MixtureFit
+from skdgp.fitting.table import Data, Rows, stratified, without_last_of_class
 from skdgp.inference import VFE
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.vecchia.neighbors import NeighborGP
-from skdgp.mixture import recipe
 from skdgp.training import budget as budget_module
 from skdgp.training.budget import Budget, affordable, planned_ends
 from skdgp.training.checkpoint import Checkpoint
@@ -89,7 +89,7 @@ def test_fewer_inducing_points_come_before_fewer_rows():
 @pytest.mark.parametrize("inference", ["exact", "nngp", "collapsed", "vfe", "ess"])
 def test_rows_that_time_is_enough_for(inference, wave, monkeypatch):
     """On a slow machine, a model has fewer rows or inducing points, and says how many."""
-    monkeypatch.setattr("skdgp.estimators.fit.seconds_of_cube", lambda device: 2e-3)
+    monkeypatch.setattr("skdgp.fitting.mixture_fit.seconds_of_cube", lambda device: 2e-3)
     layers = 1 if inference in ("exact", "vfe") else 2
     settings = {"inference": inference, "max_time": 500.0, "max_iter": 2, "random_state": 0}
     with pytest.warns(

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators.chunks import _with_inputs
+from skdgp.fitting.partial_fit import _with_inputs
 from skdgp.inference import NNGP, RandomFeatures
 
 SETTINGS = {

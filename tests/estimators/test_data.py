@@ -5,8 +5,8 @@ import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skdgp.estimators import data as module
-from skdgp.estimators.data import Data, Minibatches
+from skdgp.fitting import table as module
+from skdgp.fitting.table import Data, Minibatches
 
 
 def make(n=30, n_features=2, seed=0):

@@ -15,14 +15,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators.data import Data
 from skdgp.estimators.diagnostics import Diagnostics
+from skdgp.fitting.table import Data
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import NegativeBinomial, Poisson
 from skdgp.inference import SGHMC
 from skdgp.inspection import diagnose, to_arviz
 from skdgp.metrics import crps_scorer, log_predictive_density_scorer
-from skdgp.mixture.predictive import Predictive
+from skdgp.predictive.mixture import Predictive
 from skdgp.preprocessing.frames import FrameReader
 
 RNG = np.random.default_rng(0)

@@ -12,12 +12,7 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
-from skdgp import (
-    DeepGPClassifier,
-    DeepGPRegressor,
-    SparseGPClassifier,
-    SparseGPRegressor,
-)
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 
 EXACT = DeepGPRegressor(1, inference="exact", kernel="squared_exponential", random_state=0)
 

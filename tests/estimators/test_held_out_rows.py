@@ -6,16 +6,16 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
-from skdgp.estimators import scored
-from skdgp.estimators.data import Data
-from skdgp.estimators.fit import MixtureFit
-from skdgp.estimators.fitting import MemberFit, log_densities
-from skdgp.estimators.scored import ScoredRows
+from skdgp.fitting import plan as recipe
+from skdgp.fitting import stacking as scored
+from skdgp.fitting.member import Plan
+from skdgp.fitting.member_fit import MemberFit, log_densities
+from skdgp.fitting.mixture_fit import MixtureFit
+from skdgp.fitting.stacking import ScoredRows
+from skdgp.fitting.table import Data
+from skdgp.fitting.weights import stack
 from skdgp.gp.likelihoods import HeteroscedasticGaussian
 from skdgp.inference import DSVI, Vecchia
-from skdgp.mixture import recipe
-from skdgp.mixture.member import Plan
-from skdgp.mixture.weights import stack
 
 FEW = {"max_iter": 100, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 
@@ -28,7 +28,7 @@ def sparse(model):
 @pytest.fixture
 def few_members(monkeypatch):
     """Members of small weight stay, to be looked at."""
-    monkeypatch.setattr("skdgp.estimators.scored._NEGLIGIBLE", 0.0)
+    monkeypatch.setattr("skdgp.fitting.stacking._NEGLIGIBLE", 0.0)
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
-from skdgp.estimators import fit, outcome
-from skdgp.estimators.scored import ScoredRows
+from skdgp.fitting import fitted_state as outcome
+from skdgp.fitting import mixture_fit as fit
+from skdgp.fitting.stacking import ScoredRows
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.inference.exact import ExactGP
 from skdgp.inference.sparse import full_batch

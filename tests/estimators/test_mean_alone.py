@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp import DeepGPRegressor
 from skdgp.inference import Exact, Vecchia
-from skdgp.inference.conditioned import ConditionedGP
+from skdgp.inference.rows.conditioned import ConditionedGP
 
 
 def rows(n=60, d=3, seed=0):

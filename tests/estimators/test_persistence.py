@@ -18,13 +18,7 @@ from sklearn.exceptions import NotFittedError
 import skdgp
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import Linear, Matern
-from skdgp.inference import (
-    DSVI,
-    CollapsedVI,
-    DeepInverseWishart,
-    GlobalInducing,
-    RandomFeatures,
-)
+from skdgp.inference import DSVI, CollapsedVI, DeepInverseWishart, GlobalInducing, RandomFeatures
 
 FEW = {"inference": "dsvi", "max_iter": 20, "learning_rate": 0.02}
 FEW |= {"n_inducing": 10, "n_predict_draws": 8}

@@ -15,7 +15,7 @@ from skdgp.gp.likelihoods import (
     Poisson,
     StudentT,
 )
-from skdgp.mixture.components import dispersed
+from skdgp.predictive.components import dispersed
 
 FEW = {"max_iter": 20, "n_inducing": 8, "random_state": 0}
 X = np.linspace(0.0, 1.0, 40)[:, None]

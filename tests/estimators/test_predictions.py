@@ -12,8 +12,9 @@ from scipy.special import logsumexp
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.inference import DSVI
-from skdgp.mixture import functions, predictive
-from skdgp.mixture.predictive import Predictive
+from skdgp.predictive import functions
+from skdgp.predictive import mixture as predictive
+from skdgp.predictive.mixture import Predictive
 
 FEW = {"max_iter": 20, "learning_rate": 0.02, "n_inducing": 10, "random_state": 0}
 CONTINUOUS = ("gaussian", "heteroscedastic", "student_t", "heteroscedastic_student_t")

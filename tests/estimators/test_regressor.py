@@ -13,15 +13,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators import fitting
-from skdgp.estimators.fitting import training_device
+from skdgp.fitting import member_fit as fitting
+from skdgp.fitting.member_fit import training_device
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
 from skdgp.inference.deep import DeepPosterior
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.mixture.predictive import Predictive
 from skdgp.optim.adam import Adam
+from skdgp.predictive.mixture import Predictive
 from skdgp.training.trainer import Trainer
 
 FEW = {"inference": "dsvi", "max_iter": 20, "learning_rate": 0.02}
@@ -917,7 +917,7 @@ def test_bound_of_many_rows_takes_fewer_draws(data, monkeypatch):
     settings = {"inference": DSVI(inner_scale=0.3), "max_iter": 20, "n_predict_draws": 64}
     bounds, used = [], []
     for total in (64, 8, 0.5):
-        monkeypatch.setattr("skdgp.estimators.outcome._BOUND_DRAWS", int(total * 80))
+        monkeypatch.setattr("skdgp.fitting.fitted_state._BOUND_DRAWS", int(total * 80))
         model = make(**settings).fit(*data)
         bounds.append(model.lower_bound_)
         used.append(len(model.members_[0].draws))

@@ -23,7 +23,7 @@ from skdgp.inference import (
     StructuredVI,
     as_scheme,
 )
-from skdgp.mixture import predictive
+from skdgp.predictive import mixture as predictive
 from skdgp.training import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.importances import Pairs, total_effects
 from skdgp.estimators.summary import in_words, kernel_name
+from skdgp.fitting.member import Member
 from skdgp.gp.kernels import Anova, Linear, Matern, SquaredExponential
-from skdgp.mixture.member import Member
 
 FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 rng = np.random.default_rng(0)

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.gp.kernels import Linear
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.mixture.mapped import mapped_moments
+from skdgp.predictive.transformed import mapped_moments
 from skdgp.preprocessing.scaling import TargetScaler
 from skdgp.preprocessing.target_maps import Log, YeoJohnson
 

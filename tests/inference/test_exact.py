@@ -30,9 +30,10 @@ from toys import (
 from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import Anova, Linear, Matern
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import CollapsedVI, Exact, conditioned, exact, marginal_likelihood
+from skdgp.inference import CollapsedVI, Exact, exact
 from skdgp.inference.exact import ExactGP
-from skdgp.inference.unique_inputs import gather
+from skdgp.inference.rows import conditioned, marginal_likelihood
+from skdgp.inference.rows.unique_inputs import gather
 from skdgp.optim.lbfgs import LBFGS
 from skdgp.training import Checkpoint
 

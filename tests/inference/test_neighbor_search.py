@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from skdgp.inference import unique_inputs
-from skdgp.inference.unique_inputs import NeighborSearch
+from skdgp.inference.rows import unique_inputs
+from skdgp.inference.rows.unique_inputs import NeighborSearch
 
 
 def nearest(Z, X, metric, k):

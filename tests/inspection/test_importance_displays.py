@@ -10,11 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators.importances import shares, total_effects
-from skdgp.inspection import (
-    EffectsDisplay,
-    ImportanceDisplay,
-    PredictiveDisplay,
-)
+from skdgp.inspection import EffectsDisplay, ImportanceDisplay, PredictiveDisplay
 from skdgp.inspection._plotting import in_lines
 
 rng = np.random.default_rng(0)

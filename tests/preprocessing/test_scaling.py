@@ -10,9 +10,9 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPRegressor
-from skdgp.preprocessing import robust as pieces_module
+from skdgp.preprocessing import outliers as pieces_module
 from skdgp.preprocessing import scaling
-from skdgp.preprocessing.robust import codes, pieces, weighted_moments
+from skdgp.preprocessing.outliers import codes, pieces, weighted_moments
 from skdgp.preprocessing.scaling import InputScaler, TargetScaler
 
 

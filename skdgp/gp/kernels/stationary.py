@@ -5,13 +5,7 @@ import math
 import torch
 
 from ...random import gamma, normal
-from ..covariances import (
-    DistanceWithin,
-    GramRadial,
-    Radial,
-    SquaredDistance,
-    squared_distances,
-)
+from ..covariances import DistanceWithin, GramRadial, Radial, SquaredDistance, squared_distances
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ...gp.kernels import Stationary
-from ..near_rows import size_of_row
+from ..rows.near_rows import size_of_row
 
 _AT_ONCE = 500_000  #: elements of small covariance matrices that stay in the cache together
 

@@ -11,10 +11,10 @@ from ...gp.stack import FrozenStack
 from ...linalg import whitened
 from ...random import normal
 from ..chains import pick_states
-from ..conditioned import ConditionedGP
-from ..near_rows import GaussianTargets, NearRows
 from ..posterior import Functions, Latent, Posterior, equal_weights
-from ..unique_inputs import NeighborSearch
+from ..rows.conditioned import ConditionedGP
+from ..rows.near_rows import GaussianTargets, NearRows
+from ..rows.unique_inputs import NeighborSearch
 
 JITTER = 1e-6  #: on the diagonals of layers whose values are sampled
 _AT_ONCE = 40_000_000  #: numbers of factors that are kept, by as many states as they allow

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ...distributed.ranks import gathered, summed
 from ...gp.component import Trainable
 from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian
 from ...linalg import LOG_2PI, Gram, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
+from ...parallel import gathered, summed
 from ...random import normal
 from ..chains import ChainModel
 from .dynamics import (

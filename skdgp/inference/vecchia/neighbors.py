@@ -10,10 +10,10 @@ from ...gp.component import around
 from ...gp.kernels.base import tensor_like
 from ...optim.gradient_steps import GradientSteps
 from ..exact import ExactGP
-from ..full_scale import FullScale, inducing_inputs
-from ..local_scale import LocalScaleModel, log_density
-from ..near_rows import GaussianTargets, NearRows, size_of_row
-from ..unique_inputs import NeighborSearch, Remembered
+from ..rows.full_scale import FullScale, inducing_inputs
+from ..rows.local_scale import LocalScaleModel, log_density
+from ..rows.near_rows import GaussianTargets, NearRows, size_of_row
+from ..rows.unique_inputs import NeighborSearch, Remembered
 from .posterior import NearLeaveOneOut, NeighborPosterior
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300

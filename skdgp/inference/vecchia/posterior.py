@@ -6,10 +6,10 @@ import torch
 from ...gp.draws import prior_functions
 from ...linalg import at_once, whitened
 from ...random import normal
-from ..full_scale import weights_of_neighbors
-from ..local_scale import LeaveOneOut, ScaledPosterior
-from ..near_rows import FrozenRows, size_of_row
 from ..posterior import Functions
+from ..rows.full_scale import weights_of_neighbors
+from ..rows.local_scale import LeaveOneOut, ScaledPosterior
+from ..rows.near_rows import FrozenRows, size_of_row
 
 _AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
 _MOST_NEIGHBORS = 3000  #: unique inputs among which covariances are in closed form

@@ -6,7 +6,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from ...gp.likelihoods import ClassLikelihood, HeteroscedasticGaussian
 from ..base import COUNT, COUNT_OR_ZERO
-from ..local_scale import LocalScaleScheme
+from ..rows.local_scale import LocalScaleScheme
 from .neighbor_classes import NeighborClasses
 from .neighbors import NeighborGP
 

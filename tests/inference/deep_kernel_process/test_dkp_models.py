@@ -6,13 +6,7 @@ import torch
 from scipy import stats
 from toys import architecture, classes_of, everything, posterior, run, seeded, toy
 
-from skdgp.gp.likelihoods import (
-    Bernoulli,
-    Gaussian,
-    HeteroscedasticGaussian,
-    Softmax,
-    StudentT,
-)
+from skdgp.gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax, StudentT
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 
 SCHEMES = {

@@ -18,13 +18,7 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import NNGP, DeepInverseWishart, GlobalInducing
 from skdgp.inference.base import Architecture
 from skdgp.inference.deep_kernel_process import wishart as w
-from skdgp.inference.deep_kernel_process.process import (
-    Level,
-    Product,
-    _Inducing,
-    _Rows,
-    factorize,
-)
+from skdgp.inference.deep_kernel_process.process import Level, Product, _Inducing, _Rows, factorize
 from skdgp.inference.deep_kernel_process.sites import Whitened, _Marginals
 
 NOISE = 0.1

@@ -14,11 +14,7 @@ from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference.base import Architecture
 from skdgp.inference.chains import split_rhat
 from skdgp.inference.sghmc import SGHMC
-from skdgp.inference.sghmc.dynamics import (
-    adaptive_step,
-    autocorrelation_time,
-    preconditioned_step,
-)
+from skdgp.inference.sghmc.dynamics import adaptive_step, autocorrelation_time, preconditioned_step
 
 cases = partial(vectors.cases, "sghmc.json")
 

@@ -23,7 +23,7 @@ from skdgp import DeepGPClassifier
 from skdgp.gp import kernels
 from skdgp.gp.likelihoods import Bernoulli, RobustMax, Softmax
 from skdgp.inference import Vecchia
-from skdgp.inference.near_rows import FrozenRows, NearRows
+from skdgp.inference.rows.near_rows import FrozenRows, NearRows
 from skdgp.inference.vecchia import posterior as module
 from skdgp.inference.vecchia.neighbor_classes import NeighborClasses
 from skdgp.training import Checkpoint

@@ -13,7 +13,8 @@ from toys import architecture, check_resumed, everything, latents, posterior
 from skdgp import DeepGPRegressor
 from skdgp.gp.kernels import RationalQuadratic
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.inference import Vecchia, full_scale
+from skdgp.inference import Vecchia
+from skdgp.inference.rows import full_scale
 
 N, M = 40, 12
 

@@ -28,8 +28,9 @@ from skdgp import DeepGPRegressor
 from skdgp.gp import kernels
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from skdgp.inference import Vecchia, near_rows
-from skdgp.inference.near_rows import FrozenRows, GaussianTargets, NearRows
+from skdgp.inference import Vecchia
+from skdgp.inference.rows import near_rows
+from skdgp.inference.rows.near_rows import FrozenRows, GaussianTargets, NearRows
 from skdgp.inference.vecchia import neighbors
 
 LENGTHSCALES = np.array([0.3, 1.1])

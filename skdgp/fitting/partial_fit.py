@@ -10,13 +10,13 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from .._warnings import warn
+from ..estimators.diagnostics import Diagnostics, limit
+from ..estimators.targets import check_has_rate
 from ..inference import DSVI, as_scheme
-from ..mixture.member import Member, Plan, Record
 from ..training.pretraining import PreTraining
-from .diagnostics import Diagnostics, limit
-from .fitting import MemberFit, training_device
-from .outcome import fitted_attributes, keep
-from .targets import check_has_rate
+from .fitted_state import fitted_attributes, keep
+from .member import Member, Plan, Record
+from .member_fit import MemberFit, training_device
 from .warm_start import check_chunk, init_source, scale
 
 #: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row

@@ -11,9 +11,9 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, norm
 
 from skdgp import DeepGPRegressor
-from skdgp.estimators import scored
+from skdgp.fitting import stacking as scored
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
-from skdgp.mixture.components import dispersed
+from skdgp.predictive.components import dispersed
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 

@@ -6,7 +6,7 @@ from sklearn.base import clone
 from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic, SquaredExponential
 from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
 from ..inference import DSVI, VFE, CollapsedVI, Exact, Vecchia
-from ..inference.marginal_likelihood import MARGINAL_FACTORS
+from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
 from .member import Plan
 
 #: CPU seconds that a fit may take by default, up to so many rows: what a person waits for

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import torch
 
-from ..gp.kernels import Kernel
-from ..linalg import Whitened, whitened
+from ...gp.kernels import Kernel
+from ...linalg import Whitened, whitened
 from .full_scale import FullScale, weights_of_neighbors, without_own
 
 _LEAST_VARIANCE = 1e-12

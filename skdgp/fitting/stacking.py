@@ -5,9 +5,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..mixture.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
-from .data import stratified, without_last_of_class
-from .fitting import log_densities, log_densities_of_draws, predictives
+from .member_fit import log_densities, log_densities_of_draws, predictives
+from .table import stratified, without_last_of_class
+from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 
 #: rows whose log densities decide on weights: a standard error of .03 nats and less
 _SCORED_ROWS = 2000

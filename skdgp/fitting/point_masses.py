@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ..distributed.ranks import divides
+from ..estimators.classifier import DeepGPClassifier
 from ..gp.kernels import RationalQuadratic
 from ..inference import Vecchia
-from .classifier import DeepGPClassifier
-from .data import Data
-from .fit import fit_estimator
+from ..parallel import divides
+from .mixture_fit import fit_estimator
+from .table import Data
 
 _LEAST = 0.1  #: share of the rows in each part: of fewer neither is learned
 _FEWEST = 20  #: rows in each part

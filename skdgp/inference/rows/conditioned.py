@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import torch
 
-from ..gp.draws import prior_functions
-from ..gp.kernels import Kernel
-from ..gp.rows import leave_one_out
-from ..linalg import at_once, cholesky, inverse_triangular, packed
-from ..random import normal
+from ...gp.draws import prior_functions
+from ...gp.kernels import Kernel
+from ...gp.rows import leave_one_out
+from ...linalg import at_once, cholesky, inverse_triangular, packed
+from ...random import normal
+from ..posterior import Functions
 from .local_scale import LeaveOneOut, ScaledPosterior, log_density
-from .posterior import Functions
 
 _LEAST_VARIANCE = 1e-12
 _LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from skdgp import DeepGPRegressor
 from skdgp.inference import CollapsedVI
-from skdgp.mixture.predictive import Predictive
+from skdgp.predictive.mixture import Predictive
 
 SCHEMES = {"exact": "exact", "vecchia": "vecchia", "collapsed": CollapsedVI(n_draws=4)}
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from skdgp.fitting import plan as recipe
+from skdgp.fitting.member import Plan
 from skdgp.gp.likelihoods import HeteroscedasticStudentT, Poisson, Softmax
 from skdgp.inference import DSVI, Exact, Vecchia
-from skdgp.mixture import recipe
-from skdgp.mixture.member import Plan
 
 ROWS = (10, 100, 400, 1000, 3000, 10_000, 50_000, 1_000_000, 10_000_000)
 

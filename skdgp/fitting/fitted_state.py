@@ -7,11 +7,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..mixture.member import Member
-from ..mixture.predictive import Predictive, rows_at_once
+from ..estimators.importances import Pairs
+from ..predictive.mixture import Predictive, rows_at_once
 from ..training.trainer import Trainer
-from .data import Data
-from .importances import Pairs
+from .member import Member
+from .table import Data
 from .warm_start import lasting
 
 _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if training sees batches

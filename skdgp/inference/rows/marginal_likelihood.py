@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.component import around
-from ..gp.kernels import Anova
-from ..gp.kernels.base import stacked, tensor_like
-from ..gp.rows import log_marginal_likelihood
-from ..linalg import cholesky, rounding, unpacked
-from ..optim.lbfgs import LBFGS
-from ..optim.quasi_newton import QuasiNewtonSteps, backward
+from ...gp.component import around
+from ...gp.kernels import Anova
+from ...gp.kernels.base import stacked, tensor_like
+from ...gp.rows import log_marginal_likelihood
+from ...linalg import cholesky, rounding, unpacked
+from ...optim.lbfgs import LBFGS
+from ...optim.quasi_newton import QuasiNewtonSteps, backward
 from .conditioned import ConditionedGP, ConditionedLeaveOneOut, ConditionedPosterior
 from .local_scale import LocalScaleModel
 from .unique_inputs import NeighborSearch

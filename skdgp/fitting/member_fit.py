@@ -5,16 +5,16 @@ import time
 import numpy as np
 import torch
 
-from ..distributed.ranks import bound_of_staleness, divides
+from ..estimators.inflation import learn_inflation
 from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
-from ..mixture.member import Member, Record
-from ..mixture.predictive import Predictive, rows_at_once
+from ..parallel import bound_of_staleness, divides
+from ..predictive.mixture import Predictive, rows_at_once
 from ..training import init as initialization
 from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
-from .data import Minibatches, of_shards
-from .inflation import learn_inflation
+from .member import Member, Record
+from .table import Minibatches, of_shards
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
 DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..gp.inducing import centers
-from ..gp.kernels import Kernel
-from ..linalg import at_once, cholesky
+from ...gp.inducing import centers
+from ...gp.kernels import Kernel
+from ...linalg import at_once, cholesky
 from .unique_inputs import NeighborSearch
 
 #: of the mean variance at the inducing inputs; what it takes away, near rows explain

@@ -9,17 +9,17 @@ import torch
 from torch import nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ..gp.component import Trainable, hyperparameters
-from ..gp.kernels.base import tensor_like
-from ..gp.likelihoods import Gaussian, HeteroscedasticGaussian
-from ..gp.likelihoods.base import GaussianMixture, split
-from ..gp.rows import RowsLayer
-from ..gp.stack import Stack
-from ..linalg import LOG_2PI
-from ..optim.lbfgs import minimize, of_parameters
-from ..random import gamma
-from .base import Model, Scheme
-from .posterior import Latent, Posterior, equal_weights, frozen_parts
+from ...gp.component import Trainable, hyperparameters
+from ...gp.kernels.base import tensor_like
+from ...gp.likelihoods import Gaussian, HeteroscedasticGaussian
+from ...gp.likelihoods.base import GaussianMixture, split
+from ...gp.rows import RowsLayer
+from ...gp.stack import Stack
+from ...linalg import LOG_2PI
+from ...optim.lbfgs import minimize, of_parameters
+from ...random import gamma
+from ..base import Model, Scheme
+from ..posterior import Latent, Posterior, equal_weights, frozen_parts
 from .unique_inputs import gather
 
 _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth at first

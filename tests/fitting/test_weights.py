@@ -6,13 +6,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 from scipy.stats import t as student_t
 
-from skdgp.mixture.weights import (
-    LOG_DISPERSIONS,
-    best_dispersion,
-    mixed,
-    mixture_weights,
-    stack,
-)
+from skdgp.fitting.weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 
 
 def densities(n=3000):

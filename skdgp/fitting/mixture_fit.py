@@ -11,17 +11,18 @@ from sklearn.utils import check_random_state
 
 from .._threads import at_most
 from .._warnings import warn
-from ..distributed.ranks import divides, from_first, is_first, n_ranks, spread
+from ..estimators._sklearn import FitProgress, without_callbacks
+from ..estimators.diagnostics import warn_of_chains, warn_of_pathologies
+from ..estimators.importances import compute_if_cheap
+from ..estimators.summary import kept_table
+from ..estimators.targets import of_size
+from ..parallel import divides, from_first, is_first, n_ranks, spread
 from ..training.budget import Budget, affordable, seconds_of_cube
 from ..training.checkpoint import Checkpoint, fingerprint
 from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from ..training.trainer import BLOCK
-from ._sklearn import FitProgress, without_callbacks
-from .diagnostics import warn_of_chains, warn_of_pathologies
-from .fitting import MemberFit, training_device
-from .importances import compute_if_cheap
-from .outcome import (
+from .fitted_state import (
     Result,
     Trained,
     fitted_attributes,
@@ -30,9 +31,8 @@ from .outcome import (
     lower_bound,
     warn_of_shortage,
 )
-from .scored import ScoredRows
-from .summary import kept_table
-from .targets import of_size
+from .member_fit import MemberFit, training_device
+from .stacking import ScoredRows
 from .warm_start import check_lasting, init_source, scale, warm_start_sources, warn_if_far
 
 _AT_END = 0.05  #: share of the time that is kept for it, and for the diagnosis

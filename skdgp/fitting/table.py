@@ -3,11 +3,11 @@
 import numpy as np
 import torch
 
-from ..distributed.ranks import agreed, gather, own_part, own_rank, own_rows
 from ..gp.likelihoods.counts import at_one_exposure
 from ..inference.batch import Batch
+from ..parallel import agreed, gather, own_part, own_rank, own_rows
 from ..preprocessing.encoding import ColumnEncoder
-from ..preprocessing.robust import pieces, weighted_moments
+from ..preprocessing.outliers import pieces, weighted_moments
 from ..preprocessing.scaling import InputScaler, TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in

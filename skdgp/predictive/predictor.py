@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from .._warnings import warn
-from ..mixture.components import Rows, effects
-from ..mixture.functions import draw
-from ..mixture.predictive import Predictive, rows_at_once
 from ..preprocessing.constant_columns import changed_constant_columns
+from .components import Rows, effects
+from .functions import draw
+from .mixture import Predictive, rows_at_once
 
 _N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
 

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from skdgp.mixture.quantiles import quantiles
+from skdgp.predictive.quantiles import quantiles
 
 ALPHA = [1e-6, 0.01, 0.3, 0.5, 0.75, 0.999]
 MIXTURES = {

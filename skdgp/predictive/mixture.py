@@ -10,8 +10,8 @@ from ..linalg import at_once
 from ..metrics.crps import mixture_crps
 from .components import Rows, component, dispersion_of
 from .crps import crps_of_counts, crps_of_mapped, crps_of_mixture
-from .mapped import END_OF_ROW, ends, heaviest, mapped_moments, variance_by_function
 from .quantiles import quantiles
+from .transformed import END_OF_ROW, ends, heaviest, mapped_moments, variance_by_function
 
 _BUDGET = 1_000_000  #: numbers that one chunk of rows may need at once
 _ROWS_BUDGET = 3_000_000  #: likewise, of the models' own; fewer rows at once take longer

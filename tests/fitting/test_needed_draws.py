@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from skdgp import DeepGPRegressor
-from skdgp.estimators.fitting import log_densities_of_draws
-from skdgp.estimators.scored import errors_of_draws
+from skdgp.fitting.member_fit import log_densities_of_draws
+from skdgp.fitting.stacking import errors_of_draws
 from skdgp.inference import DSVI
-from skdgp.mixture.predictive import Predictive
+from skdgp.predictive.mixture import Predictive
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 

@@ -1,0 +1,1 @@
+"""Predictive distributions: mixtures of components, in the units of the target."""
