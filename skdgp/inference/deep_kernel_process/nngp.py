@@ -1,16 +1,20 @@
 """Neural network Gaussian processes: deep kernels without randomness."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Annotated
 
+import numpy as np
 import torch
 from torch import nn
 
 from ...gp.likelihoods import Gaussian
-from ...gp.rows import leave_one_out, log_marginal_likelihood
+from ...gp.rows import log_marginal_likelihood
 from ...linalg import LOG_2PI, cholesky, rounding
 from ...optim.quasi_newton import QuasiNewtonSteps, backward
 from ..base import FRACTION, NOT_NEGATIVE, Model
+from ..rows.conditioned import ConditionedGP, ConditionedLeaveOneOut
+from ..rows.unique_inputs import NeighborSearch, gather
 from .diwp import KernelScheme
 from .model import GramModel
 from .posterior import GramPosterior
@@ -190,17 +194,20 @@ class ExactPosterior(GramPosterior):
     def __init__(self, model, path, q):
         super().__init__(model.process, path, q)
         self.inducing_inputs = [model.X.numpy(force=True).copy()]
-        self._y, self._weight, self._variances = model.y.mT, model.weight, model._noise()
+        self._process, self._noise = model.process, model._noise_of_one()[:, 0]
+        self._rows = model.X, model.y, model.weight
 
     @torch.no_grad()
     def loo_log_density(self, rows, dispersions=None):
-        L, y = self.path.levels[-1].L, self._y
-        K = L @ L.mT + torch.diag_embed(self._variances)
-        K_inv = torch.cholesky_inverse(cholesky(K, rounding(K)))
-        # of means of targets
-        mean, var = leave_one_out(y, (K_inv @ y[..., None])[..., 0], diagonal(K_inv))
-        var = var + self._variances * (self._weight - 1.0)  # of single targets
-        factors = torch.as_tensor(1.0 if dispersions is None else dispersions).to(y)
-        var = factors.square()[..., None, None] * var
-        log_density = -0.5 * (LOG_2PI + var.log() + (y - mean).square() / var)
-        return log_density.sum(-2).numpy(force=True)[..., rows]
+        unique, training_rows = gather(*self._rows)
+        L = self._process.path(None, unique["Z"]).levels[-1].L
+        noise = self._noise[:, None] / unique["weight"]
+        K = L @ L.mT + torch.diag_embed(noise)
+        root = cholesky(K, rounding(K))
+        a = torch.cholesky_solve(unique["y"].mT[..., None], root)[..., 0]
+        layer = SimpleNamespace(y=unique["y"], weight=unique["weight"])
+        gp, alike = ConditionedGP(None, None, None, root, a), NeighborSearch(unique["Z"], 1.0, 0)
+        loo = ConditionedLeaveOneOut([gp], training_rows, layer, self._noise, alike)
+        if dispersions is not None:
+            dispersions = torch.as_tensor(dispersions).to(a)
+        return loo.log_density(None, *loo.parts(np.asarray(rows)), dispersions).numpy(force=True)

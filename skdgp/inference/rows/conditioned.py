@@ -13,9 +13,9 @@ from ...linalg import at_once, cholesky, inverse_triangular, packed
 from ...random import normal
 from ..posterior import Functions
 from .local_scale import LeaveOneOut, ScaledPosterior, log_density
+from .unique_inputs import Rest
 
 _LEAST_VARIANCE = 1e-12
-_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _AT_ONCE = 1_500_000  #: elements of a matrix with rows that are worked on together
 _JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
 _DEAR_ROWS = 500  #: rows from which on their covariance and its factor take 50 ms and more
@@ -123,21 +123,20 @@ class ConditionedLeaveOneOut(LeaveOneOut):
     def without(self, chosen):
         """Shapes are (n, k), (J, n, k) and, of errors, (J, n, k, m)."""
         layer = self._layer
-        _, y, weight, index, alone = (part[chosen] for part in self.rows[:5])
+        rest = Rest.of(self.rows, chosen, layer.y, layer.weight)
+        alone, index = rest.alone[:, None], rest.index
         mean, var = (moment[..., index].mT for moment in (self.mean, self.var))  # J, n, k
-        var = (var - self._noise / layer.weight[index, None]).clamp_min(_LEAST_VARIANCE)
+        var = (var - self._noise / rest.total[:, None]).clamp_min(_LEAST_VARIANCE)
         # a unique input that holds other targets stays, without one count of the row
-        own = weight.clamp_max(1.0)
-        rest = (layer.weight[index] - own).clamp_min(_LEAST_REST * layer.weight[index])
-        rest = torch.where(alone, 0.0, rest)[:, None]
-        others = layer.y[index] + (own[:, None] / rest) * (layer.y[index] - y)
-        error = torch.where(alone[:, None], 0.0, others - mean)
-        gain = rest * var / (self._noise + rest * var)
+        weight = torch.where(alone, 0.0, rest.weight[:, None])
+        error = torch.where(alone, 0.0, rest.y - mean)
+        gain = weight * var / (self._noise + weight * var)
         nearest = self.search.of_rows(self.rows, chosen)
         own = torch.as_tensor(nearest, device=index.device) == index[:, None]
-        z_own = error / (var + self._noise / rest).sqrt()
+        z_own = error / (var + self._noise / weight).sqrt()
         z = torch.where(own[:, None], z_own[..., None], near_errors(self.z, nearest))
-        return y, mean + gain * error, (var * (1.0 - gain) + self._noise).sqrt(), z
+        sd = (var * (1.0 - gain) + self._noise).sqrt()
+        return self.rows.y[chosen], mean + gain * error, sd, z
 
     def density(self, local_scale, y, mean, sd, z):
         of_each = log_density(local_scale, y, mean, sd, z)

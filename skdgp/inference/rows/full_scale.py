@@ -8,6 +8,7 @@ import torch
 from ...gp.inducing import centers
 from ...gp.kernels import Kernel
 from ...linalg import at_once, cholesky
+from .inducing_left_out import Observations, PrecisionOfCopies
 from .unique_inputs import NeighborSearch
 
 #: of the mean variance at the inducing inputs; what it takes away, near rows explain
@@ -17,8 +18,6 @@ _FIRST = 256  #: unique inputs whose predecessors are compared one by one
 #: of the number of inputs among which the next ones look: at least 3/4 of all before them
 _GROWTH = 1.3
 _CENTER_ROWS = 10_000  #: among which k-means looks for centers
-#: share of a row's own variance that its own target takes away, at most: beyond it, rounding counts
-_MOST_OWN = 0.99
 
 
 class FullScale(NamedTuple):
@@ -36,6 +35,7 @@ class FullScale(NamedTuple):
     known: torch.Tensor  #: (P, m), features of the unique inputs
     mean: torch.Tensor  #: (m,), of the inducing variables, which are standard normal a priori
     root: torch.Tensor  #: (m, m), of their posterior covariance
+    observations: Observations | None = None  #: of the unique inputs, with training rows
 
     @classmethod
     def of(cls, kernel, Z, X, mean=None, root=None):
@@ -63,50 +63,57 @@ class FullScale(NamedTuple):
         F[:, -1] = self.features(X)
         return F
 
-    def given(self, near, metric, n_neighbors):
-        """The inducing variables given all unique inputs.
+    def given(self, near, metric, n_neighbors, records):
+        """The inducing variables given all unique inputs, which may be left out by their `records`.
 
         The residual of the inducing variables has the likelihood of Vecchia (1988): a unique input is
-        predicted from near ones that come before it in a random order.
+        predicted from near ones that come before it in a random order. With rows of conditional means
+        subtracted and scaled to unit variance, the residual has the precision ``W^T W``.
         """
-        order = np.random.default_rng(0).permutation(len(near.Z))
         y, noise = near.observed.targets(near.y[None], near.weight[None])
         y, noise = y[0, :, 0], noise[0, 0]
-        before = _predecessors(near.Z[order], metric, n_neighbors)
-        missing = torch.as_tensor(np.pad(before < 0, ((0, 0), (0, 1)))).to(y.device)
-        order = torch.as_tensor(order, device=y.device)
-        which = torch.cat([order[before.clip(0)], order[:, None]], 1)
+        known = torch.cat([self.known, y[:, None]], 1)  # features and targets
         precision, total = torch.eye(len(self.Z)).to(y), y.new_zeros(len(self.Z))
+        of_known, of_each = torch.zeros_like(known), torch.zeros_like(y)
+        copies = PrecisionOfCopies(records)
+        for which, W in self._whitening(near, noise, metric, n_neighbors):
+            whitened = (W[:, None] @ known[which])[:, 0]
+            precision.addmm_(whitened[:, :-1].T, whitened[:, :-1])
+            total.addmv_(whitened[:, :-1].T, whitened[:, -1])
+            back = W[..., None] * whitened[:, None]
+            of_known.index_add_(0, which.flatten(), back.flatten(0, 1))
+            of_each.index_add_(0, which.flatten(), W.square().flatten())
+            copies.add(which, W)
+        L = cholesky(precision)
+        mean = torch.cholesky_solve(total[:, None], L)[:, 0]
+        root = torch.linalg.solve_triangular(L, torch.eye(len(L)).to(L), upper=False).T
+        least = 1.0 / (near.kernel.diag(near.Z) + noise)
+        observations = Observations.of(mean, root, of_known, of_each, least, noise, copies)
+        return self._replace(mean=mean, root=root, observations=observations)
+
+    def _whitening(self, near, noise, metric, n_neighbors):
+        """Pieces of the sparse root `W` of the residual's precision: columns (n, k + 1) and values."""
+        order = np.random.default_rng(0).permutation(len(near.Z))
+        before = _predecessors(near.Z[order], metric, n_neighbors)
+        missing = torch.as_tensor(np.pad(before < 0, ((0, 0), (0, 1)))).to(noise.device)
+        order = torch.as_tensor(order, device=noise.device)
+        which = torch.cat([order[before.clip(0)], order[:, None]], 1)
         jitter = 1e-4 * _JITTER * float(noise.mean())
-        size = max(1, at_once(_AT_ONCE, y.device) // (which.shape[1] * len(self.Z)))
+        size = max(1, at_once(_AT_ONCE, noise.device) // (which.shape[1] * len(self.Z)))
         for rows, absent in zip(which.split(size), missing.split(size)):
-            present = (~absent).to(y)
+            present = (~absent).to(noise)
             F = self.known[rows] * present[..., None]
             K = near.kernel.within(near.Z[rows]) * present[:, :, None] * present[:, None]
             white = torch.where(absent, 1.0, noise[rows])
             L = cholesky(K - F @ F.mT + torch.diag_embed(white), jitter)
-            of_row = torch.cat([F, (y[rows] * present)[..., None]], -1)  # features and targets
-            known = (weights_of_neighbors(L)[:, None] @ of_row[:, :-1])[:, 0]
-            of_row = (of_row[:, -1] - known) / L[:, -1, -1:]
-            precision.addmm_(of_row[:, :-1].T, of_row[:, :-1])
-            total.addmv_(of_row[:, :-1].T, of_row[:, -1])
-        L = cholesky(precision)
-        mean = torch.cholesky_solve(total[:, None], L)[:, 0]
-        root = torch.linalg.solve_triangular(L, torch.eye(len(L)).to(L), upper=False).T
-        return self._replace(mean=mean, root=root)
+            own = torch.ones_like(L[:, -1, -1:])
+            yield rows, torch.cat([-weights_of_neighbors(L), own], 1) / L[:, -1, -1:]
 
 
 def weights_of_neighbors(L):
     """Weights (..., k) of the neighbors in the mean of a row, from a factor whose last row is the row's."""
     own = L[..., -1, :-1, None]
     return torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True)[..., 0]
-
-
-def without_own(y, mean, sd, own):
-    """Moments of targets given all others, without what inducing variables `own` of them."""
-    var = sd.square()
-    factor = var / (var - torch.minimum(own, _MOST_OWN * var))
-    return y - (y - mean) * factor, sd * factor.sqrt()
 
 
 def inducing_inputs(Z, weight, metric, n_inducing):

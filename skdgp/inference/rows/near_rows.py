@@ -6,10 +6,10 @@ import torch
 
 from ...gp.kernels import Kernel
 from ...linalg import Whitened, whitened
-from .full_scale import FullScale, weights_of_neighbors, without_own
+from .full_scale import FullScale, weights_of_neighbors
+from .unique_inputs import Rest
 
 _LEAST_VARIANCE = 1e-12
-_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 _SEVERAL = 2  #: outputs, beyond which it pays to look for those that are alike
 _NUGGET = 1e-10  #: of the kernel's variance, beside the noise
 
@@ -24,41 +24,48 @@ class NearRows(NamedTuple):
     observed: object  #: observation model of the targets, see :class:`GaussianTargets`
     smooth: FullScale | None = None  #: explains long distances, of one output
 
-    def say(self, X, nearest, held=None):
+    def say(self, X, nearest):
         """Condition rows on their neighbors, of indices (n, k), for unit scale.
 
         Means and deviations of targets that count once; Cholesky factors of the covariances of the
-        neighbors and, last, the row; and whitened targets of the neighbors. `held` has other
-        targets and weights than those of the neighbors.
+        neighbors and, last, the row; and whitened targets of the neighbors.
         """
-        mean, sd, L, z, far = self._parts(X, nearest, held)
-        return mean, sd if far is None else (sd.square() + far).sqrt(), L, z
+        mean, sd, L, z, loadings = self._parts(X, nearest, (self.y[nearest], self.weight[nearest]))
+        if loadings is not None:
+            sd = (sd.square() + self._far(loadings)).sqrt()
+        return mean, sd, L, z
 
-    def _parts(self, X, nearest, held):
-        """As :meth:`say`, and the variances (n, 1) that inducing variables add to that of the rest, if any."""
+    def _parts(self, X, nearest, held, inducing_mean=None):
+        """As :meth:`say` without what inducing variables add to variances, and loadings on them, if any.
+
+        The neighbors `held` have other targets and weights than those at hand, and inducing variables
+        another mean (n, m).
+        """
         points = torch.cat([self.Z[nearest], X[:, None]], 1)
-        held = (self.y[nearest], self.weight[nearest]) if held is None else held
         y, noise = self.observed.targets(*held)
         own = self.observed.noise.expand(len(X), -1)
-        K, F = self.kernel.within(points)[:, None], None
+        K, F, far = self.kernel.within(points)[:, None], None, None
         if self.smooth is not None:
+            mean = self.smooth.mean.expand(len(X), -1) if inducing_mean is None else inducing_mean
             F = self.smooth.near(nearest, X)
-            K, y = K - (F @ F.mT)[:, None], y - F[:, :-1] @ self.smooth.mean[:, None]
+            far = F @ mean[..., None]
+            K, y = K - (F @ F.mT)[:, None], y - far[:, :-1]
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = torch.cat([noise, own[..., None]], -1)
         noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
         L, z = Whitened.apply(K + torch.diag_embed(noise), y.mT, _LEAST_VARIANCE)
-        mean, far = (L[..., -1, :-1] * z).sum(-1), None
-        if F is not None:
-            more, far = self.far(F, L[:, 0])
-            mean = mean + more
-        return mean, L[..., -1, -1], L, z, far
+        mean = (L[..., -1, :-1] * z).sum(-1)
+        if F is None:
+            return mean, L[..., -1, -1], L, z, None
+        return mean + far[:, -1], L[..., -1, -1], L, z, self.loadings(F, L[:, 0])
 
     def far(self, F, L):
         """Mean and variance (n, 1) by the inducing variables, from features and factors (n, k + 1, ...)."""
-        loadings = self.loadings(F, L)
-        var = (loadings @ self.smooth.root).square().sum(-1, keepdim=True)
-        return F[:, -1] @ self.smooth.mean[:, None], var
+        return F[:, -1] @ self.smooth.mean[:, None], self._far(self.loadings(F, L))
+
+    def _far(self, loadings):
+        """Variances (n, 1) by the inducing variables."""
+        return (loadings @ self.smooth.root).square().sum(-1, keepdim=True)
 
     def loadings(self, F, L):
         """Features (n, m) of rows less those that their neighbors stand for."""
@@ -66,18 +73,22 @@ class NearRows(NamedTuple):
 
     def without(self, rows, chosen, search):
         """Targets, means, deviations and `z` of training rows, each given other rows."""
-        X, y, weight, index, _ = (part[chosen] for part in rows[:5])
-        nearest = search.of_rows(rows, chosen)
+        X, y, nearest = rows.X[chosen], rows.y[chosen], search.of_rows(rows, chosen)
+        rest = Rest.of(rows, chosen, self.y, self.weight)
         # a unique input that holds other targets stays, without one count of the row
-        own = torch.as_tensor(nearest, device=X.device) == index[:, None]
-        own = own * weight.clamp_max(1.0)[:, None]
-        total, y_near = self.weight[nearest], self.y[nearest]
-        rest = (total - own).clamp_min(_LEAST_REST * total)
-        y_near = y_near + (own / rest)[..., None] * (y_near - y[:, None])
-        mean, sd, _, z, far = self._parts(X, nearest, (y_near, rest))
-        if far is not None:
-            mean, sd = without_own(y, mean, sd, far)
-        return y, mean, sd, z
+        own = torch.as_tensor(nearest, device=X.device) == rest.index[:, None]
+        weight = torch.where(own, rest.weight[:, None], self.weight[nearest])
+        held = torch.where(own[..., None], rest.y[:, None], self.y[nearest]), weight
+        if self.smooth is None:
+            mean, sd, _, z, _ = self._parts(X, nearest, held)
+            return y, mean, sd, z
+        smooth, (shift, more) = self.smooth, self.smooth.observations.without(rest)
+        mean, sd, _, z, loadings = self._parts(
+            X, nearest, held, smooth.mean + shift @ smooth.root.T
+        )
+        far = (loadings @ smooth.root)[:, None]  # n, 1, m
+        var = far.square().sum(-1) + (far @ more).square().sum(-1)
+        return y, mean, (sd.square() + var).sqrt(), z
 
 
 class GaussianTargets:

@@ -21,6 +21,7 @@ _LEAF = 64  #: points of a tree that are compared one by one: a search takes 3/4
 _TREE_COLUMNS = 8
 _MOST = 0.95  #: share of the variance of the points; columns of the rest cost a tree little
 _TIE = 1e-9  #: relative difference of distances that is none
+_LEAST_REST = 1e-12  #: of the weight of a unique input, without a row of it
 
 
 class TrainingRows(NamedTuple):
@@ -46,6 +47,26 @@ class TrainingRows(NamedTuple):
         if len(self.records) - fewer.max(initial=0) >= n_neighbors:
             return [np.arange(len(rows))]
         return [np.flatnonzero(fewer == n) for n in np.unique(fewer)]
+
+
+class Rest(NamedTuple):
+    """What stays of unique inputs without one row each."""
+
+    index: torch.Tensor  #: (n,), the unique inputs
+    alone: torch.Tensor  #: (n,), whether they hold no other target, and leave with their copies
+    weight: torch.Tensor  #: (n,), of what stays of the others
+    total: torch.Tensor  #: (n,), their weights with the row
+    y: torch.Tensor  #: (n, n_outputs), their mean targets without the row
+    moved: torch.Tensor  #: (n, n_outputs), these less the mean targets with the row
+
+    @classmethod
+    def of(cls, rows, chosen, y, weight):
+        """Without the chosen training rows, each alone; unique inputs have mean targets and weights."""
+        _, target, count, index, alone = (part[chosen] for part in rows[:5])
+        total, own = weight[index], count.clamp_max(1.0)  # one count of a row
+        rest = (total - own).clamp_min(_LEAST_REST * total)
+        moved = (own / rest)[:, None] * (y[index] - target)
+        return cls(index, alone, rest, total, y[index] + moved, moved)
 
 
 def gather(X, y, weight):

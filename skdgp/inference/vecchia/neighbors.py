@@ -61,6 +61,8 @@ class NeighborGP(LocalScaleModel):
         shapes = {"inducing": (0, architecture.n_features), "mean": 0, "root": (0, 0)}
         for name, shape in shapes.items():
             self.register_buffer(name, torch.empty(shape, dtype=torch.float64))
+        #: variance of a target that counts once, as inducing variables were conditioned
+        self.register_buffer("given_noise", torch.ones(1, dtype=torch.float64))
         self._smooth = self._limits = None
 
     @property
@@ -101,7 +103,17 @@ class NeighborGP(LocalScaleModel):
         if self._smooth is None and len(self.inducing):
             kernel = copy.deepcopy(self.rows.kernel)()
             self._smooth = FullScale.of(kernel, self.inducing, self.rows.Z, self.mean, self.root)
+        smooth = self._smooth
+        if smooth is not None and smooth.observations is None and self._training_rows is not None:
+            again = self._given(smooth, self.near(smooth.kernel))  # up to rounding
+            self._smooth = smooth._replace(observations=again.observations)
         return self._smooth
+
+    def _given(self, smooth, near):
+        """The inducing variables given all unique inputs, with noise of the size of `given_noise`."""
+        near = near._replace(observed=GaussianTargets(self.given_noise))
+        metric, records = self.metric.numpy(force=True), self._training_rows.records
+        return smooth.given(near, metric, self.n_neighbors, records)
 
     def expected_log_likelihood(self, batch, generator):
         """Estimate of the sum of log-densities of rows given their neighbors, with one prior."""
@@ -174,8 +186,8 @@ class NeighborGP(LocalScaleModel):
         if n:
             near = self.near(copy.deepcopy(rows.kernel)())
             Z = inducing_inputs(rows.Z, rows.weight, metric, n)
-            prior = FullScale.of(near.kernel, Z, rows.Z)
-            self._smooth = prior.given(near, metric, self.n_neighbors)
+            self.given_noise = near.observed.noise
+            self._smooth = self._given(FullScale.of(near.kernel, Z, rows.Z), near)
             self.inducing, self.mean, self.root = Z, self._smooth.mean, self._smooth.root
 
     def _most_inducing(self):

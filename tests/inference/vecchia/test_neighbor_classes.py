@@ -241,10 +241,10 @@ def test_rows_do_not_depend_on_one_that_cannot_be_factorized(n_classes, monkeypa
         intact, say = frozen.moments(x, nearest), NearRows.say
         again = []
 
-        def said(self, X, nearest, held=None):
+        def said(self, X, nearest):
             again.append(len(X))
             monkeypatch.undo()
-            return say(self, X, nearest, held)
+            return say(self, X, nearest)
 
         monkeypatch.setattr(NearRows, "say", said)
         monkeypatch.setattr(torch.linalg, "cholesky_ex", failing)
