@@ -56,3 +56,58 @@ def test_kernels_without_closed_forms(wave):
         DeepGPRegressor(width=3, **settings).fit(X, y)
     kernels = ["matern52", "squared_exponential"]  # what the first layer sees is certain
     DeepGPRegressor(width=3, **{**settings, "kernel": kernels}).fit(X, y)
+
+
+def repeated_rows(n=60, seed=0, times=2):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * rng.normal(size=n)
+    return np.tile(X, (times, 1)), np.tile(y, times)
+
+
+@pytest.fixture(scope="module")
+def full_power():
+    """Models of rows that come twice, by power 1: as they come, and as published."""
+    settings = {**FEW, "n_inducing": 40, "max_iter": 600, "learning_rate": 0.02, "width": 2}
+
+    def fit(**power):
+        inference = AEP(alpha=1.0, **power)
+        return DeepGPRegressor(likelihood="gaussian", inference=inference, **settings).fit(
+            *repeated_rows()
+        )
+
+    return fit(), fit(learning_alpha=1.0)
+
+
+def test_full_power_keeps_the_noise_where_rows_repeat(full_power):
+    """The noise has a deviation of .5, of which repeated targets hide a part."""
+    safe, published = (float(model.likelihood_.variance[0]) ** 0.5 for model in full_power)
+    assert 0.15 < safe < 0.6
+    assert published < 0.01
+    X, y = repeated_rows(500, seed=1, times=1)
+    safe, published = (model.log_predictive_density(X, y).mean() for model in full_power)
+    assert safe > -2.0
+    assert published < -5.0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_hyperparameters_rest_in_the_last_third(wave):
+    settings = {**FEW, "max_iter": 60, "tol": 0.0, "early_stopping": False}
+
+    def fit(**power):
+        return DeepGPRegressor(inference=AEP(**power), **settings).fit(*wave)
+
+    def numbers(model):
+        found = [kernel.get_params() for kernel in model.kernels_]
+        return [np.ravel(k[name]) for k in found for name in ("lengthscale", "variance")]
+
+    whole, rested = fit(alpha=1.0), fit(alpha=1.0, n_learn=0)
+    start = DeepGPRegressor(inference=AEP(), **{**settings, "max_iter": 1}).fit(*wave)
+    assert any(np.any(a != b) for a, b in zip(numbers(whole), numbers(rested)))
+    for a, b in zip(numbers(rested), numbers(start)):
+        assert_allclose(a, b, rtol=0.2)  # but for the one step of the latter
+    assert rested.loss_curve_[-1] < rested.loss_curve_[0]
+    half = fit(alpha=0.5)
+    for a, b in zip(half.loss_curve_[:40], whole.loss_curve_[:40]):
+        assert a == b  # the power is the same so far
+    assert half.loss_curve_[40:] != whole.loss_curve_[40:]

@@ -1,5 +1,6 @@
 """Approximate expectation propagation: power EP with one factor for all rows."""
 
+import math
 from typing import Annotated
 
 import numpy as np
@@ -8,12 +9,15 @@ from sklearn.utils._param_validation import StrOptions
 from torch.autograd.function import once_differentiable
 
 from ...gp.layer import SparseLayer
-from ..base import FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
+from ..base import COUNT_OR_ZERO, FRACTION, NOT_NEGATIVE, OF_LAYERS, POSITIVE, Scheme
 from ..deep import DeepPosterior, DeepSparseGP
 from .matching import check_matching, match, matched_moments
 from .posterior import MatchedPosterior
 
 _LIMIT = 1e-8  #: power up to which rounding is larger than the difference from the limit of 0
+_LEARN = (
+    2 / 3
+)  #: share of the steps in which hyperparameters are trained by a smaller power than the posterior
 
 
 class AEP(Scheme):
@@ -27,9 +31,16 @@ class AEP(Scheme):
     Parameters
     ----------
     alpha : float in (0, 1], default=0.5
-        Power of the factors. 1 is expectation propagation in the model of the FITC approximation,
-        which can lose the noise and then be far too sure of itself; in the limit of 0 the objective
-        is the variational one.
+        Power of the factors. 1 is expectation propagation in the model of the FITC approximation; in the
+        limit of 0 the objective is the variational one.
+    learning_alpha : float in (0, 1], default=0.5
+        Largest power by which hyperparameters and inducing inputs are trained. With a larger `alpha` they
+        rest in the last steps, in which the posterior goes on with `alpha` itself: under power 1 the energy
+        rises as the noise goes to zero wherever inducing inputs lie on rows (Bauer et al., 2016). 1 trains
+        everything by `alpha` throughout, as published.
+    n_learn : int or None, default=None
+        Steps in which hyperparameters and inducing inputs are trained. None for two thirds of `max_iter` if
+        `alpha` is larger than `learning_alpha`, and else for all.
     prediction : {"moment-matching", "sampling"}, default="moment-matching"
         Whether a prediction is one Gaussian that is propagated as in training, or a mixture over
         draws from the hidden layers. With two layers, both have the same mean and variance of the
@@ -46,6 +57,9 @@ class AEP(Scheme):
     ----------
     T. D. Bui, D. Hernandez-Lobato, J. M. Hernandez-Lobato, Y. Li and R. E. Turner (2016). Deep
     Gaussian processes for regression using approximate expectation propagation. ICML 33.
+
+    M. Bauer, M. van der Wilk and C. E. Rasmussen (2016). Understanding probabilistic sparse Gaussian
+    process approximations. Advances in Neural Information Processing Systems 29.
 
     T. D. Bui, J. Yan and R. E. Turner (2017). A unifying framework for Gaussian process
     pseudo-point approximations using power expectation propagation. JMLR 18.
@@ -66,9 +80,17 @@ class AEP(Scheme):
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
     alpha: Annotated[float, FRACTION] = 0.5
+    learning_alpha: Annotated[float, FRACTION] = 0.5
+    n_learn: Annotated[int | None, COUNT_OR_ZERO, None] = None
     prediction: Annotated[str, StrOptions({"moment-matching", "sampling"})] = "moment-matching"
     inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
     inner_scale: Annotated[float, POSITIVE] = 0.1
+
+    def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
+        if self.alpha <= self.learning_alpha:
+            return self
+        steps = self.max_iter(n_rows) if max_iter is None else max_iter
+        return self._with_defaults(n_learn=math.ceil(_LEARN * steps))
 
     def batch_size(self, n_rows):
         return 250
@@ -148,6 +170,20 @@ class DeepPowerEP(DeepSparseGP):
         super().__init__(architecture, likelihood, layers)
         self.alpha = float(scheme.alpha)
         self.samples = scheme.prediction == "sampling"
+        self._n_learn, self._powers = scheme.n_learn, (self.alpha, float(scheme.learning_alpha))
+
+    def step(self, batch, generator, rate=1.0):
+        if self._n_learn is not None:
+            is_learning = self.steps.n_made < self._n_learn
+            self.alpha = min(self._powers) if is_learning else self._powers[0]
+            for parameter in () if is_learning else self._hyperparameters():
+                parameter.requires_grad_(False)
+        return super().step(batch, generator, rate)
+
+    def _hyperparameters(self):
+        """All parameters outside of the posterior."""
+        of_posterior = {id(p) for block in self.blocks() for p in block.parameters()}
+        return [p for p in self.parameters() if id(p) not in of_posterior]
 
     def match(self, X, posteriors):
         """Moments of the last layer, given mean and excess covariance of all posteriors."""
