@@ -10,6 +10,7 @@ import torch
 from sklearn.base import clone
 
 from ..gp.kernels import Kernel, as_kernel
+from ..gp.kernels.base import check_gradients
 from ..gp.likelihoods import Likelihood
 from ..inference.base import Architecture, Scheme
 
@@ -83,7 +84,10 @@ class Plan:
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
                     kernel.variance = self.scheme.inner_variance
-        return [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
+        made = [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
+        for kernel, n in zip(made, layer_inputs):
+            check_gradients(kernel, n)
+        return made
 
 
 @dataclass

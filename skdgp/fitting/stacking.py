@@ -37,7 +37,7 @@ class ScoredRows:
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
         self.disperses = labels is None and data.y.shape[1] == 1
-        self.disperses = self.disperses and all(plan.likelihood.trainable for plan in plans)
+        self.disperses = self.disperses and all(plan.likelihood.learns for plan in plans)
         n, rng = len(data), np.random.default_rng(seed)
         if len(plans) == 1:
             return

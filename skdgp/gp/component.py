@@ -61,7 +61,29 @@ class Component(BaseEstimator):
         """Whether training changes any hyperparameter, of the parts included."""
         if self._parts:
             return any(getattr(self, part).learns for part in self._parts)
-        return bool(self._positive) and self.trainable
+        return bool(self.trained())
+
+    def trained(self):
+        """Names of the hyperparameters that training changes, those of parts apart.
+
+        Raises
+        ------
+        ValueError
+            If `trainable` is neither a bool nor a list, tuple or set of names.
+        """
+        if not self._positive:
+            return ()
+        given, names = self.trainable, tuple(self._positive)
+        if isinstance(given, bool | np.bool_):
+            return names if given else ()
+        if isinstance(given, list | tuple | set | frozenset) and all(
+            isinstance(name, str) and name in names for name in given
+        ):
+            return tuple(name for name in names if name in given)
+        raise ValueError(
+            f"trainable of {type(self).__name__} must be True, False or a list of names among "
+            f"{list(names)}; got {given!r}."
+        )
 
     def with_values(self, **values):
         """A shallow copy with some attributes replaced."""
@@ -82,7 +104,7 @@ class Trainable(nn.Module):
         self.component = component
         for name in component._parts:
             self.add_module(name, Trainable(getattr(component, name)))
-        self._floors, self.roles = {}, {}
+        self._floors, self.roles, trained = {}, {}, component.trained()
         for name, floor in component._positive.items():
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
             absent = name in component._may_be_zero and not value.any()
@@ -92,7 +114,7 @@ class Trainable(nn.Module):
                     f"{'finite' if value.isinf().any() else f'larger than {floor}'}; got "
                     f"{getattr(component, name)}."
                 )
-            if absent or not component.trainable:
+            if absent or name not in trained:
                 self.register_buffer(name, value)
                 continue
             self._floors[name] = floor

@@ -9,23 +9,25 @@ from torch.autograd.function import once_differentiable
 from ..linalg import at_once, current_workspace
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
+LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 _SMALL_NORM = 100.0  #: squared, of scaled rows; sums of products lose two digits to differences
 _SAFE = 40.0  #: whose exponentials, and products of these, are normal numbers in float32 as well
 _FEW = 8  #: rows for which these do not pay
 _AT_ONCE = 65_536  #: elements of the matrix that are worked on together, to stay in the cache
 
 
-def squared_distances(X, Z, of_X, of_Z, out=None, rough=False):
-    """Squared distances of rows, (n, P) or (J, n, P), from their squared norms.
+def squared_distances(X, Z, of_X, of_Z, out=None, rough=False, least=0.0):
+    """Squared distances of rows, (n, P) or (J, n, P), from their squared norms; `least` or more.
 
     They are `rough` where the root of a rounding error counts: then differences are squared.
     """
     if rough or _differ_too_little(of_X, of_Z):
         exact = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
-        return torch.square(exact, out=out)
+        squares = torch.square(exact, out=out)
+        return squares.clamp_min_(least) if least else squares
     norms = torch.add(of_X[..., None], of_Z[..., None, :], out=out)
     multiply = norms.addmm_ if norms.ndim == 2 else norms.baddbmm_
-    return multiply(X, Z.mT, alpha=-2.0).clamp_min_(0.0)
+    return multiply(X, Z.mT, alpha=-2.0).clamp_min_(least)
 
 
 def _differ_too_little(of_X, of_Z):
@@ -50,11 +52,11 @@ class _Scaled:
         self.X, self.Z = (X - center) / lengthscale, (Z - center) / lengthscale
         self.lengthscale = lengthscale
 
-    def squared_distances(self, out=None):
+    def squared_distances(self, out=None, least=0.0):
         X, Z = self.X, self.Z
         of_X, of_Z = X.square().sum(1), Z.square().sum(1)
         self.far = _differ_too_little(of_X, of_Z)
-        return squared_distances(X, Z, of_X, of_Z, out, self.rough)
+        return squared_distances(X, Z, of_X, of_Z, out, self.rough, least)
 
     def backward(self, G, needed, slope=1.0):
         """Gradients of X, Z and lengthscale, from that of the squared distances over `slope`."""
@@ -79,14 +81,14 @@ class SquaredDistance(torch.autograd.Function):
     """Squared distances of scaled rows, by products of matrices in both directions."""
 
     @staticmethod
-    def forward(ctx, X, Z, lengthscale):
-        ctx.scaled = _Scaled(X, Z, lengthscale)
-        return ctx.scaled.squared_distances()
+    def forward(ctx, X, Z, lengthscale, rough):
+        ctx.scaled = _Scaled(X, Z, lengthscale, rough)
+        return ctx.scaled.squared_distances(least=LEAST_DISTANCE)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, G):
-        return ctx.scaled.backward(G, ctx.needs_input_grad)
+        return *ctx.scaled.backward(G, ctx.needs_input_grad), None
 
 
 class DistanceWithin(torch.autograd.Function):

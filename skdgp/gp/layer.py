@@ -100,8 +100,7 @@ class _RadialMoments(torch.autograd.Function):
 
 def sparse_moments(kernel, Z, H, q_mean, Q, jitter):
     """Mean and variance, (P, D), of outputs without mean function and noise."""
-    # as Radial has it, with no other hyperparameters
-    if type(kernel).__call__ is Stationary.__call__:
+    if isinstance(kernel, Stationary) and kernel.is_radial:
         hyperparameters = tensor_like(kernel.lengthscale, Z), tensor_like(kernel.variance, Z)
         return _RadialMoments.apply(Z, H, *hyperparameters, q_mean, Q, kernel, jitter)
     K_uf, k_ff = kernel(Z.to(H.dtype), H), kernel.diag(H)

@@ -198,6 +198,8 @@ def fingerprint(*parts):
             add((type(part).__name__, part.get_params(deep=False)))
         elif isinstance(part, dict):
             add(sorted(part.items()))
+        elif isinstance(part, (set, frozenset)):
+            add(sorted(part))
         elif isinstance(part, (list, tuple)):
             digest.update(f"{len(part)}(".encode())
             for item in part:

@@ -2,9 +2,25 @@ import numpy as np
 import pytest
 import torch
 
+from skdgp import DeepGPRegressor
 from skdgp.gp.component import Trainable
-from skdgp.gp.kernels import Anova, ArcCosine, Linear, Matern, RationalQuadratic, SquaredExponential
-from skdgp.gp.likelihoods import Gaussian, StudentT
+from skdgp.gp.kernels import (
+    Anova,
+    ArcCosine,
+    Kernel,
+    Linear,
+    Matern,
+    RationalQuadratic,
+    SquaredExponential,
+)
+from skdgp.gp.likelihoods import (
+    Gaussian,
+    HeteroscedasticGaussian,
+    HeteroscedasticStudentT,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 
 COMPONENTS = {
     "stationary": (SquaredExponential([0.5, 2.0], 3.0), {"lengthscale": [0.5, 2.0], "variance": 3.0}),
@@ -157,3 +173,81 @@ def test_every_number_has_a_role(component, values):
     assert trainable.multiply("lengthscale", [2.0, 3.0]) and not trainable.multiply("noise", 2.0)
     np.testing.assert_allclose(trainable.fitted().left.lengthscale, [1.0, 6.0])
     np.testing.assert_allclose(trainable.fitted().right.lengthscale, [1.0, 6.0])
+
+
+WRONG = [
+    {"lengthscale": False},
+    {"variance": True},
+    "False",
+    "variance",
+    [False],
+    ["no_such"],
+    0,
+    1,
+    None,
+]
+FRESH = {
+    "stationary": lambda **given: SquaredExponential(0.3, **given),
+    "matern": lambda **given: Matern(**given),
+    "rational_quadratic": lambda **given: RationalQuadratic(**given),
+    "anova": lambda **given: Anova(**given),
+    "arc_cosine": lambda **given: ArcCosine(**given),
+    "linear": lambda **given: Linear(**given),
+    "sum": lambda **given: SquaredExponential() + Linear(**given),
+    "product": lambda **given: Matern(**given) * (SquaredExponential() + Linear()),
+    **{kind.__name__: kind for kind in (Gaussian, HeteroscedasticGaussian, StudentT)},
+    **{kind.__name__: kind for kind in (HeteroscedasticStudentT, Poisson, NegativeBinomial)},
+}
+
+
+def bound(component):
+    if isinstance(component, Kernel):
+        return component.bind(2)
+    return component.bind(np.ones((3, 1)), np.ones(3), np.ones(1))
+
+
+@pytest.mark.parametrize("given", WRONG, ids=repr)
+@pytest.mark.parametrize("make", FRESH.values(), ids=FRESH)
+def test_what_is_trained_is_a_bool_or_names(make, given):
+    with pytest.raises(
+        ValueError, match=r"trainable of \w+ must be True, False or a list of names"
+    ):
+        bound(make(trainable=given))
+
+
+@pytest.mark.parametrize("collection", [list, tuple, set, frozenset])
+@pytest.mark.parametrize("make", FRESH.values(), ids=FRESH)
+def test_names_are_trained_alone(make, collection):
+    everything = {name for name, _ in Trainable(bound(make(trainable=True))).named_parameters()}
+    fixed = {name for name, _ in Trainable(bound(make(trainable=False))).named_parameters()}
+    own = {name.rpartition("log_")[2] for name in everything - fixed}
+    for name in own:
+        component = bound(make(trainable=collection([name])))
+        found = {name for name, _ in Trainable(component).named_parameters()} - fixed
+        assert len(found) == 1 and found.pop().endswith(f"log_{name}")
+        assert component.learns
+    component = bound(make(trainable=collection([])))
+    assert {name for name, _ in Trainable(component).named_parameters()} == fixed
+    assert bound(make(trainable=np.True_)).learns
+
+
+@pytest.mark.parametrize(
+    "kernel", [SquaredExponential, RationalQuadratic, ArcCosine, Linear, Matern]
+)
+def test_lengthscales_are_for_each_input_or_not(kernel):
+    with pytest.raises(ValueError, match=r"ard of \w+ must be True or False; got 'False'"):
+        kernel(ard="False").bind(2)
+
+
+def test_names_are_no_hyperparameters_of_columns():
+    """Two names beside two columns, of which one is constant."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.uniform(size=30), np.ones(30)])
+    kernel = SquaredExponential([0.3, 2.0], variance=0.7, trainable=["variance", "lengthscale"])
+    noise = Gaussian(1e-2, trainable=False)
+    settings = {"inference": "exact", "likelihood": noise, "max_iter": 5, "random_state": 0}
+    model = DeepGPRegressor(1, kernel=kernel, **settings).fit(X, np.sin(9.0 * X[:, 0]))
+    assert model.kernels_[0].variance != 0.7 and model.kernels_[0].lengthscale[0] != 0.3
+    model.set_params(kernel__trainable=["variance"]).fit(X, np.sin(9.0 * X[:, 0]))
+    assert model.kernels_[0].variance != 0.7
+    np.testing.assert_allclose(model.kernels_[0].lengthscale, [0.3])

@@ -32,8 +32,8 @@ class Anova(Kernel):
         :math:`a_q`. Small values leave little but sums, large ones little but the full interaction. None
         stands for one over the number of inputs.
     variance : float, default=1.0
-    trainable : bool, default=True
-        Whether training changes the hyperparameters.
+    trainable : bool or list of str, default=True
+        Whether training changes the hyperparameters, or the names of those that it changes.
 
     References
     ----------

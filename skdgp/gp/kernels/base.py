@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from ..component import Component
+from ..component import Component, Trainable
 
 _EQUAL = 1e-9  #: difference of logarithms that is rounding
 BY_NAME = {}  #: classes, or functions without arguments that make kernels
@@ -42,6 +42,13 @@ class Kernel(Component):
 
     __radd__, __rmul__ = __add__, __mul__  # for what is no kernel, and is refused
 
+    @property
+    def learns_lengths(self):
+        """Whether training changes hyperparameters that may differ between inputs."""
+        if self._parts:
+            return any(as_kernel(getattr(self, part)).learns_lengths for part in self._parts)
+        return any(name in self.trained() for name in self._of_length)
+
     def bind(self, n_features):
         """This kernel with one number for each input where hyperparameters differ between inputs.
 
@@ -50,6 +57,11 @@ class Kernel(Component):
         ValueError
             If there is another number of them, or an argument has none of the values that it may have.
         """
+        self.trained()  # which refuses settings that are none
+        if not isinstance(getattr(self, "ard", True), bool | np.bool_):
+            raise ValueError(
+                f"ard of {type(self).__name__} must be True or False; got {self.ard!r}."
+            )
         for name, allowed in self._allowed.items():
             if getattr(self, name) not in allowed:
                 *others, last = map(str, allowed)
@@ -74,7 +86,8 @@ class Kernel(Component):
     def of_columns(self, columns, n_features):
         """This kernel with the hyperparameters of some columns, where it was given one for each of all."""
         values = self._parts_by("of_columns", columns, n_features)
-        for name, value in self.get_params(deep=False).items():
+        for name in self._of_inputs:
+            value = getattr(self, name)
             if np.shape(value) == (n_features,):
                 values[name] = np.asarray(value)[columns]
         return self.with_values(**values)
@@ -269,6 +282,24 @@ def stacked(kernels):
     for name in first._positive:
         values[name] = torch.stack([getattr(kernel, name).view(1, -1) for kernel in kernels])
     return first.with_values(**values)
+
+
+def check_gradients(kernel, n_features):
+    """Raise ValueError if covariances have no gradient in a hyperparameter that is to be trained."""
+    module = Trainable(kernel)
+    names, parameters = zip(*module.named_parameters()) if kernel.learns else ((), ())
+    X = torch.arange(3.0 * n_features, dtype=torch.float64).sin().view(3, n_features)
+    with torch.enable_grad():
+        total = module()(X, X[:2]).sum()
+        gradients = [None] * len(names)
+        if total.requires_grad:
+            gradients = torch.autograd.grad(total, parameters, allow_unused=True)
+    lost = [name.replace("log_", "") for name, g in zip(names, gradients) if g is None]
+    if lost:
+        raise ValueError(
+            f"Training cannot change {', '.join(lost)} of {kernel!r}: covariances have no gradient in it. "
+            "Compute them by operations of torch, without float() and numpy, or leave it out of trainable."
+        )
 
 
 def over_rows(value, X):

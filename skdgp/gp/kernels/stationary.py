@@ -5,16 +5,26 @@ import math
 import torch
 
 from ...random import gamma, normal
-from ..covariances import DistanceWithin, GramRadial, Radial, SquaredDistance, squared_distances
+from ..covariances import (
+    LEAST_DISTANCE,
+    DistanceWithin,
+    GramRadial,
+    Radial,
+    SquaredDistance,
+    squared_distances,
+)
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 
 _SMALL_ALPHA = 1000.0  #: of powers that an ordinary logarithm gives to 1e-13
-_LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
 
 
 class Stationary(Kernel):
-    """Kernels of ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``."""
+    """Kernels of ``r^2 = sum_q (x_q - z_q)^2 / lengthscale_q^2``.
+
+    A subclass gives :meth:`profile`, by operations of torch, and names hyperparameters of its own in
+    ``_positive``. If it has none and gives :meth:`scale_by_slope`, gradients take fewer products.
+    """
 
     slope_factor = 1.0  #: what :meth:`scale_by_slope` leaves out, for where hyperparameters are few
     distances_count = True  #: in :meth:`scale_by_slope`; else the profile may be written over them
@@ -23,6 +33,18 @@ class Stationary(Kernel):
     _positive = {"lengthscale": 0.0, "variance": 0.0}
     _roles = {"lengthscale": "lengthscale", "variance": "variance"}
     _of_inputs = {"lengthscale": math.sqrt}
+    #: whether covariances have no other hyperparameters, and slopes in closed form, as for :class:`Radial`
+    is_radial = False
+
+    def __init_subclass__(cls, **kwargs):
+        """What belongs to a profile is not inherited by another one."""
+        super().__init_subclass__(**kwargs)
+        if "profile" in vars(cls):
+            for name in ("write_profile", "scale_by_slope", "_frequency_scale"):
+                if name not in vars(cls):
+                    setattr(cls, name, getattr(Stationary, name))
+        has_slope = cls.scale_by_slope is not Stationary.scale_by_slope
+        cls.is_radial = has_slope and cls._positive.keys() == Stationary._positive.keys()
 
     def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
         self.lengthscale = lengthscale
@@ -31,9 +53,13 @@ class Stationary(Kernel):
         self.trainable = trainable
 
     def __call__(self, X, Z):
-        return Radial.apply(
-            X, Z, tensor_like(self.lengthscale, X), tensor_like(self.variance, X), self
-        )
+        lengthscale, variance = tensor_like(self.lengthscale, X), tensor_like(self.variance, X)
+        if self.is_radial:
+            return Radial.apply(X, Z, lengthscale, variance, self)
+        r2 = SquaredDistance.apply(X, Z, lengthscale, self.is_rough)
+        if self.is_rough:  # an infinite slope at equal rows, which count for nothing
+            r2 = r2.clamp_min(2.0 * LEAST_DISTANCE)
+        return self._covariances(r2)
 
     def between(self, X, Z):
         if X.ndim == Z.ndim == 2:
@@ -55,14 +81,18 @@ class Stationary(Kernel):
         # at zero the slope of a root is infinite, and that of no profile matters
         if torch.is_grad_enabled():
             r2 = DistanceWithin.apply(X, lengthscale, self.is_rough)
-            return self._covariances(r2.clamp_min(_LEAST_DISTANCE))
+            return self._covariances(r2.clamp_min(LEAST_DISTANCE))
         X = X / lengthscale
         r = torch.cdist(X, X, compute_mode="donot_use_mm_for_euclid_dist")
-        return self._covariances(r.square_().clamp_min_(_LEAST_DISTANCE))
+        return self._covariances(r.square_().clamp_min_(LEAST_DISTANCE))
 
     def _of_products(self, G, left, right):
         lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
-        return GramRadial.apply(G, left, right, lengthscale, variance, self)
+        if self.is_radial:
+            return GramRadial.apply(G, left, right, lengthscale, variance, self)
+        r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
+        r2 = r2.clamp_min(LEAST_DISTANCE) / lengthscale.square()
+        return variance * self.profile(r2)
 
     def diag_from_gram(self, d):
         return tensor_like(self.variance, d).expand(d.shape)
@@ -111,7 +141,10 @@ class Stationary(Kernel):
 
     def _frequency_scale(self, n, generator, like, importance):
         """Return the factor of Gaussian frequencies, and the weights of the features."""
-        return 1.0, 1.0
+        raise ValueError(
+            f"{type(self).__name__} has no random features, of which draws of functions are made; give it the "
+            "method _frequency_scale, as CONTRIBUTING.rst says, or take a kernel of skdgp."
+        )
 
 
 class SquaredExponential(Stationary):
@@ -124,8 +157,8 @@ class SquaredExponential(Stationary):
     variance : float, default=1.0
     ard : bool, default=True
         One lengthscale for each input (automatic relevance determination) or a common one.
-    trainable : bool, default=True
-        Whether training changes the hyperparameters.
+    trainable : bool or list of str, default=True
+        Whether training changes the hyperparameters, or the names of those that it changes.
 
     Examples
     --------
@@ -149,6 +182,9 @@ class SquaredExponential(Stationary):
 
     def scale_by_slope(self, G, r2):
         return G
+
+    def _frequency_scale(self, n, generator, like, importance):
+        return 1.0, 1.0
 
 
 class Matern(Stationary):
@@ -183,7 +219,7 @@ class Matern(Stationary):
     def scale_by_slope(self, G, r2):
         s = (2.0 * self.nu * r2).sqrt()
         if self.nu == 0.5:  # an infinite slope at equal rows, which count for nothing
-            return G.mul_(torch.where(s > _LEAST_DISTANCE**0.5, 1.0 / s, 0.0))
+            return G.mul_(torch.where(s > LEAST_DISTANCE**0.5, 1.0 / s, 0.0))
         if self.nu == 1.5:
             return G.div_(1.0 + s)
         return G.mul_((1.0 + s) / (1.0 + s + s * s / 3.0))
@@ -218,15 +254,6 @@ class RationalQuadratic(Stationary):
     def __init__(self, alpha=1.0, lengthscale=None, variance=1.0, ard=True, trainable=True):
         super().__init__(lengthscale, variance, ard, trainable)
         self.alpha = alpha
-
-    def __call__(self, X, Z):
-        r2 = SquaredDistance.apply(X, Z, tensor_like(self.lengthscale, X))
-        return self._covariances(r2)
-
-    def _of_products(self, G, left, right):
-        lengthscale, variance = tensor_like(self.lengthscale, G), tensor_like(self.variance, G)
-        r2 = left[..., :, None] + right[..., None, :] - 2.0 * G
-        return variance * self.profile(r2.clamp_min(0.0) / lengthscale.square())
 
     def profile(self, r2):
         return _RationalQuadratic.apply(r2, tensor_like(self.alpha, r2))

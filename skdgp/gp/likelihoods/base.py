@@ -75,6 +75,7 @@ class Likelihood(Component):
             small beside the target while it is not trained.
         """
         k, hyperparameters = len(scale), {}
+        self.trained()  # which refuses settings that are none
         for name in self._positive:
             value = getattr(self, name)
             if value is None:
@@ -99,7 +100,7 @@ class Likelihood(Component):
         """A number in units of `y`, if it is not too small beside the target; a start is raised."""
         floor, unit = self._positive[name], scale ** self._units.get(name, 0)
         tiny = (value > 0.0) & (value <= floor) & (name in self._units)
-        if tiny.any() and not self.trainable:
+        if tiny.any() and name not in self.trained():
             least, given = ((a * unit)[tiny].flat[0] for a in np.broadcast_arrays(floor, value))
             raise ValueError(
                 f"{name} of {type(self).__name__} must be larger than {least:.3g}, which is {floor:g} for a "

@@ -249,7 +249,7 @@ class Poisson(Counts):
     ----------
     rate : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`r`; None stands for the mean of the target, or what explains it with exposures.
-    trainable : bool, default=True
+    trainable : bool or list of str, default=True
         Whether training changes :math:`r`.
     """
 
@@ -319,8 +319,8 @@ class NegativeBinomial(Counts):
     overdispersion : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`a`, larger than 1e-4; with 0 it would be the Poisson distribution. None stands
         for half of what explains the variance of the target without a model, between 0.05 and 1.
-    trainable : bool, default=True
-        Whether training changes both.
+    trainable : bool or list of str, default=True
+        Whether training changes both, or the names of those that it changes.
 
     Examples
     --------

@@ -31,7 +31,7 @@ class Gaussian(GaussianMixture):
     variance : float, array of shape (n_outputs,) or None, default=None
         Starting value, in squared units of the target. None stands for a twentieth of the target's
         variance.
-    trainable : bool, default=True
+    trainable : bool or list of str, default=True
         Whether training changes the variance.
 
     Examples
@@ -85,7 +85,7 @@ class HeteroscedasticGaussian(GaussianMixture):
     variance : float, array of shape (n_outputs,) or None, default=None
         Starting value of :math:`\sigma^2`, in squared units of the target. None stands for a
         twentieth of the target's variance.
-    trainable : bool, default=True
+    trainable : bool or list of str, default=True
         Whether training changes :math:`\sigma^2`.
     """
 

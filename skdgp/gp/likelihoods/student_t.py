@@ -92,8 +92,8 @@ class StudentT(GaussianMixture):
     scale : float, array of shape (n_outputs,) or None, default=None
         Starting value of the scale, in units of the target. None stands for a fifth of the target's
         standard deviation.
-    trainable : bool, default=True
-        Whether training changes both.
+    trainable : bool or list of str, default=True
+        Whether training changes both, or the names of those that it changes.
     """
 
     _positive = {"df": 2.0, "scale": 1e-4}
@@ -148,8 +148,8 @@ class HeteroscedasticStudentT(GaussianMixture):
     scale : float, array of shape (n_outputs,) or None, default=None
         Starting value of the scale :math:`s`, in units of the target. None stands for a fifth of the
         target's standard deviation.
-    trainable : bool, default=True
-        Whether training changes both.
+    trainable : bool or list of str, default=True
+        Whether training changes both, or the names of those that it changes.
 
     Notes
     -----

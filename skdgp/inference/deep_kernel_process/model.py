@@ -35,7 +35,7 @@ class KernelModel(Model):
         self.layer_inputs = a.layer_inputs()
         kernels = [k.of_gram(n) for k, n in zip(a.kernels, self.layer_inputs)]
         for kernel, n in zip(a.kernels[1:], self.layer_inputs[1:]):
-            if not kernel.learns and kernel.log_scale(n).any():
+            if not kernel.learns_lengths and kernel.log_scale(n).any():
                 raise ValueError(
                     "A kernel process has one lengthscale for all inputs of a later layer, and the kernel that "
                     f"is to stay as it is, {kernel!r}, has several; let it be trained, or give one."
@@ -48,7 +48,8 @@ class KernelModel(Model):
         # what the first kernel multiplies inputs by, relative to its mean
         first = a.kernels[0]
         log_scale = torch.tensor(first.log_scale(a.n_features), dtype=real)
-        self.log_scale = nn.Parameter(log_scale, bool(getattr(first, "ard", True) and first.learns))
+        learns = getattr(first, "ard", True) and first.learns_lengths
+        self.log_scale = nn.Parameter(log_scale, bool(learns))
         self.sites = Sites(a.n_inducing, a.n_latents)
 
     @torch.no_grad()
