@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from threadpoolctl import ThreadpoolController
 
+from .exceptions import memory_errors
+
 #: numpy's own settings, whatever the caller's are: numbers that vanish are zero
 ERRSTATE = {"divide": "warn", "over": "warn", "under": "ignore", "invalid": "warn"}
 _worked = _broken = False  #: whether torch has had several threads here, or before the fork
@@ -96,7 +98,8 @@ def mark_work():
 @contextlib.contextmanager
 def computing(n):
     """All that torch computes happens in here, whatever the caller has done to gradients."""
-    with torch.inference_mode(False), torch.enable_grad(), at_most(n), np.errstate(**ERRSTATE):
+    gradients, numbers = torch.enable_grad(), np.errstate(**ERRSTATE)
+    with torch.inference_mode(False), gradients, at_most(n), numbers, memory_errors():
         mark_work()
         yield
 

@@ -5,6 +5,7 @@ import numpy as np
 import torch.distributed as dist
 from sklearn.base import is_classifier
 
+from ..fitting.warm_start import all_or_nothing
 from ..parallel import agreed, from_first, gather, joint
 
 #: Rows, at least and at most, and numbers of the sample from which scaling and starts come: means of 100,000
@@ -69,13 +70,14 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
     rows, n_all = _agreed_rows(estimator, X, y, sample_weight, exposure, shard, staleness)
     is_given = shard == "given"
     some = _of_all(_some_rows(rows, n_all, is_classifier(estimator)) if is_given else rows)
-    with joint(rows if is_given else None, staleness) as made:
+    own = rows if is_given else None
+    with joint(own, staleness) as made, all_or_nothing(estimator) as new:
         given = {} if exposure is None else {"exposure": some[3]}
-        estimator.fit(*some[:3], **given)
+        new.fit(*some[:3], **given)
         # machines differ in the last digits
-        estimator.members_ = from_first(lambda: estimator.members_)
+        new.members_ = from_first(lambda: new.members_)
         if staleness is not None:
-            estimator.staleness_ = np.array(from_first(lambda: made))
+            new.staleness_ = np.array(from_first(lambda: made))
     return estimator
 
 
@@ -114,10 +116,9 @@ def partial_fit(estimator, X, y, sample_weight=None, *, classes=None, exposure=N
     rows, _ = _agreed_rows(estimator, X, y, sample_weight, exposure)
     X, y, weights, exposure = _of_all(rows)
     given = {"classes": classes} if is_classifier(estimator) else {"exposure": exposure}
-    with joint(None, None):
-        estimator.partial_fit(X, y, sample_weight=weights, **given)
-        found = from_first(lambda: (estimator.members_, estimator._stream))
-        estimator.members_, estimator._stream = found
+    with joint(None, None), all_or_nothing(estimator) as new:
+        new.partial_fit(X, y, sample_weight=weights, **given)
+        new.members_, new._stream = from_first(lambda: (new.members_, new._stream))
     return estimator
 
 

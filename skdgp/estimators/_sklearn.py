@@ -43,11 +43,13 @@ class FitProgress:
     """Calls scikit-learn's callbacks in a fit, with one task for each block of steps.
 
     Members that train side by side have one task each. `data` holds `X`, `y` and `metadata` for the
-    callbacks; an estimator of None has none. `stopped` is whether a callback has ended the fit.
+    callbacks, `known` the attributes that the fit has found before it trains; an estimator of None has no
+    callbacks. `stopped` is whether a callback has ended the fit.
     """
 
-    def __init__(self, estimator, n_tasks, data):
-        self._given = {"estimator": estimator, **data}
+    def __init__(self, estimator, n_tasks=0, data=None, known=None):
+        self._known = known or {}
+        self._given = {"estimator": estimator, **(data or {})}
         self._root = self._block = None
         self.stopped = False
         if getattr(estimator, "_skl_callbacks", None):
@@ -64,7 +66,9 @@ class FitProgress:
         if self._block is None:
             return self.stopped
         block, self._block = self._block, None
-        stop = block.call_on_fit_task_end(reconstruction_attributes=attributes, **self._given)
+        stop = block.call_on_fit_task_end(
+            reconstruction_attributes=self._with_known(attributes), **self._given
+        )
         self.stopped = self.stopped or bool(stop)
         if not (self.stopped or last):
             self._begin()
@@ -74,4 +78,20 @@ class FitProgress:
         """All tasks that have begun end."""
         if self._root is not None:
             self.block_ends(attributes, True)  # of a member that failed, or had no time
-            self._root.call_on_fit_task_end(reconstruction_attributes=attributes, **self._given)
+            self._root.call_on_fit_task_end(
+                reconstruction_attributes=self._with_known(attributes), **self._given
+            )
+
+    def _with_known(self, attributes):
+        """A function that makes all attributes; those that it makes may be None as yet."""
+
+        def make():
+            found = attributes()
+            return None if found is None else {**self._known, **found}
+
+        return make
+
+
+def no_progress(n_tasks=0):
+    """Progress that nobody looks at."""
+    return FitProgress(None)

@@ -27,13 +27,15 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
         check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
+    if extend and estimator._reader is not None:
+        estimator._reader = estimator._reader.extended(X)
     reader, targets = estimator._reader, (y,) if y_given else ()
     checks = {**_CHECKS, **y_checks} if y_given else _CHECKS
     if reader is None:
         return validate_data(estimator, as_inputs(X), *targets, reset=reset, **checks)
     validate_data(estimator, X, *targets, reset=reset, skip_check_array=True)
     check = check_X_y if y_given else check_array
-    return check(reader.transform(X, extend), *targets, **checks, estimator=estimator)
+    return check(reader.transform(X), *targets, **checks, estimator=estimator)
 
 
 def _given_reader(estimator):

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -31,7 +32,14 @@ from ..predictive.predictor import Predictor, warn_of_changed
 from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
-from ._sklearn import CallbackSupportMixin, Interval, StrOptions, _fit_context, check_sample_weight
+from ._sklearn import (
+    CallbackSupportMixin,
+    FitProgress,
+    Interval,
+    StrOptions,
+    _fit_context,
+    check_sample_weight,
+)
 from .arrays import as_numpy, check_inputs
 from .diagnostics import warn_if_light
 from .importances import Pending, importances
@@ -147,6 +155,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
                         f"Parameters of the {name} cannot be set while it is {given!r}; name it first."
                     )
                 params[name] = make(value)
+        # on copies first, because a name that is wrong is noticed after others have been set
+        nested = any("__" in name for name in params)
+        trial = copy.deepcopy(params) if nested else params
+        super(BaseDeepGP, clone(self)).set_params(**trial)
         return super().set_params(**params)
 
     def __sklearn_tags__(self):
@@ -204,15 +216,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """
         started = time.monotonic()
         reset = not (self.warm_start and self._is_fitted())
-        with self._threads(), all_or_nothing(self):
-            data, X, y = self._rows(X, y, sample_weight, exposure, reset)
+        with self._threads(), all_or_nothing(self) as new:
+            data, X, y = new._rows(X, y, sample_weight, exposure, reset)
             given = {"sample_weight": sample_weight, "exposure": exposure}
             metadata = {name: value for name, value in given.items() if value is not None}
             raw = {"X": X, "y": y, "metadata": metadata or None}
             if sample_weight is not None:
                 warn_if_light(data.weights)
-            held_out = self._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
-            fit_estimator(self, data.merged(), held_out, raw, started)
+            held_out = new._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
+            progress = partial(FitProgress, self, data=raw, known=vars(new))
+            fit_estimator(new, data.merged(), held_out, progress, started)
         return self
 
     def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
@@ -258,8 +271,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _partial_fit(self, X, y, sample_weight, classes=None, exposure=None):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
-        with self._threads(), all_or_nothing(self):
-            learn_chunk(self, X, y, sample_weight, classes, exposure)
+        with self._threads(), all_or_nothing(self) as new:
+            learn_chunk(new, X, y, sample_weight, classes, exposure)
         return self
 
     def _plans(self, data):

@@ -18,8 +18,6 @@ _BOUND_ROWS = 10_000  #: rows on which the final lower bound is evaluated if tra
 _BOUND_DRAWS = 100_000  #: draws of all these rows together
 _ROWS_IN_TIME = 10  #: of it that are evaluated first if time is limited, then twice as many
 _LOSSES = 10  #: last steps whose mean loss stands for the bound if there is no time for it
-#: what the errors say of processors under Linux and Windows, of GPUs, and of their libraries
-_NO_MEMORY = "allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED"
 #: fitted attributes of single models
 _OF_SINGLE = "delta_ inducing_inputs_ kernels_ likelihood_ loss_curve_ lower_bound_ validation_scores_".split()
 
@@ -49,21 +47,15 @@ class Result:
     no_time: list  #: names of the schemes of members for which there was no time
 
 
-def is_failure(error):
-    """Whether an error ends the training of one member alone; others are the user's, or ours."""
-    of_torch = torch.linalg.LinAlgError, torch.OutOfMemoryError
-    if isinstance(error, (ValueError, ArithmeticError, MemoryError, *of_torch)):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
-
-
 def keep(estimator, attributes, rows):
     """Give an estimator its fitted attributes in the place of others, and some of its rows."""
     for name in _OF_SINGLE:
         vars(estimator).pop(name, None)
     pairs = Pairs(rows.X, rows.weights)
-    attributes["_x_scaler"].keep(pairs.rows)
-    vars(estimator).update(attributes, _pairs=pairs, _importances=None, _table=None)
+    scaler = attributes["_x_scaler"].with_rows(pairs.rows)
+    vars(estimator).update(
+        attributes, _x_scaler=scaler, _pairs=pairs, _importances=None, _table=None
+    )
     estimator._lasting = lasting(estimator)
 
 

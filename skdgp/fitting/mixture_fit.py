@@ -11,11 +11,12 @@ from sklearn.utils import check_random_state
 
 from .._threads import at_most
 from .._warnings import warn
-from ..estimators._sklearn import FitProgress, without_callbacks
+from ..estimators._sklearn import no_progress, without_callbacks
 from ..estimators.diagnostics import warn_of_chains, warn_of_pathologies
 from ..estimators.importances import compute_if_cheap
 from ..estimators.summary import kept_table
 from ..estimators.targets import of_size
+from ..exceptions import TrainingFailed, numerical_failures
 from ..parallel import divides, from_first, is_first, n_ranks, spread
 from ..training.budget import Budget, affordable, seconds_of_cube
 from ..training.checkpoint import Checkpoint, fingerprint
@@ -26,7 +27,6 @@ from .fitted_state import (
     Result,
     Trained,
     fitted_attributes,
-    is_failure,
     keep,
     lower_bound,
     warn_of_shortage,
@@ -42,12 +42,12 @@ _HARDLY_TRAINED = 0.1  #: share of the steps, below which members are their star
 _ON_ALL_ROWS = 0.2
 
 
-def fit_estimator(estimator, data, held_out, raw, started):
+def fit_estimator(estimator, data, held_out, progress, started):
     """Train all members, and set the fitted attributes.
 
-    Rows `held_out` stop the training, or None; `raw` has `X`, `y` and `metadata` for callbacks.
+    Rows `held_out` stop the training, or None; ``progress(n_tasks=n)`` makes a :class:`FitProgress`.
     """
-    fit = MixtureFit(estimator, data, held_out, raw, started)
+    fit = MixtureFit(estimator, data, held_out, progress, started)
     result, found = fit.run(), {}
 
     def set_fitted():
@@ -86,7 +86,7 @@ def fit_estimator(estimator, data, held_out, raw, started):
 class MixtureFit:
     """All that one call of ``fit`` decides before the first member trains, and their training."""
 
-    def __init__(self, estimator, data, held_out, raw, started):
+    def __init__(self, estimator, data, held_out, progress, started):
         self.estimator, self.started = without_callbacks(estimator), started
         self.device = training_device(estimator.device, estimator.dtype)
         self.rng = check_random_state(estimator.random_state)
@@ -140,7 +140,7 @@ class MixtureFit:
         n_tasks = len(self.plans)
         if self.n_jobs == 1:
             n_tasks = sum(-(-n // BLOCK) for plan in self.plans for n in self._n_steps_of(plan))
-        self.progress = FitProgress(estimator if is_first() else None, n_tasks, raw)
+        self.progress = progress(n_tasks=n_tasks) if is_first() else no_progress()
 
     def _labels(self, data):
         """Classes of the rows, or None."""
@@ -260,7 +260,7 @@ class MixtureFit:
                 yield from Parallel(n_jobs=self.n_jobs, return_as="generator")(tasks)
 
     def __getstate__(self):
-        return {**self.__dict__, "progress": FitProgress(None, 0, {})}
+        return {**self.__dict__, "progress": no_progress()}
 
     def _print_line(self, result, i):
         """One line for a member of a mixture."""
@@ -279,10 +279,9 @@ class MixtureFit:
         if left is not None and not (needed or self.is_single) and self._is_short(i, left):
             return None
         try:
-            return self._train(i, left)
-        except Exception as error:
-            if not is_failure(error):
-                raise
+            with numerical_failures(type(self.plans[i].scheme).__name__):
+                return self._train(i, left)
+        except (TrainingFailed, MemoryError) as error:
             return error
 
     def _is_short(self, i, left):
@@ -321,6 +320,8 @@ class MixtureFit:
         member, trainer = self.fit.train(
             plan, data, self.held_out, seed, rng, pretraining, self.sources[i], prepare
         )
+        if trainer.learned_nothing and not self.is_single:
+            raise TrainingFailed("its loss was not finite, and nothing was learned.")
         model = trainer.model
         result = Trained(member, interrupted=trainer.interrupted, unfinished=model.unfinished)
         if trainer.is_late:
@@ -351,13 +352,14 @@ class MixtureFit:
             trainer.on_block = lambda stop: self._block_ends(present, stop, i)
 
         if seconds is None or seconds > 0.0:
+            name = type(self.plans[i].scheme).__name__
             try:
-                result.member, _ = self.fit.run(result.member, trainer, self.held_out, prepare)
+                with numerical_failures(name):
+                    result.member, _ = self.fit.run(result.member, trainer, self.held_out, prepare)
             except KeyboardInterrupt:  # before the first step
                 trainer.interrupted = True
-            except Exception as error:  # the member is as it was scored
-                if not is_failure(error):
-                    raise
+            except (TrainingFailed, MemoryError) as error:  # the member is as it was scored
+                result.unfinished = f"{name} has not seen the rows that it was scored by: {error}"
             result.interrupted = trainer.interrupted
 
     def _block_ends(self, present, stop, i):

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from .._warnings import warn
 from ..estimators.diagnostics import Diagnostics, limit
 from ..estimators.targets import check_has_rate
+from ..exceptions import TrainingFailed, numerical_failures
 from ..inference import DSVI, as_scheme
 from ..training.pretraining import PreTraining
 from .fitted_state import fitted_attributes, keep
@@ -77,6 +78,7 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
                 "ends": np.pad(stream["ends"], ((0, 0), (0, n_more))),
                 "training": _begun(stream),
             }
+        stream = dict(stream)  # that of the calls before stays as it is
         X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"], stream["ends"])
         if model.cover is not None and is_new:
@@ -94,13 +96,20 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     draws = model.draws(estimator.n_predict_draws, stream["seed"])
     trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
     trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
+    trainer.all_or_nothing = True  # an interrupted chunk can be passed again
     if estimator.batch_size is None:
         fewest = _MOST_STEPS if n_more else _NEW_STEPS if is_new else 1
         steps = _n_steps(len(data), own / stream["n_rows"], fewest)
         trainer.max_iter = max(trainer.max_iter, steps)
     if stream["training"]:
         model.load_training_state(stream["training"])
-    trainer.train()
+    with numerical_failures(type(plan.scheme).__name__):
+        trainer.train()
+    if trainer.learned_nothing and not first:
+        raise TrainingFailed(
+            "partial_fit has learned nothing of this chunk, because the loss was never finite, and the model "
+            "is as before; look for extreme values in X and y, or choose a smaller learning_rate."
+        )
     record = Record(stream["n_iter"] + trainer.n_iter, stream["loss_curve"] + trainer.loss_curve)
     stream.update(n_iter=record.n_iter, loss_curve=record.loss_curve)
     stream["training"] = model.training_state()

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..estimators._sklearn import no_progress
 from ..estimators.classifier import DeepGPClassifier
 from ..gp.kernels import RationalQuadratic
 from ..inference import Vecchia
@@ -187,5 +188,5 @@ def _classifier(estimator, data, labels, seed, started):
     if len(rows) > _ROWS:
         chosen = np.random.default_rng(seed).choice(len(rows), _ROWS, replace=False)
         rows = rows.part(np.sort(chosen))
-    fit_estimator(model, rows, None, {"X": data.X, "y": labels, "metadata": None}, started)
+    fit_estimator(model, rows, None, no_progress, started)
     return model

@@ -20,14 +20,22 @@ _PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transfor
 
 @contextlib.contextmanager
 def all_or_nothing(estimator):
-    """Restore the estimator if the block inside fails."""
-    before = estimator.__dict__.copy()
+    """Yield a copy of an estimator whose attributes it takes, all at once, if the block does not fail.
+
+    A random state of the user's, which both share, goes back to where it was if the block fails.
+    """
+    new, rng = object.__new__(type(estimator)), estimator.random_state
+    vars(new).update(vars(estimator))
+    before = rng.get_state() if isinstance(rng, np.random.RandomState) else None
     try:
-        yield
+        yield new
     except BaseException:
-        estimator.__dict__.clear()
-        estimator.__dict__.update(before)
+        if before is not None:
+            rng.set_state(before)
         raise
+    # scikit-learn has put these, and takes them away
+    callbacks = {name: value for name, value in vars(estimator).items() if "callback" in name}
+    estimator.__dict__ = {**vars(new), **callbacks}
 
 
 def takes_chunks(estimator):

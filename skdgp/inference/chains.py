@@ -5,6 +5,7 @@ import torch
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
+from ..exceptions import TrainingFailed
 from ..random import sobol_normal
 from .base import Model, Scheme
 
@@ -59,7 +60,9 @@ class ChainModel(Model):
     def states(self):
         """States that predict, chain after chain: the present ones before any is kept."""
         if not self.chains:
-            raise ValueError("There are no states to predict from: no step of a chain was made.")
+            raise TrainingFailed(
+                "There are no states to predict from: no step of a chain was made."
+            )
         if not self.kept:
             return dict(self.chains)
         return {name: torch.stack(v, 1).flatten(0, 1) for name, v in self.kept.items()}

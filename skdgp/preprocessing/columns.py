@@ -185,8 +185,7 @@ class Levels(Column):
 
     def _encode(self, values, folds):
         gaps = self._n_levels if self.has_gaps else np.nan
-        codes = np.where(np.isnan(values), gaps, values)
-        codes = np.where(codes > self._n_levels, UNSEEN, codes)
+        codes = np.where(np.isnan(values), gaps, np.where(values < self._n_levels, values, UNSEEN))
         known = codes >= 0.0
         index = np.where(known, codes, 0.0).astype(np.int64)
         fold = N_FOLDS if folds is None else folds

@@ -1,5 +1,6 @@
 """Tables of numbers from data frames: one column of float64 for each column of the frame."""
 
+import copy
 import datetime
 import re
 from functools import cached_property
@@ -83,17 +84,24 @@ class FrameReader:
         """Whether all columns are numbers."""
         return all(kind in ("number", "boolean") for kind in self.kinds)
 
-    def transform(self, X, extend=False):
-        """Read a frame with the fitted columns; with `extend`, new levels get codes of their own."""
+    def extended(self, X):
+        """A reader whose levels are those of this one and, after them, those that are new in a frame."""
+        new, columns = copy.copy(self), columns_of(X)
+        new.levels = list(self.levels)
+        for j, (column, kind) in enumerate(zip(columns, self.kinds)):
+            if kind in ("category", "ordered"):
+                known, found = positions(self.levels[j]), in_order(column.levels())
+                new.levels[j] = [*self.levels[j], *(one for one in found if one not in known)]
+        return new
+
+    def transform(self, X):
+        """Read a frame with the fitted columns."""
         columns = columns_of(X)
         table = np.empty((len(columns[0]) if columns else 0, len(columns)))
         for j, (column, kind) in enumerate(zip(columns, self.kinds)):
             if kind == "text":
                 table[:, j] = 0.0
             elif kind in ("category", "ordered"):
-                if extend:
-                    known, found = positions(self.levels[j]), in_order(column.levels())
-                    self.levels[j] = [*self.levels[j], *(one for one in found if one not in known)]
                 table[:, j] = column.codes(self.levels[j])
             else:
                 table[:, j] = column.numbers(kind)

@@ -137,10 +137,13 @@ class InputScaler:
             return self.encoder.shares_of_levels()
         return np.empty(0, dtype=int), np.empty(0)
 
-    def keep(self, rows):
-        """Keep some training rows, unless there are some, or an encoder has its own."""
-        if self.encoder is None and self.rows is None:
-            self.rows = rows
+    def with_rows(self, rows):
+        """This scaler with some training rows, unless it has some, or an encoder that has its own."""
+        if self.encoder is not None or self.rows is not None:
+            return self
+        new = copy.copy(self)
+        new.rows = rows
+        return new
 
     def _encoder_of(self, X):
         """The encoder, or one for rows with gaps where training rows have none; None if there are none."""

@@ -39,13 +39,19 @@ def asynchronous(trainer):
             model.steps.exchange = None
         if is_server:
             exchange.end()
-    state, training_state, curve, n_iter = from_first(
-        lambda: (model.state(), model.training_state(), trainer.loss_curve, trainer.n_iter)
+    state, training_state, *numbers = from_first(
+        lambda: (
+            model.state(),
+            model.training_state(),
+            trainer.loss_curve,
+            trainer.n_iter,
+            trainer.n_learned,
+        )
     )
     if not is_server:
         model.load_state(state)
         model.load_training_state(training_state)
-        trainer.loss_curve, trainer.n_iter = curve, n_iter
+        trainer.loss_curve, trainer.n_iter, trainer.n_learned = numbers
 
 
 class ParameterServer:

@@ -29,6 +29,7 @@ _NUMBERS = (
     "_failures",
     "_stalled",
     "_best_score",
+    "n_learned",
     "elapsed",
 )
 _PARTS = "model", "training", "best"  #: prefixes of these arrays
@@ -61,11 +62,13 @@ class Trainer:
     on_block: Callable | None = None
     checkpoint: CheckpointFile | None = None
     decay: bool = True  #: whether the step size follows :func:`schedule`, or stays
+    all_or_nothing: bool = False  #: whether an interrupted training is to leave no model
     verbose: int = 0
 
     loss_curve: list = field(default_factory=list, init=False)  #: of each step
     validation_scores: list = field(default_factory=list, init=False)  #: of each block
     n_iter: int = field(default=0, init=False)  #: steps made
+    n_learned: int = field(default=0, init=False)  #: steps that the present state has taken
 
     elapsed = 0.0  #: seconds spent; a value set before :meth:`run` counts
     reserve = 0.0  #: seconds that are kept for the work after the last step
@@ -76,10 +79,10 @@ class Trainer:
     _best_state, _unsaved, _of_step = None, False, 0.0
 
     def train(self):
-        """Like :meth:`run`, but Ctrl-C before the end of the first step is raised."""
+        """Like :meth:`run`, but Ctrl-C is raised if it leaves no model: before the end of the first step."""
         begun = self.interrupted
         self.run()
-        if self.interrupted and self.n_iter == 0 and not begun:
+        if self.interrupted and (self.all_or_nothing or (self.n_iter == 0 and not begun)):
             raise KeyboardInterrupt
 
     def run(self):
@@ -129,7 +132,7 @@ class Trainer:
     def _note_interrupt(self):
         if not self.interrupted:  # in a round before, or a moment ago
             note_interrupt()
-        begun = self.n_iter > 0 or self.interrupted
+        begun = not self.all_or_nothing and (self.n_iter > 0 or self.interrupted)
         what = "the model is the one of that moment" if begun else "nothing has been learned"
         self.interrupted = True
         self._warn(f"Training was interrupted after {self.n_iter} steps; {what}.")
@@ -145,6 +148,21 @@ class Trainer:
             self._warn(
                 "The last step left numbers that are not finite; the model is the last good state.",
             )
+        if self.learned_nothing:
+            why = (
+                "The loss was not finite in the first steps"
+                if np.isfinite(self.loss_curve).any()
+                else "The loss was never finite"
+            )
+            self._warn(
+                f"{why}: nothing was learned, and the model is its start. Look for extreme values in X and y, "
+                "or choose a smaller learning_rate or another likelihood."
+            )
+
+    @property
+    def learned_nothing(self):
+        """Whether steps were made, and the model is its start all the same."""
+        return self.n_iter > 0 and self.n_learned == 0
 
     def _warn(self, message):
         if not self.quiet:
@@ -188,6 +206,7 @@ class Trainer:
             if state is not None:
                 self._good = state
             self.loss_curve.append(loss)
+            self.n_learned += 1
             return
         self._back()
         self._shrink *= 0.5
@@ -198,12 +217,9 @@ class Trainer:
                 "The loss was not finite; training stepped back to the last good state and goes on with half "
                 "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
             )
-        if self._failures == _MAX_FAILURES:
+        if self._failures == _MAX_FAILURES and self.n_learned:
             self._warn(
                 "The loss was not finite again and again; training ended early, with the last good state."
-                if np.isfinite(self.loss_curve).any()
-                else "The loss was never finite: nothing was learned, and the model is its start. Look for "
-                "extreme values in X and y, or choose another likelihood.",
             )
 
     def _look(self, stop):
@@ -231,13 +247,13 @@ class Trainer:
         return stop
 
     def _capture(self):
-        return self.model.state(), self.model.training_state()
+        return self.model.state(), self.model.training_state(), self.n_learned
 
     def _keep(self):
         self._good = self._capture()
 
     def _back(self):
-        state, training_state = self._good
+        state, training_state, self.n_learned = self._good
         self.model.load_state(state)
         self.model.load_training_state(training_state)
 
@@ -255,7 +271,7 @@ class Trainer:
 
     def _everything(self):
         arrays = {"generator": self.generator.get_state().numpy()}
-        for part, values in zip(_PARTS, (*self._good, self._best_state or {})):
+        for part, values in zip(_PARTS, (*self._good[:2], self._best_state or {})):
             arrays.update({f"{part}/{name}": value for name, value in values.items()})
         return arrays, {name: getattr(self, name) for name in _NUMBERS}
 

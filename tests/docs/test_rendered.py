@@ -16,6 +16,7 @@ PACKAGES = [
     "skdgp.gp.kernels",
     "skdgp.gp.likelihoods",
     "skdgp.training",
+    "skdgp.exceptions",
     "skdgp.inspection",
     "skdgp.model_selection",
     "skdgp.metrics",

@@ -9,6 +9,7 @@ from numpy.testing import assert_array_equal
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.exceptions import TrainingFailed
 from skdgp.fitting import plan as recipe
 from skdgp.fitting import table as data_module
 from skdgp.fitting.mixture_fit import MixtureFit
@@ -181,7 +182,7 @@ def test_ctrl_c_before_a_member_is_trained_is_raised(wave, kill):
     X, y = wave
     model = DeepGPRegressor(**FEW).fit(X, y)
     before, expected = dict(vars(model)), model.predict(X)
-    kill(NeighborGP, 0, error=ValueError("no way"))
+    kill(NeighborGP, 0, error=TrainingFailed("no way"))
     for owner in (ExactGP, DeepSparseGP):
         kill(owner, 0, error=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt), pytest.warns(ConvergenceWarning):

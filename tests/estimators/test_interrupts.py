@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import cross_val_score
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
+from skdgp.estimators._sklearn import FitProgress
 from skdgp.fitting import fitted_state as outcome
 from skdgp.fitting import mixture_fit as fit
 from skdgp.fitting.stacking import ScoredRows
@@ -168,7 +169,7 @@ def test_interrupt_of_the_last_callback(data, interrupt):
     X, y = data
     few = {"inference": "dsvi", **FEW}
     expected = DeepGPRegressor(**few).fit(X, y).predict(X)
-    interrupt(fit.FitProgress, "end")
+    interrupt(FitProgress, "end")
     with pytest.warns(ConvergenceWarning, match=LATE):
         model = DeepGPRegressor(**few).fit(X, y)
     assert_array_equal(model.predict(X), expected)

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from sklearn.exceptions import ConvergenceWarning
 
 from skdgp import DeepGPRegressor
+from skdgp.exceptions import TrainingFailed
 from skdgp.gp.likelihoods import HeteroscedasticStudentT
 from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 from skdgp.inference.dsvi import DeepSparseGP
@@ -248,7 +249,7 @@ def test_trouble_of_one_member_does_not_change_the_others(model, data, watch, ho
         if len(member.layers) == 1:
             return None
         if how == "raises":
-            raise ValueError("no way")
+            raise TrainingFailed("no way")
         return np.nan
 
     watch(DeepSparseGP, "step", look)

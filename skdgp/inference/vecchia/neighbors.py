@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
+from ...exceptions import TrainingFailed
 from ...gp.component import around
 from ...gp.kernels.base import tensor_like
 from ...optim.gradient_steps import GradientSteps
@@ -232,6 +233,11 @@ class NeighborGP(LocalScaleModel):
         return log_density
 
     def _frozen(self, draws, as_trained):
+        if self._search is None:  # it was set back to before its first step
+            raise TrainingFailed(
+                "Training of the nearest-neighbor model diverged in its first steps, and there are no "
+                "neighbors to predict from; choose a smaller learning_rate, or look for extreme values."
+            )
         kernel = copy.deepcopy(self.rows.kernel)()
         near = self.near(kernel)._replace(smooth=self._inducing_variables())
         loo = None
