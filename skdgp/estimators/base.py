@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import os
-import re
 import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -17,7 +16,6 @@ from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from .._threads import ERRSTATE, computing
-from .._version import __version__
 from ..fitting import plan as recipe
 from ..fitting.member import Plan
 from ..fitting.member_fit import DTYPES
@@ -25,7 +23,7 @@ from ..fitting.mixture_fit import fit_estimator
 from ..fitting.partial_fit import learn_chunk
 from ..fitting.table import Data, some_rows
 from ..fitting.warm_start import all_or_nothing
-from ..gp.kernels import Kernel, as_kernel
+from ..gp.kernels import Kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
 from ..predictive.predictor import Predictor, warn_of_changed
@@ -43,6 +41,8 @@ from ._sklearn import (
 from .arrays import as_numpy, check_inputs
 from .diagnostics import warn_if_light
 from .importances import Pending, importances
+from .parameters import with_objects
+from .persistence import with_version, without_version
 from .summary import feature_names, html_summary, names_of_targets, summary
 from .targets import check_has_rate, log_exposure
 
@@ -137,24 +137,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         -------
         self : estimator instance
         """
-        makers = {
-            "inference": as_scheme,
-            "kernel": as_kernel,
-            "likelihood": lambda name: as_likelihood(name, self._likelihoods),
-        }
-        for name, make in makers.items():
-            if any(isinstance(key, str) and key.startswith(f"{name}__") for key in params):
-                given = value = params.get(name, getattr(self, name))
-                if not isinstance(value, (str, list, tuple)):
-                    continue
-                inference = params.get("inference", self.inference)
-                if value == "auto" and name == "kernel" and inference != "auto":
-                    value = as_scheme(inference).auto_kernel
-                if not isinstance(value, str) or value == "auto":
-                    raise ValueError(
-                        f"Parameters of the {name} cannot be set while it is {given!r}; name it first."
-                    )
-                params[name] = make(value)
+        params = with_objects(self, params)
         # on copies first, because a name that is wrong is noticed after others have been set
         nested = any("__" in name for name in params)
         trial = copy.deepcopy(params) if nested else params
@@ -253,9 +236,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             )
         try:
             return self._rows(*given, reset=False)[0]
-        except ValueError as error:  # which speaks of X and y
-            message = re.sub(r"\b(X|y|sample_weight|exposure)\b", r"\1_val", str(error))
-            raise ValueError(message) from error
+        except ValueError as error:
+            names = "(X_val, y_val, sample_weight_val, exposure_val)"
+            raise ValueError(f"Held-out rows {names}: {error}") from error
 
     def _atoms_of(self, data, held_out, seed, started):
         """Values that many targets equal, or None, and the rows of all others."""
@@ -410,4 +393,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         return self.device_ if device.type == "cpu" or (device.index or 0) < n() else "cpu"
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_skdgp_version": __version__}
+        return with_version(super().__getstate__())
+
+    def __setstate__(self, state):
+        super().__setstate__(without_version(state, type(self).__name__))

@@ -35,6 +35,7 @@ class Trained:
     errors: np.ndarray | None = None  #: of these with the first draws alone, (n_draws,)
     interrupted: bool = False
     unfinished: str | None = None  #: what training has not come to
+    unsaved: str | None = None  #: a checkpoint that could not be written
     progress: float = 1.0  #: share of the steps that were made if time ended the training
 
 

@@ -37,9 +37,8 @@ def training_device(device, dtype):
         torch.empty(0, device=device, dtype=torch.float64)
     except (RuntimeError, TypeError, AssertionError) as error:
         why = str(error).partition("\n")[0].partition(". ")[0]
-        raise ValueError(
-            f"device={device!r} cannot be used here ({why}); use 'cpu', 'cuda' or 'auto'."
-        ) from error
+        others = "'cpu', 'cuda' or 'auto'" if torch.cuda.is_available() else "'cpu' or 'auto'"
+        raise ValueError(f"device={device!r} cannot be used here ({why}); use {others}.") from error
     return device
 
 

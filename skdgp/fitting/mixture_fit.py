@@ -212,6 +212,8 @@ class MixtureFit:
                 elif isinstance(outcome, Trained):
                     trained[i] = outcome
                     self.scored.note(outcome)
+                    if outcome.unsaved is not None and not self.is_single:  # which has said it
+                        warn(outcome.unsaved, ConvergenceWarning)
                     self._print_line(outcome, i)
                     interrupted = outcome.interrupted
                 elif self.is_single:
@@ -324,6 +326,7 @@ class MixtureFit:
             raise TrainingFailed("its loss was not finite, and nothing was learned.")
         model = trainer.model
         result = Trained(member, interrupted=trainer.interrupted, unfinished=model.unfinished)
+        result.unsaved = trainer.unsaved
         if trainer.is_late:
             result.progress = trainer.n_iter / trainer.max_iter
         if self.is_single:

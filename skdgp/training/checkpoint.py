@@ -9,11 +9,16 @@ import time
 from numbers import Integral, Real
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 
+from .._version import __version__
 from ..parallel import from_first, is_first
+from . import files
 
-_FORMAT = 1
+_FORMAT = 2
+#: of what computes: others round in another way, and a fit would not go on as if it had never stopped
+_VERSIONS = {"skdgp": __version__, "torch": str(torch.__version__)}
 _HEADER = "__header__"
 _FULL = errno.ENOSPC, errno.EDQUOT  #: numbers of errors of a full disk
 _AT_ONCE = 1 << 24  #: bytes of an array that are read together
@@ -72,20 +77,29 @@ class Checkpoint:
             with tempfile.NamedTemporaryFile(prefix=name, dir=place or os.curdir):
                 pass
         except (OSError, ValueError) as error:
-            if getattr(error, "errno", None) in _FULL:
-                raise ValueError(
-                    f"The checkpoint {path!r} cannot be written, because the disk is full; make room."
-                ) from error
+            why, advice = _reason(error)
             raise ValueError(
-                f"The checkpoint {path!r} cannot be written, because its directory does not exist or is "
-                "read-only; create the directory, or choose another path."
+                f"The checkpoint {path!r} cannot be written, because {why}; {advice}."
             ) from error
         if is_directory:
             path = os.path.join(path, f"{fingerprint}.npz")
         elif member:
             root, ending = os.path.splitext(path)
             path = f"{root}.{member}{ending}"
+        files.remove_leftovers(path)
         return CheckpointFile(path, self.n_steps, self.n_seconds, fingerprint)
+
+
+def _reason(error):
+    """Why a file cannot be written, and what to do."""
+    number, another = getattr(error, "errno", None), "or choose another path"
+    if number in _FULL:
+        return "the disk is full", "make room"
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return "its directory does not exist", f"create the directory, {another}"
+    if isinstance(error, PermissionError) or number == errno.EROFS:
+        return "its directory is read-only", f"make it writable, {another}"
+    return getattr(error, "strerror", None) or str(error), "choose another path"
 
 
 class CheckpointFile:
@@ -98,6 +112,7 @@ class CheckpointFile:
         self.fingerprint = fingerprint
         self._last_step = 0
         self._last_time = time.monotonic()
+        self._own = None  # what identifies the file that was saved last
 
     def exists(self):
         """Whether there is a state from which to go on."""
@@ -117,35 +132,47 @@ class CheckpointFile:
         return stop
 
     def save(self, arrays, numbers, finished):
-        """Replace the file in one atomic move."""
-        header = {
-            "format": _FORMAT,
-            "fingerprint": self.fingerprint,
-            "finished": bool(finished),
-            "numbers": numbers,
-        }
-        header = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        part = f"{self.path}.{os.getpid()}.part"
+        """Replace the file in one atomic move; FileExistsError if it has become that of another fit."""
+        arrays = {name: np.asarray(array) for name, array in arrays.items()}
         try:
-            if not is_first():
-                return
-            with open(part, "wb") as file:
-                np.savez(file, **{_HEADER: header}, **arrays)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, self.path)
+            if is_first():
+                header = {
+                    "format": _FORMAT,
+                    "versions": _VERSIONS,
+                    "fingerprint": self.fingerprint,
+                    "finished": bool(finished),
+                    "numbers": numbers,
+                }
+                header["digest"] = _digest(header, arrays)
+                text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+                self._own = files.write(
+                    self.path,
+                    lambda file: np.savez(file, **{_HEADER: text}, **arrays),
+                    self._is_own,
+                )
         finally:
-            if os.path.exists(part):
-                os.remove(part)
             self._last_step = numbers["n_iter"]  # if it failed, too: not each step tries again
             self._last_time = time.monotonic()
+
+    def _is_own(self):
+        """Whether the file that is there is of this fit."""
+        if self._own == files.identity(self.path):
+            return True
+        try:
+            with np.load(self.path, allow_pickle=False) as archive:
+                return json.loads(archive[_HEADER].tobytes())["fingerprint"] == self.fingerprint
+        except FileNotFoundError:
+            return True
+        except Exception:  # whatever it is, it is none of ours
+            return False
 
     def load(self):
         """Arrays and numbers of the saved state and whether it is the last; None without a file.
 
-        Raises ValueError if the file belongs to another fit, or is no checkpoint.
+        Raises ValueError if the file belongs to another fit, was written by another version, is damaged, or
+        is no checkpoint.
         """
-        found = from_first(lambda: self._read(everything=True))
+        found = from_first(self._read)
         if found is None:
             return None
         arrays, header = found
@@ -153,31 +180,51 @@ class CheckpointFile:
         return arrays, header["numbers"], header["finished"]
 
     def check(self):
-        """Raise ValueError, as :meth:`load`, if there is a file that is not of this fit."""
-        from_first(lambda: self._read(everything=False))
+        """Raise ValueError, as :meth:`load`, if there is a file from which this fit cannot go on."""
+        from_first(lambda: self._read() and None)
 
-    def _read(self, everything):
-        """Arrays, or none of them, and the header; None without a file."""
+    def _read(self):
+        """Arrays and the header; None without a file."""
         if not os.path.exists(self.path):
             return None
-        is_damaged = False
+        what, damaged = f"The checkpoint {self.path!r}", False
         try:
             with np.load(self.path, allow_pickle=False) as archive:
                 header = json.loads(archive[_HEADER].tobytes())
-                is_damaged = True  # unless all of it can be read
-                names = [name for name in archive if everything and name != _HEADER]
-                arrays = {name: archive[name] for name in names}
+                damaged = True  # unless all of it can be read
+                arrays = {name: archive[name] for name in archive if name != _HEADER}
+        except MemoryError:
+            raise
         except Exception as error:
+            if getattr(error, "errno", None) is not None:
+                raise ValueError(
+                    f"{what} cannot be read ({error}); choose another path."
+                ) from error
             why = "is not a checkpoint of skdgp; move it away, or choose another path."
-            if is_damaged:
+            if damaged:
                 why = f"is damaged ({error}); delete it, and the fit starts anew."
-            raise ValueError(f"{self.path} {why}") from error
-        if header["format"] != _FORMAT or header["fingerprint"] != self.fingerprint:
+            raise ValueError(f"{what} {why}") from error
+        header = header if isinstance(header, dict) else {}
+        if header.pop("digest", None) != _digest(header, arrays):
             raise ValueError(
-                f"{self.path} holds the state of a fit with other parameters or other data; move it away, "
-                "or choose another path. With warm_start=True each fit needs its own file, as in a directory."
+                f"{what} is damaged, or older than this version; delete it, and the fit starts anew."
+            )
+        if header["versions"] != _VERSIONS:
+            names = " and ".join(f"{name} {number}" for name, number in header["versions"].items())
+            raise ValueError(
+                f"{what} was written by {names}; use these versions, or delete it, and the fit starts anew."
+            )
+        if header["fingerprint"] != self.fingerprint:
+            raise ValueError(
+                f"{what} holds the state of a fit with other parameters or other data; move it away, or choose "
+                "another path. With warm_start=True each fit needs its own file, as in a directory."
             )
         return arrays, header
+
+
+def _digest(header, arrays):
+    """A digest of all that a checkpoint holds, by which damage is seen."""
+    return fingerprint(json.dumps(header), arrays)
 
 
 def fingerprint(*parts):

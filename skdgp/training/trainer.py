@@ -76,7 +76,8 @@ class Trainer:
     is_late = False  #: whether time ended the training
     interrupted = False  #: whether Ctrl-C ended the training; set beforehand, no steps are made
     _shrink, _failures, _stalled, _best_score = 1.0, 0, 0, -math.inf
-    _best_state, _unsaved, _of_step = None, False, 0.0
+    unsaved = None  # a sentence for the user if a checkpoint could not be written
+    _best_state, _of_step = None, 0.0
 
     def train(self):
         """Like :meth:`run`, but Ctrl-C is raised if it leaves no model: before the end of the first step."""
@@ -262,12 +263,13 @@ class Trainer:
         try:
             self.checkpoint.save(*self._everything(), finished=finished)
         except OSError as error:
-            if not self._unsaved:
-                self._warn(
-                    f"The checkpoint {self.checkpoint.path!r} could not be written ({error}); training goes "
-                    "on, and tries again later.",
-                )
-            self._unsaved = True
+            if self.unsaved is None:
+                rest = "training goes on, and tries again later."
+                if isinstance(error, FileExistsError):
+                    rest = "training goes on without it. Each fit needs its own file, as in a directory."
+                path, why = self.checkpoint.path, error.strerror or error
+                self.unsaved = f"The checkpoint {path!r} could not be written ({why}); {rest}"
+                self._warn(self.unsaved)
 
     def _everything(self):
         arrays = {"generator": self.generator.get_state().numpy()}
@@ -281,7 +283,8 @@ class Trainer:
         if loaded is None:
             return False
         arrays, numbers, finished = loaded
-        self.__dict__.update(numbers)
+        for name in _NUMBERS:
+            setattr(self, name, numbers[name])
         model, training, best = (
             {key.removeprefix(part): value for key, value in arrays.items() if key.startswith(part)}
             for part in (f"{part}/" for part in _PARTS)

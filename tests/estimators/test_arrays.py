@@ -139,7 +139,7 @@ def test_one_column_is_no_table():
 def test_text_is_named_where_numbers_were():
     frame = pd.DataFrame({"weight": X[:, 0], "origin": ["1.5", "usa"] * 30})
     message = "Column 'origin' of X holds text, such as 'usa'; name it in categorical_features"
-    with pytest.raises(ValueError, match=message.replace("of X", "of X_val")):
+    with pytest.raises(ValueError, match=f"X_val.*{message}"):
         DeepGPRegressor(**EXACT).fit(X, y, X_val=frame, y_val=y)
     with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):
         DeepGPRegressor(**EXACT).fit(frame.to_numpy(dtype=object), y)

@@ -5,6 +5,7 @@ import io
 import pickle
 import subprocess
 import sys
+import warnings
 
 import joblib
 import numpy as np
@@ -90,7 +91,7 @@ def test_round_trip(fitted, wave, way):
     for first, second in zip(before, predictions(other, X)):
         assert_array_equal(first, second)
     assert repr(other) == repr(fitted)
-    assert vars(other).keys() - {"_skdgp_version"} == vars(fitted).keys()
+    assert vars(other).keys() == vars(fitted).keys()
     assert other.loss_curve_ == fitted.loss_curve_ and other.lower_bound_ == fitted.lower_bound_
     assert [repr(kernel) for kernel in other.kernels_] == [repr(k) for k in fitted.kernels_]
     for first, second in zip(before, predictions(way(other), X)):  # and once more
@@ -166,8 +167,18 @@ def test_size(wave):
     assert large < 1.02 * small
 
 
-def test_version_is_in_the_file(fitted):
+def test_another_version_is_a_warning(fitted, monkeypatch):
     assert fitted.__getstate__()["_skdgp_version"] == skdgp.__version__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        through_pickle(fitted)
+    monkeypatch.setattr("skdgp.estimators.persistence.__version__", "0.0.9")
+    content = pickle.dumps(fitted)
+    monkeypatch.undo()
+    with pytest.warns(
+        UserWarning, match=f"saved by skdgp 0.0.9 and is loaded by {skdgp.__version__}"
+    ):
+        pickle.loads(content)
 
 
 @pytest.mark.parametrize("way", [lambda model: model, through_pickle])

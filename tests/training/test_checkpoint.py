@@ -250,7 +250,7 @@ def test_damaged_checkpoints_and_full_disks_have_errors_of_their_own(tmp_path, m
     content = path.read_bytes()
     at = content.index(np.arange(100.0).tobytes())
     path.write_bytes(content[:at] + b"\xff" + content[at + 1 :])
-    with pytest.raises(ValueError, match=r"fit is damaged \(.*CRC.*\); delete it"):
+    with pytest.raises(ValueError, match=r"fit' is damaged \(.*CRC.*\); delete it"):
         Checkpoint(path).open("f").load()
 
     def full(**kwargs):
@@ -271,7 +271,7 @@ def test_old_file_stays_if_writing_fails(tmp_path, monkeypatch, where):
             target.write(b"half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(module.np if where == "savez" else module.os, where, fail)
+    monkeypatch.setattr(np if where == "savez" else os, where, fail)
     with pytest.raises(OSError, match="No space left"):
         file.save({"a": np.ones(3)}, {"n_iter": 2}, False)
     monkeypatch.undo()
