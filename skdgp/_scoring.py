@@ -50,7 +50,8 @@ def latent_mixture(estimator, X, caller):
             log_weights, mean, var = posterior.latent(torch.as_tensor(X, device=device))
             means = slice(posterior.likelihood.n_means(mean.shape[-1]))
             weights = member.mixture_weight * log_weights.exp()
-            mean, sd = mean[..., means], member.dispersion * var[..., means].sqrt()
+            mean = posterior.likelihood_of().on_link_scale(mean[..., means])
+            sd = member.dispersion * var[..., means].sqrt()
             parts.append(tuple(part.numpy(force=True) for part in (weights, mean, sd)))
     weights, mean, sd = map(np.concatenate, zip(*parts))
     posterior = posterior if len(parts) == 1 else None

@@ -23,8 +23,9 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, metrics
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, Poisson, StudentT
+from skdgp.predictive.components import Part
 from skdgp.predictive.crps import integrate
-from skdgp.predictive.mixture import Predictive
+from skdgp.predictive.mixture import Mixture
 
 FEW = {"max_iter": 5, "n_inducing": 5, "n_predict_draws": 4, "random_state": 0}
 SCORERS = [
@@ -332,11 +333,11 @@ def test_errors_of_other_targets():
 
 def predictive(*parts):
     """A predictive distribution from weights, likelihoods and latent moments."""
-    result = object.__new__(Predictive)
-    result._parts = []
+    result = Mixture([], np.zeros((0, 1)), "cpu")
+    result.__dict__["parts"] = []
     for weight, likelihood, m, v in parts:
         weights = torch.full((len(m), 1, 1), weight / len(m), dtype=torch.float64)
-        result._parts.append((weights, likelihood, *map(torch.tensor, (m, v))))
+        result.parts.append(Part(weights, likelihood, *map(torch.tensor, (m, v))))
     return result
 
 
@@ -384,10 +385,10 @@ def test_quadrature_of_many_components(name, latents):
         (0.69, likelihood, m[8:], v[8:]),
         (0.01, likelihood, rare, v[:1]),
     )
-    mean, var = p.moments()
-    y = mean + np.array([[0.0], [0.1], [-1.0], [8.0], [-100.0]]) * np.sqrt(var)
+    mean, std = (part.numpy() for part in p.moments())
+    y = mean + np.array([[0.0], [0.1], [-1.0], [8.0], [-100.0]]) * std
     y[1] = m[3, 1, :k]  # inside a mode
-    components = p.components()
+    components = p.gaussians().arrays()
     assert len(components[1]) > 128
     np.testing.assert_allclose(p.crps(y), metrics.crps.mixture_crps(y, *components), rtol=1e-4)
 
@@ -414,7 +415,7 @@ def test_crps_of_counts(rate, n_counts, tolerance):
     m, v = rng.normal(0.0, 0.5, (4, 6, 2)), np.full((4, 6, 2), 0.1)
     likelihood = Poisson(rate=np.array([rate, 2.0 * rate]))
     p = predictive((0.2, likelihood, m[:3], v[:3]), (0.8, likelihood, m[3:], v[3:]))
-    mean, _ = p.moments()
+    mean = p.moments()[0].numpy()
     y = np.round(mean * np.array([0.0, 0.5, 1.0, 2.0, 3.0, 1.0])[:, None])
     y[4] += 150.0  # far away
     y[5] += [0.25, 0.5]  # a target need not be an integer

@@ -2,10 +2,10 @@
 
 import narwhals as nw
 import numpy as np
-import torch
 from sklearn.utils import check_array, check_X_y
 from sklearn.utils.validation import validate_data
 
+from .._arrays import as_numpy
 from .._warnings import warn
 from ..preprocessing.frames import FrameReader, as_frame, is_missing
 from ..preprocessing.scaling import Scaling
@@ -71,15 +71,6 @@ def _reader(X, categorical_features):
 
 def _is_plain(values):
     return values.dtype.is_numeric() and not values.is_null().any()
-
-
-def as_numpy(array):
-    """Torch tensors as numpy; everything else as it is. ValueError if values are masked."""
-    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
-        raise ValueError(
-            "Some values are masked, and would count as what is under the mask; fill them, or drop their rows."
-        )
-    return array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
 
 
 def as_inputs(X):

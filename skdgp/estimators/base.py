@@ -1,6 +1,5 @@
 """Base class of all estimators: validation, fitting, prediction."""
 
-import contextlib
 import copy
 import os
 import time
@@ -12,9 +11,10 @@ from numbers import Integral, Real
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_consistent_length, check_scalar
+from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from .._arrays import as_numpy
 from .._threads import ERRSTATE, computing
 from ..fitting import plan as recipe
 from ..fitting.member import Plan
@@ -26,7 +26,8 @@ from ..fitting.warm_start import all_or_nothing
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
-from ..predictive.predictor import Predictor, warn_of_changed
+from ..predictive.predictor import Predictor
+from ..preprocessing.constant_columns import warn_of_changed
 from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
@@ -38,7 +39,7 @@ from ._sklearn import (
     _fit_context,
     check_sample_weight,
 )
-from .arrays import as_numpy, check_inputs
+from .arrays import check_inputs
 from .diagnostics import warn_if_light
 from .importances import Pending, importances
 from .parameters import with_objects
@@ -356,13 +357,13 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             warn_of_changed(X, self._x_scaler, vars(self).get("feature_names_in_"))
         return X
 
-    def _check_X_y(self, X, y):
-        X = self._check_X(X)
+    def _check_y(self, X, y):
+        """Targets (n, k) that belong to rows, as likelihoods see them."""
         y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
         check_consistent_length(X, y)
         y = self._encode(y, reset=False)
         self._check_likelihood(self.members_[0].likelihood, y)
-        return X, y
+        return y
 
     def _offset(self, X, exposure):
         """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
@@ -370,22 +371,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         check_has_rate(self.members_[0].likelihood, offset)
         return offset
 
-    @contextlib.contextmanager
     def _predictor(self):
-        """The mixture that predicts, with the user's threads and without gradients."""
-        with self._threads(), torch.no_grad():
-            device = self._prediction_device()
-            yield Predictor(self.members_, self._x_scaler, self._y_scaler, device)
+        """The mixture that predicts, with the scalings of inputs and targets."""
+        device, n_threads = self._prediction_device(), self.n_threads or 1
+        is_class = self._n_classes() is not None
+        scalers = self._x_scaler, self._y_scaler
+        return Predictor(self.members_, *scalers, device, n_threads, is_class, self._atoms)
 
-    def _predict_rows(self, X, method, *others, **settings):
-        """Apply a method of the predictive distribution, piece by piece."""
-        with self._predictor() as predictor:
-            return predictor.rows(X, method, *others, **settings)
-
-    def _draw(self, X, n, seed, what, k=None, mean=None, offset=None):
-        n = int(check_scalar(n, "n_samples", Integral, min_val=1))
-        with self._predictor() as predictor:
-            return predictor.draw(X, n, seed, what, mean, offset)[..., :k]
+    def _draw_centers(self, X, n, seed):
+        """Draws (n, n_rows, k) of the functions of which :meth:`_centers` has the means."""
+        return self._predictor().draw_means(X, n, seed)
 
     def _prediction_device(self):
         """Return the device for prediction: that of the fit, or the CPU if this machine has no such GPU."""

@@ -1,12 +1,14 @@
 """Labels and their probabilities, for all classifiers."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils import check_random_state, column_or_1d
+from sklearn.utils import check_random_state, check_scalar, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
+from .._arrays import as_numpy
 from ..gp.likelihoods import Bernoulli
-from .arrays import as_numpy
 
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
@@ -56,12 +58,8 @@ class ClassificationMixin(ClassifierMixin):
         likelihood.check_n_classes(len(self.classes_))
 
     def _centers(self, X):
-        """Probabilities of the classes, (n, n_classes)."""
-        return np.exp(self._predict_rows(X, "log_probabilities"))
-
-    def _draw_centers(self, X, n, seed):
-        """Draws of these, (n, n_rows, n_classes)."""
-        return self._draw(X, n, seed, "mean_function")
+        """Probabilities (n, n_classes) of the classes at checked rows."""
+        return self._predictor().over(X, lambda d: d.probabilities())
 
     def _output_scales(self):
         return 1.0
@@ -116,8 +114,8 @@ class ClassificationMixin(ClassifierMixin):
         """
         if not return_std:
             return np.exp(self.predict_log_proba(X))
-        log_proba, std = self._predict_rows(self._check_X(X), "log_probabilities_with_std")
-        return np.exp(log_proba), std
+        X = self._check_X(X)
+        return self._predictor().over(X, lambda d: (d.probabilities(), d.std()))
 
     def predict_log_proba(self, X):
         """Predict the logarithms of the probabilities of the classes.
@@ -130,7 +128,8 @@ class ClassificationMixin(ClassifierMixin):
         -------
         log_proba : ndarray of shape (n_samples, n_classes)
         """
-        return self._predict_rows(self._check_X(X), "log_probabilities")
+        X = self._check_X(X)
+        return self._predictor().over(X, lambda d: d.log_probabilities())
 
     def log_predictive_density(self, X, y):
         """Log-probability of the given class at each row.
@@ -144,9 +143,8 @@ class ClassificationMixin(ClassifierMixin):
         -------
         log_probability : ndarray of shape (n_samples,)
         """
-        X, y = self._check_X_y(X, y)
-        log_proba = self._predict_rows(X, "log_probabilities")
-        return log_proba[np.arange(len(X)), y[:, 0].astype(int)]
+        X, y = self._check_X(X), self._check_y(X, y)
+        return self._predictor().over(X, lambda d, y: d.log_prob(y), y)
 
     def sample_y(self, X, n_samples=1, random_state=0, latent=False):
         """Draw from the predictive distribution.
@@ -170,6 +168,7 @@ class ClassificationMixin(ClassifierMixin):
         `latent` is True
         """
         X = self._check_X(X)
+        n = int(check_scalar(n_samples, "n_samples", Integral, min_val=1))
         seed = int(check_random_state(random_state).randint(2**31 - 2))
-        y = self._draw(X, n_samples, seed, "function" if latent else "y")
+        y = self._predictor().draw(X, n, seed, "function" if latent else "y")
         return np.moveaxis(y, 0, -1) if latent else self.classes_[y[..., 0].T.astype(int)]

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE, rank_rhat, sample_sizes
-from ..predictive.mixture import Predictive
+from ..predictive.mixture import Mixture
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
 
@@ -76,7 +76,8 @@ class Diagnostics:
     def _missed(self, members):
         if self.reference is None or (self._expected - self._constant).mean() < _LITTLE:
             return None
-        gap = self._expected - Predictive(members, self.X_ref, self.device).log_density(self.y_ref)
+        log_p = Mixture(members, self.X_ref, self.device).log_prob(self.y_ref)
+        gap = self._expected - log_p.numpy(force=True)
         gap = np.clip(gap, -20.0, 20.0)  # single rows do not decide
         behind = gap.mean() - 2.0 * gap.std() / np.sqrt(len(gap))
         return float(behind / (self._expected - self._constant).mean())

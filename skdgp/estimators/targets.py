@@ -1,18 +1,15 @@
 """Targets of regressors and exposures of counts, as users give them."""
 
 import numpy as np
-from sklearn.utils import assert_all_finite, check_array
+from sklearn.utils import check_array
 
+from .._arrays import as_numpy
 from .._warnings import warn
 from ..preprocessing.target_maps import learn
-from .arrays import as_numpy
 
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
 _MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
-_NO_NUMBERS = (
-    "Some values of y are no numbers; convert them, or use a classifier if they are labels."
-)
 
 
 def warn_if_some_are_constant(y, names):
@@ -46,23 +43,6 @@ def warn_if_some_are_far(y, rows):
                 "something missing, or have another unit.",
                 UserWarning,
             )
-
-
-def as_numbers(y):
-    """Targets as a dense array whose type is that of numbers."""
-    y = check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y")
-    kind = y.dtype.kind
-    if kind in "mMV":  # times and durations would become numbers of some unit
-        raise ValueError(_NO_NUMBERS)
-    if kind not in "OUS" and y.itemsize <= 8:
-        return y
-    try:
-        with np.errstate(over="ignore"):
-            y = y.astype(np.float64)  # also numbers that are wider
-    except (TypeError, ValueError) as error:
-        raise ValueError(_NO_NUMBERS) from error
-    assert_all_finite(y, input_name="y")
-    return y
 
 
 def target_maps(estimator, data, likelihood, source, others):

@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..estimators.importances import Pairs
-from ..predictive.mixture import Predictive, rows_at_once
+from ..predictive.mixture import Mixture, rows_at_once
 from ..training.trainer import Trainer
 from .member import Member
 from .table import Data
@@ -117,8 +117,8 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     expected, seen, i = 0.0, 0.0, 0
     while i < len(X):
         rows, before = order[i : i + size], seconds_left()
-        predictive = Predictive([member], X[rows], device)
-        expected += float(weights[rows] @ predictive.expected_log_prob(y[rows]))
+        ell = Mixture([member], X[rows], device).expected_log_prob(y[rows])
+        expected += float(weights[rows] @ ell.numpy(force=True))
         seen += float(weights[rows].sum())
         i += size
         if has_limit:

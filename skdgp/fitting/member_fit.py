@@ -9,7 +9,7 @@ from ..estimators.inflation import learn_inflation
 from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
 from ..parallel import bound_of_staleness, divides
-from ..predictive.mixture import Predictive, rows_at_once
+from ..predictive.mixture import Mixture, rows_at_once
 from ..training import init as initialization
 from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
@@ -189,17 +189,25 @@ def _go_on(model, source, plan):
         ) from None
 
 
-def predictives(members, data, device):
-    """Predictive distributions of pieces of the rows, and standardized targets of these."""
+@torch.no_grad()
+def _over_rows(members, data, device, function):
+    """Values of a function of the mixture of members, and of targets, for all rows."""
     X, y, _ = data.take(slice(None))
     size = rows_at_once(members, device)
-    for i in range(0, len(X), size):
-        yield Predictive(members, X[i : i + size], device), y[i : i + size]
+    pieces = (slice(i, i + size) for i in range(0, len(X), size))
+    found = [function(Mixture(members, X[rows], device), y[rows]) for rows in pieces]
+    return torch.cat(found).numpy(force=True)
 
 
 def log_densities(members, data, device):
     """Log density of each row, in units of the standardized target."""
-    return np.concatenate([p.log_density(y) for p, y in predictives(members, data, device)])
+    return _over_rows(members, data, device, lambda mixture, y: mixture.log_prob(y))
+
+
+def errors_of_mean(member, data, device):
+    """Standardized targets less the means (n_rows, k) that a member predicts."""
+    _, y, _ = data.take(slice(None))
+    return y - _over_rows([member], data, device, lambda mixture, y: mixture.mean())
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from .member_fit import log_densities, log_densities_of_draws, predictives
+from .member_fit import errors_of_mean, log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
 from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 
@@ -160,11 +160,6 @@ def mean_errors(trained):
     errors = [one.mean_errors for one in trained]
     known = all(error is not None and np.isfinite(error).all() for error in errors)
     return np.stack(errors) if known and errors else None
-
-
-def errors_of_mean(member, rows, device):
-    """Standardized targets less means (n_rows, k) that a member predicts."""
-    return np.concatenate([y - p.moments()[0] for p, y in predictives([member], rows, device)])
 
 
 def errors_of_draws(log_p):

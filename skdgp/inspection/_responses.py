@@ -83,14 +83,13 @@ def unwrap_regressor(estimator, X, caller):
 def central_intervals(model, X, coverage, output, latent=False):
     """Central intervals (n_coverage, n_rows, 2) of the predictive distribution.
 
-    They come from one pass over the rows, and are Gaussian where the model tells no quantiles. The
-    latent function is Gaussian before the map of targets.
+    They come from one pass over the rows, and are Gaussian where the model has no quantiles.
     """
     if not ((coverage > 0.0) & (coverage < 1.0)).all():
         raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
     orders = np.stack([0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], -1)
     if latent:
-        quantiles = model._latent_quantiles(X, orders.ravel())
+        quantiles = model.predict_dist(X).latent.quantile(orders.ravel())
     else:
         quantiles = _predict_quantiles(model, X, orders.ravel(), {})
     quantiles = select_output(quantiles, output, ndim=2)
@@ -113,7 +112,8 @@ def pit(model, X, y, output):
 
     up_to = cdf(y)
     if model._atoms is not None:
-        return up_to - model._atoms.mass(model._check_X(X), y), up_to
+        X, predictor = model._check_X(X), model._predictor()
+        return up_to - predictor.over(X, lambda d, y: d.mass(y), y[:, None])[:, 0], up_to
     is_count = model.members_[0].likelihood.discrete
     return cdf(y - 1.0) if is_count else up_to, up_to
 

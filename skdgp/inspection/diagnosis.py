@@ -59,7 +59,8 @@ def diagnose(estimator, X, y, *, exposure=None):
     True
     """
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
-    X, y = model._check_X_y(X, y)
+    X = model._check_X(X)
+    y = model._check_y(X, y)
     offset = model._offset(X, exposure)
     if model._atoms is not None:  # of which the members know nothing
         rest = ~model._atoms.among(y[:, 0])

@@ -316,6 +316,8 @@ def _describe_last(layer, model, member):
         name = name if mapped is None else f"{name} ({mapped})"
         layer.y_label += "" if name == "y" else f" of {name}"
     if n_latents == len(scaler.scale):
+        link = member.likelihood_.on_link_scale
         for key in ("mean", "functions", "inducing_mean"):
-            layer[key] = layer[key] * scaler.scale + scaler.center
+            f = link(torch.from_numpy(layer[key])).numpy()
+            layer[key] = f * scaler.scale + scaler.center
         layer.std = layer.std * scaler.scale

@@ -146,7 +146,7 @@ def _of_targets(model, X, y, posterior, seed, exposure):
     draws = scaler.inverse(likelihood.sample(f, generator).numpy(force=True))
     if y is None:
         return {"y": draws}, {}
-    y = model._check_X_y(X, y)[1]
+    y = model._check_y(X, y)
     targets = torch.as_tensor(scaler.transform(y)).to(mean)
     log_density = likelihood.log_partition(targets, mean, var).numpy(force=True)
     return {"y": draws}, {"y": log_density + scaler.log_jacobian(y)}

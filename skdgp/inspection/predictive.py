@@ -153,8 +153,8 @@ class PredictiveDisplay(Display):
         n_functions : int, default=0
             Number of function draws, without noise.
         latent : bool, default=False
-            Show the latent function, without the noise of the observations. Its intervals are those
-            of a Gaussian, before the map of targets if there is one.
+            Show the latent function, without the noise of the observations. Functions of counts are
+            logarithms of rates.
         subsample : int or None, default=1_000
             Largest number of dots; None for all.
         random_state : int, RandomState instance or None, default=0

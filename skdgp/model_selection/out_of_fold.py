@@ -11,8 +11,8 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Bunch, _safe_indexing, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from .._arrays import as_numpy
 from .._scoring import _log_density, _normal, _predict_quantiles, check_alpha, take_apart
-from ..estimators.arrays import as_numpy
 
 
 def cross_val_distribution(

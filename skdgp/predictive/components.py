@@ -1,4 +1,7 @@
-"""Components of the mixture at some rows: dispersion, and what sets rows apart from training, act here."""
+"""Components of a mixture at some rows, in units of the standardized target.
+
+Dispersion, and everything that sets rows apart from the training rows, act here and nowhere else.
+"""
 
 import math
 from typing import NamedTuple
@@ -6,37 +9,52 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from ..gp.likelihoods import Likelihood
 from ..inference.posterior import Latent
 from ..preprocessing.constant_columns import ConstantColumns
 from ..preprocessing.scaling import Versions
 
 
 class Rows(NamedTuple):
-    """Rows as members see them, and what members do not see of them."""
+    """Scaled rows, and what sets them apart from training rows."""
 
-    X: np.ndarray  #: (n, d), scaled
-    columns: ConstantColumns | None = None  #: that were constant in training
-    versions: Versions | None = None  #: of rows with unknown cells
+    X: np.ndarray | torch.Tensor  #: (n, d), scaled
+    columns: ConstantColumns | None = None  #: changes of columns that were constant in training
+    versions: Versions | None = None  #: completions of rows with unknown cells
     offset: np.ndarray | None = None  #: (n, 1), logarithms of exposures, added to functions
-    noise: np.ndarray | None = None  #: (n, k), variances of the noise over those of members
+    noise: np.ndarray | None = None  #: (n, k), ratio of noise variances to those of the members
 
     @property
     def plain(self):
-        """Whether nothing about the rows is left out of `X`."""
+        """Whether `X` describes the rows completely."""
         others = self.versions, self.offset, self.noise
         return not self.columns and all(other is None for other in others)
 
     @classmethod
-    def seen(cls, X, scaler, offset=None):
-        """Rows (n, n_features) in the user's units, by the scaler of inputs."""
+    def of(cls, X, scaler, offset=None):
+        """Scale rows (n, n_features) that are in the user's units."""
         noise = None if scaler.encoder is None else scaler.encoder.noise(X)
         return cls(
             scaler.transform(X), ConstantColumns(X, scaler), scaler.versions(X), offset, noise
         )
 
 
-def component(member, rows, total, device, compact=False):
-    """Weights (S, 1, 1), likelihood and latent moments (S, n, k) of the components of a member.
+class Part(NamedTuple):
+    """Components of a mixture that share a likelihood."""
+
+    weights: torch.Tensor  #: (S, 1, 1)
+    likelihood: Likelihood
+    mean: torch.Tensor  #: (S, n, n_latents), of latent functions
+    var: torch.Tensor  #: (S, n, n_latents)
+
+    def function_means(self, k):
+        """Moments (S, n, k) of the functions whose values are means of the targets, on their own scale."""
+        mean = self.likelihood.on_link_scale(self.mean[..., :k])
+        return mean, self.var[..., :k]
+
+
+def components(member, rows, share, device, compact=False):
+    """Return the components of a member whose weights add up to `share`.
 
     If `compact`, components that differ in their scale alone are one, where rows allow it.
     """
@@ -47,7 +65,7 @@ def component(member, rows, total, device, compact=False):
     else:
         log_weights, mean, var = latent(posterior, X, rows.versions)
         likelihood = posterior.likelihood_of()
-    log_weights = log_weights + math.log(member.mixture_weight / total)
+    log_weights = log_weights + math.log(share)
     if rows.offset is not None:
         mean = mean + torch.as_tensor(rows.offset).to(mean)
     likelihood = likelihood.for_prediction(len(mean))
@@ -58,7 +76,9 @@ def component(member, rows, total, device, compact=False):
         var = var + posterior.inflation.to(var)[:, None, None] * more
     if rows.noise is not None:
         likelihood, mean, var = likelihood.in_noise(torch.as_tensor(rows.noise).to(mean), mean, var)
-    return log_weights.exp()[:, None, None], dispersed(likelihood, member.dispersion), mean, var
+    if member.dispersion != 1.0:
+        likelihood, mean, var = likelihood.dispersed(member.dispersion, mean, var)
+    return Part(log_weights.exp()[:, None, None], likelihood, mean, var)
 
 
 # Rows with unknown cells
@@ -80,7 +100,7 @@ def latent(posterior, X, versions) -> Latent:
 
 
 def effects(posterior, X, versions):
-    """Mean and standard deviation, (m, k), of what versions add to functions of the rows."""
+    """Mean and standard deviation, (m, k), of what unknown cells add to functions of the rows."""
     moments, X = [], X[versions.rows]
     versions = versions._replace(rows=slice(None))
     for one in (None, versions):
@@ -90,66 +110,3 @@ def effects(posterior, X, versions):
         moments.append((center, (weights * (var + (mean - center).square())).sum(0)))
     (own, own_var), (center, var) = moments
     return center - own, (var - own_var).clamp_min(0.0).sqrt()
-
-
-# Dispersion: predictions that are narrower, or wider, than a model says
-
-
-def dispersed(likelihood, dispersion):
-    """The likelihood of a member whose components have `dispersion` times their standard deviations."""
-    return likelihood if dispersion == 1.0 else DispersedLikelihood(likelihood, dispersion)
-
-
-def dispersion_of(likelihood):
-    """The dispersion of a member, from what :func:`dispersed` made of its likelihood."""
-    return likelihood.dispersion if isinstance(likelihood, DispersedLikelihood) else 1.0
-
-
-class DispersedLikelihood:
-    """A likelihood that multiplies deviations from the means of its components by `dispersion`."""
-
-    discrete = False
-
-    def __init__(self, likelihood, dispersion):
-        self.likelihood, self.dispersion = likelihood, dispersion
-
-    def _before(self, y, f):
-        """Undo the dispersion of `y` about its mean, the first latents of `f`."""
-        f = f[..., : y.shape[-1]]
-        return f + (y - f) / self.dispersion
-
-    def of_rows(self, rows):
-        return DispersedLikelihood(self.likelihood.of_rows(rows), self.dispersion)
-
-    def log_partition(self, y, m, v):
-        volume = y.shape[-1] * math.log(self.dispersion)
-        return self.likelihood.log_partition(self._before(y, m), m, v) - volume
-
-    def expected_log_prob(self, y, m, v):
-        """That of the model: its lower bound is no matter of the mixture."""
-        return self.likelihood.expected_log_prob(y, m, v)
-
-    def components(self, m, v):
-        components = self.likelihood.components(m, v)
-        if components is None:
-            return None
-        log_weights, means, variances = components
-        return log_weights, means, self.dispersion**2 * variances
-
-    def moments(self, m, v):
-        mean, var = self.likelihood.moments(m, v)
-        return mean, self.dispersion**2 * var
-
-    def variance_of_mean(self, m, v):
-        return self.dispersion**2 * self.likelihood.variance_of_mean(m, v)
-
-    def cdf(self, y, m, v):
-        return self.likelihood.cdf(self._before(y, m), m, v)
-
-    def tail(self, y, m, v, above):
-        return self.likelihood.tail(self._before(y, m), m, v, above)
-
-    def sample(self, f, generator):
-        y = self.likelihood.sample(f, generator)
-        f = f[..., : y.shape[-1]]
-        return f + self.dispersion * (y - f)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from ..random import RowNoise
-from .components import dispersed, effects
+from .components import effects
 
 _BLOCK = 16  #: functions with one generator: the first draws are the same, however many follow
 _AT_ONCE = 8_000_000  #: numbers of the features of some rows
@@ -15,8 +15,8 @@ def draw(members, rows, n, seed, what, device, mean=None):
 
     The members alternate at random: the first draws do not depend on how many follow. `what` is one of
 
-    - "function" and "mean_function": latent functions without the noise of hidden layers, and the
-      mean of the target (or probabilities of classes) given these;
+    - "function" and "mean_function": latent functions, on the link scale, without the noise of hidden layers,
+      and the mean of the target (or probabilities of classes) given these;
     - "latent" and "mean": the same with that noise, which belongs to the row;
     - "y": targets, where all noise is fresh.
 
@@ -70,13 +70,16 @@ def _block(posterior, dispersion, rows, X, unknown, seed, what, conditional_mean
         if rows.noise is not None:
             factor = torch.as_tensor(rows.noise[piece]).to(mean)
             likelihood, values, _ = learned.in_noise(factor, values, torch.zeros_like(values))
+        if dispersion != 1.0:
+            zeros = torch.zeros_like(values)
+            likelihood, values, _ = likelihood.dispersed(dispersion, values, zeros)
         if what in ("mean", "mean_function"):
-            if conditional_mean is None:
-                values = likelihood.conditional_mean(values)
-            else:
-                values = conditional_mean(dispersed(likelihood, dispersion), values)
-        if fresh:
-            values = dispersed(likelihood, dispersion).sample(values, noise)
+            of_mean = conditional_mean or (lambda likelihood, f: likelihood.conditional_mean(f))
+            values = of_mean(likelihood, values)
+        elif fresh:
+            values = likelihood.sample(values, noise)
+        else:
+            values = likelihood.on_link_scale(values)
         parts.append(values)
     return torch.cat(parts, 1)
 

@@ -1,132 +1,167 @@
-"""Predictions of a mixture for rows, and of targets, in the user's units."""
+"""What a fitted estimator predicts with: members, scalings, and values with a probability of their own."""
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 
-from .._warnings import warn
-from ..preprocessing.constant_columns import changed_constant_columns
-from .components import Rows, effects
+from .._threads import computing
+from .affine import Affine
+from .base import Distribution
+from .categorical import Categorical
+from .components import Rows
+from .covariance import N_DRAWS, covariance_of, latent_covariance, with_diagonal
 from .functions import draw
-from .mixture import Predictive, rows_at_once
-
-_N_DRAWS = 512  #: for covariances without a closed form: correlations to .04
-
-
-def warn_of_changed(X, x_scaler, names):
-    """Warn of columns that were constant in training and have other values now, by names if there are some."""
-    changed = changed_constant_columns(X, x_scaler)
-    if changed:
-        listed = [str(j if names is None else names[j]) for j in changed[:5]]
-        columns = ", ".join(listed) + ", ..." * (len(changed) > 5)
-        warn(
-            f"Columns {columns} of X were constant in fit, and have other values now. Means do not "
-            "depend on them, and error bars are wider; leave out columns that do not matter.",
-            UserWarning,
-        )
+from .mixture import Mixture, rows_at_once
+from .noise import mean_given_function
+from .point_masses import PointMasses, WithPointMasses
+from .transformed import Transformed
 
 
+@dataclass(frozen=True)
 class Predictor:
-    """The mixture of some members on a device, with the scaling of inputs and targets."""
+    """Predictions for rows (n, n_features) in the user's units, as the estimator has checked them."""
 
-    def __init__(self, members, x_scaler, y_scaler, device):
-        self.members, self.device = members, device
-        self.x_scaler, self.y_scaler = x_scaler, y_scaler
+    members: list
+    x_scaler: object
+    y_scaler: object
+    device: str
+    n_threads: int = 1
+    is_class: bool = False
+    masses: PointMasses | None = None
 
-    def rows(self, X, method, *others, offset=None, **settings):
-        """A method of :class:`~skdgp.mixture.predictive.Predictive`, applied to some rows at a time."""
+    @contextlib.contextmanager
+    def computing(self):
+        """Limit the threads, and disable gradients."""
+        with computing(self.n_threads), torch.no_grad():
+            yield
+
+    def mixture(self, X, offset=None) -> Mixture:
+        """The mixture of the members at some rows, in standardized units."""
+        return Mixture(self.members, Rows.of(X, self.x_scaler, offset), self.device)
+
+    def at(self, X, offset=None) -> Distribution:
+        """Distribution of the target at some rows, in its units; of some thousand rows at most."""
+        mixture = self.mixture(X, offset)
+        if self.is_class:
+            return Categorical(mixture)
+        found = self._in_units(mixture)
+        if self.masses is not None:
+            classes = self.masses.classifier._predictor().at(X)
+            found = WithPointMasses(found, self.masses, classes)
+        return found
+
+    def latent_at(self, X) -> Distribution:
+        """Distribution of the latent functions at some rows, in units of the target where it has them."""
+        return self._in_units(self.mixture(X).latent(self.n_outputs))
+
+    def _in_units(self, distribution):
+        if self.y_scaler.maps is not None:
+            return Transformed(distribution, self.y_scaler)
+        return Affine(distribution, self.y_scaler.center, self.y_scaler.scale)
+
+    @property
+    def n_outputs(self):
+        return len(self.y_scaler.scale)
+
+    @property
+    def is_linear(self):
+        """Whether the mean of the target given the function is the function."""
+        no_map = self.y_scaler.maps is None
+        return no_map and all(member.likelihood.scales_target for member in self.members)
+
+    def over(self, X, function: Callable, *others, offset=None, at=None):
+        """Return a function of distributions, and of rows of `others`, as arrays for all rows.
+
+        Some rows are worked on at a time. `at` is :meth:`at` or another method that makes distributions.
+        """
         results, size = None, rows_at_once(self.members, self.device)
-        for first in range(0, len(X), size):
-            x, *rest = (array[first : first + size] for array in (X, *others))
-            own = None if offset is None else offset[first : first + size]
-            rows = Rows.seen(x, self.x_scaler, own)
-            predictive = Predictive(self.members, rows, self.device, self.y_scaler)
-            parts = getattr(predictive, method)(*rest, **settings)
-            several = isinstance(parts, tuple)
-            parts = parts if several else (parts,)
-            # arrays made beforehand: small ones amid large ones that come and go waste memory
-            results = results or [np.empty((len(X), *part.shape[1:])) for part in parts]
-            for result, part in zip(results, parts):
-                result[first : first + len(x)] = part
+        at = at or partial(self.at)
+        with self.computing():
+            for first in range(0, len(X), size):
+                piece = slice(first, first + size)
+                own = {} if offset is None else {"offset": offset[piece]}
+                found = function(at(X[piece], **own), *(other[piece] for other in others))
+                several = isinstance(found, tuple)
+                parts = [
+                    part.numpy(force=True) if isinstance(part, torch.Tensor) else part
+                    for part in (found if several else (found,))
+                ]
+                # arrays made beforehand: small ones amid large ones that come and go waste memory
+                results = results or [np.empty((len(X), *part.shape[1:])) for part in parts]
+                for result, part in zip(results, parts):
+                    result[piece] = part
         return tuple(results) if several else results[0]
 
-    def draw(self, X, n, seed, what, mean=None, offset=None, members=None):
-        """Draws (n, n_rows, k), see :func:`~skdgp.mixture.functions.draw`."""
-        rows = Rows.seen(X, self.x_scaler, offset)
-        return draw(members or self.members, rows, n, seed, what, self.device, mean)
+    # Joint over rows
 
-    def unmapped(self, X, z, latent=False):
-        """Targets in the user's units of standardized ones (..., n, k), which end where distributions do."""
+    def draw(self, X, n, seed, what, offset=None, mean=None):
+        """Draws (n, n_rows, k) in standardized units, see :func:`~skdgp.predictive.functions.draw`."""
+        with self.computing():
+            rows = Rows.of(X, self.x_scaler, offset)
+            return draw(self.members, rows, n, seed, what, self.device, mean)
+
+    def sample(self, X, n, seed, latent=False, offset=None):
+        """Draws (n, n_rows, k) of targets, or of latent functions, in units of the target."""
+        what = "function" if latent else "y"
+        draws = self.draw(X, n, seed, what, offset)[..., : self.n_outputs]
+        y = self._outside(X, draws, latent)
+        if self.masses is None or latent:
+            return y
+        p = self.masses.classifier._predictor().over(X, lambda d: d.probabilities())[:, :-1]
+        u = np.random.default_rng([seed, 1]).random((n, len(X)))
+        which = (u[..., None] > np.cumsum(p, 1)).sum(2)
+        values = np.append(self.masses.values, np.nan)[which]
+        return np.where(np.isnan(values), y[..., 0], values)[..., None]
+
+    def _outside(self, X, z, latent):
+        """Targets of standardized ones (..., n, k), which end where distributions of means do."""
         scaler = self.y_scaler
         if scaler.maps is not None:
             outside = (z < scaler.low) | (z > scaler.high)
             some = outside.any((*range(z.ndim - 2), -1))
             if some.any():
-                low, high = self.rows(X[some], "mapped_ends", latent=latent)
+                at = self.latent_at if latent else lambda X: self._in_units(self.mixture(X))
+                low, high = self.over(X[some], lambda d: d.ends(), at=at)
                 z[..., some, :] = np.clip(z[..., some, :], low, high)
         return scaler.inverse(z)
 
-    def covariance(self, X, std, latent=False, offset=None):
-        """Covariances (n, n, k) of targets or latent functions with standard deviations `std` (n, k)."""
-        scaler, k = self.y_scaler, std.shape[1]
+    def draw_means(self, X, n, seed):
+        """Draws (n, n_rows, k) of the function whose mean is predicted, in units of the target."""
+        scaler = self.y_scaler
+        of_map = None if scaler.maps is None else partial(mean_given_function, scaler=scaler)
+        draws = self.draw(X, n, seed, "mean_function", mean=of_map)
+        if of_map is None and not self.is_class:
+            draws = draws * scaler.scale + scaler.center
+        if self.masses is None:
+            return draws
+        p = self.masses.classifier._predictor().draw_means(X, n, seed)
+        return p[..., -1:] * draws + (p[..., :-1] @ self.masses.values)[..., None]
+
+    def covariance(self, X, latent=False, offset=None):
+        """Covariances (n, n, k) of targets, or of latent functions, in units of the target."""
+        scaler, k = self.y_scaler, self.n_outputs
+        at = self.latent_at if latent else lambda X, **own: self._in_units(self.mixture(X, **own))
+        _, std = self.over(X, lambda d: d.moments(), offset=offset, at=at)
         if scaler.maps is not None:  # correlations are those of draws
-            draws = self.draw(X, _N_DRAWS, 0, "latent" if latent else "y")[..., :k]
-            cov = _covariance_of(self.unmapped(X, draws, latent) / np.maximum(std, 1e-300))[1]
+            draws = self.draw(X, N_DRAWS, 0, "latent" if latent else "y")[..., :k]
+            cov = covariance_of(self._outside(X, draws, latent) / np.maximum(std, 1e-300))[1]
             explained = std**2
-        elif latent or all(member.likelihood.scales_target for member in self.members):
-            cov = self._latent_covariance(X, k)  # E[y | f] is f
-            explained = self.rows(X, "target_moments", latent=True)[1] ** 2
-        else:
-            cov = _covariance_of(self.draw(X, _N_DRAWS, 0, "mean", offset=offset))[1]
-            explained = np.einsum("iik->ik", cov) * scaler.scale**2
-        if scaler.maps is None:
+        elif latent or self.is_linear:
+            with self.computing():
+                cov = latent_covariance(self.members, X, self.x_scaler, self.device, k)
+            explained = self.over(X, lambda d: d.moments()[1], at=self.latent_at) ** 2
             cov *= scaler.scale**2
-        diagonal = np.einsum("iik->ik", cov)  # a view
-        scale = np.sqrt(np.minimum(explained, std**2) / np.maximum(diagonal, 1e-300))
-        cov *= scale[:, None] * scale[None]
-        diagonal[...] = std**2
+        else:
+            cov = covariance_of(self.draw(X, N_DRAWS, 0, "mean", offset))[1] * scaler.scale**2
+            explained = np.einsum("iik->ik", cov)
+        cov = with_diagonal(cov, std**2, explained)
+        if self.masses is not None and not latent:
+            q = self.over(X, lambda d: d.probabilities()[1], offset=offset)
+            cov = (q * q.T)[..., None] * cov
+            std = self.over(X, lambda d: d.moments()[1], offset=offset)
+            np.einsum("iik->ik", cov)[...] = std**2
         return cov
-
-    def _latent_covariance(self, X, k):
-        """Covariances (n, n, k) of latents, for a standardized target: closed forms where there are some."""
-        seen = Rows.seen(X, self.x_scaler)
-        x = torch.as_tensor(seen.X, device=self.device)
-        total = sum(member.mixture_weight for member in self.members)
-        weights, means, within = [], [], 0.0
-        for i, member in enumerate(self.members):
-            weight, posterior = member.mixture_weight / total, member.posterior(self.device)
-            cov = posterior.covariance(x)
-            if cov is None:
-                draws = self.draw(X, _N_DRAWS, i, "latent", members=[member])[..., :k]
-                own, cov = (
-                    torch.as_tensor(part, device=x.device) for part in _covariance_of(draws)
-                )
-                weights.append(x.new_full((1,), weight)), means.append(own[None])
-                within = within + weight * cov.permute(2, 0, 1)
-                continue
-            log_weights, mean, _ = posterior.latent(x)
-            shares = log_weights.exp()
-            cov = cov[:k]
-            if seen.columns:
-                changes = torch.as_tensor(seen.columns.covariance()).to(cov)
-                cov = cov + (shares @ posterior.inflation.to(shares)) * changes
-            if seen.versions is not None:  # equal rows have the same unknown cells, as in draws
-                center, deviation = (part[:, :k] for part in effects(posterior, x, seen.versions))
-                rows = seen.versions.rows
-                _, which = x[rows].unique(dim=0, return_inverse=True)
-                products = torch.einsum("ik,jk->kij", deviation, deviation)
-                mean, cov = mean.clone(), cov.clone()
-                mean[:, rows, :k] += center
-                cov[:, rows[:, None], rows] += products * (which[:, None] == which)
-            within = within + weight * member.dispersion**2 * cov
-            weights.append(weight * shares), means.append(mean[..., :k])
-        weights, means = torch.cat(weights), torch.cat(means)  # of all components
-        off = means - torch.einsum("s,sik->ik", weights, means)
-        between = torch.einsum("sik,sjk->kij", weights[:, None, None] * off, off)
-        return (within + between).permute(1, 2, 0).cpu().numpy()
-
-
-def _covariance_of(draws):
-    """Mean (n, k) and covariances (n, n, k) of draws (n_draws, n, k)."""
-    mean = draws.mean(0)
-    off = draws - mean
-    return mean, np.einsum("sik,sjk->ijk", off, off) / len(draws)

@@ -1,89 +1,157 @@
-"""Mixtures of Gaussians before a monotone map of the target, in the user's units.
+"""Distributions of targets that monotone maps make mixtures of Gaussians.
 
-They end, because Student-t noise has no finite mean under an exponential: what is beyond all training targets,
-and more than two standard deviations from the row's own mean, counts as if it were there. No distribution goes
-beyond the range of the training targets by more than one such range, before the inverse map.
+Moments are of distributions with ends, because Student-t noise has no finite mean under an exponential. A
+distribution goes to the farthest training target, and to two standard deviations from the row's own mean; it
+goes beyond the range of the training targets by one such range at most, before the inverse map. Values beyond
+the ends count as if they were there. Densities, probabilities and quantiles have no ends.
 """
 
+import math
 from itertools import pairwise
 
 import numpy as np
 import torch
-from scipy.special import log_ndtr, ndtr
 
-from ..quadrature import gauss_hermite, gauss_legendre
-from .components import dispersion_of
+from ..quadrature import gauss_legendre
+from .base import Distribution
+from .crps import crps_of_mapped
+from .noise import variance_by_function
 
-_NEGLIGIBLE = 1e-7  #: weight of a row's components that may be left out
+_NEGLIGIBLE = 1e-7  #: largest total weight of components that are left out of moments
 _FAR = 7.0  #: standard deviations beyond which a component has less than 1e-11
-_N_NODES = 26  #: between these, for integrals to 1e-6
+_N_NODES = 26  #: nodes between these, for integrals to 1e-6
 _SHARP = 1e-3  #: e-folds below which closed forms lose digits
-_FARTHEST = 700.0  #: e-folds beyond which they may overflow
-_N_LATENT = 12, 7  #: nodes for means of the target, and for sizes of its noise
+_FARTHEST = 700.0  #: e-folds beyond which closed forms overflow
 _IN_CACHE = 60_000  #: numbers that are looked at together
-END = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
-#: likewise from the row's mean, where hardly any component but of heavy tails goes
-END_OF_ROW = 6.0
-_END_OF_NOISE = 3.0  #: likewise from the function, where that is given
+_REACH = 2.0  #: standard deviations from a row's mean to which its distribution goes at least
+_REACH_OF_PARTS = 6.0  #: the same for the parts of a deviation, which need functions far out
+_TINY = 1e-150  #: least deviation: its square does not vanish
 
 
-def ends(weights, means, variances, scaler, reach=END):
-    """Return the ends of distributions (c, n, k), two arrays (n, k), in standardized target units."""
+class Transformed(Distribution):
+    """Distribution of targets that the maps of a `scaler` make a mixture.
+
+    The `base` is a distribution in standardized units. It has components: a
+    :class:`~skdgp.predictive.base.GaussianMixture`, or a mixture of members with such a one.
+    """
+
+    def __init__(self, base, scaler):
+        self.base, self.scaler = base, scaler
+
+    def _gaussians(self):
+        mixture = self.base if not hasattr(self.base, "gaussians") else self.base.gaussians()
+        return mixture.components()
+
+    def moments(self):
+        return mapped_moments(*self._gaussians(), self.scaler)
+
+    def ends(self):
+        """Ends of the distributions, two tensors (n, k), in standardized units."""
+        return ends(*self._gaussians(), self.scaler)
+
+    def decomposed_moments(self):
+        components = self._gaussians()
+        mean, std = mapped_moments(*components, self.scaler)
+        limits = ends(*components, self.scaler, _REACH_OF_PARTS)
+        var = variance_by_function(self.base.gaussian_parts, mean, self.scaler, limits)
+        var = torch.minimum(var, std.square())
+        return mean, var.sqrt(), (std.square() - var).sqrt()
+
+    def log_prob(self, y):
+        log_p = self.base.log_prob(self.scaler.transform(y))
+        return log_p + torch.as_tensor(self.scaler.log_jacobian(y)).to(log_p)
+
+    def tail(self, y, above):
+        return self.base.tail(self.scaler.standardized_thresholds(y), above)
+
+    def quantiles(self, alpha):
+        z = self.base.quantiles(alpha)
+        return self.scaler.inverse(z.movedim(-1, 0)).movedim(0, -1)
+
+    def crps(self, y):
+        components = self._gaussians()
+        limits = ends(*components, self.scaler)
+        arrays = [part.numpy(force=True) for part in (*heaviest(*components), *limits)]
+        scores = np.empty(y.shape)
+        for j in range(y.shape[1]):
+            parts = (part[..., j] for part in arrays)
+            scores[:, j] = crps_of_mapped(y[:, j], *parts, self.scaler.output(j))
+        return scores
+
+
+def ends(weights, means, variances, scaler, reach=_REACH):
+    """Return the ends of distributions (c, n, k), two tensors (n, k), in standardized units."""
     middle = (weights * means).sum(0)
-    spread = np.sqrt((weights * (variances + np.square(means - middle))).sum(0))
-    low, high = middle - reach * spread, middle + reach * spread
-    least, most = scaler.farthest
-    return np.clip(low, least, scaler.low), np.clip(high, scaler.high, most)
+    spread = (weights * (variances + (means - middle).square())).sum(0).sqrt()
+    least, low, high, most = (
+        torch.as_tensor(end).to(middle)
+        for end in (scaler.farthest[0], scaler.low, scaler.high, scaler.farthest[1])
+    )
+    below, above = middle - reach * spread, middle + reach * spread
+    return torch.maximum(torch.minimum(below, low), least), torch.minimum(
+        torch.maximum(above, high), most
+    )
 
 
 def heaviest(weights, means, variances):
     """The components (c, n, k) of each row and output without those that hardly count."""
-    weights = np.broadcast_to(weights, means.shape)
-    order = np.argsort(-weights, axis=0, kind="stable")
-    weights = np.take_along_axis(weights, order, 0)
-    kept = weights[::-1].cumsum(0)[::-1] > _NEGLIGIBLE * weights.sum(0)
-    most = int(kept.sum(0).max())  # those of a row that another one needs have no weight
-    weights = np.where(kept, weights, 0.0)[:most]
-    parts = (np.take_along_axis(part, order[:most], 0) for part in (means, variances))
+    weights = weights.expand_as(means)
+    order = torch.argsort(-weights, dim=0, stable=True)
+    weights = torch.gather(weights, 0, order)
+    kept = weights.flip(0).cumsum(0).flip(0) > _NEGLIGIBLE * weights.sum(0)
+    most = int(kept.sum(0).max())  # components that another row needs have no weight
+    weights = torch.where(kept, weights, 0.0)[:most]
+    parts = (torch.gather(part, 0, order[:most]) for part in (means, variances))
     return weights / weights.sum(0), *parts
 
 
 def mapped_moments(weights, means, variances, scaler, limits=None):
     """Mean and standard deviation (n, k) of inversely mapped mixtures (c, n, k) with ends, or `limits`."""
-    low, high = limits or ends(weights, means, variances, scaler)
+    low, high = ends(weights, means, variances, scaler) if limits is None else limits
     parts = *heaviest(weights, means, variances), low[None], high[None]
-    mean, std = np.empty_like(low), np.empty_like(low)
     size = max(1, _IN_CACHE // len(parts[0]))
+    columns = []
     for j in range(low.shape[1]):
         one = scaler.output(j)
-        for i in range(0, len(low), size):
-            rows = slice(i, i + size)
-            mean[rows, j], std[rows, j] = _moments(*(part[:, rows, j] for part in parts), one)
-    return mean, std
+        pieces = zip(*(part[..., j].split(size, 1) for part in parts))
+        found = zip(*(_moments(*piece, one) for piece in pieces))
+        columns.append([torch.cat(part) for part in found])
+    return tuple(torch.stack(part, 1) for part in zip(*columns))
+
+
+def _inverse(scaler, z):
+    """Targets of standardized ones of any shape, for a scaler of one output."""
+    return scaler.inverse(z[..., None])[..., 0]
 
 
 def _moments(weights, means, variances, low, high, scaler):
-    """Return the moments of one output, from arrays (c, n) and ends (1, n)."""
+    """Return the moments of one output, from tensors (c, n) and ends (1, n)."""
     middle = (weights * means).sum(0)
-    second = (weights * (variances + np.square(means - middle))).sum(0)
-    middle = np.clip(middle, low[0], high[0])
-    start, least, most = (scaler.inverse(z[:, None])[:, 0] for z in (middle, low[0], high[0]))
-    unit = np.maximum(most - start, start - least)
-    unit = np.maximum(unit, np.maximum(1e-300, 1e-150 * np.abs(start)))  # squares do not overflow
-    parts = weights, means, np.maximum(np.sqrt(variances), 1e-150), low, high
-    first, square = np.empty_like(middle), np.empty_like(middle)
-    closed = np.zeros(len(middle), dtype=bool)
+    spread = (weights * (variances + (means - middle).square())).sum(0).sqrt()
+    middle = torch.minimum(torch.maximum(middle, low[0]), high[0])
+    start, least, most = (_inverse(scaler, z) for z in (middle, low[0], high[0]))
+    unit = torch.maximum(most - start, start - least).detach()
+    unit = torch.maximum(unit, (_TINY * start.detach().abs()).clamp_min(1e-300))
+    parts = weights, means, variances.clamp_min(_TINY**2).sqrt(), low, high
+    closed = torch.zeros_like(middle, dtype=torch.bool)
     if scaler.is_log:
-        far = np.maximum(
-            np.abs(scaler.center + scaler.scale * low[0]),
-            np.abs(scaler.center + scaler.scale * high[0]),
-        )
-        closed = (scaler.scale[0] * np.sqrt(second) > _SHARP) & (far < _FARTHEST)
+        size, center = float(scaler.scale[0]), float(scaler.center[0])
+        far = torch.maximum((center + size * low[0]).abs(), (center + size * high[0]).abs())
+        closed = (size * spread > _SHARP) & (far < _FARTHEST)
+    first, square = torch.zeros_like(middle), torch.zeros_like(middle)
     for which, method in ((closed, _of_logarithms), (~closed, _by_quadrature)):
         if which.any():
             own = *(part[:, which] for part in parts), middle[which], start[which], unit[which]
-            first[which], square[which] = method(*own, scaler)
-    return start + unit * first, unit * np.sqrt(np.maximum(square - np.square(first), 0.0))
+            moments = method(*own, scaler)
+            first, square = (
+                part.masked_scatter(which, new) for part, new in zip((first, square), moments)
+            )
+    var = (square - first.square()).clamp_min(0.0)
+    return start + unit * first, unit * var.clamp_min(1e-300).sqrt() * (var > 0.0)
+
+
+def _ndtr(x):
+    return 0.5 * torch.special.erfc(x * -math.sqrt(0.5))
 
 
 def _of_logarithms(weights, means, sd, low, high, middle, start, unit, scaler):
@@ -91,88 +159,43 @@ def _of_logarithms(weights, means, sd, low, high, middle, start, unit, scaler):
     below, above, raw = (low - means) / sd, (high - means) / sd, []
     factor = start / unit
     for k in (1.0, 2.0):
-        rate, log_factor = k * scaler.scale[0], k * np.log(factor)
+        rate, log_factor = k * float(scaler.scale[0]), k * factor.log()
         shift = rate * sd
         p, q = above - shift, below - shift
         mirrored = q > 0.0
-        p, q = np.where(mirrored, -q, p), np.where(mirrored, -p, q)
-        p, q = log_ndtr(p), log_ndtr(q)
-        log_inside = p + np.log(-np.expm1(np.minimum(q - p, -1e-300)))
-        total = np.exp(rate * (means - middle) + 0.5 * shift**2 + log_inside + log_factor)
-        total += np.exp(rate * (low - middle) + log_factor) * ndtr(below)
-        total += np.exp(rate * (high - middle) + log_factor) * ndtr(-above)
+        p, q = torch.where(mirrored, -q, p), torch.where(mirrored, -p, q)
+        p, q = torch.special.log_ndtr(p), torch.special.log_ndtr(q)
+        log_inside = p + torch.log(-torch.expm1((q - p).clamp_max(-1e-300)))
+        total = torch.exp(rate * (means - middle) + 0.5 * shift.square() + log_inside + log_factor)
+        total = total + torch.exp(rate * (low - middle) + log_factor) * _ndtr(below)
+        total = total + torch.exp(rate * (high - middle) + log_factor) * _ndtr(-above)
         raw.append((weights * total).sum(0))
-    return raw[0] - factor, raw[1] - 2.0 * factor * raw[0] + factor**2
+    return raw[0] - factor, raw[1] - 2.0 * factor * raw[0] + factor.square()
 
 
 def _by_quadrature(weights, means, sd, low, high, middle, start, unit, scaler):
     """Return the moments by Gauss-Legendre quadrature between the ends and the cuts of the map."""
-    nodes, shares = (part.numpy() for part in gauss_legendre(_N_NODES, torch.zeros(0).double()))
-    first, square = np.zeros_like(middle), np.zeros_like(middle)
+    nodes, shares = gauss_legendre(_N_NODES, means)
+    first, square = torch.zeros_like(middle), torch.zeros_like(middle)
+
+    def moments(z, share):
+        off = (_inverse(scaler, z) - start) / unit
+        weighted = weights * share * off
+        return weighted.sum(0), (weighted * off).sum(0)
 
     def add(z, share):
         nonlocal first, square
-        off = (scaler.inverse(z[..., None])[..., 0] - start) / unit
-        first = first + (weights * share * off).sum(0)
-        square = square + (weights * share * off * off).sum(0)
+        one, two = moments(z, share)
+        first, square = first + one, square + two
 
-    add(low, ndtr((low - means) / sd)), add(high, ndtr((means - high) / sd))
-    cuts = [low, *(np.clip(cut, low, high) for cut in scaler.cuts), high]
-    cuts = [np.clip((cut - means) / sd, -_FAR, _FAR) for cut in cuts]
+    add(low, _ndtr((low - means) / sd)), add(high, _ndtr((means - high) / sd))
+    cuts = [low, *(torch.full_like(low, c).clamp(low, high) for c in scaler.cuts), high]
+    cuts = [((cut - means) / sd).clamp(-_FAR, _FAR) for cut in cuts]
     for left, right in pairwise(cuts):
         half, center = 0.5 * (right - left), 0.5 * (right + left)
         if half.any():
             for node, share in zip(nodes, shares):
                 t = center + node * half
-                add(means + sd * t, share * half * np.exp(-0.5 * t * t) / np.sqrt(2.0 * np.pi))
+                density = torch.exp(-0.5 * t.square()) / math.sqrt(2.0 * math.pi)
+                add(means + sd * t, share * half * density)
     return first, square
-
-
-def variance_by_function(parts, mean, scaler, limits):
-    """Variance (n, k) of ``E[y | f]``, for all latents f: means, and sizes of the noise.
-
-    At `limits`, two arrays (n, k), means given f end: hardly possible sizes of noise have no finite ones.
-    """
-    variance = np.zeros_like(mean)
-    for weights, likelihood, m, v in parts:
-        f, shares = _latent_nodes(likelihood, m, v, mean.shape[1])
-        size = max(1, _IN_CACHE // (len(f) * len(m)))
-        for i in range(0, len(mean), size):
-            rows = slice(i, i + size)
-            own, some = tuple(end[rows] for end in limits), likelihood.of_rows(rows)
-            with np.errstate(over="ignore", invalid="ignore"):
-                off = mean_before_map(some, f[:, :, rows], scaler, own).numpy() - mean[rows]
-            of_parts = weights[..., 0, 0].cpu().numpy()
-            off[:, of_parts <= _NEGLIGIBLE] = 0.0  # closed forms overflow far out
-            both = shares[:, None] * of_parts
-            variance[rows] += np.einsum("qs,qsnk->nk", both, np.square(off))
-    return variance
-
-
-def mean_before_map(likelihood, f, scaler, limits=None):
-    """Means (..., n, k) of targets in the user's units given latent functions, between `limits` (n, k)."""
-    parts = likelihood.components(f, torch.zeros_like(f))
-    parts = torch.broadcast_tensors(parts[0].exp(), *parts[1:])
-    shape = parts[1].shape
-    flat = [part.reshape(shape[0], -1, shape[-1]).cpu().numpy() for part in parts]
-    if limits is None:
-        limits = ends(*flat, scaler, _END_OF_NOISE)
-    else:
-        outer = [np.broadcast_to(end, shape[1:]).reshape(-1, shape[-1]) for end in limits]
-        low, high = ends(*flat, scaler, _END_OF_NOISE)
-        limits = np.maximum(low, outer[0]), np.minimum(high, outer[1])
-    mean, _ = mapped_moments(*flat, scaler, limits)
-    return torch.from_numpy(mean.reshape(shape[1:]))
-
-
-def _latent_nodes(likelihood, m, v, k):
-    """Nodes (q, S, n, n_latents) of latents with moments (S, n, n_latents), and their weights (q,)."""
-    (x, of_x), (u, of_u) = (gauss_hermite(n, m) for n in _N_LATENT)
-    if not v[..., k:].any():
-        u, of_u = u[3:4], of_u[:1] * 0.0
-    x, u = (part.flatten() for part in torch.meshgrid(x, u, indexing="ij"))
-    shares = (of_x[:, None] + of_u).exp().flatten()
-    t = torch.stack([x] * k + [u] * (m.shape[-1] - k), -1)
-    off = v.sqrt() * t[:, None, None]
-    off[..., :k] *= dispersion_of(likelihood)
-    return m + off, shares.cpu().numpy()

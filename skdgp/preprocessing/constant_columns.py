@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .._warnings import warn
 from ..random import RowNoise
 from .frames import UNSEEN
 from .outliers import pieces
@@ -71,3 +72,16 @@ def changed_constant_columns(X, scaler):
         return []
     changed = {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}
     return sorted(changed.intersection(constant.tolist()))
+
+
+def warn_of_changed(X, x_scaler, names):
+    """Warn of columns that were constant in training and have other values now, by names if there are some."""
+    changed = changed_constant_columns(X, x_scaler)
+    if changed:
+        listed = [str(j if names is None else names[j]) for j in changed[:5]]
+        columns = ", ".join(listed) + ", ..." * (len(changed) > 5)
+        warn(
+            f"Columns {columns} of X were constant in fit, and have other values now. Means do not "
+            "depend on them, and error bars are wider; leave out columns that do not matter.",
+            UserWarning,
+        )

@@ -1,16 +1,16 @@
-"""Monotone maps of targets."""
+"""Monotone maps of targets: ``forward`` and ``log_slope`` of arrays, ``inverse`` of tensors."""
 
 import math
 
 import numpy as np
 import torch
-from scipy.special import expit, log_ndtr, ndtri_exp
+from scipy.special import ndtri_exp
 
 from ..linalg import LOG_2PI
 
 #: smallest and largest number that has a score, and whose square does not overflow
 _SCORED = 1e-300, 1e150
-_TINY = 5e-324
+_TINY, _MAX = 5e-324, np.finfo(np.float64).max
 _LOG_MOST = 709.0  #: exponentials of more overflow
 _LOG_FAR = 345.0  #: likewise of values whose squares are needed
 _MOST_SHARE = 1.0 - 2.0**-53  #: largest number below one
@@ -26,7 +26,7 @@ class Log:
         return np.log(np.maximum(y, _TINY))
 
     def inverse(self, x):
-        return np.exp(np.clip(x, -_LOG_MOST, _LOG_MOST))
+        return x.clamp(-_LOG_MOST, _LOG_MOST).exp()
 
     def log_slope(self, y):
         """Logarithm of the derivative; densities are zero where there is no logarithm."""
@@ -45,7 +45,7 @@ class Logit:
         return np.log(y) - np.log1p(-y)
 
     def inverse(self, x):
-        return np.clip(expit(x), _TINY, _MOST_SHARE)
+        return torch.special.expit(x).clamp(_TINY, _MOST_SHARE)
 
     def log_slope(self, y):
         """Logarithm of the derivative; densities are zero at 0 and 1, and outside."""
@@ -85,9 +85,8 @@ class ExponentialNormal:
         return _score(self.scaled(y))
 
     def inverse(self, x):
-        with np.errstate(over="ignore"):
-            y = self.unit * -log_ndtr(-np.clip(x, -1e150, 1e150))
-        return np.clip(y, _TINY, np.finfo(np.float64).max)
+        y = self.unit * -torch.special.log_ndtr(-x.clamp(-1e150, 1e150))
+        return y.clamp(_TINY, _MAX)
 
     def log_slope(self, y):
         """Logarithm of the derivative; densities are zero where targets are not positive."""
@@ -171,12 +170,9 @@ class YeoJohnson:
         return np.sign(u) * np.expm1(np.minimum(p * np.log1p(np.abs(u)), _LOG_FAR)) / p
 
     def inverse(self, x):
-        p = self._power(x)
-        u = np.expm1(np.minimum(np.log1p(p * np.abs(x)) / p, _LOG_MOST))
-        with np.errstate(over="ignore"):
-            y = self.center + self.unit * np.sign(x) * u
-        most = np.finfo(np.float64).max
-        return np.clip(y, -most, most)
+        p = torch.where(x >= 0.0, x.new_tensor(self.curve), x.new_tensor(2.0 - self.curve))
+        u = torch.expm1((torch.log1p(p * x.abs()) / p).clamp_max(_LOG_MOST))
+        return (self.center + self.unit * x.sign() * u).clamp(-_MAX, _MAX)
 
     def log_slope(self, y):
         u = self.scaled(y)

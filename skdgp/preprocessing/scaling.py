@@ -4,6 +4,7 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from .encoding import ColumnEncoder
 from .frames import FrameReader
@@ -348,13 +349,15 @@ class TargetScaler:
         return z
 
     def inverse(self, z):
-        """Targets in the user's units of standardized ones (..., n_outputs)."""
-        if self.maps is not None:
-            z = np.clip(z, *self.farthest)
-        y = z * self.scale + self.center
-        for j, g in self._of_columns():
-            y[..., j] = g.inverse(y[..., j])
-        return y
+        """Targets in the user's units of standardized ones (..., n_outputs), arrays or tensors."""
+        if isinstance(z, np.ndarray):
+            return self.inverse(torch.from_numpy(z)).numpy()
+        scale, center = (torch.as_tensor(part).to(z) for part in (self.scale, self.center))
+        y = (z * scale + center).clamp(-_MAX, _MAX)
+        if self.maps is None:
+            return y
+        columns = zip(y.unbind(-1), self.maps)
+        return torch.stack([x if g is None else g.inverse(x) for x, g in columns], -1)
 
     def log_jacobian(self, y):
         """Logarithm of the derivative of :meth:`transform`, over all outputs: a number, or one for each row."""

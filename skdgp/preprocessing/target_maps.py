@@ -134,8 +134,9 @@ class _Candidate:
         if mean is not None:
             variance = variance * _local_scale(X, squares, weights)
             scaler = TargetScaler(maps=[found]).fit(y[:, None], weights)
-            parts = np.ones((1, len(y), 1)), mean[None, :, None], variance[None, :, None]
-            self.mean = mapped_moments(*parts, scaler)[0][:, 0]
+            mean, variance = (torch.from_numpy(part)[None, :, None] for part in (mean, variance))
+            parts = torch.ones_like(mean), mean, variance
+            self.mean = mapped_moments(*parts, scaler)[0][:, 0].numpy()
 
 
 def _errors_worse(one, other, y, weights, positive):

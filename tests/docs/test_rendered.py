@@ -12,6 +12,7 @@ import skdgp
 PACKAGES = [
     "skdgp",
     "skdgp.fitting",
+    "skdgp.predictive",
     "skdgp.inference",
     "skdgp.gp.kernels",
     "skdgp.gp.likelihoods",
@@ -25,6 +26,7 @@ PACKAGES = [
 REGRESSION = [
     "fit",
     "predict",
+    "predict_dist",
     "predict_interval",
     "predict_quantiles",
     "predict_cdf",

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from scipy.special import expit
 
 from skdgp import DeepGPRegressor
-from skdgp.fitting.point_masses import Atoms
 from skdgp.inspection import diagnose
 from skdgp.inspection._responses import pit
 from skdgp.metrics import crps_scorer
+from skdgp.predictive.point_masses import PointMasses
 
 N_DRAWS = 4000
 
@@ -172,6 +172,6 @@ def test_frames_with_gaps():
 def test_held_out_rows():
     X, y = amounts(120)
     model, zeros = DeepGPRegressor(max_iter=5, random_state=0, early_stopping=True), y == 0.0
-    assert isinstance(model.fit(X, y)._atoms, Atoms)
+    assert isinstance(model.fit(X, y)._atoms, PointMasses)
     model.set_params(early_stopping=False).fit(X, y, X_val=X[zeros], y_val=y[zeros])
     assert model._atoms is None

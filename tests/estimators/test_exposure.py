@@ -22,7 +22,7 @@ from skdgp.gp.likelihoods import NegativeBinomial, Poisson
 from skdgp.inference import SGHMC
 from skdgp.inspection import diagnose, to_arviz
 from skdgp.metrics import crps_scorer, log_predictive_density_scorer
-from skdgp.predictive.mixture import Predictive
+from skdgp.predictive.mixture import Mixture
 from skdgp.preprocessing.frames import FrameReader
 
 RNG = np.random.default_rng(0)
@@ -138,7 +138,7 @@ def test_predictions_are_integrals(fitted):
     new, e = X[:5], np.array([0.1, 1.0, 3.0, 50.0, 7.0])
     m, s = fitted.predict(new, return_std=True, latent=True)
     likelihood, (nodes, weights) = fitted.likelihood_, hermegauss(80)
-    rates = likelihood.rate * e[:, None] * np.exp(m[:, None] + s[:, None] * nodes)
+    rates = e[:, None] * np.exp(m[:, None] + s[:, None] * nodes)
     weights = weights / weights.sum()
     if isinstance(likelihood, Poisson):
         counts, over = stats.poisson(rates), 0.0
@@ -284,7 +284,7 @@ def test_diagnosis_knows_exposures(fitted):
     with mock.patch.object(Diagnostics, "reports", lambda self: self):
         found = diagnose(fitted, X, Y, exposure=E).reports
     expected = fitted.log_predictive_density(X, Y, exposure=E)
-    densities = Predictive(fitted.members_, found.X_ref, "cpu").log_density(found.y_ref)
+    densities = Mixture(fitted.members_, found.X_ref, "cpu").log_prob(found.y_ref)
     assert_allclose(np.sort(densities), np.sort(expected[rows]), rtol=1e-9)
     assert diagnosis.ok
     labels = Y > np.median(Y)

@@ -15,24 +15,23 @@ from skdgp.gp.likelihoods import (
     Poisson,
     StudentT,
 )
-from skdgp.predictive.components import dispersed
 
 FEW = {"max_iter": 20, "n_inducing": 8, "random_state": 0}
 X = np.linspace(0.0, 1.0, 40)[:, None]
 Y = np.exp(np.sin(6.0 * X[:, 0]) + 0.3 * np.random.default_rng(0).standard_normal(40))
 
 
-def _tail(likelihood, y, m, v, above):
-    parts = (torch.tensor(np.reshape(part, (1, -1)), dtype=torch.float64) for part in (y, m, v))
-    return likelihood.tail(*parts, above).item()
+def _tail(likelihood, y, m, v, above, dispersion=1.0):
+    y, m, v = (torch.tensor(np.reshape(part, (1, -1)), dtype=torch.float64) for part in (y, m, v))
+    likelihood, m, v = likelihood.dispersed(dispersion, m, v)
+    return likelihood.tail(y, m, v, above).item()
 
 
 @pytest.mark.parametrize("z", [-30.0, -8.0, 0.5, 9.0, 35.0])
 @pytest.mark.parametrize("above", [False, True])
 def test_gaussian_tails_are_those_of_scipy(z, above):
     exact = (stats.norm.sf if above else stats.norm.cdf)(z)
-    likelihood = dispersed(Gaussian(0.3), 1.7)
-    value = _tail(likelihood, 2.0 + 1.7 * np.sqrt(0.5) * z, 2.0, 0.2, above)
+    value = _tail(Gaussian(0.3), 2.0 + 1.7 * np.sqrt(0.5) * z, 2.0, 0.2, above, dispersion=1.7)
     assert_allclose(value, exact, rtol=1e-11)
 
 

@@ -21,7 +21,7 @@ from skdgp.inference import DSVI, SCHEMES
 from skdgp.inference.deep import DeepPosterior
 from skdgp.inference.dsvi import DeepSparseGP
 from skdgp.optim.adam import Adam
-from skdgp.predictive.mixture import Predictive
+from skdgp.predictive.mixture import Mixture
 from skdgp.training.trainer import Trainer
 
 FEW = {"inference": "dsvi", "max_iter": 20, "learning_rate": 0.02}
@@ -930,7 +930,7 @@ def test_bound_of_many_rows_takes_fewer_draws(data, monkeypatch):
 
 def test_bound_that_overflows_is_a_number(data, watch):
     """Rates of counts do, under a model that went astray."""
-    watch(Predictive, "expected_log_prob", lambda n, self, y: np.full(len(y), -np.inf))
+    watch(Mixture, "expected_log_prob", lambda n, self, y: torch.full((len(y),), -torch.inf))
     assert make(max_iter=2).fit(*data).lower_bound_ == -np.finfo(np.float64).max
 
 

@@ -97,7 +97,7 @@ def test_quantiles_and_parts_come_through_pipelines():
     assert_array_equal(model.predict(X, quantiles=[0.05, 0.95]), expected)
     parts = model.predict(X, return_std=True, decompose=True)[1:]
     assert_allclose(np.hypot(*parts), model.predict(X, return_std=True)[1])
-    with pytest.raises(ValueError, match="come alone"):
+    with pytest.raises(ValueError, match="cannot be combined with return_std"):
         model.predict(X, quantiles=[0.5], return_std=True)
 
 
@@ -188,7 +188,7 @@ def test_importances_of_mapped_targets_are_those_of_predictions():
 
 def test_nothing_is_predicted_for_a_notebook(watch):
     model = DeepGPRegressor(1, inference="exact").fit(X, y)
-    model._importances, calls = None, watch(model, "_predict_rows")
+    model._importances, calls = None, watch(model, "_predictor")
     html = model._repr_html_()
     assert not calls and "computed at first access" in html
     first = model.feature_importances_

@@ -10,7 +10,7 @@ from skdgp import DeepGPRegressor
 from skdgp.fitting.member_fit import log_densities_of_draws
 from skdgp.fitting.stacking import errors_of_draws
 from skdgp.inference import DSVI
-from skdgp.predictive.mixture import Predictive
+from skdgp.predictive.mixture import Mixture
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -32,7 +32,7 @@ def density(member, X, y, draws=slice(None)):
     some = copy.deepcopy(member)
     some.draws = some.draws[draws]
     some.release()
-    return Predictive([some], X, "cpu").log_density(y)
+    return Mixture([some], X, "cpu").log_prob(y).numpy(force=True)
 
 
 def error(member, X, y, n):

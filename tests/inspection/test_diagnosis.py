@@ -61,7 +61,7 @@ def healthy():
 def listening(asked):
     """The predictive distribution that notes how many members are asked."""
 
-    class Listening(diagnostics.Predictive):
+    class Listening(diagnostics.Mixture):
         def __init__(self, members, *args):
             super().__init__(members, *args)
             asked.append(len(members))
@@ -75,7 +75,7 @@ def mixture():
     asked = []
     with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("error")
-        patch.setattr(diagnostics, "Predictive", listening(asked))
+        patch.setattr(diagnostics, "Mixture", listening(asked))
         model = regressor(inference="auto").fit(*waves())
     return model, tuple(asked)
 
@@ -98,7 +98,7 @@ def test_a_good_mixture_is_asked_once(mixture, monkeypatch):
     model, in_fit = mixture
     n, asked = len(model.members_), []
     assert in_fit == (n,)
-    monkeypatch.setattr(diagnostics, "Predictive", listening(asked))
+    monkeypatch.setattr(diagnostics, "Mixture", listening(asked))
     diagnose(model, *waves())
     assert sorted(asked) == [1] * n + [n]
 
@@ -166,13 +166,13 @@ def test_single_rows_do_not_decide(loud, healthy, monkeypatch, error):
     """However far off they are: they make no model suspect, and the scatter that they bring heals none."""
     X, y = waves()
 
-    class Surprised(diagnostics.Predictive):
-        def log_density(self, y):
-            logs = super().log_density(y)
+    class Surprised(diagnostics.Mixture):
+        def log_prob(self, y):
+            logs = super().log_prob(y)
             logs[7] += error
             return logs
 
-    monkeypatch.setattr(diagnostics, "Predictive", Surprised)
+    monkeypatch.setattr(diagnostics, "Mixture", Surprised)
     assert diagnose(healthy, X, y).ok
     assert not diagnose(loud[0], X, y).ok
 

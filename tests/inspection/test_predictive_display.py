@@ -4,7 +4,6 @@ import sys
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.ensemble import RandomForestRegressor
@@ -77,8 +76,9 @@ def test_latent(plt, data, regressor, grid):
     display = PredictiveDisplay.from_estimator(regressor, *data, **settings)
     mean, std = regressor.predict(grid, return_std=True, latent=True)
     assert_allclose(display.line_.get_ydata(), mean)
-    expected = mean[:, None] + norm.ppf([0.025, 0.975]) * std[:, None]
-    assert_allclose(edges(display.bands_[0]), expected)
+    latent = regressor.predict_dist(grid).latent
+    assert_allclose(edges(display.bands_[0]), latent.interval(0.95))
+    assert_allclose(latent.std, std)
     assert display.ax_.get_ylabel() == "latent function of y"
 
 

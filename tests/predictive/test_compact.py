@@ -8,7 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from skdgp import DeepGPRegressor
 from skdgp.inference import CollapsedVI
-from skdgp.predictive.mixture import Predictive
+from skdgp.predictive.base import mixed_moments
+from skdgp.predictive.mixture import Mixture
 
 SCHEMES = {"exact": "exact", "vecchia": "vecchia", "collapsed": CollapsedVI(n_draws=4)}
 
@@ -33,21 +34,22 @@ def test_one_component_has_the_distribution_of_the_grid(fitted, dispersion, monk
     y = y[:, : members[0].architecture.n_latents // 2]
     monkeypatch.setattr(members[0], "dispersion", dispersion)
     with torch.no_grad():
-        one, grid = Predictive(members, X, "cpu"), Predictive(members, X, "cpu")
-        grid.__dict__["_parts"] = grid._all_parts
-        assert 8 * len(one._parts[0][2]) <= len(grid._parts[0][2])
+        one, grid = Mixture(members, X, "cpu"), Mixture(members, X, "cpu")
+        grid.__dict__["parts"] = grid.gaussian_parts
+        assert 8 * len(one.parts[0].mean) <= len(grid.parts[0].mean)
         k = y.shape[1]
         for method, *given in [
             ("moments",),
             ("decomposed_moments",),
-            ("latent_moments", k),
-            ("log_density", y),
+            ("log_prob", y),
             ("tail", y, True),
             ("quantiles", [0.01, 0.5, 0.95]),
             ("crps", y),
         ]:
             found, expected = (getattr(part, method)(*given) for part in (one, grid))
             assert_allclose(found, expected, rtol=1e-8, atol=1e-12, err_msg=method)
+        latent = one.latent(k).moments()[1] ** 2
+        assert_allclose(latent, one.decomposed_moments()[1] ** 2, rtol=1e-8)
 
 
 class Counted(TorchDispatchMode):
@@ -64,14 +66,14 @@ def test_moments_of_all_members_are_mixed_at_once():
     """Those of the sum of weighted densities, by raw moments; and members cost no sums of their own."""
     rng, counts = np.random.default_rng(0), []
     for n_members in (1, 6):
-        predictive, moments, weights = Predictive([], np.zeros((5, 2)), "cpu"), [], []
+        moments, weights = [], []
         for size in [1, 3, 2, 1, 4, 1][:n_members]:
             moments.append(torch.tensor(rng.uniform(0.5, 2.0, (2, size, 5, 2))))
             weights.append(torch.tensor(rng.uniform(size=(size, 1, 1))))
         total = sum(w.sum() for w in weights)
-        predictive.__dict__["_parts"] = [(w / total, None, None, None) for w in weights]
+        parts = [(w / total, *pair) for w, pair in zip(weights, moments)]
         with Counted() as counted:
-            mean, var = predictive._mix_moments([tuple(pair) for pair in moments])
+            mean, var = mixed_moments(parts)
         counts.append(counted.n)
         shares = [w.numpy() / total.item() for w in weights]
         first, second = (

@@ -122,6 +122,13 @@ class Likelihood(Component):
         }
         return self.with_values(**values), m, v
 
+    def dispersed(self, factor, m, v):
+        """This likelihood and latent moments for `factor` times the deviations of targets from their means."""
+        noise = tensor_like(factor**2, m)
+        likelihood, m, v = self.in_noise(noise, m, v)
+        k = self.n_means(v.shape[-1])
+        return likelihood, m, torch.cat([noise * v[..., :k], v[..., k:]], -1)
+
     def of_rows(self, rows):
         """This likelihood for a slice of its rows, if noise differs by row, see :meth:`in_noise`."""
         values = {name: getattr(self, name) for name in self._units}
@@ -130,6 +137,10 @@ class Likelihood(Component):
 
     def _default(self, name, y, weights, k):
         return self._defaults[name]
+
+    def on_link_scale(self, f):
+        """Latent functions in the units in which users see them, such as logarithms of rates."""
+        return f
 
     def at_one_exposure(self, y):
         """Targets (n, k) as if all rows had the same exposure."""

@@ -96,6 +96,10 @@ class Counts(Likelihood):
     def _log_rate(self, f):
         return f + tensor_like(self.rate, f).log()
 
+    def on_link_scale(self, f):
+        """Logarithms of the rates."""
+        return self._log_rate(f)
+
     def conditional_mean(self, f):
         return self._log_rate(f).clamp_max(LARGEST).exp()
 

@@ -155,6 +155,11 @@ class ScaleMixture(GaussianMixture):
     def n_latents(self, n_outputs):
         return 2 * n_outputs
 
+    def dispersed(self, factor, m, v):
+        """This mixture with `factor` times the deviations from its means."""
+        square, k = factor**2, m.shape[-1] // 2
+        return self, torch.cat([m[..., :k], square * m[..., k:]], -1), square * v
+
     def _variances(self, m, v):
         """Means, and variances of the target for unit mixing."""
         (f, squared), (var, _) = split(m), split(v)
