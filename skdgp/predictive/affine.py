@@ -1,7 +1,6 @@
 """Distributions in the units of the target."""
 
 import numpy as np
-import torch
 
 from .base import Distribution
 
@@ -15,7 +14,7 @@ class Affine(Distribution):
         self.base, self.loc, self.scale = base, np.asarray(loc), np.asarray(scale)
 
     def _parameters(self, like):
-        return (torch.as_tensor(part).to(like) for part in (self.loc, self.scale))
+        return (like.new_tensor(part) for part in (self.loc, self.scale))
 
     def _outside(self, mean, *deviations):
         loc, scale = self._parameters(mean)

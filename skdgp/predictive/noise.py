@@ -25,7 +25,7 @@ def mean_given_function(likelihood, f, scaler, limits=None):
     mean, var = likelihood.moments(f, torch.zeros_like(f))
     sd = var.sqrt()
     least, low, high, most = (
-        torch.as_tensor(end).to(mean)
+        mean.new_tensor(end)
         for end in (scaler.farthest[0], scaler.low, scaler.high, scaler.farthest[1])
     )
     low = torch.maximum(torch.minimum(mean - _REACH * sd, low), least)

@@ -40,7 +40,7 @@ class WithPointMasses(Distribution):
         self.base, self.masses, self.classes = base, masses, classes
 
     def _values(self, like):
-        return torch.as_tensor(self.masses.values).to(like)
+        return like.new_tensor(self.masses.values)
 
     def probabilities(self):
         """Probabilities of the values (n, n_values), and of the rest (n, 1)."""

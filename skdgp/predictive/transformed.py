@@ -84,7 +84,7 @@ def ends(weights, means, variances, scaler, reach=_REACH):
     middle = (weights * means).sum(0)
     spread = (weights * (variances + (means - middle).square())).sum(0).sqrt()
     least, low, high, most = (
-        torch.as_tensor(end).to(middle)
+        middle.new_tensor(end)
         for end in (scaler.farthest[0], scaler.low, scaler.high, scaler.farthest[1])
     )
     below, above = middle - reach * spread, middle + reach * spread

@@ -352,7 +352,7 @@ class TargetScaler:
         """Targets in the user's units of standardized ones (..., n_outputs), arrays or tensors."""
         if isinstance(z, np.ndarray):
             return self.inverse(torch.from_numpy(z)).numpy()
-        scale, center = (torch.as_tensor(part).to(z) for part in (self.scale, self.center))
+        scale, center = (z.new_tensor(part) for part in (self.scale, self.center))
         y = (z * scale + center).clamp(-_MAX, _MAX)
         if self.maps is None:
             return y

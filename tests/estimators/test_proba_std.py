@@ -51,7 +51,7 @@ def test_std_of_the_default_is_that_of_draws():
     assert len(model.members_) > 1
     rows = X[1::40]
     std = model.predict_proba(rows, return_std=True)[1]
-    draws = model._draw(rows, 600, 0, "mean")
+    draws = model._predictor().draw(rows, 600, 0, "mean")
     assert_allclose(std, draws.std(0), atol=0.05)  # four standard errors, and shapes of functions
     assert std.shape == (len(rows), 3)
 
