@@ -7,17 +7,20 @@ from sklearn.utils.validation import validate_data
 
 from .._arrays import as_numpy
 from .._warnings import warn
-from ..preprocessing.frames import FrameReader, as_frame, is_missing
+from ..preprocessing.frame_columns import Table, as_frame, is_missing
+from ..preprocessing.frames import FrameReader
+from ..preprocessing.levels import UNSEEN
 from ..preprocessing.scaling import Scaling
 
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+_MANY = 0.1  #: share of the cells of a column with levels that fit has not seen, from which a warning says so
 
 
 def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y_checks):
     """Validate inputs, and targets if there are some, which the `y_checks` are for.
 
-    Frames with other columns than numbers, and arrays with categories, are read by the FrameReader that the
-    call with `reset` makes; missing cells become NaN. With `extend`, new levels get codes of their own.
+    Frames with other columns than numbers, and arrays with categories or dates, are read by the FrameReader
+    that the call with `reset` makes; missing cells become NaN. With `extend`, new levels get own codes.
     """
     X, y_given = as_numpy(X), not (isinstance(y, str) and y == "no_validation")
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
@@ -27,15 +30,21 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
         check_array(X, dtype=None)  # raises, with what to do
     if reset:
         estimator._reader = _given_reader(estimator) or _reader(X, estimator.categorical_features)
-    if extend and estimator._reader is not None:
-        estimator._reader = estimator._reader.extended(X)
     reader, targets = estimator._reader, (y,) if y_given else ()
     checks = {**_CHECKS, **y_checks} if y_given else _CHECKS
+    if reader is None and _is_plain(X):
+        return validate_data(estimator, X, *targets, reset=reset, **checks)
+    header = X.header if isinstance(X, Table) else X
+    validate_data(estimator, header, *targets, reset=reset, skip_check_array=True)
     if reader is None:
-        return validate_data(estimator, as_inputs(X), *targets, reset=reset, **checks)
-    validate_data(estimator, X, *targets, reset=reset, skip_check_array=True)
+        reader = FrameReader.of_numbers(estimator.n_features_in_)
+    elif extend and not reset:
+        estimator._reader = reader = reader.extended(X)
+    table = reader.transform(X)
+    if not (reset or extend):
+        _warn_of_unseen(table, reader.levels, vars(estimator).get("feature_names_in_"))
     check = check_X_y if y_given else check_array
-    return check(reader.transform(X), *targets, **checks, estimator=estimator)
+    return check(table, *targets, **checks, estimator=estimator)
 
 
 def _given_reader(estimator):
@@ -50,78 +59,74 @@ def _reader(X, categorical_features):
     """The reader that inputs need; None for arrays and frames of numbers."""
     frame, given = as_frame(X), categorical_features
     named = given is not None and not (isinstance(given, str) and given == "from_dtype")
-    is_frame = isinstance(frame, nw.DataFrame)
-    if not named and (not is_frame or all(map(_is_plain, frame.iter_columns()))):
+    if not named and _is_plain(X):
         return None
     reader = FrameReader(given).fit(X)
+    if reader.notes:
+        warn(
+            f"Text in X is read by what it says: {'; '.join(reader.notes)}. To have it as categories, name the "
+            "columns in categorical_features, or pass an empty list there.",
+            UserWarning,
+        )
     texts = reader.texts()
     if texts:
         if len(texts) == len(reader.kinds):
             raise ValueError(
                 "X has no column that can be used: nearly all values of each are different texts."
             )
-        names = [frame.columns[j] for j in texts] if is_frame else texts
+        names = [frame.columns[j] for j in texts] if isinstance(frame, nw.DataFrame) else texts
         warn(
-            f"Columns {names} of X are left out, because nearly all their values are different texts; name "
-            "them in categorical_features if their levels recur.",
+            f"Columns {names} of X are left out, because nearly all their values are different texts; convert "
+            "them if they hold numbers or dates, or name them in categorical_features if their levels recur.",
             UserWarning,
         )
     return reader
 
 
-def _is_plain(values):
-    return values.dtype.is_numeric() and not values.is_null().any()
+def _is_plain(X):
+    """Whether numpy reads inputs as what they are; ValueError for arrays with text."""
+    frame = as_frame(X)
+    if isinstance(frame, nw.DataFrame):
+        each = frame.iter_columns()
+        return all(one.dtype.is_numeric() and not one.is_null().any() for one in each)
+    if isinstance(X, list | tuple) and all(isinstance(row, list | tuple) for row in X):
+        _check_no_text(np.array(X, dtype=object))
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "OUS":
+        _check_no_text(X)
+    return not (isinstance(X, Table) or (isinstance(X, np.ndarray) and X.dtype.kind in "mM"))
 
 
-def as_inputs(X):
-    """As :func:`as_numpy`, of inputs. ValueError if columns hold text, dates or durations."""
-    X = as_numpy(X)
-    names = getattr(X, "columns", None)  # of a frame
-    if names is not None:
-        types = list(X.dtypes)
-    elif isinstance(X, np.ndarray):
-        types = [X.dtype] * (X.shape[1] if X.ndim == 2 and X.dtype.kind in "OUS" else 1)
-    elif isinstance(X, (list, tuple)) and all(isinstance(row, (list, tuple)) for row in X):
-        entries = np.array(X, dtype=object)
-        return as_inputs(entries) if entries.ndim == 2 else X
-    else:
-        return X
-    dates = [i for i, dtype in enumerate(types) if _is_date(dtype)]
-    if dates:
-        names = "" if names is None else f"Columns {[str(names[i]) for i in dates]} of "
-        raise ValueError(
-            f"{names}X hold{'' if names else 's'} dates or durations, which are numbers only in some unit; "
-            "convert them, for example to days: (t - t.min()) / np.timedelta64(1, 'D')."
+def _check_no_text(X):
+    """Raise ValueError if an array has text that is no number."""
+    for i, column in enumerate(X.T if X.ndim == 2 else ()):
+        for value in column:
+            if isinstance(value, (str, bytes)) and not _is_number(value):
+                raise ValueError(
+                    f"Column '{i}' of X holds text, such as {value!r}; name it in categorical_features before "
+                    "fit, pass a data frame, or leave it out."
+                )
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _warn_of_unseen(table, levels, names):
+    """One warning of columns in which many cells have levels that fit has not seen."""
+    found = []
+    for j in [j for j, of in enumerate(levels) if of is not None]:
+        codes = table[~np.isnan(table[:, j]), j]
+        n_unseen = np.count_nonzero(codes == UNSEEN)
+        if n_unseen > _MANY * len(codes):
+            name = repr(j if names is None else names[j])
+            found.append(f"{n_unseen} of {len(codes)} rows ({n_unseen / len(codes):.0%}) in {name}")
+    if found:
+        warn(
+            f"X has levels that fit has not seen: {', '.join(found)}. Predictions are those of a new level; "
+            "check that levels are written as in fit.",
+            UserWarning,
         )
-    for i, dtype in enumerate(types):
-        text = None if _is_number(dtype) or np.ndim(X) != 2 else _text(X, i)
-        if text is not None:
-            raise ValueError(
-                f"Column {str(i if names is None else names[i])!r} of X holds text, such as {text!r}; "
-                "name it in categorical_features before fit, or leave it out."
-            )
-    return X
-
-
-def _is_number(dtype):
-    is_numeric = getattr(dtype, "is_numeric", None)  # of polars
-    return is_numeric() if is_numeric is not None else getattr(dtype, "kind", "O") in "biufc"
-
-
-def _text(X, i):
-    """The first entry of a column that is text and no number; None if there is none."""
-    column = np.asarray(X[:, i] if isinstance(X, np.ndarray) else X[[X.columns[i]]]).ravel()
-    for value in column:
-        if isinstance(value, (str, bytes)):
-            try:
-                float(value)
-            except ValueError:
-                return value
-    return None
-
-
-def _is_date(dtype):
-    is_temporal = getattr(dtype, "is_temporal", None)  # of polars
-    if is_temporal is not None:
-        return is_temporal()
-    return getattr(dtype, "kind", "") in ("m", "M") or str(dtype).startswith("period")

@@ -319,8 +319,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         kinds : dict of str to str
-            By name: "number", "boolean", "category", "ordered", "date", "time" or, for columns of long texts
-            that are left out, "text".
+            By name: "number", "boolean", "category", "ordered", "date", "time", "duration" or, for columns of
+            long texts that are left out, "text".
         """
         check_is_fitted(self)
         kinds = ["number"] * self.n_features_in_ if self._reader is None else self._reader.kinds

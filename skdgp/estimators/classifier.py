@@ -85,7 +85,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         A Scaling is that of another fit, from :func:`~skdgp.model_selection.freeze_hyperparameters`.
     categorical_features : "from_dtype", array-like or None, default="from_dtype"
         Which columns hold categories: those of a frame whose dtype says so, or a list of names, positions or
-        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Columns of strings always do.
+        booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Text is categories, too, but
+        where nearly all of a column are numbers, dates or times, as a warning says; an empty list keeps text.
         None takes categories of numbers for numbers.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 
-from .frames import UNSEEN
+from .levels import UNSEEN
 
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets

@@ -4,7 +4,7 @@ import numpy as np
 
 from .._warnings import warn
 from ..random import RowNoise
-from .frames import UNSEEN
+from .levels import UNSEEN
 from .outliers import pieces
 
 

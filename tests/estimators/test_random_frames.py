@@ -117,7 +117,8 @@ def read(frame, new, extend, seed):
     encoder = ColumnEncoder().fit(table, targets, weights, reader.kinds, np.random.RandomState(0))
     assert np.isfinite(encoder.transform(table, encoder.folds)).all()
     assert np.isfinite(encoder.transform(table)).all()
-    table = reader.transform(new, extend)
+    reader = reader.extended(new) if extend else reader
+    table = reader.transform(new)
     if extend:
         targets, weights = rng.standard_normal((len(table), 1)), np.ones(len(table))
         encoder = encoder.with_levels(table, targets, weights)

@@ -5,7 +5,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp.preprocessing.columns import N_FOLDS, Levels, shrunk_means
 from skdgp.preprocessing.encoding import ColumnEncoder
-from skdgp.preprocessing.frames import UNSEEN
+from skdgp.preprocessing.levels import UNSEEN
 from skdgp.preprocessing.scaling import InputScaler
 
 
