@@ -7,6 +7,7 @@ from sklearn.base import is_classifier
 
 from ..fitting.warm_start import all_or_nothing
 from ..parallel import agreed, from_first, gather, joint
+from ..preprocessing.frame_columns import Column, Table
 
 #: Rows, at least and at most, and numbers of the sample from which scaling and starts come: means of 100,000
 #: rows are off by .003 deviations, and each rank holds 16 MB of them
@@ -27,7 +28,8 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
     estimator : DeepGPRegressor or DeepGPClassifier
         With an integer `random_state`, and the same parameters on all ranks.
     X : array-like of shape (n_samples, n_features)
-        Rows of this rank; there may be none. Names of columns are not kept.
+        Rows of this rank; there may be none. Data frames need the same columns in the same order on all ranks.
+        Their rows together are read as ``fit`` of the estimator reads a frame.
     y : array-like of shape (n_samples,) or (n_samples, n_outputs)
     sample_weight, exposure : array-like of shape (n_samples,), optional
         Given on all ranks or on none.
@@ -54,7 +56,7 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
     RuntimeError
         If no process group is initialized, or another rank ended.
     ValueError
-        On all ranks, if the settings or the rows of one make no sense.
+        On all ranks, if the settings or the rows of one make no sense, or their columns differ.
 
     References
     ----------
@@ -129,9 +131,20 @@ def _agreed_rows(estimator, *args):
             "No process group is initialized; call torch.distributed.init_process_group first."
         )
     settings, rows = agreed(lambda: _checked(estimator, *args))
-    settings, n_rows = zip(*gather((settings, len(rows[0]))))
+    names = rows[0].names if isinstance(rows[0], Table) else None
+    settings, names, widths, n_rows = zip(
+        *gather((settings, names, rows[0].shape[1:], len(rows[0])))
+    )
     if len(set(settings)) > 1:
         raise ValueError("The ranks' estimators or kinds of arguments differ; make them the same.")
+    first, *others = [rank for rank, n in enumerate(n_rows) if n] or [0]
+    for rank in others:
+        if (names[rank], widths[rank]) != (names[first], widths[first]):
+            a, b = (names[i] or f"an array of shape (n, {widths[i][0]})" for i in (first, rank))
+            raise ValueError(
+                f"The columns of X differ: rank {first} has {a}, rank {rank} has {b}; give all ranks the same "
+                "columns in the same order."
+            )
     return rows, sum(n_rows)
 
 
@@ -141,8 +154,8 @@ def _of_all(tables):
 
 
 def _joined(parts):
-    filled = [part for part in parts if len(part)]
-    return np.concatenate(filled or parts[:1])
+    filled = [part for part in parts if len(part)] or parts[:1]
+    return Table.joined(filled) if isinstance(filled[0], Table) else np.concatenate(filled)
 
 
 def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto", staleness=None):
@@ -171,7 +184,8 @@ def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto", s
             raise ValueError(
                 "staleness needs two ranks or more, the gloo backend and shard='auto'."
             )
-    tables = [None if a is None else np.asarray(a) for a in (X, y, sample_weight, exposure)]
+    X = Table.of(X)
+    tables = [X, *(None if a is None else np.asarray(a) for a in (y, sample_weight, exposure))]
     lengths = {len(table) for table in tables if table is not None}
     if len(lengths) > 1:
         raise ValueError("X, y and the weights of rows must have the same number of rows.")
@@ -182,7 +196,7 @@ def _checked(estimator, X, y, sample_weight=None, exposure=None, shard="auto", s
 def _some_rows(tables, n_all, by_class):
     """This rank's rows of a sample of all, with weights that make up for those that are missing.
 
-    The smallest and the largest value of each column, or a row of each class, are among them.
+    The smallest and the largest value of each column, or a row of each level and class, are among them.
     """
     X, y, weights, exposure = tables
     most = int(np.clip(_SHARED_NUMBERS // X.shape[1], *_SHARED_ROWS))
@@ -191,11 +205,11 @@ def _some_rows(tables, n_all, by_class):
     weights, n = np.ones(len(X)) if weights is None else weights, len(X)
     if n == 0:
         return X, y, weights, exposure
-    columns = [*X.T, *([] if by_class else y.reshape(n, -1).T)]
-    columns = [column for column in columns if column.dtype.kind in "fiub"]
-    ends = [end for column in columns for end in (column.argmin(), column.argmax())]
-    ends += list(np.unique(y, return_index=True)[1]) if by_class else []
-    ends = np.unique(np.array(ends, dtype=np.int64))
+    columns = X.columns if isinstance(X, Table) else [Column.of_array(None, x) for x in X.T]
+    columns = [*columns, *(Column.of_array(None, one) for one in y.reshape(n, -1).T)]
+    ends = np.unique(np.concatenate([column.ends() for column in columns]))
+    if by_class:
+        ends = np.union1d(ends, np.unique(y, return_index=True)[1])
     others = np.random.default_rng(dist.get_rank()).choice(n, most * n // n_all, replace=False)
     others = np.setdiff1d(others, ends)
     of_ends, of_others = weights[ends], weights[others]

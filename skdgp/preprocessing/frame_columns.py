@@ -125,6 +125,17 @@ class Column:
             return np.isnan(self.cells)
         return np.array([cell is None for cell in self.cells], dtype=bool)
 
+    def ends(self):
+        """Rows with the smallest and the largest number, or one for each of the values that recur."""
+        there = np.flatnonzero(~self.is_missing)
+        if self.is_float:
+            cells = self.cells[there]
+            return there[[cells.argmin(), cells.argmax()]] if len(there) else there
+        first = {}
+        for i, cell in zip(there, self.cells[there]):
+            first.setdefault(cell, i)
+        return np.array([*first.values()] if 2 * len(first) <= len(there) else [], dtype=np.intp)
+
     def present(self):
         """Cells that are not missing, as a list of Python objects."""
         cells = self.cells[~self.is_missing]
@@ -207,11 +218,30 @@ class Column:
 
 
 class Table:
-    """Columns of a frame as arrays, for other processes; the frame `header` has their names."""
+    """Columns of a frame as arrays, for other processes; `header` is the frame without its rows."""
 
     def __init__(self, columns, header):
         self.columns, self.header = columns, header
         self.shape = len(columns[0]) if columns else 0, len(columns)
+
+    @classmethod
+    def of(cls, X):
+        """The table of a frame; all else becomes an array."""
+        frame = as_frame(X)
+        if not isinstance(frame, nw.DataFrame):
+            return np.asarray(X)
+        return cls(columns_of(X), frame.head(0).to_native())
+
+    @classmethod
+    def joined(cls, tables):
+        """The rows of several tables, one after another; ValueError if columns hold different things."""
+        each = zip(*(table.columns for table in tables))
+        return cls(list(map(Column.joined, each)), tables[0].header)
+
+    @property
+    def names(self):
+        """Names of the columns."""
+        return [column.name for column in self.columns]
 
     def __len__(self):
         return self.shape[0]

@@ -1,5 +1,6 @@
 """Fits in which the rows of a rank stay where they are."""
 
+import tempfile
 from unittest import mock
 
 import numpy as np
@@ -107,15 +108,49 @@ def test_settings_that_are_refused(params, shard, message):
         distributed.fitting._checked(_model(**params), *_data(), shard=shard)
 
 
-def test_parquet_becomes_memory_maps(tmp_path):
+@pytest.fixture
+def files(tmp_path):
+    """Two files, and the numbers in their columns a and b."""
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    files, rng = [tmp_path / "a.parquet", tmp_path / "b.parquet"], np.random.RandomState(0)
+    names, rng = [tmp_path / "a.parquet", tmp_path / "b.parquet"], np.random.RandomState(0)
     X, y = rng.randn(7, 2), rng.randn(7)
-    for file, rows in zip(files, (slice(0, 3), slice(3, 7))):
+    for file, rows in zip(names, (slice(0, 3), slice(3, 7))):
         parquet.write_table(pa.table({"a": X[rows, 0], "y": y[rows], "b": X[rows, 1]}), file)
-    found = distributed.read_parquet(files, "y", np.float64)
+    dates = pa.table({"a": [1.0], "y": [2.0], "b": [np.datetime64("2024-01-01", "us")]})
+    parquet.write_table(dates, tmp_path / "dates.parquet")
+    parquet.write_table(pa.table({"a": [1.0], "y": [2.0]}), tmp_path / "less.parquet")
+    return names, X, y
+
+
+def test_parquet_becomes_memory_maps(files):
+    names, X, y = files
+    found = distributed.read_parquet(names, "y", np.float64)
     assert all(isinstance(part, np.memmap) for part in found)
     np.testing.assert_array_equal(found[0], X)
     np.testing.assert_array_equal(found[1], y)
+
+
+def test_parquet_spills_where_it_is_told_to(files, tmp_path):
+    """The folder of tempfile is not asked."""
+    names, X, _ = files
+    with mock.patch.object(tempfile, "gettempdir", side_effect=AssertionError):
+        found, _ = distributed.read_parquet(names, "y", np.float64, temp_folder=tmp_path)
+    np.testing.assert_array_equal(found, X)
+    with pytest.raises(OSError, match="no_such_folder"):
+        distributed.read_parquet(names, "y", temp_folder=tmp_path / "no_such_folder")
+    few = mock.Mock(free=100)
+    with mock.patch.object(distributed.parquet.shutil, "disk_usage", return_value=few):
+        with pytest.raises(OSError, match=r"The rows need 0\.0 GB, and temp_folder has"):
+            distributed.read_parquet(names, "y", temp_folder=tmp_path)
+
+
+def test_parquet_files_of_other_columns_are_named(files, tmp_path):
+    names, *_ = files
+    with pytest.raises(
+        ValueError, match=r"Column 'b' of .*dates.parquet holds no numbers but time"
+    ):
+        distributed.read_parquet([*names, tmp_path / "dates.parquet"], "y")
+    with pytest.raises(ValueError, match=r"less.parquet has no column 'b'"):
+        distributed.read_parquet([*names, tmp_path / "less.parquet"], "y")
