@@ -93,8 +93,8 @@ def test_held_out_rows_are_named(Estimator):
     bad[0, 0] = np.inf
     model = Estimator(inference="dsvi", max_iter=2, n_inducing=5)
     for settings, match in (
-        ({"X_val": bad, "y_val": target}, "Input X_val contains infinity"),
-        ({"X_val": X[:, :1], "y_val": target}, "X_val has 1 features, but"),
+        ({"X_val": bad, "y_val": target}, "X_val.* contains infinity"),
+        ({"X_val": X[:, :1], "y_val": target}, "X_val.* has 1 features, but"),
     ):
         with pytest.raises(ValueError, match=match):
             model.fit(X, target, **settings)
@@ -143,7 +143,7 @@ def test_one_column_is_no_table():
 
 def test_text_is_named_where_numbers_were():
     frame = pd.DataFrame({"weight": X[:, 0], "origin": ["1.5", "usa"] * 30})
-    message = "Column 'origin' of X_val had numbers in fit, and has 'usa' now"
+    message = "X_val.*Column 'origin' of X had numbers in fit, and has 'usa' now"
     with pytest.raises(ValueError, match=message):
         DeepGPRegressor(**EXACT).fit(X, y, X_val=frame, y_val=y)
     with pytest.raises(ValueError, match="Column '1' of X holds text, such as 'usa'"):
