@@ -117,7 +117,8 @@ def lower_bound(model, member, data, device, rng, seconds_left=lambda: None):
     expected, seen, i = 0.0, 0.0, 0
     while i < len(X):
         rows, before = order[i : i + size], seconds_left()
-        ell = Mixture([member], X[rows], device).expected_log_prob(y[rows])
+        with torch.no_grad():
+            ell = Mixture([member], X[rows], device).expected_log_prob(y[rows])
         expected += float(weights[rows] @ ell.numpy(force=True))
         seen += float(weights[rows].sum())
         i += size

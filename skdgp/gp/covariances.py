@@ -34,7 +34,9 @@ def _differ_too_little(of_X, of_Z):
     """Whether lengthscales are so short that differences of norms would not be distances."""
     if of_X.dtype != torch.float64:
         return False
-    return max(float(norms.max()) for norms in {of_X, of_Z} if norms.numel()) > _LARGEST_NORM
+    return (
+        max(float(norms.detach().max()) for norms in {of_X, of_Z} if norms.numel()) > _LARGEST_NORM
+    )
 
 
 def _sum_of_squares(G, X, Z):

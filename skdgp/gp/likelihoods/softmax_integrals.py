@@ -20,9 +20,15 @@ _CACHED = 25_000  #: numbers that predictions handle at once; more leave the cac
 _OF_LEVELS = 100_000  #: likewise, at all nodes given some levels
 
 
-@torch.no_grad()
 def log_probabilities(m, v):
     """Logarithms of class probabilities, shape (..., n, C), to .001 in every probability as a rule."""
+    if m.requires_grad or v.requires_grad:
+        return _differentiable(m, v)
+    return _log_probabilities(m, v)
+
+
+@torch.no_grad()
+def _log_probabilities(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
     integral = _by_levels if len(m_) < _FEW else _by_nodes
@@ -77,4 +83,44 @@ def _by_levels(m, v):
         density = (shares @ negative.mul_(inside).flatten(2)).view_as(tail)
         others = below.log().sum(2, keepdim=True).exp_().mul_(length)
         p -= torch.einsum("l,lscn->scn", weight, density.div_(below).mul_(others))
+    return p / p.sum(1, keepdim=True)
+
+
+# The same rules, in which nothing is written over
+
+
+def _differentiable(m, v):
+    shape, v = m.shape, v.clamp_min(_TINY)
+    m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
+    p = (_plain_levels if len(m_) < _FEW else _plain_nodes)(m_, v_)
+    least = m - torch.logsumexp(m + 0.5 * v, -1, keepdim=True)
+    return torch.maximum(p.mT.reshape(shape).log(), least)
+
+
+def _plain_nodes(m, v):
+    order = m.detach().mean(0).argsort(0).expand_as(m)
+    n_components, n_classes = m.shape[:2]
+    most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
+    nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
+    m, sd = m.gather(1, order), v.gather(1, order).sqrt()
+    p = sum(torch.softmax(m + sd * z[..., None], 1) for z in nodes) / len(nodes)
+    return torch.zeros_like(p).scatter(1, order, p)
+
+
+def _plain_levels(m, v):
+    few = int(m.shape[1] > 4)
+    low, high, z2 = math.log(-math.log(_RARE)), -math.log(_RARE), _RARE_DEVIATION**2
+    low = (m - (low**2 + z2 * v).sqrt()).amax(1, keepdim=True)
+    high = (m + (high**2 + z2 * v).sqrt()).amax(1, keepdim=True)
+    levels, weights = gauss_legendre(_N_LEVELS[few], m)
+    z, log_weights = gauss_hermite(_N_GIVEN_LEVEL[few], m)
+    factors = torch.exp((v.sqrt() * z.view(-1, 1, 1, 1)).clamp_max(_LARGE))  # nodes, S, C, n
+    shares, p = log_weights.exp(), 0.0
+    for level, weight in zip(levels, weights):
+        x = torch.lerp(low, high, 0.5 * (1.0 + level))
+        tail = -torch.exp((m - x).clamp_max(_LARGE)) * factors
+        below = torch.einsum("q,qscn->scn", shares, tail.exp()).clamp_min(1e-300)
+        density = torch.einsum("q,qscn->scn", shares, tail * tail.exp())
+        others = below.log().sum(1, keepdim=True).exp() * (high - low)
+        p = p - weight * density / below * others
     return p / p.sum(1, keepdim=True)

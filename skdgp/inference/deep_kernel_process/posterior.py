@@ -35,7 +35,6 @@ class ProcessPosterior(Posterior):
     def _covariances(self, X):
         return self.path.rows(self.inputs(X), self._noise)
 
-    @torch.no_grad()
     def latent(self, X):
         mean, var = self.q.moments(*self.path.levels[-1].schur(*self._covariances(X)))
         return Latent(self._log_weights, mean, var)

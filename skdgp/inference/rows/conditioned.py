@@ -41,8 +41,9 @@ class ConditionedGP(NamedTuple):
         A = torch.linalg.solve_triangular(self.root, K[..., None, :, :], upper=False)
         if joint:
             return self.a @ K, self.kernel.between(H, H) - A.mT @ A
-        var = self.kernel.diag(H)[..., None, :] - A.square_().sum(-2)
-        return self.a @ K, var.clamp_min_(_LEAST_VARIANCE)
+        squares = A.square() if A.requires_grad else A.square_()
+        var = self.kernel.diag(H)[..., None, :] - squares.sum(-2)
+        return self.a @ K, var.clamp_min(_LEAST_VARIANCE)
 
     def mean(self, X):
         """The mean of :meth:`moments`, which takes no solve."""
@@ -63,6 +64,10 @@ class ConditionedGP(NamedTuple):
     def _moments_of_one(self, H):
         """Moments of one output, solved in place: copies of covariances take a fifth of the time."""
         K = self._covariances_of(H)
+        if K.requires_grad:
+            A = torch.linalg.solve_triangular(self.root[0], K.mT, upper=False)
+            var = self.kernel.diag(H) - A.square().sum(0)
+            return self.a @ K.mT, var.clamp_min(_LEAST_VARIANCE)[None]
         mean, A = self.a @ K.mT, K.mT
         torch.linalg.solve_triangular(self.root[0], A, upper=False, out=A)
         var = self.kernel.diag(H) - K.square_().sum(-1)
@@ -175,7 +180,6 @@ class ConditionedPosterior(ScaledPosterior):
             mean, var = mean.view(-1, *mean.shape[-2:]), var.view(-1, *var.shape[-2:])
             yield (mean, var) if self._scale is None else (mean, var, self._squared(rows))
 
-    @torch.no_grad()
     def target_mean(self, X):
         means = torch.cat([self._together.mean(rows).mT for rows in self._pieces(X)], -2)
         return means.view(-1, *means.shape[-2:]).mean(0)

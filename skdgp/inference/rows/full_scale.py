@@ -58,9 +58,12 @@ class FullScale(NamedTuple):
         """
         nearest = torch.as_tensor(nearest, device=X.device)
         index = torch.nn.functional.pad(nearest, (0, 1))  # any, for a row itself
+        own = self.features(X)
+        if own.requires_grad:
+            return torch.cat([self.known[nearest], own[:, None]], 1)
         F = self.known.new_empty(*index.shape, self.known.shape[1]) if out is None else out
         torch.index_select(self.known, 0, index.flatten(), out=F.view(-1, F.shape[-1]))
-        F[:, -1] = self.features(X)
+        F[:, -1] = own
         return F
 
     def given(self, near, metric, n_neighbors, records):

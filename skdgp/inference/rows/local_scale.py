@@ -116,6 +116,11 @@ class FrozenScale:
 
     def components(self, mean, var, squared):
         """Moments (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales."""
+        if mean.requires_grad:
+            log_squared, var = squared.log() + self._log_mixing, var * squared * self._mixing
+            means = torch.cat([mean.expand_as(log_squared), log_squared], -1)
+            variances = torch.cat([var, torch.zeros_like(var)], -1)
+            return means.flatten(0, 1), variances.flatten(0, 1)
         k, shape = mean.shape[-1], (len(self._mixing), *mean.shape[:-1], 2 * mean.shape[-1])
         means, variances = mean.new_empty(shape), mean.new_zeros(shape)
         means[..., :k] = mean
@@ -315,14 +320,12 @@ class ScaledPosterior(Posterior):
         log_weights = log_weights.repeat_interleave(n_states) - math.log(n_states)
         super().__init__(*frozen_parts(model), log_weights)
 
-    @torch.no_grad()
     def latent(self, X):
         parts = self._of_states(X)
         if self._scale is not None:
             parts = starmap(self._scale.components, parts)
         return Latent.of_pieces(self._log_weights, parts)
 
-    @torch.no_grad()
     def compact(self, X):
         if self._scale is None:
             return super().compact(X)

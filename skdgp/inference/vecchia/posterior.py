@@ -32,8 +32,11 @@ class NeighborPosterior(ScaledPosterior):
     def _of_states(self, X):
         room = None
         for rows, nearest in self._pieces(X):
-            room = self._frozen.room(*nearest.shape) if room is None else room
-            mean, sd, z = self._frozen.moments(rows, nearest, room)
+            if rows.requires_grad:
+                mean, sd, _, z = self._near.say(rows, nearest)
+            else:
+                room = self._frozen.room(*nearest.shape) if room is None else room
+                mean, sd, z = self._frozen.moments(rows, nearest, room)
             found = self._near.observed.latents(mean, sd.square())
             found = found if self._scale is None else (*found, self._scale.squared(z))
             yield tuple(part[None] for part in found)
