@@ -27,6 +27,28 @@ def take_apart(estimator, X=None):
     return estimator, X
 
 
+def take_apart_to_score(estimator, X, given):
+    """As :func:`take_apart`; ValueError if predictions need what is not `given`, as the exposure of counts."""
+    estimator, X = take_apart(estimator, X)
+    check = getattr(estimator, "_check_given", None)
+    if check is not None:
+        check(given)
+    return estimator, X
+
+
+def unfitted(estimator):
+    """The estimator inside a search or pipeline that is not fitted, and the prefix of its metadata."""
+    prefix = ""
+    while True:
+        if isinstance(estimator, (_SEARCH, FrozenEstimator)):
+            estimator = estimator.estimator
+        elif isinstance(estimator, Pipeline):
+            name, estimator = estimator.steps[-1]
+            prefix += f"{name}__"
+        else:
+            return estimator, prefix
+
+
 class LatentMixture(NamedTuple):
     """Latent functions at some rows, as a mixture of Gaussians in units of the target."""
 

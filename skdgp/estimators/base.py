@@ -41,11 +41,12 @@ from ._sklearn import (
 )
 from .arrays import check_inputs
 from .diagnostics import warn_if_light
+from .exposures import check_has_rate, fitted_exposure
 from .importances import Pending, importances
 from .parameters import with_objects
 from .persistence import with_version, without_version
-from .summary import feature_names, html_summary, names_of_targets, summary
-from .targets import check_has_rate, log_exposure
+from .row_columns import positions
+from .summary import column_kinds, html_summary, names_of_targets, summary
 
 #: arguments that not every scheme understands, and that are left at their defaults then
 _MAY_MEAN_NOTHING = (
@@ -90,6 +91,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     target_transform = None  # a parameter of regressors
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
+    _row_columns = ()  #: parameters that may name a column of X, see :mod:`.row_columns`
+    _row_positions = {}  #: positions of these columns, by parameter
+    _exposed = False  #: whether counts were fitted with exposures
 
     _parameter_constraints = {
         "n_layers": [Interval(Integral, 1, None, closed="left")],
@@ -181,7 +185,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             is known.
         exposure : array-like of shape (n_samples,), optional
             Of counts: the time, area or number of people in which each row was counted. Rates are per
-            unit of it.
+            unit of it. Scores need that of their rows, too; the parameter `exposure` names a column instead.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -214,8 +218,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
         """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
+        X = as_numpy(X)
         if reset:
             self._target_names = names_of_targets(y)
+            self._row_positions = positions(self, X)
+        offset = fitted_exposure(self, X, exposure, reset)
         X, y = check_inputs(self, X, as_numpy(y), reset, extend, **self._y_checks)
         weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
         if sample_weight is not None:
@@ -223,18 +230,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             rows = rows if weights.all() else np.flatnonzero(weights > 0)
         kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
         targets = self._encode(y, reset, classes, rows)
-        exposure = log_exposure(exposure, len(X))
-        exposure = None if exposure is None else exposure[rows]
-        return Data(some_rows(X, rows), targets, weights[rows], kinds, exposure), X, y
+        offset = offset if offset is None else offset[rows]
+        return Data(some_rows(X, rows), targets, weights[rows], kinds, offset), X, y
 
     def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
         given = X_val, y_val, sample_weight_val, exposure_val
         if all(part is None for part in given):
             return None
         if X_val is None or y_val is None:
-            raise ValueError(
-                "X_val and y_val must be given together, and sample_weight_val and exposure_val only with both."
-            )
+            others = "sample_weight_val and exposure_val only with both"
+            raise ValueError(f"X_val and y_val must be given together, and {others}.")
         try:
             return self._rows(*given, reset=False)[0]
         except ValueError as error:
@@ -319,12 +324,11 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         Returns
         -------
         kinds : dict of str to str
-            By name: "number", "boolean", "category", "ordered", "date", "time", "duration" or, for columns of
-            long texts that are left out, "text".
+            By name: "number", "boolean", "category", "ordered", "date", "time", "duration"; of columns of long
+            texts that are left out, "text"; of the column that `exposure` names, "exposure".
         """
         check_is_fitted(self)
-        kinds = ["number"] * self.n_features_in_ if self._reader is None else self._reader.kinds
-        return dict(zip(feature_names(self), kinds))
+        return column_kinds(self)
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -364,12 +368,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         y = self._encode(y, reset=False)
         self._check_likelihood(self.members_[0].likelihood, y)
         return y
-
-    def _offset(self, X, exposure):
-        """Offsets (n, 1) of latent functions for exposures (n,); None without exposures."""
-        offset = log_exposure(exposure, len(X))
-        check_has_rate(self.members_[0].likelihood, offset)
-        return offset
 
     def _predictor(self):
         """The mixture that predicts, with the scalings of inputs and targets."""

@@ -10,6 +10,7 @@ from .._scoring import check_alpha
 from ..predictive import PredictiveDistribution
 from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
+from .exposures import check_exposed, exposed_rows
 from .targets import target_maps, warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
@@ -70,9 +71,20 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         Returns
         -------
         score : float
+
+        Raises
+        ------
+        ValueError
+            If ``fit`` had an exposure and there is none.
         """
+        self._check_given({"exposure": exposure})
         predicted = self.predict(X, exposure=exposure)
         return r2_score(as_numpy(y), predicted, sample_weight=as_numpy(sample_weight))
+
+    def _check_given(self, given):
+        """Raise ValueError if scores need more than is given."""
+        if given.get("exposure") is None:
+            check_exposed(self)
 
     def predict_dist(
         self, X: ArrayLike, *, exposure: ArrayLike | None = None
@@ -99,8 +111,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         >>> bool(dist.interval(0.5)[0, 0] < dist.mean[0] < dist.interval(0.5)[0, 1])
         True
         """
-        X = self._check_X(X)
-        offset = self._offset(X, exposure)
+        return self._distribution(X, exposure)
+
+    def _distribution(self, X, exposure, missing="warn"):
+        X, offset = exposed_rows(self, X, exposure, missing)
         return PredictiveDistribution(self._predictor(), X, offset, flat=self._y_ndim == 1)
 
     def predict(
@@ -134,9 +148,10 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             With `return_std`, return two standard deviations, by the function and by the noise. By the law of
             total variance their squares add up to that of the target: the variance of the mean of y
             given the function, and the expected variance of y given the function.
-        exposure : array-like of shape (n_samples,), optional
-            Of counts: predict those of so much time, area or number of people; one of each by
-            default. Latent functions are logarithms of rates and have none.
+        exposure : float or array-like of shape (n_samples,), optional
+            Of counts: predict those of so much time, area or number of people. By default it is in the column
+            that the parameter `exposure` names, else 1. Latent functions are logarithms of rates and have
+            none.
 
         Returns
         -------
@@ -159,7 +174,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         if quantiles is not None:
             quantiles = check_alpha(quantiles, "quantiles")
-        dist = self.predict_dist(X, exposure=exposure)
+        dist = self._distribution(X, exposure, "ignore" if latent else "warn")
         dist = dist.latent if latent else dist
         if quantiles is not None:
             return dist.quantile(quantiles)
@@ -266,8 +281,13 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         Returns
         -------
         log_density : ndarray of shape (n_samples,)
+
+        Raises
+        ------
+        ValueError
+            If ``fit`` had an exposure and there is none.
         """
-        dist = self.predict_dist(X, exposure=exposure)
+        dist = self._distribution(X, exposure, "raise")
         self._check_y(X, y)
         return dist.log_prob(y)
 
@@ -297,13 +317,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         -------
         y : ndarray of shape (n_samples_X, n_samples) or (n_samples_X, n_outputs, n_samples)
         """
-        dist = self.predict_dist(X, exposure=exposure)
+        dist = self._distribution(X, exposure, "ignore" if latent else "warn")
         return (dist.latent if latent else dist).sample(n_samples, random_state)
 
     def _crps(self, X, y, exposure=None):
         """Continuous ranked probability score of each row and output, in the target's units."""
+        dist = self._distribution(X, exposure, "raise")
         self._check_y(X, y)
-        return self.predict_dist(X, exposure=exposure).crps(y)
+        return dist.crps(y)
 
     def _centers(self, X):
         """Predicted means (n, k) of checked rows, in units of the target."""

@@ -1,6 +1,7 @@
 """Deep Gaussian process regression."""
 
 from dataclasses import KW_ONLY, dataclass
+from numbers import Integral
 
 import numpy as np
 from sklearn.utils.metaestimators import available_if
@@ -11,6 +12,7 @@ from ..fitting import point_masses as atoms
 from ..fitting.warm_start import takes_chunks
 from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
+from ._sklearn import Interval
 from .base import BaseDeepGP
 from .regression import TARGET_TRANSFORM, RegressionMixin
 
@@ -71,6 +73,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         distributions that end with the range of the training targets, or two standard deviations from their
         own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end, and
         nothing ends under the logit.
+    exposure : str, int or None, default=None
+        Name or position of the column of X that holds the exposure of counts: the time, area or number of
+        people in which each row was counted. Rates are per unit of it. The column is no input of the models,
+        and ``fit``, predictions and scores all read it, in pipelines and searches, too.
     inference : str or Scheme, default="auto"
         ``"auto"`` for the mixture; ``"dsvi"``, ``"structured"``, ``"aep"``, ``"rff"``, ``"diwp"``,
         ``"nngp"``, ``"global"``, ``"collapsed"``, ``"sghmc"``, ``"ess"``, ``"vecchia"``, ``"exact"``,
@@ -229,9 +235,15 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
 
     _: KW_ONLY
     target_transform: str | None = "auto"
+    exposure: str | int | None = None
 
     _likelihoods = REGRESSION
-    _parameter_constraints = {**BaseDeepGP._parameter_constraints, **TARGET_TRANSFORM}
+    _row_columns = ("exposure",)
+    _parameter_constraints = {
+        **BaseDeepGP._parameter_constraints,
+        **TARGET_TRANSFORM,
+        "exposure": [str, Interval(Integral, 0, None, closed="left"), None],
+    }
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

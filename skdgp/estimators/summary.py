@@ -48,6 +48,15 @@ def feature_names(estimator) -> list:
     return [str(name) for name in getattr(estimator, "feature_names_in_", names)]
 
 
+def column_kinds(estimator) -> dict:
+    """Kind of each column by name, as in :attr:`BaseDeepGP.column_kinds_`."""
+    reader = estimator._reader
+    kinds = ["number"] * estimator.n_features_in_ if reader is None else list(reader.kinds)
+    for name, position in estimator._row_positions.items():
+        kinds[position] = name
+    return dict(zip(feature_names(estimator), kinds))
+
+
 def names_of_targets(y):
     """Names of the targets in a Series or data frame, None if there are none."""
     names = getattr(y, "columns", None)

@@ -1,9 +1,7 @@
-"""Targets of regressors and exposures of counts, as users give them."""
+"""Targets of regressors, as users give them."""
 
 import numpy as np
-from sklearn.utils import check_array
 
-from .._arrays import as_numpy
 from .._warnings import warn
 from ..preprocessing.target_maps import learn
 
@@ -92,40 +90,3 @@ def of_size(likelihood, size):
     if not units or any(getattr(likelihood, name) is not None for name in units):
         return likelihood
     return likelihood.with_values(trainable=False, **{k: size**power for k, power in units.items()})
-
-
-# Exposures of counts
-
-
-def log_exposure(exposure, n_rows):
-    """Logarithms (n_rows, 1) of exposures; None if there are none. ValueError if they are no exposures."""
-    if exposure is None:
-        return None
-    exposure = check_array(
-        as_numpy(exposure),
-        ensure_2d=False,
-        dtype=np.float64,
-        ensure_all_finite=False,
-        input_name="exposure",
-    )
-    if exposure.shape not in ((n_rows,), (n_rows, 1)):
-        raise ValueError(
-            f"exposure must have one number for each of the {n_rows} rows; got shape {exposure.shape}."
-        )
-    exposure = exposure.reshape(-1, 1)
-    bad = ~((exposure > 0.0) & np.isfinite(exposure))
-    if bad.any():
-        raise ValueError(
-            f"exposure must be positive and finite, but is {exposure[bad][0]:g} in row "
-            f"{np.flatnonzero(bad)[0]}; leave out rows that were not observed."
-        )
-    return np.log(exposure)
-
-
-def check_has_rate(likelihood, log_exposure):
-    """Raise ValueError if there are exposures, and the likelihood has no rate."""
-    if log_exposure is not None and not likelihood.discrete:
-        raise ValueError(
-            "exposure is for likelihood='poisson' or 'negative_binomial', whose rates are per unit of it; "
-            f"{type(likelihood).__name__} has no rate, so leave exposure out."
-        )

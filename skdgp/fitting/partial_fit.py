@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 
 from .._warnings import warn
 from ..estimators.diagnostics import Diagnostics, limit
-from ..estimators.targets import check_has_rate
+from ..estimators.exposures import check_has_rate
 from ..exceptions import TrainingFailed, numerical_failures
 from ..inference import DSVI, as_scheme
 from ..training.pretraining import PreTraining

@@ -80,10 +80,11 @@ def unwrap_regressor(estimator, X, caller):
     return model, X
 
 
-def central_intervals(model, X, coverage, output, latent=False):
+def central_intervals(model, X, coverage, output, latent=False, given=None):
     """Central intervals (n_coverage, n_rows, 2) of the predictive distribution.
 
-    They come from one pass over the rows, and are Gaussian where the model has no quantiles.
+    They come from one pass over the rows, and are Gaussian where the model has no quantiles. Predictions of
+    targets take what is `given`.
     """
     if not ((coverage > 0.0) & (coverage < 1.0)).all():
         raise ValueError(f"coverage must hold numbers between 0 and 1; got {coverage}.")
@@ -91,24 +92,24 @@ def central_intervals(model, X, coverage, output, latent=False):
     if latent:
         quantiles = model.predict_dist(X).latent.quantile(orders.ravel())
     else:
-        quantiles = _predict_quantiles(model, X, orders.ravel(), {})
+        quantiles = _predict_quantiles(model, X, orders.ravel(), given or {})
     quantiles = select_output(quantiles, output, ndim=2)
     return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
 
 
-def pit(model, X, y, output):
+def pit(model, X, y, output, given):
     """Probabilities (n_rows,) of less than the targets, and of no more; equal unless targets count.
 
     Gaussian ones where the model tells no distribution function.
     """
     if not has_quantiles(model):
-        mean, std = (select_output(values, output) for values in _normal(model, X, {}).values())
+        mean, std = (select_output(values, output) for values in _normal(model, X, given).values())
         up_to = norm.cdf(y, mean, std)
         return up_to, up_to
 
     def cdf(y):
         table = y if output is None else np.repeat(y[:, None], model._n_outputs, 1)
-        return select_output(model.predict_cdf(X, table), output)
+        return select_output(model.predict_cdf(X, table, **given), output)
 
     up_to = cdf(y)
     if model._atoms is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from .._scoring import check_alpha
+from .._scoring import check_alpha, take_apart_to_score
 from ._plotting import Display, check_can_plot, line_style, message_if_slow
 from ._responses import central_intervals, pit, select_output, unwrap_regressor
 
@@ -134,6 +134,7 @@ class CoverageDisplay(Display):
         kind="interval",
         n_levels=19,
         output=None,
+        exposure=None,
         name=None,
         ax=None,
         **kwargs,
@@ -155,6 +156,8 @@ class CoverageDisplay(Display):
             Number of levels, spread evenly over (0, 1); 19 are 0.05, 0.1, ..., 0.95.
         output : int, default=None
             The output to show, if there are several.
+        exposure : array-like of shape (n_samples,), optional
+            Of counts, as in ``fit``.
         name : str, default=None
             Name in the legend; None for the class of the estimator.
         ax, **kwargs
@@ -174,20 +177,22 @@ class CoverageDisplay(Display):
         check_scalar(n_levels, "n_levels", Integral, min_val=1)
         if kind not in ("interval", "pit"):
             raise ValueError(f"kind must be 'interval' or 'pit'; got {kind!r}.")
+        given = {} if exposure is None else {"exposure": exposure}
         model, rows = unwrap_regressor(estimator, X, cls.__name__)
+        take_apart_to_score(model, rows, given)
         coverage = np.arange(1, n_levels + 1) / (n_levels + 1)
         y = select_output(check_array(y, ensure_2d=False, input_name="y"), output)
         check_consistent_length(rows, y)
         name = type(model).__name__ if name is None else name
         if kind == "pit":
             with message_if_slow(cls, f"distribution functions of {len(y):,} rows"):
-                below, up_to = pit(model, rows, y, output)
+                below, up_to = pit(model, rows, y, output, given)
             share = uniform_share(below, up_to, coverage)
             return cls(coverage, share, len(y), name=name, kind=kind).plot(ax, **kwargs)
         with message_if_slow(cls, f"quantiles of {len(y):,} rows"):
-            lower, upper = np.moveaxis(central_intervals(model, rows, coverage, output), -1, 0)
-        given = y, lower.T, upper.T, coverage
-        return cls.from_predictions(*given, name=name, ax=ax, **kwargs)
+            ends = central_intervals(model, rows, coverage, output, given=given)
+        lower, upper = np.moveaxis(ends, -1, 0)
+        return cls.from_predictions(y, lower.T, upper.T, coverage, name=name, ax=ax, **kwargs)
 
     @classmethod
     def from_predictions(cls, y_true, lower, upper, coverage, *, name=None, ax=None, **kwargs):

@@ -6,6 +6,7 @@ from html import escape
 import numpy as np
 
 from ..estimators.diagnostics import Diagnostics, limit
+from ..estimators.exposures import exposed_rows
 from ..estimators.summary import html_table
 from ..training.pathologies import PathologyWarning
 from ._responses import unwrap_deep_gp
@@ -59,9 +60,8 @@ def diagnose(estimator, X, y, *, exposure=None):
     True
     """
     model, X = unwrap_deep_gp(estimator, X, "diagnose")
-    X = model._check_X(X)
+    X, offset = exposed_rows(model, X, exposure, "raise")
     y = model._check_y(X, y)
-    offset = model._offset(X, exposure)
     if model._atoms is not None:  # of which the members know nothing
         rest = ~model._atoms.among(y[:, 0])
         X, y = X[rest], y[rest]

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from .._scoring import latent_mixture, take_apart
+from ..estimators.exposures import exposed_rows
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE
 from ..random import normal
 
@@ -135,9 +136,9 @@ def to_arviz(estimator, X, y=None, random_state=0, *, exposure=None):
 
 def _of_targets(model, X, y, posterior, seed, exposure):
     """A draw of targets from each state, and log densities of given ones."""
-    rows = model._x_scaler.transform(model._check_X(X))
+    rows, offset = exposed_rows(model, X, exposure, "warn" if y is None else "raise")
+    rows = model._x_scaler.transform(rows)
     _, mean, var = posterior.latent(torch.as_tensor(rows, device=model._prediction_device()))
-    offset = model._offset(rows, exposure)
     if offset is not None:
         mean = mean + torch.as_tensor(offset).to(mean)
     likelihood, scaler = posterior.likelihood_of().for_prediction(1), model._y_scaler

@@ -10,7 +10,7 @@ from .._scoring import (
     _predict_interval,
     _predict_quantiles,
     requesting,
-    take_apart,
+    take_apart_to_score,
 )
 from .crps import crps_gaussian
 from .scores import (
@@ -68,7 +68,7 @@ def log_predictive_density_scorer(
     >>> round(float(scores.mean()), 1)
     -5.4
     """
-    estimator, X = take_apart(estimator, X)
+    estimator, X = take_apart_to_score(estimator, X, given)
     log_density = _log_density(estimator, X, y, given)
     return -negative_log_predictive_density(log_density, sample_weight=sample_weight)
 
@@ -101,7 +101,7 @@ def crps_scorer(
     --------
     crps_gaussian_mixture : The score as a function of arrays.
     """
-    estimator, X = take_apart(estimator, X)
+    estimator, X = take_apart_to_score(estimator, X, given)
     if hasattr(estimator, "_crps"):
         return -_average(estimator._crps(X, y, **given), sample_weight)
     return -crps_gaussian(y, **_normal(estimator, X, given), sample_weight=sample_weight)
@@ -141,6 +141,7 @@ def pinball_scorer(
     --------
     pinball_loss : The loss as a function of arrays.
     """
+    estimator, X = take_apart_to_score(estimator, X, given)
     quantiles = _predict_quantiles(estimator, X, alpha, given)
     return -pinball_loss(y, quantiles, alpha, sample_weight=sample_weight)
 
@@ -179,6 +180,7 @@ def interval_score_scorer(
     --------
     interval_score : The score as a function of arrays.
     """
+    estimator, X = take_apart_to_score(estimator, X, given)
     lower, upper = _predict_interval(estimator, X, coverage, given)
     return -interval_score(y, lower, upper, coverage, sample_weight=sample_weight)
 
@@ -218,6 +220,7 @@ def coverage_scorer(
     coverage_score : The coverage itself.
     calibration_scorer : The same for many intervals.
     """
+    estimator, X = take_apart_to_score(estimator, X, given)
     lower, upper = _predict_interval(estimator, X, coverage, given)
     return -abs(coverage_score(y, lower, upper, sample_weight=sample_weight) - coverage)
 
@@ -248,5 +251,6 @@ def calibration_scorer(
     calibration_error : The error as a function of arrays.
     """
     alpha = np.delete(np.arange(1, 20), 9) / 20.0  # the median bounds no interval
+    estimator, X = take_apart_to_score(estimator, X, given)
     quantiles = _predict_quantiles(estimator, X, alpha, given)
     return -calibration_error(y, quantiles, alpha, sample_weight=sample_weight)

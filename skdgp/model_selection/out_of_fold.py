@@ -12,7 +12,15 @@ from sklearn.utils import Bunch, _safe_indexing, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._arrays import as_numpy
-from .._scoring import _log_density, _normal, _predict_quantiles, check_alpha, take_apart
+from .._scoring import (
+    _log_density,
+    _normal,
+    _predict_quantiles,
+    check_alpha,
+    take_apart,
+    take_apart_to_score,
+    unfitted,
+)
 
 
 def cross_val_distribution(
@@ -49,7 +57,8 @@ def cross_val_distribution(
         Folds that are trained at the same time.
     params : dict, optional
         Metadata such as `sample_weight` and `exposure`. They go where metadata routing sends them; without
-        routing to ``fit``, and to predictions if these take them.
+        routing to ``fit``, of a pipeline by the names of its steps, as ``deepgpregressor__exposure``, and to
+        predictions if these take them.
 
     Returns
     -------
@@ -81,6 +90,7 @@ def cross_val_distribution(
     X = as_numpy(X)
     splitter = check_cv(cv, y, classifier=is_classifier(estimator))
     to_split, to_fit, to_predict = _routed(estimator, splitter, params or {})
+    to_predict = {name: value for name, value in to_predict.items() if value is not None}
     if groups is not None:
         to_split = {**to_split, "groups": groups}
     splits = list(splitter.split(X, y, **to_split))
@@ -103,8 +113,9 @@ def cross_val_distribution(
 def _routed(estimator, splitter, params):
     """Metadata for the splitter, for ``fit`` and for predictions."""
     if not get_config()["enable_metadata_routing"]:
-        takes = signature(take_apart(estimator)[0].predict).parameters
-        return {}, params, {name: params[name] for name in params if name in takes}
+        _, prefix = unfitted(estimator)
+        own = {name: name.removeprefix(prefix) for name in params if name.startswith(prefix)}
+        return {}, params, {short: params[name] for name, short in own.items()}
     router = MetadataRouter(owner="cross_val_distribution")
     mapping = MethodMapping().add(caller="fit", callee="fit").add(caller="fit", callee="predict")
     router.add(estimator=estimator, method_mapping=mapping)
@@ -125,7 +136,8 @@ def _of_fold(estimator, X, y, train, test, orders, to_fit, to_predict):
     given = {name: part(value, test) for name, value in to_predict.items()}
     estimator.fit(_safe_indexing(X, train), _safe_indexing(y, train), **fit_params)
     model, rows = take_apart(estimator, _safe_indexing(X, test))
-    targets = _safe_indexing(y, test)
+    targets, takes = _safe_indexing(y, test), signature(model.predict).parameters
+    given = {name: value for name, value in given.items() if name in takes}
     if is_classifier(model):
         if "return_std" not in signature(model.predict_proba).parameters:
             raise TypeError(
@@ -140,6 +152,7 @@ def _of_fold(estimator, X, y, train, test, orders, to_fit, to_predict):
             with np.errstate(divide="ignore"):
                 log_density[known] = np.log(proba[known, index])
         return {"proba": proba, "std": std, "log_density": log_density, "classes": model.classes_}
+    take_apart_to_score(model, rows, given)
     return {
         **_normal(model, rows, given),
         "quantiles": _predict_quantiles(model, rows, orders, given),

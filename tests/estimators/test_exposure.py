@@ -105,7 +105,7 @@ def test_fit_is_that_of_weighted_rates(inference):
     kernel = SquaredExponential(1.0, 1.0, trainable=False)
     given = {"kernel": kernel, "likelihood": Poisson(2.0, trainable=False), "init": "random"}
     model = quick(inference=inference, standardize=False, max_iter=100, n_inducing=60, **given)
-    exposed = model.fit(X, E * rates, exposure=E).predict(X)
+    exposed = model.fit(X, E * rates, exposure=E).predict(X, exposure=1)
     weighted = model.fit(X, rates, sample_weight=E).predict(X)
     # gradients of the mean per row and of that per exposure have different sizes beside Adam's epsilon
     assert_allclose(exposed, weighted, rtol=1e-4)
@@ -115,7 +115,7 @@ def test_fit_is_that_of_weighted_rates(inference):
 def test_every_scheme_learns_rates(inference):
     model = quick(inference=inference, max_iter=40, n_predict_draws=8).fit(X, Y, exposure=E)
     assert_allclose(model.predict(X, exposure=E).sum(), Y.sum(), rtol=0.2)
-    unexposed = np.mean(Y) / model.predict(X).mean()
+    unexposed = np.mean(Y) / model.predict(X, exposure=1).mean()
     assert unexposed > 2.0  # rates are per unit of exposure, of which rows have several
 
 
@@ -179,7 +179,7 @@ def test_draws_and_covariances(fitted):
     assert_allclose(fitted.sample_y(new, 3, latent=True, exposure=e), latent)
     cov = fitted.predict(new, return_cov=True, exposure=e)[1]
     assert_allclose(np.diag(cov), std**2)
-    one = fitted.predict(new, return_cov=True)[1]
+    one = fitted.predict(new, return_cov=True, exposure=1)[1]
     off = ~np.eye(3, dtype=bool)
     assert_allclose(cov[off], (one * np.outer(e, e))[off], rtol=0.05)
 
@@ -194,15 +194,19 @@ def test_chunks_and_held_out_rows():
     assert_allclose(density, model.validation_scores_[-1], rtol=1e-6)
     with pytest.raises(ValueError, match=r"exposure_val.*exposure must have one number"):
         quick().fit(X[:40], Y[:40], exposure=E[:40], exposure_val=E[:40], **given)
-    assert np.isfinite(quick(early_stopping=True).fit(X, Y, exposure=E).predict(X)).all()
+    assert np.isfinite(
+        quick(early_stopping=True).fit(X, Y, exposure=E).predict(X, exposure=E)
+    ).all()
 
 
 def test_weights_and_order_of_rows_go_along():
     rows = np.repeat(np.arange(60), 2)
     order = RNG.permutation(120)
     model = quick(n_inducing=20)
-    repeated = model.fit(X[rows][order], Y[rows][order], exposure=E[rows][order]).predict(X)
-    weighted = model.fit(X, Y, np.full(60, 2.0), exposure=E).predict(X)
+    repeated = model.fit(X[rows][order], Y[rows][order], exposure=E[rows][order]).predict(
+        X, exposure=1
+    )
+    weighted = model.fit(X, Y, np.full(60, 2.0), exposure=E).predict(X, exposure=1)
     assert_allclose(repeated, weighted, rtol=1e-7)
     two = quick(max_iter=20).fit(X, np.column_stack([Y, 2.0 * Y]), exposure=E)
     assert two.predict(X[:3], exposure=E[:3]).shape == (3, 2)
@@ -306,7 +310,7 @@ def test_exposures_of_arviz():
     draws = data.posterior_predictive["y"].to_numpy().reshape(-1, len(Y))
     mean, std = model.predict(X, return_std=True, exposure=E)
     assert np.abs((draws.mean(0) - mean) / std * len(draws) ** 0.5).max() < 5.0  # standard errors
-    plain = to_arviz(model, X)
+    plain = to_arviz(model, X, exposure=np.ones(60))
     assert_allclose(plain.posterior["f"], data.posterior["f"])
     model = quick(likelihood="gaussian", **settings).fit(X, np.log1p(Y))
     with pytest.raises(ValueError, match="has no rate"):

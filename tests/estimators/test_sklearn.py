@@ -164,6 +164,7 @@ def test_both_estimators_have_the_same_parameters():
         dict(inspect.signature(kind).parameters) for kind in (DeepGPRegressor, DeepGPClassifier)
     )
     assert first.pop("target_transform").default == "auto"  # classes have none
+    assert first.pop("exposure").default is None
     assert first == second and list(first) == list(second)
 
 

@@ -6,8 +6,9 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.linear_model import BayesianRidge, LogisticRegression
-from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -86,3 +87,19 @@ def test_rows_are_left_out_once():
         cross_val_distribution(MODEL, X, Y, cv=ShuffleSplit(2, random_state=0))
     with pytest.raises(ValueError, match="alpha must hold numbers between 0 and 1"):
         cross_val_distribution(MODEL, X, Y, alpha=90)
+
+
+def test_searches_without_metadata_routing():
+    search, cv = GridSearchCV(MODEL, {"kernel": ["rbf", "matern32"]}, cv=2), KFold(3)
+    for estimator in (search, make_pipeline(StandardScaler(), search)):
+        weights = RNG.uniform(0.5, 2.0, 30)
+        name = "sample_weight" if estimator is search else "gridsearchcv__sample_weight"
+        found = cross_val_distribution(estimator, X, Y, cv=cv, params={name: weights})
+        for train, test in cv.split(X):
+            best = clone(estimator).fit(X[train], Y[train], **{name: weights[train]})
+            best = best if estimator is search else best[-1]
+            rows = X[test]
+            if estimator is not search:
+                rows = StandardScaler().fit(X[train]).transform(rows)
+            mean, std = best.best_estimator_.predict(rows, return_std=True)
+            assert_allclose(found.mean[test], mean), assert_allclose(found["std"][test], std)
