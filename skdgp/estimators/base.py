@@ -15,6 +15,7 @@ from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import as_numpy
+from .._parameters import check_settable
 from .._threads import ERRSTATE, computing
 from ..fitting import plan as recipe
 from ..fitting.member import Plan
@@ -43,15 +44,10 @@ from .arrays import check_inputs
 from .diagnostics import warn_if_light
 from .exposures import check_has_rate, fitted_exposure
 from .importances import Pending, importances
-from .parameters import with_objects
+from .parameters import check_all_used, with_objects
 from .persistence import with_version, without_version
 from .row_columns import positions
 from .summary import column_kinds, html_summary, names_of_targets, summary
-
-#: arguments that not every scheme understands, and that are left at their defaults then
-_MAY_MEAN_NOTHING = (
-    "width n_inducing init mean input_connected learning_rate batch_size dtype".split()
-)
 
 
 @dataclass(eq=False, repr=False)
@@ -125,6 +121,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
+
+    def __setattr__(self, name, value):
+        check_settable(self, name)
+        super().__setattr__(name, value)
 
     def set_params(self, **params):
         """Set the parameters of this estimator.
@@ -274,12 +274,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _plan(self, scheme, data):
         scheme.validate()
-        for name in _MAY_MEAN_NOTHING:
-            default = getattr(BaseDeepGP, name)
-            if name not in scheme.uses and getattr(self, name) != default:
-                raise ValueError(
-                    f"{name} means nothing to {type(scheme).__name__}; leave it at {default!r}."
-                )
+        check_all_used(self, scheme, BaseDeepGP)
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)

@@ -8,10 +8,13 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..gp.likelihoods import Gaussian
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE, rank_rhat, sample_sizes
 from ..predictive.mixture import Mixture
+from ..training.init import accepts
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
 from ..training.reference import Reference
+from .parameters import settable
 
 ROWS = 1000  #: rows that are looked at
 _REFERENCE_ROWS = 500
@@ -53,13 +56,16 @@ def limit(reports):
 
 
 class Diagnostics:
-    """Comparison of members' predictions with a simple reference, at scaled rows `X` and targets `y`."""
+    """Comparison of members' predictions with a simple reference, at scaled rows `X` and targets `y`.
 
-    def __init__(self, members, X, y, device):
+    The parameters of the `estimator` decide what the reports advise; None is for no reports.
+    """
+
+    def __init__(self, members, X, y, device, estimator=None):
         rng = np.random.default_rng(0)
         table = np.unique(np.column_stack([X, y]), axis=0)  # repeated rows would be remembered
         table = table[rng.permutation(len(table))[:ROWS]]
-        self.members, self.device = members, device
+        self.members, self.device, self.estimator = members, device, estimator
         self.X, self.y = table[:, : X.shape[1]], table[:, X.shape[1] :]
         self.X_ref, self.y_ref = self.X[:_REFERENCE_ROWS], self.y[:_REFERENCE_ROWS]
         self.reference = self._expected = None
@@ -87,11 +93,12 @@ class Diagnostics:
         return [self._report(member) for member in self.members]
 
     def _report(self, member):
-        found = findings(member.posterior(self.device), torch.as_tensor(self.X, device=self.device))
+        X, may = torch.as_tensor(self.X, device=self.device), advisable(self.estimator, member)
+        found = findings(member.posterior(self.device), X, may)
         if self.reference is not None:
             if found:  # there are inducing points
-                found.append(too_few_finding(member.architecture.n_inducing, self.reference))
-            found = _noise(member, self.X_ref, self.y_ref, self.device, self.reference) + found
+                found.append(too_few_finding(member.architecture.n_inducing, self.reference, may))
+            found = _noise(member, self.X_ref, self.y_ref, self.device, self.reference, may) + found
         missed = self._missed([member]) if len(self.members) > 1 else self.missed
         return Report(missed, found)
 
@@ -114,7 +121,7 @@ def _reference(likelihood, X, y):
     return reference, expected, np.log(own @ own.mean(0))
 
 
-def _noise(member, X, y, device, reference):
+def _noise(member, X, y, device, reference, may):
     if not member.likelihood.scales_target:
         return []
     posterior = member.posterior(device)
@@ -122,7 +129,32 @@ def _noise(member, X, y, device, reference):
         log_weights, mean, var = posterior.latent(torch.as_tensor(X, device=device))
         noise = posterior.likelihood.moments(mean, torch.zeros_like(var))[1].mean(1)
         noise = (log_weights.exp() @ noise).cpu().numpy()
-    return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference)]
+    return [noise_finding(float(np.mean(noise / np.maximum(y.var(0), 1e-12))), reference, may)]
+
+
+def advisable(estimator, member):
+    """Settings that may help, of :data:`~skdgp.training.pathologies.SETTINGS`, and that can be changed."""
+    names = settable(estimator, member.scheme)
+    for name, best in (("mean", "linear"), ("input_connected", True)):
+        if getattr(estimator, name) == best:
+            names.discard(name)
+    if not member.architecture.widths:
+        names -= {"mean", "input_connected", "width", "n_layers"}
+    if type(member.likelihood) is not Gaussian:
+        names.discard("likelihood")
+    if "inner_scale" in member.scheme.get_params() and estimator.inference != "auto":
+        names.add("inner_scale")
+    if "init" in names and isinstance(estimator.init, str):
+        (allowed,) = (
+            part for part in estimator._parameter_constraints["init"] if hasattr(part, "options")
+        )
+        starts = {name for name in ("greedy", "kmeans") if name in allowed.options} - {
+            estimator.init
+        }
+        if not (member.architecture.widths and accepts(member.build(), "greedy")):
+            starts.discard("greedy")
+        names |= starts
+    return names
 
 
 def warn_of_pathologies(estimator, data, settled):
@@ -133,7 +165,7 @@ def warn_of_pathologies(estimator, data, settled):
     if estimator.n_iter_ < _FEWEST_STEPS and not settled:
         return
     X, y, _ = data.sample(ROWS, np.random.RandomState(0))
-    diagnostics = Diagnostics(estimator.members_, X, y, estimator.device_)
+    diagnostics = Diagnostics(estimator.members_, X, y, estimator.device_, estimator)
     missed = diagnostics.missed
     if missed is None or missed <= _SEVERE_IF_BLAMED:
         return
@@ -141,10 +173,12 @@ def warn_of_pathologies(estimator, data, settled):
     if missed <= limit(reports):
         return
     causes = {cause.name: cause for report in reports for cause in report.causes}
-    named = "; ".join(f"{name} ({cause.advice})" for name, cause in causes.items())
+    named = "; ".join(
+        f"{name} ({cause.advice})" if cause.advice else name for name, cause in causes.items()
+    )
     warn(
         f"The model misses {min(missed, 1.0):.0%} of what a simple reference knows about the training rows. "
-        f"Signs: {named or 'none inside the model; more steps or another init may help'}. "
+        f"Signs: {named or 'none inside the model; more steps may help'}. "
         "skdgp.inspection.diagnose(model, X, y) tells more.",
         PathologyWarning,
     )

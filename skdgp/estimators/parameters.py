@@ -1,8 +1,13 @@
-"""Parameters of estimators: names that stand for objects."""
+"""Parameters of estimators: names that stand for objects, and those that a scheme does not use."""
 
 from ..gp.kernels import as_kernel
 from ..gp.likelihoods import as_likelihood
 from ..inference import as_scheme
+
+#: arguments that not every scheme understands, and that are left at their defaults then
+_MAY_MEAN_NOTHING = (
+    "width n_inducing init mean input_connected learning_rate batch_size dtype".split()
+)
 
 
 def with_objects(estimator, params):
@@ -27,3 +32,19 @@ def with_objects(estimator, params):
                 )
             found[name] = make(value)
     return found
+
+
+def settable(estimator, scheme):
+    """Names of the parameters that mean something to a scheme."""
+    names = estimator.get_params(deep=False)
+    return {name for name in names if name in scheme.uses or name not in _MAY_MEAN_NOTHING}
+
+
+def check_all_used(estimator, scheme, defaults):
+    """Raise ValueError if a parameter is set that means nothing to the scheme; `defaults` are attributes."""
+    for name in _MAY_MEAN_NOTHING:
+        default = getattr(defaults, name)
+        if name not in scheme.uses and getattr(estimator, name) != default:
+            raise ValueError(
+                f"{name} means nothing to {type(scheme).__name__}; leave it at {default!r}."
+            )

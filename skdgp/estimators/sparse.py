@@ -1,11 +1,15 @@
 """Shallow sparse Gaussian processes on all rows at once."""
 
-from dataclasses import dataclass, field
+import os
+from collections.abc import Sequence
 from numbers import Real
 
+import numpy as np
+
 from ..gp.kernels import Kernel
-from ..gp.likelihoods import CLASSIFICATION, Gaussian
+from ..gp.likelihoods import CLASSIFICATION, Gaussian, Likelihood
 from ..inference import VFE, PowerEP
+from ..training.checkpoint import Checkpoint
 from ._sklearn import Interval, StrOptions
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
@@ -14,30 +18,14 @@ from .regression import TARGET_TRANSFORM, RegressionMixin
 _MAX_ITER = 200
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class BaseSparseGP(BaseDeepGP):
     """Base class of the shallow estimators: deep ones of which most choices are made."""
 
     # what else could be chosen
-    n_layers: int = field(default=1, init=False)
-    width: None = field(default=None, init=False)
-    mean: str = field(default="linear", init=False)
-    input_connected: bool = field(default=False, init=False)
-    inference: str = field(default="vfe", init=False)
-    batch_size: None = field(default=None, init=False)
-    learning_rate: None = field(default=None, init=False)
-    n_predict_draws: int = field(default=1, init=False)
-    early_stopping: bool = field(default=False, init=False)
-    validation_fraction: float = field(default=0.1, init=False)
-    n_iter_no_change: int = field(default=1, init=False)
-    dtype: str = field(default="auto", init=False)
-    n_jobs: None = field(default=None, init=False)
-
-    n_inducing: int | None = field(default=None, kw_only=False)
-    kernel: str | Kernel = "squared_exponential"
-    train_inducing: bool = False
-    tol: float = 1e-7
-    standardize: bool = True
+    n_layers, width, mean, input_connected = 1, None, "linear", False
+    inference, batch_size, learning_rate, n_predict_draws = "vfe", None, None, 1
+    early_stopping, validation_fraction, n_iter_no_change = False, 0.1, 1
+    dtype, n_jobs = "auto", None
 
     _parameter_constraints = {
         **{
@@ -76,7 +64,6 @@ class BaseSparseGP(BaseDeepGP):
         return VFE(self.train_inducing, self.tol)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     """Sparse Gaussian process regression on collapsed bounds.
 
@@ -211,11 +198,6 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
     (array([0.1]), array([0.1]))
     """
 
-    method: str = "vfe"
-    alpha: float = 0.5
-    likelihood: str | Gaussian = "gaussian"
-    target_transform: str | None = None
-
     _likelihoods = {"gaussian": Gaussian}
     _parameter_constraints = {
         **BaseSparseGP._parameter_constraints,
@@ -225,6 +207,37 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         "alpha": [Interval(Real, 0, 1, closed="right")],
     }
 
+    def __init__(
+        self,
+        n_inducing: int | None = None,
+        *,
+        kernel: str | Kernel = "squared_exponential",
+        method: str = "vfe",
+        alpha: float = 0.5,
+        likelihood: str | Gaussian = "gaussian",
+        target_transform: str | None = None,
+        init: str = "kmeans",
+        train_inducing: bool = False,
+        max_iter: int | None = None,
+        max_time: float | None = None,
+        tol: float = 1e-7,
+        warm_start: bool = False,
+        standardize: bool = True,
+        categorical_features: str | Sequence | None = "from_dtype",
+        checkpoint: str | os.PathLike | Checkpoint | None = None,
+        device: str = "auto",
+        n_threads: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.n_inducing, self.kernel, self.method = n_inducing, kernel, method
+        self.alpha, self.likelihood, self.target_transform = alpha, likelihood, target_transform
+        self.init, self.train_inducing, self.max_iter = init, train_inducing, max_iter
+        self.max_time, self.tol, self.warm_start = max_time, tol, warm_start
+        self.standardize, self.categorical_features = standardize, categorical_features
+        self.checkpoint, self.device, self.n_threads = checkpoint, device, n_threads
+        self.random_state, self.verbose = random_state, verbose
+
     def _scheme(self):
         if self.method == "vfe":
             return super()._scheme()
@@ -232,7 +245,6 @@ class SparseGPRegressor(RegressionMixin, BaseSparseGP):
         return PowerEP(alpha, self.train_inducing, self.tol)
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     """Sparse Gaussian process classification on a bound of all rows.
 
@@ -350,7 +362,32 @@ class SparseGPClassifier(ClassificationMixin, BaseSparseGP):
     True
     """
 
-    tol: float = 1e-6
-
     _likelihoods = {name: CLASSIFICATION[name] for name in ("probit", "logit", "softmax")}
     _n_inducing = 100
+
+    def __init__(
+        self,
+        n_inducing: int | None = None,
+        *,
+        kernel: str | Kernel = "squared_exponential",
+        likelihood: str | Likelihood = "auto",
+        init: str = "kmeans",
+        train_inducing: bool = False,
+        max_iter: int | None = None,
+        max_time: float | None = None,
+        tol: float = 1e-6,
+        warm_start: bool = False,
+        standardize: bool = True,
+        categorical_features: str | Sequence | None = "from_dtype",
+        checkpoint: str | os.PathLike | Checkpoint | None = None,
+        device: str = "auto",
+        n_threads: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.n_inducing, self.kernel, self.likelihood = n_inducing, kernel, likelihood
+        self.init, self.train_inducing, self.max_iter = init, train_inducing, max_iter
+        self.max_time, self.tol, self.warm_start = max_time, tol, warm_start
+        self.standardize, self.categorical_features = standardize, categorical_features
+        self.checkpoint, self.device, self.n_threads = checkpoint, device, n_threads
+        self.random_state, self.verbose = random_state, verbose

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from ..estimators.inflation import learn_inflation
+from ..estimators.parameters import settable
 from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
 from ..parallel import bound_of_staleness, divides
@@ -131,7 +132,19 @@ class MemberFit:
             tol=estimator.tol,
             patience=estimator.n_iter_no_change,
             verbose=max(0, estimator.verbose - self.is_mixture),
+            advice=self._advice(scheme),
         )
+
+    def _advice(self, scheme):
+        """What to do where numbers overflow in training."""
+        estimator, names = self.estimator, settable(self.estimator, scheme)
+        others = {
+            "choose a smaller learning_rate": "learning_rate" in names,
+            "set standardize=True": not estimator.standardize,
+            "set dtype='float64'": "dtype" in names and estimator.dtype == "float32",
+        }
+        chosen = [text for text, helps in others.items() if helps]
+        return f"{', or '.join(['Look for extreme values in X and y', *chosen])}."
 
     def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
         """Train a member; returns it and its trainer.

@@ -7,6 +7,8 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import nn
 
+from .._parameters import check_settable
+
 
 class Hyperparameter(NamedTuple):
     """A trainable hyperparameter, or another parameter of a model.
@@ -45,6 +47,10 @@ class Component(BaseEstimator):
     _parts = ()  #: constructor arguments that are components themselves
     _roles = {}  #: of trainable constructor arguments
     _role = "shape"  #: of those that are not among these
+
+    def __setattr__(self, name, value):
+        check_settable(self, name)
+        super().__setattr__(name, value)
 
     def hyperparameters(self):
         """List of (name, role, value) of trainable constructor arguments, also those of parts."""

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils._param_validation import Interval, make_constraint
 from torch import nn
 
+from .._parameters import check_settable
 from ..gp.component import hyperparameters
 from ..gp.stack import Stack
 from ..random import sobol_normal
@@ -160,6 +161,10 @@ class Scheme(BaseEstimator):
             cls.__init__.__annotations__ = {}
         of_fields = {field.name: get_args(field.type)[1:] for field in fields(cls)}
         cls._parameter_constraints = {**cls._parameter_constraints, **of_fields}
+
+    def __setattr__(self, name, value):
+        check_settable(self, name)
+        super().__setattr__(name, value)
 
     def validate(self):
         """Raise ValueError if a setting makes no sense."""

@@ -68,7 +68,7 @@ def diagnose(estimator, X, y, *, exposure=None):
     X, y = model._x_scaler.transform(X), model._y_scaler.transform(y)
     y = y if offset is None else np.hstack([y, offset])
     with model._threads():
-        diagnostics = Diagnostics(model.members_, X, y, model._prediction_device())
+        diagnostics = Diagnostics(model.members_, X, y, model._prediction_device(), model)
         return Diagnosis(diagnostics.reports(), diagnostics.missed)
 
 

@@ -10,7 +10,7 @@ from .lengthscales import shorten_lengthscales
 
 STARTS = (*METHODS, "greedy")
 
-__all__ = ["METHODS", "STARTS", "centers", "hand_over", "start"]
+__all__ = ["METHODS", "STARTS", "accepts", "centers", "hand_over", "start"]
 
 
 def start(model, X, weights, method, rng, y=None, train=None):
@@ -33,6 +33,15 @@ def start(model, X, weights, method, rng, y=None, train=None):
                 shorten_lengthscales(part, model.likelihood(), inputs, y, weights)
     if method == "greedy":
         greedy(model, X, y, weights, train, rng)
+
+
+def accepts(model, method):
+    """Whether a model can start so."""
+    try:
+        _check(model, method)
+    except ValueError:
+        return False
+    return True
 
 
 def _check(model, method):

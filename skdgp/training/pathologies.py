@@ -18,6 +18,12 @@ _FAINT = 0.05  #: variance of a unit's mean, relative to its uncertainty, that i
 _ROWS = 200  #: rows that are shuffled to measure the effect of a unit
 
 
+#: settings that advice may name, and shapes that it may be about
+SETTINGS = frozenset(
+    "greedy kmeans likelihood learning_rate mean input_connected width n_layers n_inducing inner_scale".split()
+)
+
+
 class PathologyWarning(UserWarning):
     """Warning that a model predicts worse than a simple reference, with the reason."""
 
@@ -45,8 +51,22 @@ class Finding:
         return bool(self.value > self.extreme)
 
 
-def noise_finding(noise, reference):
-    """Data explained by noise, given its mean variance relative to that of the target."""
+def _advice(settable, *options):
+    """Sentences of those options (setting, sentence) that can be followed; a setting of None always can."""
+    return "; ".join(text for setting, text in options if setting is None or setting in settable)
+
+
+def _starts(settable):
+    """The starts of inducing inputs that can be advised, as an option."""
+    names = [repr(name) for name in ("greedy", "kmeans") if name in settable]
+    return (None, f"start with init={' or '.join(names)}") if names else ("", "")
+
+
+def noise_finding(noise, reference, settable=SETTINGS):
+    """Data explained by noise, given its mean variance relative to that of the target.
+
+    Here and below, advice names what is `settable`, a set of names.
+    """
     share = noise / max(reference.mse, 1e-6) if noise > 0.05 else 0.0
     return Finding(
         "data explained by noise",
@@ -54,25 +74,31 @@ def noise_finding(noise, reference):
         "variance of the noise / error of a simple reference (0 below a 20th of the target's)",
         float(share),
         1.5,
-        "start with init='greedy', or with less noise (likelihood=Gaussian(variance=...)); more steps",
+        _advice(
+            settable,
+            ("greedy", "start with init='greedy'"),
+            ("likelihood", "start with less noise (likelihood=Gaussian(variance=...))"),
+            (None, "more steps"),
+        ),
     )
 
 
-def too_few_finding(n_inducing, reference):
+def too_few_finding(n_inducing, reference, settable=SETTINGS):
     """Fewer inducing points than a simple reference has effective parameters."""
+    more = int(2 * np.ceil(reference.n_effective))
     return Finding(
         "too few inducing points",
         None,
         "effective parameters of a simple reference / inducing points of a layer",
         reference.n_effective / n_inducing,
         1.0,
-        f"set n_inducing to {int(2 * np.ceil(reference.n_effective))} or more",
+        _advice(settable, ("n_inducing", f"set n_inducing to {more} or more")),
         extreme=10.0,
     )
 
 
 @torch.no_grad()
-def findings(posterior, X):
+def findings(posterior, X, settable=SETTINGS):
     """Figures of the layers of a posterior at rows `X` (n, d), if all have inducing inputs."""
     layers, X, found = posterior.layers, X.to(torch.float64), []
 
@@ -80,13 +106,13 @@ def findings(posterior, X):
         hidden, connected = i < len(layers) - 1, layers.input_connected
         mean, var = layer.moments(H)
         use = _use(layers, i + 1, mean, X) if hidden else None
-        found.extend(_inducing(layer, H, i + 1))
+        found.extend(_inducing(layer, H, i + 1, settable))
         if i == 0 and all(part.q_root is not None for part in layer.parts()):
-            found.append(_uncertain(layer, H, mean, use))
+            found.append(_uncertain(layer, H, mean, use, settable))
         if hidden:
-            found.append(_dead(mean, var, use, i + 1))
+            found.append(_dead(mean, var, use, i + 1, settable))
             if X.shape[1] > 1:
-                found.append(_collapsed(H if i == 0 else X, mean, connected, i + 1))
+                found.append(_collapsed(H if i == 0 else X, mean, connected, i + 1, settable))
         return mean
 
     parts = [part for layer in layers for part in layer.parts()]
@@ -100,7 +126,7 @@ def _correlation(kernel, A, B):
     return kernel(A, B) / scale.clamp_min(1e-300)
 
 
-def _inducing(layer, H, number):
+def _inducing(layer, H, number, settable):
     """Clumped inducing inputs, and those away from the rows; means over units that have their own."""
     shares = []
     for part in layer.parts():
@@ -121,7 +147,7 @@ def _inducing(layer, H, number):
             "5 % of the rows, whichever is less",
             clumped,
             0.1,
-            "start with init='greedy' or 'kmeans', or with a shorter lengthscale",
+            _advice(settable, _starts(settable), (None, "start with a shorter lengthscale")),
             extreme=0.2,
         ),
         Finding(
@@ -130,13 +156,13 @@ def _inducing(layer, H, number):
             "share of inducing inputs that are uncorrelated with all rows",
             away,
             0.25,
-            "start with init='greedy' or 'kmeans'; a smaller learning_rate",
+            _advice(settable, _starts(settable), ("learning_rate", "a smaller learning_rate")),
             extreme=0.5,
         ),
     ]
 
 
-def _uncertain(layer, H, mean, use):
+def _uncertain(layer, H, mean, use, settable):
     """Inflated variance of the posterior at inducing points."""
     noise = []
     for part in layer.parts():
@@ -153,7 +179,12 @@ def _uncertain(layer, H, mean, use):
         "share of uncertainty at inducing points in the variance that units hand on",
         value,
         0.5,
-        "start with init='greedy', or with DSVI(inner_scale=1e-5); more steps",
+        _advice(
+            settable,
+            ("greedy", "start with init='greedy'"),
+            ("inner_scale", "set inner_scale=1e-5 of the scheme"),
+            (None, "more steps"),
+        ),
     )
 
 
@@ -170,7 +201,7 @@ def _use(layers, i, mean, X):
     return torch.stack(changes)
 
 
-def _dead(mean, var, use, number):
+def _dead(mean, var, use, number, settable):
     faint = mean.var(0, correction=0) < _FAINT * var.mean(0)
     return Finding(
         "dead hidden units",
@@ -178,7 +209,13 @@ def _dead(mean, var, use, number):
         "share of units that are noise, or that the next layer does not look at",
         float((faint | (use < _UNUSED)).double().mean()),
         0.99,
-        "mean='linear'; a smaller n_layers or width; init='greedy'",
+        _advice(
+            settable,
+            ("mean", "mean='linear'"),
+            ("n_layers", "a smaller n_layers"),
+            ("width", "a smaller width"),
+            ("greedy", "init='greedy'"),
+        ),
     )
 
 
@@ -188,7 +225,7 @@ def _effective_dimension(H):
     return float(values.sum().square() / values.square().sum().clamp_min(1e-300))
 
 
-def _collapsed(X, mean, connected, number):
+def _collapsed(X, mean, connected, number, settable):
     """All inputs on one line, or on fewer than there are."""
     lost = 1.0 - (_effective_dimension(mean) - 1.0) / max(_effective_dimension(X) - 1.0, 1e-12)
     return Finding(
@@ -197,5 +234,11 @@ def _collapsed(X, mean, connected, number):
         "share of the directions of the inputs that are lost",
         0.0 if connected else min(max(lost, 0.0), 1.0),
         0.9,
-        "mean='linear', input_connected=True, a larger width, or a smaller n_layers",
+        _advice(
+            settable,
+            ("mean", "mean='linear'"),
+            ("input_connected", "input_connected=True"),
+            ("width", "a larger width"),
+            ("n_layers", "a smaller n_layers"),
+        ),
     )

@@ -62,6 +62,7 @@ class Trainer:
     on_block: Callable | None = None
     checkpoint: CheckpointFile | None = None
     decay: bool = True  #: whether the step size follows :func:`schedule`, or stays
+    advice: str = "Look for extreme values in X and y."  #: where numbers overflow
     all_or_nothing: bool = False  #: whether an interrupted training is to leave no model
     verbose: int = 0
 
@@ -155,10 +156,7 @@ class Trainer:
                 if np.isfinite(self.loss_curve).any()
                 else "The loss was never finite"
             )
-            self._warn(
-                f"{why}: nothing was learned, and the model is its start. Look for extreme values in X and y, "
-                "or choose a smaller learning_rate or another likelihood."
-            )
+            self._warn(f"{why}: nothing was learned, and the model is its start. {self.advice}")
 
     @property
     def learned_nothing(self):
@@ -216,7 +214,7 @@ class Trainer:
         if self._failures == 1:
             self._warn(
                 "The loss was not finite; training stepped back to the last good state and goes on with half "
-                "the step size. A smaller learning_rate, standardized data or dtype='float64' avoid this.",
+                f"the step size. {self.advice}",
             )
         if self._failures == _MAX_FAILURES and self.n_learned:
             self._warn(

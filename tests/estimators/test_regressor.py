@@ -421,7 +421,7 @@ def test_kernel_for_each_layer(data):
         ({"tol": -1.0}, "'tol' parameter"),
         ({"device": "toaster"}, "device='toaster' cannot be used here"),
         *(
-            ({"device": name}, f"device='{name}' .*unknown.*; use 'cpu', 'cuda' or 'auto'")
+            ({"device": name}, f"device='{name}' .*unknown.*; use 'cpu'.* or 'auto'")
             for name in ("", "gpu", "mps", "meta", "hpu")
         ),
         ({"device": None}, "'device' parameter"),
@@ -522,12 +522,13 @@ def test_numbers_that_are_written_out(data, model, dtype):
 def refusals(model, X, y, bad, match, error=ValueError):
     """What every way to hand targets to a model says of bad ones."""
     fitted = clone(model).fit(X, y)
-    for call, name in (
-        (lambda: clone(model).fit(X, bad), "y"),
-        (lambda: clone(model).fit(X, y, X_val=X, y_val=bad), "y_val"),
-        (lambda: fitted.log_predictive_density(X, bad), "y"),
+    of_held_out = f"y_val.*{match}" if error is ValueError else match
+    for call, message in (
+        (lambda: clone(model).fit(X, bad), match),
+        (lambda: clone(model).fit(X, y, X_val=X, y_val=bad), of_held_out),
+        (lambda: fitted.log_predictive_density(X, bad), match),
     ):
-        with pytest.raises(error, match=match.format(name)):
+        with pytest.raises(error, match=message):
             call()
 
 
@@ -543,8 +544,8 @@ def test_targets_of_types_that_are_no_numbers(data, model, dtype):
     """Times were taken for numbers by densities."""
     X, y = data
     bad = np.arange(len(y)).astype(dtype)
-    refusals(model, X, y, bad, "Some values of {} are no numbers; convert them")
-    refusals(model, X, np.c_[y, y], np.c_[bad, bad], "Some values of {} are no numbers")
+    refusals(model, X, y, bad, "Some values of y are no numbers; convert them")
+    refusals(model, X, np.c_[y, y], np.c_[bad, bad], "Some values of y are no numbers")
 
 
 @pytest.mark.parametrize("container", [csr_matrix, csr_array])
