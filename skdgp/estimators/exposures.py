@@ -26,7 +26,7 @@ def fitted_exposure(estimator, X, exposure, reset):
         raise ValueError(
             "The first rows had an exposure, and these have none; give exposure here, too."
         )
-    return log_exposure(exposure, len(X))
+    return None if exposure is None else log_exposure(exposure, len(X))
 
 
 def exposed_rows(model, X, exposure, missing="warn"):
