@@ -291,9 +291,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         -------
         table : str
             Scheme, layers, kernel of the first layer, mixture weight, mean log density of held-out rows in
-            units of the target, and CPU seconds of training. The last entry follows from hyperparameters: the
-            columns in which functions vary most and, of shallow models, those in which they are flat. Maps of
-            the targets are listed above. A notebook shows the table below the diagram of the estimator.
+            units of the target, and CPU seconds of training. The last entry is about means at training rows:
+            the columns with which they vary most, and those in which they are flat. Maps of the targets are
+            listed above. A notebook shows the table below the diagram of the estimator.
         """
         check_is_fitted(self)
         with self._threads():

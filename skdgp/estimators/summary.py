@@ -5,12 +5,14 @@ from html import escape
 import numpy as np
 import torch
 
+from .importances import Pairs, total_effects
+
 _COLUMNS = "model", "layers", "kernel", "weight", "log density", "CPU seconds", "varies most with"
 _LISTED = 3  #: columns at most
-_TOGETHER = 50  #: columns that one covariance matrix looks at
-_VARIES = 0.1  #: of the variance along the first column: what has less is not listed
+_ROWS = 64  #: at which functions are compared
+_CHANGES, _FEWEST, _MOST = 160, 8, 32  #: changed rows of all columns together, and of each
+_VARIES = 0.1  #: of the effect of the first column: what has less is not listed
 #: likewise; below it a column is flat: it moves functions less than a quarter as far as the first one does
-#: (sqrt(.05)). Beside a lengthscale of 2 standard deviations, a lengthscale of 10 is flat
 _FLAT = 0.05
 
 
@@ -69,21 +71,26 @@ def kept_table(estimator):
     """The table as rows of strings, made once: hyperparameters of a loaded model take a while to find."""
     if estimator._table is None:
         names = estimator._x_scaler.names(feature_names(estimator))
-        estimator._table = [_COLUMNS, *(_row(member, names) for member in estimator.members_)]
+        rows = estimator._x_scaler.transform(estimator._pairs.sample(_ROWS))
+        n_changes = int(np.clip(_CHANGES // len(names), _FEWEST, _MOST))
+        pairs, device = Pairs(rows, n_changes=n_changes), estimator._prediction_device()
+        with torch.no_grad():
+            lines = [_row(one, names, _effects(one, pairs, device)) for one in estimator.members_]
+        estimator._table = [_COLUMNS, *lines]
     return estimator._table
 
 
-def _row(member, names):
-    record, kernels = member.record, member.kernels_[0]
-    kernels = kernels if isinstance(kernels, list) else [kernels]  # of each unit
-    most, flat = in_words(kernels, names)
+def _row(member, names, effects):
+    record, kernel = member.record, member.kernels_[0]
+    kernel = kernel[0] if isinstance(kernel, list) else kernel  # of each unit
+    most, flat = in_words(effects, names)
     words, n_hidden = [", ".join(most)], len(member.architecture.widths)
-    if flat and not n_hidden:  # hidden layers hand on what their mean functions see
+    if flat:
         words.append("flat in " + ", ".join(flat[:_LISTED]) + ", ..." * (len(flat) > _LISTED))
     return (
         type(member.scheme).__name__,
         str(n_hidden + 1),
-        kernel_name(kernels[0]),
+        kernel_name(kernel),
         f"{member.mixture_weight:.2f}",
         f"{record.log_density:.3f}" if np.isfinite(record.log_density) else "",
         f"{record.seconds:.1f}",
@@ -99,24 +106,23 @@ def kernel_name(kernel) -> str:
     return sign.join(kernel_name(getattr(kernel, part)) for part in kernel._parts)
 
 
-def in_words(kernels, names) -> tuple:
-    """Columns in which sums of functions vary most, and flat ones; nothing if all columns are alike."""
-    columns = np.array_split(np.arange(len(names)), -(-len(names) // _TOGETHER))
-    variances = np.concatenate(
-        [sum(_variances_along(kernel, some, len(names)) for kernel in kernels) for some in columns]
-    )
-    largest = variances.max()
-    if np.ptp(variances) <= 1e-6 * largest:
+def in_words(effects, names) -> tuple:
+    """Columns with which functions vary most, and flat ones; nothing if all columns are alike."""
+    largest = effects.max(initial=0.0)
+    if np.ptp(effects) <= 1e-6 * largest:
         return [], []
-    order = np.argsort(-variances, kind="stable")
-    most = [names[j] for j in order[:_LISTED] if variances[j] >= _VARIES * largest]
-    return most, [name for name, v in zip(names, variances) if v < _FLAT * largest]
+    order = np.argsort(-effects, kind="stable")
+    most = [names[j] for j in order[:_LISTED] if effects[j] >= _VARIES * largest]
+    return most, [name for name, v in zip(names, effects) if v < _FLAT * largest]
 
 
-def _variances_along(kernel, columns, n):
-    """Prior variances of how much functions change over two standard deviations of some of `n` columns."""
-    x, of_low = torch.zeros((2 * len(columns), n), dtype=torch.float64), np.arange(len(columns))
-    of_high = of_low + len(columns)
-    x[of_low, columns], x[of_high, columns] = -1.0, 1.0
-    K = kernel(x, x).numpy()
-    return K[of_low, of_low] + K[of_high, of_high] - 2.0 * K[of_low, of_high]
+def _effects(member, pairs, device):
+    """Total effects of the columns on the mean functions of a member, in its units."""
+    posterior = member.posterior(device)
+
+    def mean(X):
+        log_weights, mean, _ = posterior.latent(torch.as_tensor(X, device=device))
+        k = posterior.likelihood.n_means(mean.shape[-1])
+        return (log_weights.exp()[:, None, None] * mean[..., :k]).sum(0).numpy(force=True)
+
+    return total_effects(mean, pairs)

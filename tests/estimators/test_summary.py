@@ -17,7 +17,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.importances import Pairs, total_effects
 from skdgp.estimators.summary import in_words, kernel_name
 from skdgp.fitting.member import Member
-from skdgp.gp.kernels import Anova, Linear, Matern, SquaredExponential
+from skdgp.gp.kernels import Linear, Matern, SquaredExponential
 
 FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
 rng = np.random.default_rng(0)
@@ -26,18 +26,29 @@ X["constant"] = 1.0
 y = np.sin(4.0 * X["age"]) + 0.1 * rng.standard_normal(80)
 
 
-def test_kernels_in_words():
-    smooth = SquaredExponential(lengthscale=np.array([3.0, 1.0, 2.0, 90.0]))
-    kernel = (smooth + Linear()).bind(4)
+def test_kernels_and_effects_in_words():
+    kernel = (SquaredExponential() + Linear()).bind(4)
     assert kernel_name(kernel) == "SquaredExponential + Linear"
     assert kernel_name(Matern() * kernel) == "Matern * SquaredExponential + Linear"
-    assert in_words([kernel], list("abcd")) == (["b", "c", "a"], [])  # a line is not flat
-    assert in_words([smooth], list("abcd")) == (["b", "c", "a"], ["d"])
-    assert in_words([SquaredExponential(lengthscale=2.0)], ["a", "b"]) == ([], [])
-    beside = [SquaredExponential(lengthscale=np.array([2.0, other])) for other in (9.9, 10.1)]
-    assert [in_words([kernel], ["a", "b"])[1] for kernel in beside] == [[], ["b"]]
-    anova = Anova(strength=np.array([1e-3, 0.5]), lengthscale=np.array([0.1, 1.0])).bind(2)
-    assert in_words([anova], ["a", "b"]) == (["b"], ["a"])
+    assert in_words(np.array([0.2, 1.0, 0.3, 0.01]), list("abcd")) == (["b", "c", "a"], ["d"])
+    assert in_words(np.array([1.0, 1.0]), ["a", "b"]) == ([], [])
+    assert in_words(np.array([1.0, 0.06, 0.04]), list("abc")) == (["a"], ["c"])
+    assert in_words(np.zeros(2), ["a", "b"]) == ([], [])
+
+
+@pytest.mark.parametrize("kernel", ["squared_exponential", "matern52", "anova", "auto"])
+@pytest.mark.parametrize("inference", ["exact", "vecchia", "dsvi"])
+def test_a_long_lengthscale_is_not_flat(kernel, inference):
+    """Shares of sin(a) + .3 b + 0 c in the variance are known; b has most of it, and a longer lengthscale."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0.0, 10.0, (120, 3))
+    terms = np.column_stack([np.sin(rows[:, 0]), 0.3 * rows[:, 1], 0.0 * rows[:, 2]])
+    settings = {"inference": inference, "kernel": kernel, "random_state": 0}
+    model = DeepGPRegressor(1, max_iter=40 if inference == "exact" else 150, **settings)
+    model.fit(rows, terms.sum(1) + 0.05 * rng.standard_normal(120))
+    assert terms.var(0)[1] > terms.var(0)[0]
+    (line,) = model.summary().split("\n")[1:]
+    assert line.endswith("x1, x0; flat in x2")
 
 
 def test_a_line_for_each_model():
@@ -49,7 +60,10 @@ def test_a_line_for_each_model():
     for line, member in zip(lines, model.members_):
         assert line.startswith(type(member.scheme).__name__)
         assert f"{member.mixture_weight:.2f}" in line and f"{member.record.log_density:.3f}" in line
-    assert any(line.endswith("age") for line in lines) and "constant" not in model.summary()
+    assert (
+        any(line.endswith("age; flat in sex") for line in lines)
+        and "constant" not in model.summary()
+    )
 
 
 def test_single_models():
