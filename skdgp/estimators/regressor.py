@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..fitting import plan as recipe
 from ..fitting import point_masses as atoms
-from ..fitting.warm_start import takes_chunks
+from ..fitting.warm_start import extrapolates, takes_chunks
 from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
 from ._sklearn import Interval
@@ -258,7 +258,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         deep = self.inference == "auto" or isinstance(
             as_scheme(self.inference), (DSVI, StructuredVI)
         )
-        return deep and isinstance(self.kernel, str)
+        return deep and isinstance(self.kernel, str) and not extrapolates(self.kernel)
 
     @property
     def atoms_(self) -> np.ndarray:

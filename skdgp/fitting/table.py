@@ -55,21 +55,24 @@ class Data:
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
         return self.y if self.log_exposure is None else np.hstack([self.y, self.log_exposure])
 
-    def scale(self, standardize, scale_target, rng, target_maps=None, likelihood=None):
+    def scale(
+        self, standardize, scale_target, rng, target_maps=None, likelihood=None, straight=False
+    ):
         """Learn the scaling from these rows; `target_maps` is a function without arguments, or None.
 
-        The likelihood and mapped targets decide on the positions of levels of categories.
+        The likelihood and mapped targets decide on the positions of levels of categories. With `straight`,
+        inputs are scaled linearly beyond these rows.
         """
         known, state = self.y_scaler, rng.get_state()
-        self.x_scaler = self._input_scaler(standardize, rng, likelihood)
+        self.x_scaler = self._input_scaler(standardize, rng, likelihood, straight)
         maps = target_maps and target_maps()
         self.y_scaler = TargetScaler(standardize and scale_target, maps).fit(self.y, self.weights)
         if known is None and self.x_scaler.encoder is not None and any(self.y_scaler.names):
             rng.set_state(state)  # all again, by targets as models see them
-            self.x_scaler = self._input_scaler(standardize, rng, likelihood)
+            self.x_scaler = self._input_scaler(standardize, rng, likelihood, straight)
         return self
 
-    def _input_scaler(self, standardize, rng, likelihood):
+    def _input_scaler(self, standardize, rng, likelihood, straight):
         """Encode the rows, if they need that, and learn to scale what comes out."""
         encoder = None
         has_gaps = any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
@@ -82,7 +85,8 @@ class Data:
             )
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
-        return InputScaler(standardize, encoder).fit(self.inputs, self.weights, rng)
+        scaler = InputScaler(standardize, encoder, straight)
+        return scaler.fit(self.inputs, self.weights, rng)
 
     def warp(self, likelihood):
         """Warp scaled columns where this raises the marginal likelihood enough, see :class:`Warp`."""

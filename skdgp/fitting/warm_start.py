@@ -6,7 +6,8 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from .._warnings import warn
-from ..gp.kernels import as_kernel
+from ..estimators.summary import feature_names
+from ..gp.kernels import Kernel, as_kernel
 from ..gp.kernels.base import Pair
 from ..inference import SCHEMES
 from ..preprocessing.scaling import Scaling
@@ -163,6 +164,28 @@ def check_chunk(estimator):
         )
 
 
+def extrapolates(kernel):
+    """Whether the kernel that a user gives goes on beyond all rows; of several, that of any layer."""
+    if isinstance(kernel, str) and kernel == "auto":
+        return False
+    kernels = [kernel] if isinstance(kernel, (str, Kernel)) else kernel
+    return any(as_kernel(one).extrapolates for one in kernels)
+
+
+def _warn_of_bends(scaler, names):
+    """Warn of columns in which linear kernels are not linear because of outliers."""
+    bent, ends = scaler.bends()
+    if len(bent):
+        names = scaler.names(names)
+        listed = [f"{names[j]!r} beyond {a:g} and {b:g}" for j, (a, b) in zip(bent[:5], ends.T)]
+        warn(
+            "Some values of X are far from all others, and inputs grow only logarithmically there, so that no "
+            f"kernel is linear: {', '.join(listed)}{', ...' * (len(bent) > 5)}. Drop these rows if the "
+            "values are codes, or set standardize=False.",
+            UserWarning,
+        )
+
+
 def scale(estimator, data, likelihood, source, rng, others=None):
     """Learn the scaling of inputs and targets in place, or take that of `source`, a fitted estimator.
 
@@ -177,7 +200,10 @@ def scale(estimator, data, likelihood, source, rng, others=None):
     if source is not None:
         given = Scaling(source._x_scaler, source._y_scaler)
     standardize = estimator.standardize if given is None else given.x_scaler.standardize
-    data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood)
+    straight = extrapolates(estimator.kernel)
+    data.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood, straight)
+    if known is None and given is None:
+        _warn_of_bends(data.x_scaler, feature_names(estimator))
     if given is not None:
         given.check(data.X.shape[1])
         y_scaler, name = data.y_scaler, estimator.target_transform

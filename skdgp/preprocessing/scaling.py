@@ -40,9 +40,11 @@ class InputScaler:
 
     Mean and standard deviation are those of the columns clipped to their
     :func:`~skdgp.preprocessing.robust.ordinary_range`, but for positions of levels. Values farther than
-    five standard deviations from the mean grow only logarithmically. Constant columns are dropped, and those
-    that hold nothing but rounding errors. What is scaled may then be warped. Without `standardize`, columns
-    pass as they are. A fitted `encoder` makes complete tables of rows with categories, dates and missing cells.
+    five standard deviations from the mean grow only logarithmically; if scaling is `straight`, for kernels
+    whose functions go on beyond all rows, only outliers do, in columns that have some in training. Constant
+    columns are dropped, and those that hold nothing but rounding errors. What is scaled may then be warped.
+    Without `standardize`, columns pass as they are. A fitted `encoder` makes complete tables of rows with
+    categories, dates and missing cells.
 
     Attributes
     ----------
@@ -64,8 +66,8 @@ class InputScaler:
     linear = _LINEAR  #: deviations up to which scaling is linear; a number, or one for each column
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
-    def __init__(self, standardize=True, encoder=None):
-        self.standardize, self.encoder = standardize, encoder
+    def __init__(self, standardize=True, encoder=None, straight=False):
+        self.standardize, self.encoder, self._straight = standardize, encoder, straight
 
     def fit(self, X, weights, rng):
         """Learn center and scale from rows of a complete table and their weights, in pieces."""
@@ -96,9 +98,23 @@ class InputScaler:
         self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
         self.constants, self.center = mean, mean[self.columns]
         self.scale = np.where(constant, 1.0, std)[self.columns]
+        if self._straight and not self.blank:
+            outside = ((sample < low) | (sample > high)).any(0)[self.columns]
+            ends = np.abs((np.stack([low, high])[:, self.columns] - self.center) / self.scale).max(
+                0
+            )
+            self.linear = np.where(outside, np.maximum(ends, _LINEAR), np.inf)
         size = np.abs(mean).max() if self.blank else np.median(self.scale)
         self.rounding = LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
         return self
+
+    def bends(self):
+        """Columns that are bent where scaling is straight elsewhere, and the values between which it is."""
+        if not self._straight or np.ndim(self.linear) == 0:
+            return np.empty(0, dtype=int), np.empty((2, 0))
+        bent = np.flatnonzero(np.isfinite(self.linear))
+        reach = self.linear[bent] * self.scale[bent]
+        return bent, self.center[bent] + np.stack([-reach, reach])
 
     @property
     def sources(self):
@@ -214,7 +230,8 @@ class InputScaler:
         new.center = np.append(self.center[:n], self.constants[others])
         new.scale = np.append(self.scale[:n], size)
         linear = np.broadcast_to(self.linear, len(self.columns))[:n]
-        new.linear = np.append(linear, np.full(len(others), _LINEAR))
+        most = np.inf if self._straight else _LINEAR
+        new.linear = np.append(linear, np.full(len(others), most))
         if new.encoder is not None:
             new.encoder = new.encoder.with_changed(new.encoder.sources[others])
         return new

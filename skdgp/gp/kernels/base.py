@@ -18,7 +18,11 @@ class Kernel(Component):
         Units of the inputs in which near rows are alike. Only of kernels whose hyperparameters are all given.
     slopes : float, or array or tensor of shape (n_features,)
         Variances of the slopes of functions along the inputs; up to a factor, of rough functions. Likewise.
+    extrapolates : bool
+        Whether functions go on in straight lines, or as powers, far from all rows.
     """
+
+    extrapolates = False
 
     _allowed = {}  #: for some constructor arguments, the values that they may have
     #: for each hyperparameter with one number for each input, its default as a function of their number
@@ -241,6 +245,10 @@ class Pair(Kernel):
 class Sum(Pair):
     """Sum of two kernels; written ``left + right``."""
 
+    @property
+    def extrapolates(self):
+        return any(as_kernel(part).extrapolates for part in (self.left, self.right))
+
     def _joined(self, left, right):
         return left + right
 
@@ -254,6 +262,10 @@ class Sum(Pair):
 
 class Product(Pair):
     """Product of two kernels; written ``left * right``."""
+
+    @property
+    def extrapolates(self):
+        return all(as_kernel(part).extrapolates for part in (self.left, self.right))
 
     def _joined(self, left, right):
         return left * right

@@ -50,6 +50,10 @@ class ArcCosine(Kernel):
         self.trainable = trainable
         self.order = order
 
+    @property
+    def extrapolates(self):
+        return self.order > 0
+
     def _scaled(self, X):
         X = X / tensor_like(self.lengthscale, X)
         bias2 = tensor_like(self.bias, X).square()
@@ -110,6 +114,7 @@ class Linear(Kernel):
     _may_be_zero = ("bias",)
     _of_inputs = {"variance": lambda n: 1.0 / n}
     _of_length = {"variance": 1.0}
+    extrapolates = True
 
     def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
         self.variance = variance
