@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 from scipy.stats import norm
+from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline
@@ -16,6 +17,20 @@ from sklearn.utils.metadata_routing import MetadataRequest
 from sklearn.utils.validation import check_is_fitted
 
 _SEARCH = GridSearchCV.__base__  #: of all searches
+
+
+def is_own(model):
+    """Whether a fitted model is one of skdgp."""
+    return "members_" in getattr(model, "__dict__", {})
+
+
+def check_fitted(estimator):
+    """As scikit-learn's ``check_is_fitted``, which objects without its tags need not pass."""
+    try:
+        check_is_fitted(estimator)
+    except AttributeError:
+        if isinstance(estimator, BaseEstimator):
+            raise
 
 
 def take_apart(estimator, X=None):
@@ -62,8 +77,8 @@ class LatentMixture(NamedTuple):
 def latent_mixture(estimator, X, caller):
     """The mixture over latent functions, of target means or classes, of a fitted estimator of skdgp."""
     model, X = take_apart(estimator, X)
-    check_is_fitted(model)
-    if "members_" not in vars(model):
+    check_fitted(model)
+    if not is_own(model):
         raise ValueError(f"{caller} is for estimators of skdgp; got {type(model).__name__}.")
     X, device, parts = model._x_scaler.transform(model._check_X(X)), model._prediction_device(), []
     with model._threads(), torch.no_grad():

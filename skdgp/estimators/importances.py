@@ -31,10 +31,10 @@ class Pairs:
         if len(X) > most and equal:
             index = ((np.arange(most) + 0.5) * (len(X) / most)).astype(np.intp)
         elif len(X) > most:
-            index, p = _at_even_steps(p, most)
+            index, p = at_even_steps(p, most)
         X, p = np.asarray(X[index], dtype=np.float64), p / p.sum()
         self._n_changes, self._complete = n_changes, len(X) <= n_rows
-        kept = (np.arange(len(X)), p) if self._complete else _at_even_steps(p, n_rows)
+        kept = (np.arange(len(X)), p) if self._complete else at_even_steps(p, n_rows)
         self._choose(X, p, *kept)
 
     def _choose(self, X, p, kept, shares):
@@ -67,10 +67,10 @@ class Pairs:
 
     def sample(self, n):
         """Some rows (n, n_features) that stand for equal shares of the data."""
-        return self.rows[np.repeat(*_at_even_steps(self.weights, n, counts=True))]
+        return self.rows[np.repeat(*at_even_steps(self.weights, n, counts=True))]
 
 
-def _at_even_steps(p, n, counts=False):
+def at_even_steps(p, n, counts=False):
     """Systematic sample: positions of at most `n` distinct entries, and how much each of them stands for."""
     total = np.cumsum(p)
     points = (np.arange(n) + 0.5) * (total[-1] / n)

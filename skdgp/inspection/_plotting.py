@@ -10,6 +10,9 @@ import numpy as np
 
 _LONGEST = 30  #: letters of a line beside a picture; longer ones leave little room for it
 _MOST_LINES = 3  #: of a label
+_LONGEST_TICK = 15  #: letters of the name of a tick
+_LETTER, _POINTS = 0.085, 10.0  #: width in inches, half the height of a line, and size of a letter
+_LEAST = 5.0  #: size of the smallest names of ticks, in points
 _WRAPPER = textwrap.TextWrapper(_LONGEST)
 _WRAPPER.wordsep_re = re.compile(r"(?<=[\s_./-])")  # lines end after these signs, too
 _SOON = 2.0  #: seconds after which a display says what takes so long
@@ -117,18 +120,24 @@ def line_style(kwargs, **defaults):
     return {**defaults, **cbook.normalize_kwargs(kwargs, lines.Line2D)}
 
 
-def plot_response(ax, x, mean, bands, labels, alphas, discrete, **style):
+def plot_response(ax, x, mean, bands, labels, alphas, discrete, levels=None, **style):
     """A line with bands around it or, of a column with few values, points with error bars.
 
-    Of `bands`, each of shape (n_points, 2), the widest comes first. Returns the Line2D and a list
-    of a PolyCollection, or a LineCollection, for each band.
+    Of `bands`, each of shape (n_points, 2), the widest comes first. Points of a category have the names of
+    its `levels`, and are side by side. Returns the Line2D and a list of a PolyCollection, or a LineCollection,
+    for each band.
     """
+    x = np.arange(len(x)) if levels is not None else np.asarray(x)
     if discrete:
         style = {"linestyle": "none", "marker": "o", **style}
-        ax.set_xticks(x)
-        gap = np.diff(x).min(initial=np.inf) if len(x) > 1 else 1.0
-        ax.set_xlim(x[0] - 0.5 * gap, x[-1] + 0.5 * gap)
     (line,) = ax.plot(x, mean, **style)
+    if discrete:
+        numbers = np.asarray(ax.convert_xunits(x), dtype=np.float64)
+        gap = np.diff(numbers).min(initial=np.inf) if len(x) > 1 else 1.0
+        ax.set_xlim(numbers[0] - 0.5 * gap, numbers[-1] + 0.5 * gap)
+        if x.dtype.kind != "M":
+            _name_ticks(ax, x, [f"{value:g}" for value in x] if levels is None else levels)
+    axis_of_dates(ax, x)
     color, shades = line.get_color(), []
     for i, (band, label, alpha) in enumerate(zip(bands, labels, alphas)):
         if discrete:
@@ -138,6 +147,40 @@ def plot_response(ax, x, mean, bands, labels, alphas, discrete, **style):
             shade = ax.fill_between(x, *band.T, color=color, alpha=alpha, linewidth=0, label=label)
         shades.append(shade)
     return line, shades
+
+
+def _name_ticks(ax, x, names):
+    """Ticks with names, upright and small where they are dense; the densest have none."""
+    low, high = ax.get_xlim()
+    at = (x - low) / (high - low) * ax.get_window_extent().width / ax.figure.dpi
+    names, gap = list(map(_short, names)), np.diff(at).min(initial=np.inf)
+    sizes = _LETTER * np.array(list(map(len, names)))
+    upright = (np.diff(at) < 0.5 * (sizes[1:] + sizes[:-1]) + _LETTER).any()
+    points = (
+        float(np.clip(_POINTS * gap / (2.0 * _LETTER), _LEAST, _POINTS)) if upright else _POINTS
+    )
+    shown, last, needed = [], -np.inf, 2.0 * _LETTER * points / _POINTS if upright else 0.0
+    for i in range(len(x)):
+        if at[i] - last >= 0.999 * needed:
+            shown, last = [*shown, i], at[i]
+    style = {"rotation": 90, "fontsize": points} if upright else {}
+    ax.set_xticks(x[shown], [names[i] for i in shown], **style)
+
+
+def _short(name):
+    """A name with its beginning and end, if it is long."""
+    half = (_LONGEST_TICK - 1) // 2
+    return name if len(name) <= _LONGEST_TICK else f"{name[:half]}…{name[-half:]}"
+
+
+def axis_of_dates(ax, x):
+    """Ticks that have room, if the values `x` along an axis are dates."""
+    if np.asarray(x).dtype.kind == "M":
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+        locator = AutoDateLocator(minticks=3, maxticks=6)
+        ax.xaxis.set_major_locator(locator)
+        ax.xaxis.set_major_formatter(ConciseDateFormatter(locator))
 
 
 def in_lines(name):

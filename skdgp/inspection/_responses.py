@@ -4,20 +4,25 @@ import inspect
 from numbers import Integral
 
 import numpy as np
-from scipy.stats import norm
 from sklearn.base import is_regressor
-from sklearn.utils.validation import check_is_fitted
 
-from .._scoring import _normal, _predict_quantiles, column_names, has_quantiles, take_apart
+from .._scoring import (
+    _predict_quantiles,
+    check_fitted,
+    column_names,
+    has_quantiles,
+    is_own,
+    take_apart,
+)
 from ..estimators.importances import N_ROWS, Pairs
 from ..estimators.summary import feature_names, names_of_targets
 
 
 def unwrap_deep_gp(estimator, X, caller):
     """The model inside searches and pipelines, and the rows that it sees, for a look inside."""
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     model, X = take_apart(estimator, X)
-    if "members_" not in vars(model):
+    if not is_own(model):
         raise ValueError(f"{caller} shows the estimators of skdgp; got {type(model).__name__}.")
     return model, X
 
@@ -64,20 +69,30 @@ def heaviest(members, fits, caller, what):
 
 def unwrap_regressor(estimator, X, caller):
     """As :func:`unwrap_deep_gp`, of any regressor with a predictive distribution."""
-    check_is_fitted(estimator)
+    check_fitted(estimator)
     model, X = take_apart(estimator, X)
-    if not is_regressor(model):
+    if not _is_regressor(model):
         raise ValueError(
             f"{caller} shows regressors; got {type(model).__name__}. For the probabilities of a "
             "classifier see sklearn.calibration.CalibrationDisplay and "
             "sklearn.inspection.DecisionBoundaryDisplay."
         )
-    if not (has_quantiles(model) or "return_std" in inspect.signature(model.predict).parameters):
+    predict = getattr(model, "predict", None)
+    if predict is None or not (
+        has_quantiles(model) or "return_std" in inspect.signature(predict).parameters
+    ):
         raise ValueError(
-            f"{caller} needs a regressor with predict_quantiles or predict(return_std=True); got "
-            f"{type(model).__name__}."
+            f"{caller} needs a regressor with predict, and with predict_quantiles or predict(return_std=True); "
+            f"got {type(model).__name__}."
         )
     return model, X
+
+
+def _is_regressor(model):
+    try:
+        return is_regressor(model)
+    except AttributeError:  # has none of scikit-learn's tags
+        return getattr(model, "_estimator_type", "regressor") == "regressor"
 
 
 def central_intervals(model, X, coverage, output, latent=False, given=None):
@@ -97,15 +112,19 @@ def central_intervals(model, X, coverage, output, latent=False, given=None):
     return np.moveaxis(quantiles.reshape(len(quantiles), -1, 2), 0, 1)
 
 
-def pit(model, X, y, output, given):
-    """Probabilities (n_rows,) of less than the targets, and of no more; equal unless targets count.
+def pit_shares(model, X, y, output, levels, given):
+    """Shares (n_levels,) of targets whose distribution function is at most each level.
 
-    Gaussian ones where the model tells no distribution function.
+    Those up to the quantiles of models of others, which are Gaussian where a model has none.
     """
-    if not has_quantiles(model):
-        mean, std = (select_output(values, output) for values in _normal(model, X, given).values())
-        up_to = norm.cdf(y, mean, std)
-        return up_to, up_to
+    if is_own(model):
+        return uniform_share(*pit(model, X, y, output, given), levels)
+    quantiles = select_output(_predict_quantiles(model, X, levels, given), output, ndim=2)
+    return (y[:, None] <= quantiles).mean(0)
+
+
+def pit(model, X, y, output, given):
+    """Probabilities (n_rows,) of less than the targets, and of no more; equal unless targets count."""
 
     def cdf(y):
         table = y if output is None else np.repeat(y[:, None], model._n_outputs, 1)
@@ -117,6 +136,14 @@ def pit(model, X, y, output, given):
         return up_to - predictor.over(X, lambda d, y: d.mass(y), y[:, None])[:, 0], up_to
     is_count = model.members_[0].likelihood.discrete
     return cdf(y - 1.0) if is_count else up_to, up_to
+
+
+def uniform_share(below, up_to, levels):
+    """Shares of variables at or below `levels` that are uniform between two numbers each, or equal to both."""
+    gap = (up_to - below)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inside = np.clip((levels - below[:, None]) / gap, 0.0, 1.0)
+    return np.where(gap > 0.0, inside, up_to[:, None] <= levels).mean(0)
 
 
 def select_output(values, output, ndim=1):

@@ -9,7 +9,7 @@ from sklearn.utils import check_array, check_consistent_length, check_scalar, co
 
 from .._scoring import check_alpha, take_apart_to_score
 from ._plotting import Display, check_can_plot, line_style, message_if_slow
-from ._responses import central_intervals, pit, select_output, unwrap_regressor
+from ._responses import central_intervals, pit_shares, select_output, unwrap_regressor
 
 _CONFIDENCE = 0.95
 
@@ -120,7 +120,9 @@ class CoverageDisplay(Display):
             ylim=(-0.02, 1.02),
             aspect="equal",
         )
-        below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.13), "frameon": False}
+        # a distance in letters, for that in heights of the axes would change with the room that it takes
+        below = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "borderaxespad": 4.5}
+        below["frameon"] = False
         makes_room = ax.figure.get_layout_engine() is not None
         ax.legend(fontsize="small", **(below if makes_room else {}))
 
@@ -144,8 +146,8 @@ class CoverageDisplay(Display):
         Parameters
         ----------
         estimator : fitted regressor, pipeline or search
-            A regressor of skdgp, or one whose ``predict`` takes ``return_std=True``; the intervals
-            of the latter are Gaussian.
+            A regressor of skdgp, or one that has ``predict_quantiles(X, alpha)``, or whose ``predict`` takes
+            ``return_std=True`` and whose intervals are taken to be Gaussian.
         X : array-like of shape (n_samples, n_features)
             Held-out rows.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
@@ -186,8 +188,7 @@ class CoverageDisplay(Display):
         name = type(model).__name__ if name is None else name
         if kind == "pit":
             with message_if_slow(cls, f"distribution functions of {len(y):,} rows"):
-                below, up_to = pit(model, rows, y, output, given)
-            share = uniform_share(below, up_to, coverage)
+                share = pit_shares(model, rows, y, output, coverage, given)
             return cls(coverage, share, len(y), name=name, kind=kind).plot(ax, **kwargs)
         with message_if_slow(cls, f"quantiles of {len(y):,} rows"):
             ends = central_intervals(model, rows, coverage, output, given=given)
@@ -244,11 +245,3 @@ class CoverageDisplay(Display):
         order = np.argsort(coverage)
         display = cls(coverage[order], inside.mean(0)[order], len(y_true), name=name)
         return display.plot(ax, **kwargs)
-
-
-def uniform_share(below, up_to, levels):
-    """Shares of variables at or below `levels` that are uniform between two numbers each, or equal to both."""
-    gap = (up_to - below)[:, None]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inside = np.clip((levels - below[:, None]) / gap, 0.0, 1.0)
-    return np.where(gap > 0.0, inside, up_to[:, None] <= levels).mean(0)

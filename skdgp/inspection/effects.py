@@ -18,14 +18,15 @@ from ._plotting import (
     plot_response,
     several_axes,
 )
+from ._points import points_along
 from ._responses import model_and_pairs, select_output, target_name
-from ._slices import few_values, position
+from ._slices import position
 
 _N_ROWS = 50  #: over which effects of the mean are averaged: each costs a prediction for each point
 _CHANGES = 800  #: changed rows at which functions are drawn, for all columns together
 _FEWEST_ROWS = 6  #: over which effects of functions are averaged
 _N_COLUMNS = 3  #: of a new figure
-_MOST_LEVEL = 5  #: names of levels that have room side by side
+_NEXT_TO_NONE = 0.25  #: share of the data near a value, relative to an even one
 _PROBABILITIES = 1e-9, 1.0 - 1e-9  #: of which there are log-odds: 9 digits of a draw are right
 _N_SHOWN = 6  #: columns, if the user names none
 
@@ -53,6 +54,10 @@ class EffectsDisplay:
         Which columns have few values, and are shown as points with error bars; none by default.
     levels : list of (list of str or None), optional
         Names of the values of categories; none by default.
+    shares : list of ndarray of shape (n_points,), optional
+        Shares of the data near to each value. Values that next to no data have do not set the scale.
+    notes : list of str, optional
+        What stands below the names of the columns.
 
     Attributes
     ----------
@@ -100,11 +105,16 @@ class EffectsDisplay:
     target_name: str = "y"
     discrete: list | None = None
     levels: list | None = None
+    shares: list | None = None
+    notes: list | None = None
 
     def __post_init__(self):
         n = len(self.grids)
         self.discrete = [False] * n if self.discrete is None else self.discrete
         self.levels = [None] * n if self.levels is None else self.levels
+        self.notes = [""] * n if self.notes is None else self.notes
+        if self.shares is None:
+            self.shares = [np.full(len(grid), 1.0 / len(grid)) for grid in self.grids]
 
     def plot(self, ax=None, **kwargs):
         """Plot the display.
@@ -128,21 +138,37 @@ class EffectsDisplay:
         self.lines_, self.bands_ = [], []
         for i, axis in enumerate(axes):
             curve = self.grids[i], self.effects[i], [self.bands[i]], [label], [0.25]
-            line, (band,) = plot_response(axis, *curve, self.discrete[i], **style)
+            discrete, levels = self.discrete[i], self.levels[i]
+            line, (band,) = plot_response(axis, *curve, discrete, levels, **style)
             self.lines_.append(line), self.bands_.append(band)
-            axis.set_xlabel(in_lines(self.feature_names[i]))
-            if self.levels[i] is not None:
-                rotation = 90 if len(self.levels[i]) > _MOST_LEVEL else 0
-                axis.set_xticks(self.grids[i], self.levels[i], rotation=rotation)
+            axis.set_xlabel(
+                "\n".join(filter(None, (in_lines(self.feature_names[i]), self.notes[i])))
+            )
             if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
                 axis.set_ylabel(f"Effect on {in_lines(self.target_name)}")
         if ax is None:
+            self._scale(axes)
             handles, place = [self.lines_[0], self.bands_[0]], "outside upper right"
             axes[0].figure.legend(handles=handles, loc=place, ncols=2, frameon=False)
         else:
             axes[0].legend(fontsize="small")
         self.axes_, self.figure_ = axes, axes[0].figure
         return self
+
+    def _scale(self, axes):
+        """A common scale that values with next to no data do not set."""
+        ends = [
+            band[share >= _NEXT_TO_NONE / len(share)]
+            for band, share in zip(self.bands, self.shares)
+        ]
+        low, high = np.min(np.concatenate(ends)), np.max(np.concatenate(ends))
+        margin = 0.05 * (high - low) or 1.0
+        axes[0].set_ylim(low - margin, high + margin)
+        for axis, effect in zip(axes, self.effects):
+            n_beyond = np.count_nonzero((effect < low - margin) | (effect > high + margin))
+            if n_beyond:
+                rare = "1 rare value" if n_beyond == 1 else f"{n_beyond} rare values"
+                axis.set_title(f"{rare} beyond the scale", fontsize="small")
 
     @classmethod
     def from_estimator(
@@ -167,15 +193,18 @@ class EffectsDisplay:
         estimator : fitted regressor or classifier of skdgp, pipeline or search
             Columns are those that the last step of a pipeline sees.
         X : array-like of shape (n_samples, n_features), default=None
-            Rows over which effects are averaged, 50 of them if they are more. None for training rows, with
-            their weights.
+            Rows over which effects are averaged, 50 of them if they are more; None for training rows, with
+            their weights. Bands average over fewer rows, so many that functions are drawn at 800 changed rows
+            for all columns together, but six at least. Effects are centered over the values of up to 200 rows.
         features : list of int or str, int or str, default=None
             Positions or names of columns; None for the six with the largest ``feature_importances_``.
         output : int, default=None
             The output to show, if there are several; of a classifier, the position of a class in
             ``classes_``, of two classes the second one by default.
         n_points : int, default=20
-            Number of points along a column; all its values if these are few.
+            Number of points along a column; all its values if these are few, and the most frequent levels of a
+            category. Dates have four points for each week or year that they show, or steps of whole days,
+            weeks or years where these cycles are too many.
         n_draws : int, default=64
             Number of functions.
         coverage : float in (0, 1), default=0.9
@@ -224,11 +253,14 @@ class EffectsDisplay:
         else:
             select_output(np.empty((1, model._n_outputs)), output)
             name = target_name(model, output)
-        reader = vars(model).get("_reader")  # knows the names of the levels of categories
-        levels = [None if reader is None else reader.levels[j] for j in columns]
-        values = [pairs.rows[:, j] for j in columns]
-        discrete = [of is not None or few_values(column) for of, column in zip(levels, values)]
-        grids = [_grid(column, n_points, few) for column, few in zip(values, discrete)]
+        reader = vars(model).get("_reader")  # knows what columns are
+        kinds, levels = ([None] * n_features,) * 2
+        if reader is not None:
+            kinds, levels = reader.kinds, reader.levels
+        points = [
+            points_along(pairs.rows[:, j], pairs.weights, n_points, kinds[j], levels[j])
+            for j in columns
+        ]
 
         def curves(rows, centers, ndim=1):
             """Effects (n_points, n_functions) of each column, of functions that `centers` evaluates."""
@@ -237,17 +269,16 @@ class EffectsDisplay:
                 found = select_output(centers(X), output, ndim)
                 return logit(found.clip(*_PROBABILITIES)) if log_odds else found
 
-            return _curves(pairs, rows, columns, grids, predict)
+            return _curves(rows, columns, points, predict)
 
         def draws(X):
             return np.moveaxis(model._draw_centers(X, n_draws, seed), 0, -1)
 
-        what = (
-            f"{n_draws} functions along {len(grids)} columns; fewer n_draws or n_points are faster"
-        )
+        what = f"{n_draws} functions along {len(columns)} columns; fewer n_draws or n_points are faster"
         with message_if_slow(cls, what):
             mean = curves(pairs.sample(_N_ROWS), model._centers)
-            n_rows = np.clip(_CHANGES // sum(map(len, grids)), _FEWEST_ROWS, _N_ROWS)
+            n_changes = sum(len(of.values) for of in points)
+            n_rows = np.clip(_CHANGES // n_changes, _FEWEST_ROWS, _N_ROWS)
             rows = pairs.sample(int(n_rows))
             of_draws, of_mean = curves(rows, draws, 2), curves(rows, model._centers)
         ends, bands = [0.5 * (1.0 - coverage), 0.5 * (1.0 + coverage)], []
@@ -258,43 +289,31 @@ class EffectsDisplay:
                 mean[j], off = mean[j] + shift, off - shift
             bands.append(mean[j] + np.quantile(off, ends, axis=1).T)
         display = cls(
-            grids=grids,
+            grids=[of.shown for of in points],
             effects=[effect[:, 0] for effect in mean],
             bands=bands,
             feature_names=[names[j] for j in columns],
             coverage=coverage,
             target_name=name,
-            discrete=discrete,
-            levels=[
-                None if of is None else [str(of[int(code)]) for code in grid]
-                for of, grid in zip(levels, grids)
-            ],
+            discrete=[of.discrete for of in points],
+            levels=[of.levels for of in points],
+            shares=[of.near for of in points],
+            notes=[of.note for of in points],
         )
         return display.plot(ax, **kwargs)
 
 
-def _grid(values, n_points, discrete):
-    distinct, counts = np.unique(values[np.isfinite(values)], return_counts=True)
-    if discrete and len(distinct) > n_points:  # the most frequent levels
-        return np.sort(distinct[np.argsort(-counts, kind="stable")[:n_points]])
-    if discrete or len(distinct) <= n_points:
-        return distinct
-    return np.linspace(distinct[0], distinct[-1], n_points)
-
-
-def _curves(pairs, rows, columns, grids, predict):
-    """Effects (n_points, n_functions) of columns: means over rows, less those over the data."""
+def _curves(rows, columns, points, predict):
+    """Effects (n_shown, n_functions) of columns: means over rows, less those over all values."""
     changed = []
-    for j, grid in zip(columns, grids):
-        table = np.repeat(rows[None], len(grid), 0)
-        table[:, :, j] = grid[:, None]
+    for j, of in zip(columns, points):
+        table = np.repeat(rows[None], len(of.values), 0)
+        table[:, :, j] = of.values[:, None]
         changed.append(table.reshape(-1, rows.shape[1]))
     values = predict(np.concatenate(changed))
     values = values.reshape(len(values) // len(rows), len(rows), -1).mean(1)
-    effects, ends = [], np.cumsum([len(grid) for grid in grids])[:-1]
-    for j, grid, curves in zip(columns, grids, np.split(values, ends)):
-        there = np.isfinite(pairs.rows[:, j])
-        column, weights = pairs.rows[there, j], pairs.weights[there]
-        of_rows = np.column_stack([np.interp(column, grid, curve) for curve in curves.T])
-        effects.append(curves - np.average(of_rows, axis=0, weights=weights))
-    return effects
+    ends = np.cumsum([len(of.values) for of in points])[:-1]
+    return [
+        curves[: len(of.shown)] - of.center @ curves
+        for of, curves in zip(points, np.split(values, ends))
+    ]

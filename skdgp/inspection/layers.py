@@ -15,9 +15,9 @@ from ..gp.units import UnitsLayer
 from ..inference.random_features.features import FeatureLayer
 from ..linalg import cholesky
 from ..random import normal
-from ._plotting import Display, check_can_plot, line_style
+from ._plotting import Display, axis_of_dates, check_can_plot, line_style
 from ._responses import heaviest, target_name, unwrap_deep_gp
-from ._slices import slice_along
+from ._slices import in_units, slice_along
 
 _WHAT = "the posteriors of layers at inducing inputs"
 _ROWS = 1000  #: rows that are pushed through the layers
@@ -119,6 +119,7 @@ class LayersDisplay(Display):
         at, low = layer.rows_x, np.full(len(layer.rows_x), 0.02)
         style = {"color": "black", "alpha": 0.3, "transform": ax.get_xaxis_transform()}
         self.ticks_ += ax.plot(at, low, "|", **style)
+        axis_of_dates(ax, layer.x)
         if len(layer.units) > 1:
             ax.legend(fontsize="small")
         self.lines_.append(lines)
@@ -291,10 +292,14 @@ def _principal_line(H, Z, n_points):
 
 def _describe_first(layer, model, member, X, line):
     """The line of the first layer, in units of the feature."""
+    kind = list(model.column_kinds_.values())[line.index]
+    inducing = model._x_scaler.inverse_transform(member.inducing_inputs_[0])
+    encoder = model._x_scaler.encoder
+    own = line.index if encoder is None else np.flatnonzero(encoder.sources == line.index)[0]
     layer.update(
         x=line.grid,
-        rows_x=X[:, line.index],
-        inducing_x=model._x_scaler.inverse_transform(member.inducing_inputs_[0])[:, line.index],
+        rows_x=in_units(X[:, line.index], kind),
+        inducing_x=in_units(inducing[:, own], kind),
         one_input=X.shape[1] == 1,
         x_label=line.name,
     )

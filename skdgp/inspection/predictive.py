@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
-from .._scoring import has_quantiles
+from .._scoring import is_own
 from ._plotting import Display, check_can_plot, in_lines, line_style, message_if_slow, plot_response
 from ._responses import central_intervals, select_output, target_name, unwrap_regressor
-from ._slices import few_values, slice_along
+from ._slices import slice_along
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -132,8 +132,8 @@ class PredictiveDisplay(Display):
         Parameters
         ----------
         estimator : fitted regressor, pipeline or search
-            A regressor of skdgp, or one whose ``predict`` takes ``return_std=True``; the intervals
-            of the latter are Gaussian.
+            A regressor of skdgp, or one that has ``predict_quantiles(X, alpha)``, or whose ``predict`` takes
+            ``return_std=True`` and whose intervals are taken to be Gaussian.
         X : array-like or DataFrame of shape (n_samples, n_features)
             Rows that give the range of the feature and the typical values of the others: the median
             of a numeric column, the most frequent value of any other column of a data frame.
@@ -201,7 +201,7 @@ class PredictiveDisplay(Display):
             feature_name=line.name,
             target_name=f"latent function of {y_name}" if latent else y_name,
             name=type(model).__name__ if name is None else name,
-            discrete=feature_range is None and few_values(line.values),
+            discrete=line.discrete,
         )
         return display.plot(ax, **kwargs)
 
@@ -210,7 +210,7 @@ def _check_latent(model, latent, n_functions, y):
     """Refuse what would put different units on one axis."""
     if not (latent or n_functions):
         return
-    if not has_quantiles(model):
+    if not is_own(model):
         raise ValueError(
             f"latent=True and n_functions need a regressor of skdgp; got {type(model).__name__}."
         )

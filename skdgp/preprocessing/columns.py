@@ -76,12 +76,12 @@ class Ordered(Column):
 
 
 class _Cyclic(Column):
-    """A trend, and the circles of the periods that the values cover."""
+    """A trend, and the circles of the periods that the values cover, which are `kept`."""
 
     periods = ()
 
     def fit(self, values, targets, weights, folds, slopes=None):
-        self._kept = [one for one in self.periods if self._covers(values[~np.isnan(values)], one)]
+        self.kept = [one for one in self.periods if self._covers(values[~np.isnan(values)], one)]
         return self
 
     def _covers(self, values, period):
@@ -90,11 +90,11 @@ class _Cyclic(Column):
         return bool(long_enough) and len(np.unique(np.round(values / length % 1.0, 6))) > 2
 
     def _suffixes(self):
-        circles = (f" ({part} of {name})" for name, _ in self._kept for part in ("sine", "cosine"))
+        circles = (f" ({part} of {name})" for name, _ in self.kept for part in ("sine", "cosine"))
         return ["", *circles]
 
     def _encode(self, values, folds):
-        angles = [2.0 * np.pi * values / length for _, length in self._kept]
+        angles = [2.0 * np.pi * values / length for _, length in self.kept]
         return np.column_stack([values, *(f(angle) for angle in angles for f in (np.sin, np.cos))])
 
 
