@@ -102,7 +102,7 @@ def dates(cell):
     Text that cannot be misread, and that with numbers for day and month, the month first or the day first.
     """
     nothing = (math.nan,) * 3
-    if isinstance(cell, str) and cell[4:5] == cell[7:8] == "-":
+    if isinstance(cell, str) and (cell[4:5] == cell[7:8] == "-" or cell[8:9] == "T"):
         with contextlib.suppress(ValueError):
             cell = datetime.datetime.fromisoformat(cell)  # many times as fast
     if isinstance(cell, datetime.datetime):

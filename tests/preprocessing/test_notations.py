@@ -71,6 +71,25 @@ def test_zones_tell_the_same_instants(instant, zone):
 
 @pytest.mark.parametrize(
     "text",
+    [
+        "20240131T083000",
+        "2024-01-31 08:30:00",
+        "2024.1.31 8:30",
+        "January 31st, 2024 8:30 AM",
+        "31-Jan-2024 08:30",
+        "Wed, 31 Jan 2024 08:30:00",
+        "1/31/2024 8:30:00 AM",
+        "31.01.24 08:30",
+    ],
+)
+def test_dates_as_others_write_them(text):
+    expected = (datetime.datetime(2024, 1, 31, 8, 30) - EPOCH) / DAY
+    assert expected in dates(text)[:ZONED]
+    assert {value for value in dates(text) if value == value} == {expected}
+
+
+@pytest.mark.parametrize(
+    "text",
     "2024-02-30 2024-13-01 31/31/2024 1.2.3 12-34-5678 soon 2024 mark-2001 24:61 Q1-2024".split()
     + ["Jan 31", "31 Foo 2024", "2024-01-31 25:00", "2024-01-31 8:30 xm", "", "maybe 2024"],
 )
