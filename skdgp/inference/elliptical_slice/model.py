@@ -133,7 +133,7 @@ class SlicedDeepGP(ChainModel):
             first = self.root(self.logarithms.components(phi)[0][0], self.rows[0][None])
             v, log_lik = elliptical_slice(
                 v, log_lik, lambda p, i: self.evaluate(p, phi[i], _of(first, i)),
-                normal(v.shape, generator, v), draw, power, self._most_ahead,
+                normal(v.shape, generator, v), draw, power, self._most_ahead, self.is_late,
             )  # fmt: skip
             if len(self.widths) > 1:
                 v, log_lik = self._centered(v, phi, log_lik, first, power, generator, draw)
@@ -249,7 +249,7 @@ class SlicedDeepGP(ChainModel):
             powers = power if j == n - 1 else torch.ones_like(power)
             nu = normal(parts[j].shape, generator, v)
             parts[j], now = elliptical_slice(
-                parts[j], now, value, nu, draw, powers, self._most_ahead
+                parts[j], now, value, nu, draw, powers, self._most_ahead, self.is_late
             )
             values[j] = outputs(parts[j], everyone)
             if j == n - 1:
@@ -284,7 +284,7 @@ class SlicedDeepGP(ChainModel):
     def _move_hyperparameters(self, v, phi, log_lik, power, draw):
         """Slice steps of one hyperparameter, in turns; those of sampled layers given whitened values."""
         hyper, p, F = self.logarithms, self.n_steps % phi.shape[1], None
-        log_lik = log_lik.clone()
+        before, log_lik = log_lik, log_lik.clone()
         if p >= hyper.n_of_values and self.widths:  # sampled values stay
             F = self.propagate(v, hyper.components(phi)[0])[-1]
 
@@ -304,7 +304,8 @@ class SlicedDeepGP(ChainModel):
             return power[i] * value + hyper.log_prior(changed)
 
         start = power * log_lik + hyper.log_prior(phi)
-        x = slice_step(phi[:, p], evaluate, draw, start)
+        x = slice_step(phi[:, p], evaluate, draw, start, is_late=self.is_late)
+        log_lik = torch.where(x == phi[:, p], before, log_lik)
         return with_value(x, torch.arange(len(v), device=v.device)), log_lik
 
     # What is kept, and prediction

@@ -8,21 +8,28 @@ import torch
 MOST_AHEAD = 8
 
 
-def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD):
+def never():
+    """Whether time is over: it has no limit."""
+    return False
+
+
+def elliptical_slice(
+    v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_AHEAD, is_late=never
+):
     r"""One elliptical slice step (Murray et al., 2010) of states v (S, ...), a priori ``N(0, I)``.
 
     Proposals are :math:`v \cos\vartheta + \nu \sin\vartheta`; brackets of the angle shrink to the
     present state. No step size, and nothing is rejected. ``evaluate(proposals, i)`` gives the
     log-likelihoods for the states with indices `i`, which may repeat, minus infinity where a state
     is impossible; ``uniform(k)`` gives `k` draws from the unit interval. Of a state `most_ahead`
-    proposals are evaluated together at most.
+    proposals are evaluated together at most. Once ``is_late()``, states without an accepted proposal stay.
     """
     threshold = power * log_lik + uniform(len(v)).log()
     angle = 2.0 * math.pi * uniform(len(v))
     low, high = angle - 2.0 * math.pi, angle.clone()
     v, log_lik, i = v.clone(), log_lik.clone(), torch.arange(len(v), device=v.device)
     old, ahead = v.clone(), min(2, most_ahead)
-    while len(i):
+    while len(i) and not is_late():
         # proposals that follow if all before them are rejected do not depend on their likelihoods: a few
         # of them are evaluated together, and the first that is accepted counts
         angles, width = [], high[i] - low[i]
@@ -46,18 +53,21 @@ def elliptical_slice(v, log_lik, evaluate, nu, uniform, power, most_ahead=MOST_A
     return v, log_lik
 
 
-def slice_step(x, evaluate, uniform, start, width=2.0):
-    """One slice step with stepping out (Neal, 2003) of x (S,); the last one evaluated is taken."""
+def slice_step(x, evaluate, uniform, start, width=2.0, is_late=never):
+    """One slice step with stepping out (Neal, 2003) of x (S,); the last one evaluated is taken.
+
+    Once ``is_late()``, numbers without an accepted proposal stay.
+    """
     S, everyone = len(x), torch.arange(len(x), device=x.device)
     threshold = start + uniform(S).log()
     low = x - width * uniform(S)
     ends, i = torch.cat([low, low + width]), torch.arange(2 * S, device=x.device)  # of both sides
-    while len(i):
+    while len(i) and not is_late():
         i = i[evaluate(ends[i], i % S) > threshold[i % S]]
         ends[i] += torch.where(i < S, -width, width).to(ends)
     low, high = ends.view(2, S)
     new, i = x.clone(), everyone
-    while len(i):
+    while len(i) and not is_late():
         z = low[i] + (high[i] - low[i]) * uniform(len(i))
         accepted = (evaluate(z, i) > threshold[i]) | (high[i] - low[i] < 1e-12)
         new[i[accepted]] = z[accepted]
