@@ -279,3 +279,41 @@ def test_predictions_of_softmax_sum_to_one_and_may_be_as_rare_as_can_be(n_compon
     p = Softmax().for_prediction(n_components).log_probabilities(m, torch.full_like(m, 0.1))
     np.testing.assert_allclose(p.exp().sum(-1), 1.0, rtol=1e-9)
     np.testing.assert_allclose(p[..., 0, :], [[-900.05, 0.0, -1800.05]] * n_components, atol=0.06)
+
+
+@pytest.mark.parametrize("scale", [6.0, 30.0, 1e3, 1e6, 1e12])
+@pytest.mark.parametrize("n_components", [1, 5])
+def test_probabilities_of_softmax_where_one_latent_is_the_largest(scale, n_components):
+    """For large variances the class of the largest latent function is sure, and orthants have closed forms.
+
+    Nodes of a single variable were off by up to .4 there, and by 0 / 0 from deviations of 10,000 on.
+    """
+    likelihood = Softmax().for_prediction(1)
+    m, v = tensor([[0.3, -1.0, 0.6], [0.1, 0.0, -0.2]]), tensor([[1.0, 2.0, 0.5], [0.2, 1.5, 1.0]])
+    expected = np.empty((2, 3))
+    for i, c in np.ndindex(2, 3):
+        others = [k for k in range(3) if k != c]
+        mean, cov = (m[i, c] - m[i, others]).numpy(), np.diag(v[i, others].numpy()) + float(v[i, c])
+        expected[i, c] = stats.multivariate_normal(-mean, cov).cdf(np.zeros(2))
+    m, v = (moment.expand(n_components, 2, 3) for moment in (scale * m, scale**2 * v))
+    rounding = 0.7 / scale  # latents closer than one share the probability
+    log_p = likelihood.log_probabilities(m, v)
+    np.testing.assert_allclose(log_p.exp().mean(0), expected, atol=0.004 + rounding)
+    np.testing.assert_allclose(log_p.exp().sum(-1), 1.0, rtol=1e-9)
+    m, v = m.clone().requires_grad_(), v.clone().requires_grad_()
+    differentiable = likelihood.log_probabilities(m, v)
+    torch.testing.assert_close(differentiable, log_p, rtol=1e-6, atol=1e-6)
+    differentiable.sum().backward()
+    assert torch.isfinite(m.grad).all() and torch.isfinite(v.grad).all()
+
+
+def test_rows_with_and_without_large_variances_do_not_change_each_other():
+    likelihood = Softmax().for_prediction(1)
+    m, v = (
+        tensor([[0.3, -1.0, 0.6]] * 3),
+        tensor([[1.0, 2.0, 0.5], [1e9, 2.0, 0.5], [1e-3, 2.0, 0.5]]),
+    )
+    together = likelihood.log_probabilities(m[None], v[None])
+    for i in range(3):
+        alone = likelihood.log_probabilities(m[None, i : i + 1], v[None, i : i + 1])
+        torch.testing.assert_close(alone[0, 0], together[0, i], rtol=1e-12, atol=1e-12)

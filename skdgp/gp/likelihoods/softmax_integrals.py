@@ -13,6 +13,7 @@ _N_NODES = 4096, 2048
 _FEW = 4  #: components for which integrals over one variable cost less than nodes of their own
 _N_LEVELS = 40, 32  #: nodes of that variable, for few classes and for more than four
 _N_GIVEN_LEVEL = 40, 20  #: nodes of a latent function given it, likewise
+_WIDE = 4.0  #: standard deviation up to which nodes of one variable are dense enough
 _RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out on each side
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
@@ -31,14 +32,33 @@ def log_probabilities(m, v):
 def _log_probabilities(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
-    integral = _by_levels if len(m_) < _FEW else _by_nodes
-    most = _OF_LEVELS // _N_GIVEN_LEVEL[0] if integral is _by_levels else _CACHED
-    size = max(1, at_once(most, m.device) // max(1, m_[..., 0].numel()))
-    pieces = zip(m_.split(size, -1), v_.split(size, -1))
-    p = torch.cat([integral(m.contiguous(), v.contiguous()) for m, v in pieces], -1)
+    p = torch.empty_like(m_)
+    for integral, rows in _split(v_):
+        most = _OF_LEVELS // _N_GIVEN_LEVEL[0] if integral is _by_levels else _CACHED
+        size = max(1, at_once(most, m.device) // max(1, m_[..., 0].numel()))
+        for i in rows.split(size):
+            p[..., i] = integral(m_[..., i].contiguous(), v_[..., i].contiguous())
+    return _logarithms(p.mT.reshape(shape), m, v)
+
+
+def _logarithms(p, m, v):
+    """Logarithms of probabilities, with finite gradients where these are zero."""
     # the exponential of the expected logarithm is never more, and does not underflow
     least = m - torch.logsumexp(m + 0.5 * v, -1, keepdim=True)
-    return torch.maximum(p.mT.reshape(shape).log(), least)
+    positive = p > 0.0
+    return torch.where(positive, torch.maximum(torch.where(positive, p, 1.0).log(), least), least)
+
+
+def _split(v):
+    """Pairs of a rule and the rows (indices) that it is for, by variances (S, C, n)."""
+    by_nodes = _is_wide(v) | (len(v) >= _FEW)
+    parts = (_by_nodes, by_nodes), (_by_levels, ~by_nodes)
+    return [(rule, rows) for rule, chosen in parts if len(rows := chosen.nonzero()[:, 0])]
+
+
+def _is_wide(v):
+    """Whether rows (n,) have a latent function with a large variance."""
+    return (v > _WIDE**2).flatten(0, 1).any(0)
 
 
 def _by_nodes(m, v):
@@ -48,14 +68,18 @@ def _by_nodes(m, v):
     n_components, n_classes = m.shape[:2]
     most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
     nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
-    p, f, sd, total = torch.zeros_like(m), torch.empty_like(m), v.sqrt(), torch.empty_like(m[:, :1])
+    p, sd, together = torch.zeros_like(m), v.sqrt(), max(1, _CACHED // m.numel())
     m, large = m - m.amax(1, keepdim=True), bool((sd > _SAFE).any())
-    for z in nodes:
-        torch.addcmul(m, sd, z[..., None], out=f)
+    f = m.new_empty(min(together, len(nodes)), *m.shape)
+    for z in nodes.split(together):
+        f = torch.addcmul(m, sd, z[..., None], out=f[: len(z)])
         if large:
-            f -= f.amax(1, keepdim=True)
-        torch.sum(f.exp_(), 1, keepdim=True, out=total)
-        p.addcmul_(f, total.reciprocal_())  # sooner than quotients
+            f -= f.amax(2, keepdim=True)
+        total = f.exp_().sum(2, keepdim=True)
+        if len(z) == 1:
+            p.addcmul_(f[0], total[0].reciprocal_())  # sooner than quotients
+        else:
+            p += f.mul_(total.reciprocal_()).sum(0)
     return torch.empty_like(p).scatter_(1, order, p / len(nodes))
 
 
@@ -92,9 +116,11 @@ def _by_levels(m, v):
 def _differentiable(m, v):
     shape, v = m.shape, v.clamp_min(_TINY)
     m_, v_ = (moment.reshape(-1, *shape[-2:]).mT for moment in (m, v))  # S, C, n
-    p = (_plain_levels if len(m_) < _FEW else _plain_nodes)(m_, v_)
-    least = m - torch.logsumexp(m + 0.5 * v, -1, keepdim=True)
-    return torch.maximum(p.mT.reshape(shape).log(), least)
+    p = _plain_nodes(m_, v_)
+    if len(m_) < _FEW:
+        wide = _is_wide(v_)
+        p = torch.where(wide, p, _plain_levels(m_, torch.where(wide, 1.0, v_)))
+    return _logarithms(p.mT.reshape(shape), m, v)
 
 
 def _plain_nodes(m, v):
