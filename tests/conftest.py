@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
+from skdgp.fitting import target_maps
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture
-from skdgp.preprocessing import target_maps, warping
+from skdgp.preprocessing import warping
 
 # In processes that tests start, threads that wait sleep: there are fewer cores than processes.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -5,7 +5,7 @@ import numpy as np
 import torch.distributed as dist
 from sklearn.base import is_classifier
 
-from ..fitting.warm_start import all_or_nothing
+from ..estimators.warm_start import all_or_nothing
 from ..parallel import agreed, from_first, gather, joint
 from ..preprocessing.frame_columns import Column, Table
 

@@ -1,7 +1,5 @@
 """Imports from parts of scikit-learn that may change without notice, in one place."""
 
-import copy
-
 import numpy as np
 from sklearn.base import _fit_context  # noqa: F401
 from sklearn.utils._param_validation import (  # noqa: F401
@@ -11,6 +9,8 @@ from sklearn.utils._param_validation import (  # noqa: F401
     StrOptions,
 )
 from sklearn.utils.validation import _check_sample_weight
+
+from ..fitting.problem import Progress
 
 try:
     from sklearn.callback import CallbackSupportMixin
@@ -31,67 +31,54 @@ def check_sample_weight(sample_weight, X):
     return weights
 
 
-def without_callbacks(estimator):
-    """A shallow copy that has none of scikit-learn's callbacks: a process of its own cannot reach them."""
-    plain = copy.copy(estimator)
-    for name in [name for name in vars(plain) if "callback" in name]:
-        del vars(plain)[name]
-    return plain
-
-
-class FitProgress:
+class FitProgress(Progress):
     """Calls scikit-learn's callbacks in a fit, with one task for each block of steps.
 
     Members that train side by side have one task each. `data` holds `X`, `y` and `metadata` for the
-    callbacks, `known` the attributes that the fit has found before it trains; an estimator of None has no
-    callbacks. `stopped` is whether a callback has ended the fit.
+    callbacks, `known` the attributes that the fit has found before it trains. `stopped` is whether a callback
+    has ended the fit.
     """
 
-    def __init__(self, estimator, n_tasks=0, data=None, known=None):
-        self._known = known or {}
-        self._given = {"estimator": estimator, **(data or {})}
+    def __init__(self, estimator, data, known):
+        self._known, self._given = known, {"estimator": estimator, **data}
         self._root = self._block = None
-        self.stopped = False
+
+    def begin(self, n_tasks):
+        estimator = self._given["estimator"]
         if getattr(estimator, "_skl_callbacks", None):
             self._root = estimator._init_callback_context(max_subtasks=n_tasks)
             self._root.call_on_fit_task_begin(**self._given)
-            self._begin()
+            self._begin_block()
 
-    def _begin(self):
+    def _begin_block(self):
         self._block = self._root.subcontext(task_name="block")
         self._block.call_on_fit_task_begin(**self._given)
 
-    def block_ends(self, attributes, last):
-        """True if a callback wants to stop; `attributes` makes the fitted attributes."""
+    def block_ends(self, fitted, last):
         if self._block is None:
             return self.stopped
         block, self._block = self._block, None
         stop = block.call_on_fit_task_end(
-            reconstruction_attributes=self._with_known(attributes), **self._given
+            reconstruction_attributes=self._attributes_of(fitted), **self._given
         )
         self.stopped = self.stopped or bool(stop)
         if not (self.stopped or last):
-            self._begin()
+            self._begin_block()
         return self.stopped
 
-    def end(self, attributes):
+    def end(self, fitted):
         """All tasks that have begun end."""
         if self._root is not None:
-            self.block_ends(attributes, True)  # of a member that failed, or had no time
+            self.block_ends(fitted, True)  # of a member that failed, or had no time
             self._root.call_on_fit_task_end(
-                reconstruction_attributes=self._with_known(attributes), **self._given
+                reconstruction_attributes=self._attributes_of(fitted), **self._given
             )
 
-    def _with_known(self, attributes):
-        """A function that makes all attributes; those that it makes may be None as yet."""
+    def _attributes_of(self, fitted):
+        """A function that makes all attributes of the present mixture, or None before there is one."""
 
         def make():
-            found = attributes()
-            return None if found is None else {**self._known, **found}
+            found = fitted()
+            return None if found is None else {**self._known, **found.attributes()}
 
         return make
-
-
-def no_progress(n_tasks=0):
-    """Progress that nobody looks at."""
-    return FitProgress(None)

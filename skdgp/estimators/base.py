@@ -4,26 +4,29 @@ import copy
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
 from .._arrays import as_numpy
 from .._parameters import check_settable
 from .._threads import ERRSTATE, computing
+from .._warnings import warn
 from ..fitting import plan as recipe
+from ..fitting.fitted import FittedMixture
 from ..fitting.member import Plan
-from ..fitting.member_fit import DTYPES
-from ..fitting.mixture_fit import fit_estimator
-from ..fitting.partial_fit import learn_chunk
-from ..fitting.table import Data, some_rows
-from ..fitting.warm_start import all_or_nothing
+from ..fitting.mixture import fit_mixture
+from ..fitting.partial_fit import Chunk, learn_chunk
+from ..fitting.problem import Problem
+from ..fitting.sample import TrainingSample
+from ..fitting.settings import DTYPES, Settings, Start, Task
+from ..fitting.table import Table, some_rows
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
@@ -32,6 +35,7 @@ from ..preprocessing.constant_columns import warn_of_changed
 from ..preprocessing.scaling import Scaling
 from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
+from ..training.interrupts import note_interrupt
 from ._sklearn import (
     CallbackSupportMixin,
     FitProgress,
@@ -41,13 +45,20 @@ from ._sklearn import (
     check_sample_weight,
 )
 from .arrays import check_inputs
-from .diagnostics import warn_if_light
+from .diagnostics import warn_if_light, warn_if_not_learned, warn_of_chains, warn_of_pathologies
 from .exposures import check_has_rate, fitted_exposure
-from .importances import Pending, importances
+from .importances import Pending, compute_if_cheap, importances
 from .parameters import check_all_used, with_objects
 from .persistence import with_version, without_version
 from .row_columns import positions
-from .summary import column_kinds, html_summary, names_of_targets, summary
+from .summary import (
+    column_kinds,
+    feature_names,
+    html_summary,
+    names_of_targets,
+    summary,
+)
+from .warm_start import all_or_nothing, check_chunk, check_lasting, init_source, lasting
 
 
 @dataclass(eq=False, repr=False)
@@ -87,6 +98,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     target_transform = None  # a parameter of regressors
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
+    _stream = None  #: state of learning from chunks
     _row_columns = ()  #: parameters that may name a column of X, see :mod:`.row_columns`
     _row_positions = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
@@ -205,16 +217,73 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         started = time.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
-            data, X, y = new._rows(X, y, sample_weight, exposure, reset)
+            table, X, y = new._rows(X, y, sample_weight, exposure, reset)
+            if sample_weight is not None:
+                warn_if_light(table.weights)
+            if not reset:
+                check_lasting(new)
+            held_out = new._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
             given = {"sample_weight": sample_weight, "exposure": exposure}
             metadata = {name: value for name, value in given.items() if value is not None}
             raw = {"X": X, "y": y, "metadata": metadata or None}
-            if sample_weight is not None:
-                warn_if_light(data.weights)
-            held_out = new._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
-            progress = partial(FitProgress, self, data=raw, known=vars(new))
-            fit_estimator(new, data.merged(), held_out, progress, started)
+            problem = Problem(
+                table.merged(),
+                new._plans,
+                Settings.of(new),
+                new._task(),
+                held_out,
+                new._start(last=not reset),
+                new._finds_masses(),
+                lambda *rows: new._rows(*rows, reset=False)[0],
+                started,
+            )
+            progress = FitProgress(self, raw, vars(new))
+            new._keep(fit_mixture(problem, progress), progress, started)
         return self
+
+    def _fitted(self):
+        return FittedMixture.of_estimator(self)
+
+    def _task(self):
+        return Task(self.n_features_in_, self._n_classes(), tuple(feature_names(self)))
+
+    def _start(self, last):
+        """The fits that this one goes on with; `last` is whether the last one is among them."""
+        if last:
+            return Start(last=self._fitted())
+        source = init_source(self)
+        return Start(given=None if source is None else source._fitted())
+
+    def _keep(self, outcome, progress, started):
+        """Take what a fit has found, and look whether it is as it should be."""
+        complete = outcome.complete
+        try:
+            self._take(outcome.fitted, outcome.sample)
+            if complete:
+                self._look_at(outcome, started)
+                progress.end(self._fitted)
+        except KeyboardInterrupt:
+            note_interrupt()
+            self._take(outcome.fitted, outcome.sample)
+            complete = False
+        if not complete:
+            warn(
+                "fit was interrupted after training; the model is trained, but lower_bound_ and the diagnosis "
+                "may be missing.",
+                ConvergenceWarning,
+            )
+
+    def _look_at(self, outcome, started):
+        if len(self.members_) == 1:
+            warn_of_chains(self, outcome.table)
+        warn_of_pathologies(self, outcome.table, outcome.settled)
+        compute_if_cheap(self, time.monotonic() - started, outcome.left())
+
+    def _take(self, fitted, sample):
+        fitted.assign(self)
+        self._stream = None
+        self._pairs, self._importances, self._table = sample, None, None
+        self._lasting = lasting(self)
 
     def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
         """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
@@ -231,7 +300,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
         targets = self._encode(y, reset, classes, rows)
         offset = offset if offset is None else offset[rows]
-        return Data(some_rows(X, rows), targets, weights[rows], kinds, offset), X, y
+        return Table(some_rows(X, rows), targets, weights[rows], kinds, offset), X, y
 
     def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
         given = X_val, y_val, sample_weight_val, exposure_val
@@ -246,12 +315,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             names = "(X_val, y_val, sample_weight_val, exposure_val)"
             raise ValueError(f"Held-out rows {names}: {error}") from error
 
-    def _atoms_of(self, data, held_out, seed, started):
-        """Values that many targets equal, or None, and the rows of all others."""
-        return None, data, held_out
-
-    def _target_maps(self, data, likelihood, source, others):
-        """Monotone maps of the targets, one for each output, or None."""
+    def _finds_masses(self):
+        """Whether values that many targets equal get a probability of their own."""
+        return False
 
     def _warps(self):
         """Whether inputs are warped if the user leaves it open."""
@@ -261,13 +327,38 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
         self._validate_params()
         with self._threads(), all_or_nothing(self) as new:
-            learn_chunk(new, X, y, sample_weight, classes, exposure)
+            check_chunk(new)
+            first = not new._is_fitted()
+            rows, *_ = new._rows(X, y, sample_weight, exposure, first, extend=True, classes=classes)
+            if not first:
+                check_has_rate(new.members_[0].likelihood, rows.log_exposure)
+            chunk = Chunk(
+                rows,
+                new._first_plan,
+                Settings.of(new),
+                new._task(),
+                new._start(last=not first),
+                None if first else new._stream,
+                None if first else new._pairs.rows,
+            )
+            learned = learn_chunk(chunk)
+            table = learned.table
+            sample = TrainingSample(table.X, table.weights)
+            x_scaler = learned.fitted.x_scaler.with_rows(sample.rows)
+            new._take(replace(learned.fitted, x_scaler=x_scaler), sample)
+            new._stream = learned.stream
+            if learned.is_new:
+                warn_if_not_learned(new.members_, table, new.device_)
         return self
+
+    def _first_plan(self, table):
+        """The plan of the only member that learns from chunks."""
+        auto = self.inference == "auto"
+        return self._plan(DSVI() if auto else clone(as_scheme(self.inference)), table)
 
     def _plans(self, data):
         """Return the plans of the members to train."""
-        auto = self.inference == "auto"
-        plan = self._plan(DSVI() if auto else clone(as_scheme(self.inference)), data)
+        plan, auto = self._first_plan(data), self.inference == "auto"
         if not auto or not isinstance(self.init, str) or self.init == "greedy":
             return [plan]
         return self._recipe(plan, data, recipe.budget(len(data), self.max_time))

@@ -4,10 +4,10 @@ import numpy as np
 from sklearn.utils.metaestimators import available_if
 
 from ..fitting import plan as recipe
-from ..fitting.warm_start import takes_chunks
 from ..gp.likelihoods import CLASSIFICATION
 from .base import BaseDeepGP
 from .classification import ClassificationMixin
+from .warm_start import takes_chunks
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):

@@ -184,6 +184,18 @@ def warn_of_pathologies(estimator, data, settled):
     )
 
 
+def warn_if_not_learned(members, table, device):
+    """One warning if the model does not fit rows that lie where none were before."""
+    X, y, _ = table.sample(ROWS, np.random.RandomState(0))
+    diagnostics = Diagnostics(members, X, y, device)
+    if diagnostics.missed is not None and diagnostics.missed > limit([]):
+        warn(
+            "Rows of this chunk lie far from those before, and the model has not learned them in one pass; "
+            "mix the rows, so that each chunk comes from the whole range, or pass this chunk again.",
+            UserWarning,
+        )
+
+
 def warn_of_chains(estimator, data):
     """One warning if chains disagree, or are too short, as by ``mcmc_diagnostics(model, X).ok``."""
     posterior = estimator.members_[0].posterior(estimator.device_)

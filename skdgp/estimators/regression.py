@@ -6,12 +6,12 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
 from .._arrays import as_numbers, as_numpy
-from .._scoring import check_alpha
+from .._checks import check_alpha
+from ..fitting.target_maps import NAMES
 from ..predictive import PredictiveDistribution
-from ..preprocessing.target_maps import NAMES
 from ._sklearn import StrOptions
 from .exposures import check_exposed, exposed_rows
-from .targets import target_maps, warn_if_some_are_constant, warn_if_some_are_far
+from .targets import warn_if_some_are_constant, warn_if_some_are_far
 
 #: constraints of the parameter
 TARGET_TRANSFORM = {"target_transform": [StrOptions({"auto", *NAMES}), None]}
@@ -29,8 +29,6 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _auto_likelihood(self, scheme, data):
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
-
-    _target_maps = target_maps
 
     @property
     def target_transform_(self):

@@ -8,13 +8,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting import plan as recipe
-from ..fitting import point_masses as atoms
-from ..fitting.warm_start import extrapolates, takes_chunks
+from ..fitting.scaling import extrapolates
 from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
 from ._sklearn import Interval
 from .base import BaseDeepGP
 from .regression import TARGET_TRANSFORM, RegressionMixin
+from .warm_start import takes_chunks
 
 
 @dataclass(eq=False, repr=False)
@@ -265,7 +265,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         check_is_fitted(self)
         return np.empty(0) if self._atoms is None else self._atoms.values
 
-    _atoms_of = atoms.learn
+    def _finds_masses(self):
+        given = self.likelihood, self.inference
+        automatic = all(isinstance(part, str) and part == "auto" for part in given)
+        return automatic and isinstance(self.init, str)
 
     def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""

@@ -5,7 +5,8 @@ from html import escape
 import numpy as np
 import torch
 
-from .importances import Pairs, total_effects
+from ..fitting.sample import TrainingSample
+from .importances import total_effects
 
 _COLUMNS = "model", "layers", "kernel", "weight", "log density", "CPU seconds", "varies most with"
 _LISTED = 3  #: columns at most
@@ -73,7 +74,7 @@ def kept_table(estimator):
         names = estimator._x_scaler.names(feature_names(estimator))
         rows = estimator._x_scaler.transform(estimator._pairs.sample(_ROWS))
         n_changes = int(np.clip(_CHANGES // len(names), _FEWEST, _MOST))
-        pairs, device = Pairs(rows, n_changes=n_changes), estimator._prediction_device()
+        pairs, device = TrainingSample(rows, n_changes=n_changes), estimator._prediction_device()
         with torch.no_grad():
             lines = [_row(one, names, _effects(one, pairs, device)) for one in estimator.members_]
         estimator._table = [_COLUMNS, *lines]

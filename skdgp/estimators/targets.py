@@ -3,7 +3,6 @@
 import numpy as np
 
 from .._warnings import warn
-from ..preprocessing.target_maps import learn
 
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
@@ -41,52 +40,3 @@ def warn_if_some_are_far(y, rows):
                 "something missing, or have another unit.",
                 UserWarning,
             )
-
-
-def target_maps(estimator, data, likelihood, source, others):
-    """The maps that ``target_transform`` stands for.
-
-    "auto" has none with numbers in the target's units, or with chunks that are still to come.
-    """
-    name = estimator.target_transform
-    if name is None or source is not None:
-        if source is not None and name != "auto" and {name} != set(source._y_scaler.names):
-            raise ValueError(
-                "A fitted estimator as init hands its scaling on, and the map of its targets: leave "
-                f"target_transform at 'auto'; got {name!r}."
-            )
-        return None
-    if name == "auto":
-        given = [getattr(likelihood, number) for number in likelihood._units]
-        free = all(number is None for number in given) and likelihood.scales_target
-        if not free or not estimator.standardize or others is None:
-            return None
-    elif not likelihood.scales_target:
-        raise ValueError(
-            f"target_transform={name!r} is for likelihoods of real numbers, and "
-            f"{type(likelihood).__name__} is not one; leave it at 'auto'."
-        )
-    if name == "logit":
-        parts = [part.y[(part.y <= 0.0) | (part.y >= 1.0)] for part in (data, *(others or ()))]
-        outside = np.concatenate(parts)
-        if len(outside):
-            raise ValueError(
-                "target_transform='logit' needs targets above 0 and below 1, but y has the value "
-                f"{outside[0]:g}; move 0 and 1 inside, as by (y * (n - 1) + 0.5) / n, or set another transform."
-            )
-    positive = np.all([(part.y > 0.0).all(0) for part in (data, *(others or ()))], axis=0)
-    return learn(
-        name,
-        lambda rows: data.x_scaler.scaled(data.inputs[rows]),
-        data.y,
-        data.weights,
-        positive,
-    )
-
-
-def of_size(likelihood, size):
-    """A likelihood with noise as large as the target: one row does not determine it."""
-    units = likelihood._units
-    if not units or any(getattr(likelihood, name) is not None for name in units):
-        return likelihood
-    return likelihood.with_values(trainable=False, **{k: size**power for k, power in units.items()})

@@ -1,12 +1,12 @@
 """One member, from its plan to the fitted model."""
 
 import time
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import torch
 
-from ..estimators.inflation import learn_inflation
-from ..estimators.parameters import settable
 from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
 from ..parallel import bound_of_staleness, divides
@@ -14,64 +14,44 @@ from ..predictive.mixture import Mixture, rows_at_once
 from ..training import init as initialization
 from ..training.interrupts import note_interrupt
 from ..training.trainer import Trainer
+from .inflation import learn_inflation
 from .member import Member, Record
-from .table import Minibatches, of_shards
+from .minibatches import Minibatches, of_shards
+from .settings import DTYPES, Settings, Start, Task
 
 _SAMPLE_ROWS = 10_000  #: rows from which starting values are found
-DTYPES = {"auto": torch.float64, "float64": torch.float64, "float32": torch.float32}
-#: compute capabilities of GPUs with half of the speed in double precision; others have a 32nd or less
-_FAST_IN_DOUBLE = {(6, 0), (7, 0), (8, 0), (9, 0), (10, 0)}
 
 
-def training_device(device, dtype):
-    """Return the device for training; raises ValueError if torch cannot use it."""
-    if device == "auto":
-        fits = torch.cuda.is_available() and (
-            dtype == "float32"
-            or torch.version.hip is not None
-            or torch.cuda.get_device_capability() in _FAST_IN_DOUBLE
-        )
-        return "cuda" if fits else "cpu"
-    try:
-        if device.partition(":")[0] not in ("cpu", "cuda"):
-            raise RuntimeError("unknown to skdgp")
-        torch.empty(0, device=device, dtype=torch.float64)
-    except (RuntimeError, TypeError, AssertionError) as error:
-        why = str(error).partition("\n")[0].partition(". ")[0]
-        others = "'cpu', 'cuda' or 'auto'" if torch.cuda.is_available() else "'cpu' or 'auto'"
-        raise ValueError(f"device={device!r} cannot be used here ({why}); use {others}.") from error
-    return device
-
-
+@dataclass(frozen=True)
 class MemberFit:
-    """Builds, starts and trains the members of one fit.
+    """Builds, starts and trains members."""
 
-    `source` is the fitted estimator whose state is the start, or None. Members of a mixture are less verbose.
-    """
+    settings: Settings
+    task: Task
+    device: str
+    start: Start = field(default_factory=Start)
+    is_mixture: bool = False  #: members of mixtures are less verbose
+    read: object = None  #: reads rows that this rank alone has
 
-    def __init__(self, estimator, device, source=None, is_mixture=False):
-        self.estimator, self.device, self.init_source = estimator, device, source
-        self.is_mixture = is_mixture
-
-    def member(self, plan, data, rng, source=None):
-        """A member of the shape that the parameters ask for, which must be that of `source` if there is one."""
-        estimator, scheme, likelihood = self.estimator, plan.scheme, plan.likelihood
-        _, y, weights = data.sample(_SAMPLE_ROWS, rng)
-        estimator._check_likelihood(likelihood, data.y)
-        bound = likelihood.bind(y, weights, data.y_scaler.scale)
-        n_features, n_classes = len(data.x_scaler.sources), estimator._n_classes()
-        n_inducing = plan.n_inducing or scheme.n_inducing(len(data), n_classes)
+    def member(self, plan, table, rng, source=None):
+        """A member of the shape that the settings ask for, which must be that of `source` if there is one."""
+        settings, scheme, likelihood = self.settings, plan.scheme, plan.likelihood
+        _, y, weights = table.sample(_SAMPLE_ROWS, rng)
+        self.task.check(likelihood, table.y)
+        bound = likelihood.bind(y, weights, table.y_scaler.scale)
+        n_features, n_classes = len(table.x_scaler.sources), self.task.n_classes
+        n_inducing = plan.n_inducing or scheme.n_inducing(len(table), n_classes)
         architecture = Architecture(
             n_features,
             plan.widths(n_features),
-            likelihood.n_latents(n_classes or data.y.shape[1]),
-            min(int(n_inducing), len(data)),
+            likelihood.n_latents(n_classes or table.y.shape[1]),
+            min(int(n_inducing), len(table)),
             [],
-            estimator.mean == "linear",
-            bool(estimator.input_connected),
+            settings.mean == "linear",
+            bool(settings.input_connected),
         )
         if source is None:
-            columns = data.x_scaler.sources, estimator.n_features_in_
+            columns = table.x_scaler.sources, self.task.n_columns
             architecture.kernels = plan.kernels(architecture, *columns)
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):
@@ -82,22 +62,22 @@ class MemberFit:
                 )
         return Member(scheme, source.architecture, source.likelihood)
 
-    def start(self, plan, data, rng, pretraining, source=None):
+    def begin(self, plan, table, rng, pretraining, source=None):
         """A member and its model before training."""
-        estimator, member = self.estimator, self.member(plan, data, rng, source)
+        settings, member = self.settings, self.member(plan, table, rng, source)
         model = member.build()
-        init = estimator.init if "init" in plan.scheme.uses else "kmeans"
+        init = settings.init if "init" in plan.scheme.uses else "kmeans"
         if source is not None:
             _go_on(model, source, plan)
         elif not isinstance(init, str):
-            initialization.hand_over(self.init_source.members_, member, model)
+            initialization.hand_over(self.start.given.members, member, model)
         else:
-            X, y, weights = data.sample(_SAMPLE_ROWS, rng)
+            X, y, weights = table.sample(_SAMPLE_ROWS, rng)
             if init == "greedy":  # which takes as many random numbers as it needs
                 seed = int(rng.randint(2**31 - 1))
                 rng = np.random.RandomState(seed)
-                pretraining.trainer = lambda: self.trainer(model, plan, data, seed)
-                pretraining.most = estimator.max_iter or pretraining.most
+                pretraining.trainer = partial(self.trainer, model, plan, table, seed)
+                pretraining.most = settings.max_iter or pretraining.most
             with pretraining:
                 initialization.start(model, X, weights, init, rng, y, pretraining.train)
             if init == "greedy":  # no traces of the pre-training
@@ -105,16 +85,16 @@ class MemberFit:
                 state.pop("progress", None)
                 model.load_state(state)
         if source is None and getattr(model, "variance_inflation", None) is not None:
-            learn_inflation(self, model, plan, data, rng, pretraining)
+            learn_inflation(self, model, plan, table, rng, pretraining)
         return member, model
 
-    def trainer(self, model, plan, data, seed, total=None):
+    def trainer(self, model, plan, table, seed, total=None):
         """The trainer of a model, with the budget of its plan."""
-        estimator, scheme, n = self.estimator, plan.scheme, len(data)
-        rate, batch_size = estimator.learning_rate, scheme.batch_size(n)
+        settings, scheme, n = self.settings, plan.scheme, len(table)
+        rate, batch_size = settings.learning_rate, scheme.batch_size(n)
         rate = plan.learning_rate or scheme.learning_rate(n) if rate is None else rate
-        if "batch_size" in scheme.uses and estimator.batch_size is not None:
-            batch_size = estimator.batch_size
+        if "batch_size" in scheme.uses and settings.batch_size is not None:
+            batch_size = settings.batch_size
         if divides() and ("batch_size" not in scheme.uses or model.is_full_batch):
             raise ValueError(
                 f"{scheme!r} does not learn from minibatches, and ranks have nothing to divide; choose a "
@@ -122,31 +102,31 @@ class MemberFit:
             )
         if bound_of_staleness() is not None and not isinstance(scheme, (DSVI, RandomFeatures)):
             raise ValueError("staleness is for inference='dsvi' and 'rff'; set it to None.")
-        dtype = DTYPES[estimator.dtype] if "dtype" in scheme.uses else torch.float64
+        dtype = DTYPES[settings.dtype] if "dtype" in scheme.uses else torch.float64
         model.to(self.device).prepare(rate, dtype)
         return Trainer(
             model,
-            Minibatches(data, batch_size, seed, dtype, self.device, total),
+            Minibatches(table, batch_size, seed, dtype, self.device, total),
             torch.Generator().manual_seed(seed),
-            max_iter=estimator.max_iter or plan.max_iter or scheme.max_iter(n),
-            tol=estimator.tol,
-            patience=estimator.n_iter_no_change,
-            verbose=max(0, estimator.verbose - self.is_mixture),
+            max_iter=settings.max_iter or plan.max_iter or scheme.max_iter(n),
+            tol=settings.tol,
+            patience=settings.n_iter_no_change,
+            verbose=max(0, settings.verbose - self.is_mixture),
             advice=self._advice(scheme),
         )
 
     def _advice(self, scheme):
-        """What to do where numbers overflow in training."""
-        estimator, names = self.estimator, settable(self.estimator, scheme)
+        """A sentence on what to do where numbers overflow in training."""
+        settings, names = self.settings, self.settings.params.keys() & scheme.uses
         others = {
             "choose a smaller learning_rate": "learning_rate" in names,
-            "set standardize=True": not estimator.standardize,
-            "set dtype='float64'": "dtype" in names and estimator.dtype == "float32",
+            "set standardize=True": not settings.standardize,
+            "set dtype='float64'": "dtype" in names and settings.dtype == "float32",
         }
         chosen = [text for text, helps in others.items() if helps]
         return f"{', or '.join(['Look for extreme values in X and y', *chosen])}."
 
-    def train(self, plan, data, held_out, seed, rng, pretraining, source=None, prepare=None):
+    def train(self, plan, table, held_out, seed, rng, pretraining, source=None, prepare=None):
         """Train a member; returns it and its trainer.
 
         Rows `held_out` stop the training by their log density. The `seed` is for minibatches and draws, `rng`
@@ -154,12 +134,12 @@ class MemberFit:
         present)`` is called before the trainer runs, and ``present()`` makes the member as it is.
         """
         began = time.process_time()
-        member, model = self.start(plan, data, rng, pretraining, source)
-        member.draws = model.draws(self.estimator.n_predict_draws, seed)
-        trainer = self.trainer(model, plan, data, seed)
+        member, model = self.begin(plan, table, rng, pretraining, source)
+        member.draws = model.draws(self.settings.n_predict_draws, seed)
+        trainer = self.trainer(model, plan, table, seed)
         trainer.interrupted = pretraining.interrupted
-        trainer.rows = of_shards(trainer.rows, self.estimator, data)
-        member.record.seconds = time.process_time() - began
+        trainer.rows = of_shards(trainer.rows, self.read, table)
+        member.record = replace(member.record, seconds=time.process_time() - began)
         return self.run(member, trainer, held_out, prepare)
 
     def run(self, member, trainer, held_out, prepare=None):
@@ -203,30 +183,30 @@ def _go_on(model, source, plan):
 
 
 @torch.no_grad()
-def _over_rows(members, data, device, function):
+def _over_rows(members, table, device, function):
     """Values of a function of the mixture of members, and of targets, for all rows."""
-    X, y, _ = data.take(slice(None))
+    X, y, _ = table.take(slice(None))
     size = rows_at_once(members, device)
     pieces = (slice(i, i + size) for i in range(0, len(X), size))
     found = [function(Mixture(members, X[rows], device), y[rows]) for rows in pieces]
     return torch.cat(found).numpy(force=True)
 
 
-def log_densities(members, data, device):
+def log_densities(members, table, device):
     """Log density of each row, in units of the standardized target."""
-    return _over_rows(members, data, device, lambda mixture, y: mixture.log_prob(y))
+    return _over_rows(members, table, device, lambda mixture, y: mixture.log_prob(y))
 
 
-def errors_of_mean(member, data, device):
+def errors_of_mean(member, table, device):
     """Standardized targets less the means (n_rows, k) that a member predicts."""
-    _, y, _ = data.take(slice(None))
-    return y - _over_rows([member], data, device, lambda mixture, y: mixture.mean())
+    _, y, _ = table.take(slice(None))
+    return y - _over_rows([member], table, device, lambda mixture, y: mixture.mean())
 
 
 @torch.no_grad()
-def log_densities_of_draws(member, data, device):
+def log_densities_of_draws(member, table, device):
     """Log densities (n_draws, n_rows) of rows under each draw of a member, times the weight of the draw."""
-    X, y, _ = data.take(slice(None))
+    X, y, _ = table.take(slice(None))
     posterior, size, parts = member.posterior(device), rows_at_once([member], device), []
     for i in range(0, len(X), size):
         rows, targets = (torch.as_tensor(part[i : i + size], device=device) for part in (X, y))
@@ -236,6 +216,6 @@ def log_densities_of_draws(member, data, device):
     return torch.cat(parts, 1).numpy(force=True)
 
 
-def mean_log_density(members, data, device):
+def mean_log_density(members, table, device):
     """Weighted mean of the log density over some rows."""
-    return float(data.weights @ log_densities(members, data, device) / data.weights.sum())
+    return float(table.weights @ log_densities(members, table, device) / table.weights.sum())

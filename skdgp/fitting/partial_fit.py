@@ -1,111 +1,90 @@
 """Learning from rows that come in chunks."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
-from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from .._warnings import warn
-from ..estimators.diagnostics import Diagnostics, limit
-from ..estimators.exposures import check_has_rate
 from ..exceptions import TrainingFailed, numerical_failures
-from ..inference import DSVI, as_scheme
 from ..training.pretraining import PreTraining
-from .fitted_state import fitted_attributes, keep
+from .fitted import FittedMixture
 from .member import Member, Plan, Record
-from .member_fit import MemberFit, training_device
-from .warm_start import check_chunk, init_source, scale
+from .member_fit import MemberFit
+from .scaling import learn_scaling
+from .settings import Settings, Start, Task
+from .table import Table
 
-#: over the first rows, and those in which a column varies first, as hyperparameters need; at most one a row
+#: Largest number of steps: over the first rows, and those in which a column varies first.
 _MOST_STEPS = 100
-_NEW_STEPS = 30  #: over rows where none were before; what others taught loses little sharpness
-_STEP = 0.1  #: share of the posterior that a step replaces
-_ROWS = 1000  #: of a chunk that are looked at, and among which inducing inputs may be placed
-_NEW = 0.02  #: share of such rows that are far from all before
-_USUAL = 0.99  #: quantile of distances to inducing inputs
-_FAR = 2.0  #: times that distance
-_BEYOND = 0.5  #: standard deviations of a column
+_NEW_STEPS = 30  #: smallest number of steps over rows that lie where none were before
+_STEP = 0.1  #: fraction of the posterior that a step replaces
+_ROWS = 1000  #: rows of a chunk that are looked at, and among which inducing inputs may be placed
+_NEW = 0.02  #: fraction of such rows that are far from all before, from which a chunk is new
+_USUAL = 0.99  #: quantile of distances to inducing inputs beyond which rows may be far
+_FAR = 2.0  #: multiple of that distance beyond which rows are far
+_BEYOND = 0.5  #: standard deviations of a column beyond its range that are not far
 
 
-def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
-    """Make one pass over a chunk of rows; `classes`, if given, are all that will ever come."""
-    check_chunk(estimator)
-    first, is_new, n_more = not estimator._is_fitted(), False, 0
-    rows, *_ = estimator._rows(X, y, sample_weight, exposure, first, extend=True, classes=classes)
-    data = rows.merged()
-    device = training_device(estimator.device, estimator.dtype)
-    fit = MemberFit(estimator, device, None)
-    if first:
-        rng = check_random_state(estimator.random_state)
-        if len(rows) < 2:
-            raise ValueError(
-                "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
-                "inputs come from it; got 1 sample."
-            )
-        auto = estimator.inference == "auto"
-        scheme = DSVI() if auto else clone(as_scheme(estimator.inference))
-        plan = estimator._plan(scheme, data)
-        plan.scheme = scheme.for_data(math.inf, likelihood=plan.likelihood)
-        fit.init_source = init_source(estimator)
-        scale(estimator, data, plan.likelihood, fit.init_source, rng)
-        member, model = fit.start(plan, data, rng, PreTraining(None, 0.0))
-        seed = int(rng.randint(2**31 - 1))
-        stream = _stream(seed, 0.0, Record())
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk of rows, and what learning from it goes on with."""
+
+    rows: Table
+    make_plan: Callable[[Table], Plan]
+    settings: Settings
+    task: Task
+    start: Start  #: the `last` fit or chunk, if there was one
+    stream: dict | None = None  #: state of learning after the last chunk
+    sample: np.ndarray | None = None  #: rows of the last fit, where there was no chunk yet
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The mixture of one member that has learned from a chunk."""
+
+    fitted: FittedMixture
+    stream: dict
+    table: Table  #: rows of the chunk, scaled
+    is_new: bool  #: whether rows lie where none were before
+
+
+def learn_chunk(chunk: Chunk) -> Learned:
+    """Make one pass over a chunk of rows."""
+    settings, task, last = chunk.settings, chunk.task, chunk.start.last
+    device, table = settings.training_device(), chunk.rows.merged()
+    fit = MemberFit(settings, task, device, chunk.start)
+    is_new, n_more = False, 0
+    if last is None:
+        member, model, plan, stream = _first(chunk, table, fit)
     else:
-        member = learner(estimator.members_)
-        check_has_rate(member.likelihood, data.log_exposure)
-        y_scaler = estimator._y_scaler.widened(data.y)
-        x_scaler = data.learn_levels(estimator._x_scaler, y_scaler, member.likelihood)
-        data.scale_as(x_scaler, y_scaler)
-        data.x_scaler = x_scaler.with_changed(data.inputs, data.weights)
-        member, n_more = _with_inputs(member, len(data.x_scaler.columns))
-        plan = Plan(member.scheme)
-        estimator._check_likelihood(member.likelihood, data.y)
+        member, n_more, plan, stream = _next(chunk, table)
         model = member.model(device)
-        stream = getattr(estimator, "_stream", None)
-        if stream is None:  # the first chunk after fit
-            before = data.x_scaler.transform(estimator._pairs.rows)
-            stream = _stream(0, estimator._n_rows, member.record)
-            stream.update(usual=_usual(before, member), ends=_ends(before))
-        elif n_more:
-            stream = {
-                **stream,
-                "usual": np.append(stream["usual"], np.full(n_more, _BEYOND)),
-                "ends": np.pad(stream["ends"], ((0, 0), (0, n_more))),
-                "training": _begun(stream),
-            }
-        stream = dict(stream)  # that of the calls before stays as it is
-        X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
+        X, _, _ = table.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"], stream["ends"])
         if model.cover is not None and is_new:
-            _widen(model, data)
-            X, y, _ = data.sample(_ROWS, np.random.RandomState(0))
-        n_inducing = _n_inducing(estimator, member, stream["n_rows"], len(X))
+            _widen(model, table)
+            X, _, _ = table.sample(_ROWS, np.random.RandomState(0))
+        n_inducing = _n_inducing(settings, task, member, stream["n_rows"], len(X))
         if model.cover is not None and (is_new or n_inducing > member.architecture.n_inducing):
             model.cover(torch.as_tensor(X, device=device), n_inducing)
             shape = dataclasses.replace(member.architecture, n_inducing=n_inducing)
             member = Member(member.scheme, shape, member.likelihood)
             stream["training"] = _begun(stream)
-    own = float(rows.weights.sum())
+    own = float(chunk.rows.weights.sum())
     stream["n_rows"] += own
-    seed = (stream["seed"] + stream["n_iter"]) % 2**31
-    draws = model.draws(estimator.n_predict_draws, stream["seed"])
-    trainer = fit.trainer(model, plan, data, seed, total=stream["n_rows"])
-    trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
-    trainer.all_or_nothing = True  # an interrupted chunk can be passed again
-    if estimator.batch_size is None:
-        fewest = _MOST_STEPS if n_more else _NEW_STEPS if is_new else 1
-        steps = _n_steps(len(data), own / stream["n_rows"], fewest)
-        trainer.max_iter = max(trainer.max_iter, steps)
-    if stream["training"]:
-        model.load_training_state(stream["training"])
+    draws = model.draws(settings.n_predict_draws, stream["seed"])
+    fewest = _MOST_STEPS if n_more else _NEW_STEPS if is_new else 1
+    trainer = _trainer(fit, model, plan, table, stream, own, fewest)
     with numerical_failures(type(plan.scheme).__name__):
         trainer.train()
-    if trainer.learned_nothing and not first:
+    if trainer.learned_nothing and last is not None:
         raise TrainingFailed(
             "partial_fit has learned nothing of this chunk, because the loss was never finite, and the model "
             "is as before; look for extreme values in X and y, or choose a smaller learning_rate."
@@ -114,17 +93,71 @@ def learn_chunk(estimator, X, y, sample_weight, classes=None, exposure=None):
     stream.update(n_iter=record.n_iter, loss_curve=record.loss_curve)
     stream["training"] = model.training_state()
     member = member.fitted(model, draws, record)
-    if first:
-        X, _, _ = data.sample(_ROWS, np.random.RandomState(0))
+    X, _, _ = table.sample(_ROWS, np.random.RandomState(0))
+    if last is None:
         stream.update(usual=_usual(X, member), ends=_ends(X))
     elif is_new:
         stream["ends"] = _ends(np.concatenate([stream["ends"], X]))
-        _warn_if_not_learned(member, X, y, device)
-    attributes = fitted_attributes([member], data, device, estimator.n_features_in_)
-    keep(estimator, {**attributes, "_stream": stream}, data)
+    fitted = FittedMixture.of([member], table, device, task.n_columns)
     if model.divergence() is not None:
-        per_row = -record.loss_curve[-1] + estimator._log_jacobian
-        estimator.lower_bound_ = stream["n_rows"] * per_row
+        per_row = -record.loss_curve[-1] + fitted.log_jacobian
+        fitted = dataclasses.replace(fitted, lower_bound=stream["n_rows"] * per_row)
+    return Learned(fitted, stream, table, is_new)
+
+
+def _first(chunk, table, fit):
+    """Member, model, plan and state of learning for the first chunk, from which the scaling comes."""
+    settings, rng = chunk.settings, check_random_state(chunk.settings.random_state)
+    if len(chunk.rows) < 2:
+        raise ValueError(
+            "The first call of partial_fit needs at least 2 rows, because scaling and inducing "
+            "inputs come from it; got 1 sample."
+        )
+    plan = chunk.make_plan(table)
+    plan.scheme = plan.scheme.for_data(math.inf, likelihood=plan.likelihood)
+    given = chunk.start.given
+    learn_scaling(table, plan.likelihood, settings, given, rng, names=chunk.task.names)
+    member, model = fit.begin(plan, table, rng, PreTraining(None, 0.0))
+    return member, model, plan, _stream(int(rng.randint(2**31 - 1)), 0.0, Record())
+
+
+def _next(chunk, table):
+    """Member, number of new inputs, plan and state of learning for a later chunk."""
+    last, task = chunk.start.last, chunk.task
+    member = learner(last.members)
+    y_scaler = last.y_scaler.widened(table.y)
+    x_scaler = table.learn_levels(last.x_scaler, y_scaler, member.likelihood)
+    table.scale_as(x_scaler, y_scaler)
+    table.x_scaler = x_scaler.with_changed(table.inputs, table.weights)
+    member, n_more = _with_inputs(member, len(table.x_scaler.columns))
+    task.check(member.likelihood, table.y)
+    stream = chunk.stream
+    if stream is None:  # the first chunk after fit
+        before = table.x_scaler.transform(chunk.sample)
+        stream = _stream(0, last.n_rows, member.record)
+        stream.update(usual=_usual(before, member), ends=_ends(before))
+    elif n_more:
+        stream = {
+            **stream,
+            "usual": np.append(stream["usual"], np.full(n_more, _BEYOND)),
+            "ends": np.pad(stream["ends"], ((0, 0), (0, n_more))),
+            "training": _begun(stream),
+        }
+    return member, n_more, Plan(member.scheme), dict(stream)  # the one before stays as it is
+
+
+def _trainer(fit, model, plan, table, stream, own, fewest):
+    """The trainer of one pass, which leaves no model if it is interrupted."""
+    seed = (stream["seed"] + stream["n_iter"]) % 2**31
+    trainer = fit.trainer(model, plan, table, seed, total=stream["n_rows"])
+    trainer.max_iter, trainer.decay = trainer.rows.spread().n_batches, False
+    trainer.all_or_nothing = True  # an interrupted chunk can be passed again
+    if fit.settings.batch_size is None:
+        steps = _n_steps(len(table), own / stream["n_rows"], fewest)
+        trainer.max_iter = max(trainer.max_iter, steps)
+    if stream["training"]:
+        model.load_training_state(stream["training"])
+    return trainer
 
 
 def _stream(seed, n_rows, record):
@@ -162,12 +195,10 @@ def _n_steps(n_rows, share, fewest):
     return min(max(math.ceil(steps), fewest), n_rows, _MOST_STEPS)
 
 
-def _n_inducing(estimator, member, n_before, n_new):
+def _n_inducing(settings, task, member, n_before, n_new):
     """Number of inducing points: more where there were too few rows for as many as wanted."""
     n, scheme = member.architecture.n_inducing, member.scheme
-    wanted = estimator.n_inducing or scheme.n_inducing(
-        int(n_before) + n_new, estimator._n_classes()
-    )
+    wanted = settings.n_inducing or scheme.n_inducing(int(n_before) + n_new, task.n_classes)
     return min(wanted, n + n_new) if n_before < wanted else n
 
 
@@ -196,25 +227,14 @@ def _is_new(X, member, usual, ends):
 
 
 @torch.no_grad()
-def _widen(model, data):
+def _widen(model, table):
     """Scale columns linearly up to where rows are now; inducing inputs stay in the user's units."""
-    before, Z = data.x_scaler, model.layers[0].Z
-    rows = slice(None, None, max(1, len(data) // _ROWS))
-    data.x_scaler = before.widened(np.asarray(data.inputs[rows]))
+    before, Z = table.x_scaler, model.layers[0].Z
+    rows = slice(None, None, max(1, len(table) // _ROWS))
+    table.x_scaler = before.widened(np.asarray(table.inputs[rows]))
     places = Z.reshape(-1, Z.shape[-1]).cpu().numpy()
-    places = data.x_scaler.scaled(before.inverse_transform(places))
+    places = table.x_scaler.scaled(before.inverse_transform(places))
     Z.copy_(torch.as_tensor(places).view(Z.shape))
-
-
-def _warn_if_not_learned(member, X, y, device):
-    """One warning if the model does not know rows that lie where none were before."""
-    diagnostics = Diagnostics([member], X, y, device)
-    if diagnostics.missed is not None and diagnostics.missed > limit([]):
-        warn(
-            "Rows of this chunk lie far from those before, and the model has not learned them in one pass; "
-            "mix the rows, so that each chunk comes from the whole range, or pass this chunk again.",
-            UserWarning,
-        )
 
 
 def learner(members):

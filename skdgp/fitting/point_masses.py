@@ -2,39 +2,38 @@
 
 import numpy as np
 
-from ..estimators._sklearn import no_progress
-from ..estimators.classifier import DeepGPClassifier
 from ..gp.kernels import RationalQuadratic
+from ..gp.likelihoods import CLASSIFICATION, as_likelihood
 from ..inference import Vecchia
 from ..parallel import divides
 from ..predictive.point_masses import PointMasses
-from .mixture_fit import fit_estimator
-from .table import Data
+from .member import Plan
+from .settings import Settings, Task
+from .table import Table
 
-_LEAST = 0.1  #: share of the rows in each part: of fewer neither is learned
-_FEWEST = 20  #: rows in each part
-_TIMES = 2.0  #: as frequent as any other target: values of a scale have about equal shares
-#: of the distance from an atom to the nearest other target: log densities spread the atom over such a width.
-#: No data decide it; a tenth keeps the atom apart from all other targets
+_LEAST = 0.1  #: smallest fraction of the rows in a point mass, and outside of all
+_FEWEST = 20  #: smallest number of rows in a point mass, and outside of all
+_TIMES = (
+    2.0  #: frequency over that of any other target: values of a scale have about equal fractions
+)
+#: Width of a point mass in log densities, relative to the distance to the nearest other target. A convention: a
+#: tenth keeps the value apart from all other targets.
 _WIDTH = 0.1
-_NEIGHBORS, _STEPS = 24, 100  #: of the classifier: as members of classes have
-_ROWS = 50_000  #: that it learns from at most: 4 seconds, of a budget of 60
-_SHARE = 0.2  #: of the time that a user gives
+_NEIGHBORS, _STEPS = 24, 100  #: nearest neighbors and steps of the classifier
+_ROWS = 50_000  #: largest number of rows that the classifier learns from
+_SHARE = 0.2  #: fraction of `max_time` that the classifier has
 
 
-def learn(estimator, data, held_out, seed, started):
-    """Find atoms at the ends of the targets; returns them or None, and the rows that are none.
+def learn(table, held_out, settings, seed, started):
+    """Find point masses at the ends of the targets; returns them or None, and the rows of all other targets.
 
-    At least a tenth of the targets equal an atom, not all others do, and no other value is more than half as
+    At least a tenth of the targets equal the value, not all others do, and no other value is more than half as
     frequent. The rows are not scaled yet, and `held_out` may be None.
     """
-    nothing = None, data, held_out
-    given = estimator.likelihood, estimator.inference
-    automatic = all(isinstance(part, str) and part == "auto" for part in given)
-    automatic &= isinstance(estimator.init, str) and data.log_exposure is None
-    if not automatic or data.y.shape[1] > 1 or divides():
+    nothing = None, table, held_out
+    if table.y.shape[1] > 1 or table.log_exposure is not None or divides():
         return nothing
-    y, weights = data.y[:, 0], data.weights
+    y, weights = table.y[:, 0], table.weights
     distinct, index = np.unique(y, return_inverse=True)
     counts, least = np.bincount(index, weights), max(_FEWEST, _LEAST * weights.sum())
     most = max(least, _TIMES * counts[1:-1].max(initial=0.0))
@@ -48,31 +47,35 @@ def learn(estimator, data, held_out, seed, started):
             return nothing
     labels = np.where(rest, len(values), np.searchsorted(values, y)).astype(np.float64)
     gaps = np.abs(values[:, None].astype(np.float64) - others).min(1)
-    classifier = _classifier(estimator, data, labels, seed, started)
-    atoms = PointMasses(values.astype(np.float64), _WIDTH * gaps, classifier)
-    return atoms, data.part(np.flatnonzero(rest)), held_out
+    classes = _classes(table, labels, settings, seed, started)
+    masses = PointMasses(values.astype(np.float64), _WIDTH * gaps, classes)
+    return masses, table.part(np.flatnonzero(rest)), held_out
 
 
-def _classifier(estimator, data, labels, seed, started):
-    steps, seconds = estimator.max_iter, estimator.max_time
-    model = DeepGPClassifier(
-        n_layers=1,
-        inference=Vecchia(_NEIGHBORS),
-        kernel=RationalQuadratic(),
+def _classes(table, labels, settings, seed, started):
+    """A classifier of the rows: one class for each value, and a last one for all other targets."""
+    from .mixture import fit_mixture
+    from .problem import Problem
+
+    steps, seconds, n_classes = settings.max_iter, settings.max_time, int(labels.max()) + 1
+    settings = Settings(
         max_iter=_STEPS if steps is None else min(steps, _STEPS),
         max_time=None if seconds is None else _SHARE * seconds,
-        device=estimator.device,
-        dtype=estimator.dtype,
-        n_threads=estimator.n_threads,
+        device=settings.device,
+        dtype=settings.dtype,
+        n_threads=settings.n_threads,
         random_state=seed,
     )
-    for name in ("_reader", "n_features_in_", "feature_names_in_"):
-        if name in vars(estimator):
-            setattr(model, name, getattr(estimator, name))
-    encoded = model._encode(labels, reset=True)
-    rows = Data(data.X, encoded, data.weights, data.kinds)
+    rows = Table(table.X, labels[:, None], table.weights, table.kinds)
     if len(rows) > _ROWS:
         chosen = np.random.default_rng(seed).choice(len(rows), _ROWS, replace=False)
         rows = rows.part(np.sort(chosen))
-    fit_estimator(model, rows, None, no_progress, started)
-    return model
+    name = "probit" if n_classes == 2 else "softmax"
+    likelihood = as_likelihood(name, CLASSIFICATION)
+
+    def plans(table):
+        return [Plan(Vecchia(_NEIGHBORS), likelihood, kernel=RationalQuadratic())]
+
+    task = Task(table.X.shape[1], n_classes)
+    problem = Problem(rows, plans, settings, task, started=started)
+    return fit_mixture(problem).fitted

@@ -1,11 +1,8 @@
-"""Training data: where numpy ends and torch begins."""
+"""Training rows, and how they are scaled."""
 
 import numpy as np
-import torch
 
 from ..gp.likelihoods.counts import at_one_exposure
-from ..inference.batch import Batch
-from ..parallel import agreed, gather, own_part, own_rank, own_rows
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.outliers import pieces, weighted_moments
 from ..preprocessing.scaling import InputScaler, TargetScaler
@@ -13,14 +10,14 @@ from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
 
 #: numbers that are scaled and kept at once; larger data are read batch by batch
-_PRELOAD = 20_000_000
+PRELOAD = 20_000_000
 _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their share
 _REACH = 5.0  #: standard deviations of targets from which levels get their positions: outliers count less
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
 
 
-class Data:
+class Table:
     """Rows in the user's units, and how they are scaled.
 
     `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row counts.
@@ -49,7 +46,7 @@ class Data:
     def _with(self, rows, weights):
         """Some rows, in the user's units, with these weights."""
         exposure = None if self.log_exposure is None else self.log_exposure[rows]
-        return Data(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure)
+        return Table(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure)
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -129,7 +126,7 @@ class Data:
 
     def _encode(self, encoder, folds):
         self.inputs = EncodedRows(self.X, encoder, folds)
-        if self.X.size <= _PRELOAD:
+        if self.X.size <= PRELOAD:
             self.inputs = self.inputs[:]
 
     def take(self, rows):
@@ -222,7 +219,7 @@ def some_rows(X, rows):
     """Some rows of a table; very large ones are read where they are, when they are asked for."""
     if isinstance(rows, slice) and rows == slice(None):
         return X
-    return Rows(X, rows) if X.size > _PRELOAD else X[rows]
+    return Rows(X, rows) if X.size > PRELOAD else X[rows]
 
 
 def sortable(table):
@@ -263,115 +260,3 @@ class EncodedRows:
     def __getitem__(self, rows):
         folds = None if self._folds is None else self._folds[rows]
         return self._encoder.transform(self._table[rows], folds)
-
-
-class Minibatches:
-    """Minibatches of scaled rows, as tensors: inputs of the `dtype`, targets and weights in float64.
-
-    The batch of a step depends on the seed and the number of the step alone, so that training can be resumed
-    anywhere. Each epoch has a new random order, and each of several ranks its part of every batch. `total` is
-    the number of rows that the lower bound counts, if not the sum of their weights.
-    """
-
-    def __init__(self, data, batch_size, seed, dtype, device, total=None):
-        self._data, self._seed, self._dtype, self._device = data, seed, dtype, device
-        self.n_rows = len(data)
-        self.batch_size = min(batch_size, self.n_rows)
-        #: in one pass; an incomplete last one is left out
-        self.n_batches = self.n_rows // self.batch_size
-        weight = float(data.weights.sum())
-        self.total = weight if total is None else float(total)
-        self._scale = self.total / weight * self.n_rows / self.batch_size
-        self._epoch = None
-        self._tensors = self._to_torch(slice(None)) if data.X.size <= _PRELOAD else None
-
-    def spread(self):
-        """As many batches as it takes to leave out fewer rows than there are batches."""
-        self.n_batches = -(-self.n_rows // self.batch_size)
-        scale = self._scale * self.batch_size
-        self.batch_size = self.n_rows // self.n_batches
-        self._scale = scale / self.batch_size
-        return self
-
-    def _to_torch(self, rows):
-        X, y, weights = self._data.take(rows)
-        # copies, for the alignment of numpy's memory differs from run to run, and with it rounding
-        return (
-            torch.tensor(X, device=self._device, dtype=self._dtype),
-            torch.tensor(y, device=self._device),
-            torch.tensor(weights, device=self._device),
-        )
-
-    def _place(self):
-        """The rows of a batch that are this rank's, and what :class:`Batch` has beside rows."""
-        own, share = own_part(self.batch_size)
-        return own, (self._scale, self.total, share, own.start, self.batch_size)
-
-    def batch(self, step):
-        """The rows of a step."""
-        own, numbers = self._place()
-        if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
-            whole = own.stop - own.start == self.n_rows
-            parts = self._tensors if whole else [t[own] for t in self._tensors]
-            return Batch(*parts, *numbers)
-        epoch, position = divmod(step, self.n_batches)
-        if epoch != self._epoch:
-            rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)
-            self._order = np.random.default_rng([self._seed, epoch]).permutation(rows)
-            self._epoch = epoch
-        rows = self._order[position * self.batch_size : (position + 1) * self.batch_size][own]
-        if self._tensors is None:
-            tensors = self._to_torch(np.sort(rows))
-        else:
-            index = torch.as_tensor(rows, device=self._device)
-            tensors = (tensor[index] for tensor in self._tensors)
-        return Batch(*tensors, *numbers)
-
-
-# Rows that stay on their ranks
-
-
-def of_shards(batches, estimator, data):
-    """Minibatches like these of rows that this rank alone has, or the same ones; `data` is a scaled sample."""
-    shard = own_rows()
-    if shard is None:
-        return batches
-
-    def own():
-        X, y, weights, exposure = shard
-        if not len(X):
-            return None
-        rows, *_ = estimator._rows(X, y, weights, exposure, reset=False)
-        return rows.scale_as(data.x_scaler, data.y_scaler)
-
-    return ShardBatches(agreed(own), data, batches)
-
-
-class ShardBatches(Minibatches):
-    """Minibatches to which each rank adds rows that it alone has.
-
-    Their number is in proportion to those that the rank has, `own`, but at least one; weights make up for the
-    rest. A rank without any takes the first of the `spare` rows, with a weight of zero. Settings and the size
-    of all ranks together are those of the batches `like`.
-    """
-
-    def __init__(self, own, spare, like):
-        n, rank = np.array(gather(0 if own is None else len(own)), dtype=float), own_rank()
-        sizes = np.clip(
-            np.round(min(1.0, like.batch_size / n.sum()) * n), 1, np.maximum(n, 1)
-        ).astype(int)
-        own = spare.part(np.arange(1)) if own is None else own
-        settings = like._seed + rank, like._dtype, like._device, like.total
-        super().__init__(own, int(sizes[rank]), *settings)
-        scale = n.sum() / sizes.sum()
-        self._factor = float(n[rank] / sizes[rank] / scale)
-        first = int(sizes[:rank].sum())
-        self._numbers = float(scale), self.total, 1.0 / len(n), first, int(sizes.sum())
-
-    def _place(self):
-        return slice(0, self.batch_size), self._numbers
-
-    def batch(self, step):
-        """This rank's rows of a step."""
-        batch = super().batch(step)
-        return batch._replace(weight=self._factor * batch.weight)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..estimators.importances import at_even_steps
+from ..fitting.sample import at_even_steps
 from ..preprocessing.columns import Date
 from ._slices import few_values, in_units, unit
 

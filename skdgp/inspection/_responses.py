@@ -14,8 +14,8 @@ from .._scoring import (
     is_own,
     take_apart,
 )
-from ..estimators.importances import N_ROWS, Pairs
 from ..estimators.summary import feature_names, names_of_targets
+from ..fitting.sample import N_ROWS, TrainingSample
 
 
 def unwrap_deep_gp(estimator, X, caller):
@@ -30,7 +30,7 @@ def unwrap_deep_gp(estimator, X, caller):
 def model_and_pairs(estimator, X, caller, n_rows=N_ROWS):
     """A model of this package, pairs of rows (of training rows if X is None), and names of the columns."""
     model, X = unwrap_deep_gp(estimator, X, caller)
-    pairs = model._pairs if X is None else Pairs(model._check_X(X), None, n_rows)
+    pairs = model._pairs if X is None else TrainingSample(model._check_X(X), None, n_rows)
     names = column_names(estimator)
     names = feature_names(model) if names is None else [str(name) for name in names]
     return model, pairs, names

@@ -7,7 +7,8 @@ import numpy as np
 from scipy.stats import binom
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
-from .._scoring import check_alpha, take_apart_to_score
+from .._checks import check_alpha
+from .._scoring import take_apart_to_score
 from ._plotting import Display, check_can_plot, line_style, message_if_slow
 from ._responses import central_intervals, pit_shares, select_output, unwrap_regressor
 

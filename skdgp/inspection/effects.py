@@ -8,7 +8,7 @@ from scipy.special import logit
 from sklearn.base import is_classifier
 from sklearn.utils import check_random_state, check_scalar
 
-from .._scoring import check_coverage
+from .._checks import check_coverage
 from ._plotting import (
     check_axes,
     check_can_plot,

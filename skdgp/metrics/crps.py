@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erf
 from sklearn.utils import check_array, gen_batches
 
-from .._scoring import (
+from .._checks import (
     _average,
     _check_not_negative,
     _check_shape,

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .._checks import _average
 from .._scoring import (
-    _average,
     _log_density,
     _normal,
     _predict_interval,

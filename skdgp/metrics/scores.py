@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import mean_pinball_loss
 from sklearn.utils import check_array
 
-from .._scoring import _average, _interval, _quantiles, _weights, check_coverage
+from .._checks import _average, _interval, _quantiles, _weights, check_coverage
 
 
 def pinball_loss(

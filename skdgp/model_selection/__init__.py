@@ -1,5 +1,6 @@
 """Distributions of rows left out, splitters with test rows away from the others, comparisons of posteriors."""
 
+from ..fitting.projection import ProjectionSplit
 from .out_of_fold import cross_val_distribution
 from .posteriors import (
     PosteriorComparison,
@@ -7,7 +8,6 @@ from .posteriors import (
     freeze_hyperparameters,
     log_marginal_likelihood,
 )
-from .projection import ProjectionSplit
 
 __all__ = [
     "PosteriorComparison",

@@ -12,11 +12,11 @@ from sklearn.utils import Bunch, _safe_indexing, check_consistent_length
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from .._arrays import as_numpy
+from .._checks import check_alpha
 from .._scoring import (
     _log_density,
     _normal,
     _predict_quantiles,
-    check_alpha,
     take_apart,
     take_apart_to_score,
     unfitted,

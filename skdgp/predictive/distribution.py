@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
 from .._arrays import as_numbers, as_numpy
-from .._scoring import check_alpha, check_coverage
+from .._checks import check_alpha, check_coverage
 from .predictor import Predictor
 
 

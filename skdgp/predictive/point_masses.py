@@ -11,15 +11,15 @@ _CERTAIN = 1e-12  #: least probability of the rest of the distribution
 
 
 class PointMasses(NamedTuple):
-    """Values that many targets equal, and the classifier that predicts their probabilities.
+    """Values that many targets equal, and the mixture that predicts their probabilities.
 
-    The `values` are sorted. The classifier has a class for each value, and a last one for all other targets.
+    The `values` are sorted. The mixture has a class for each value, and a last one for all other targets.
     Log densities spread the values over `widths`.
     """
 
     values: np.ndarray  #: (n_values,)
     widths: np.ndarray  #: (n_values,)
-    classifier: object
+    classes: object  #: with a method ``predictor(is_class, n_threads)``
 
     def among(self, y):
         """Whether targets are one of the values."""

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -50,8 +50,7 @@ class Predictor:
             return Categorical(mixture)
         found = self._in_units(mixture)
         if self.masses is not None:
-            classes = self.masses.classifier._predictor().at(X)
-            found = WithPointMasses(found, self.masses, classes)
+            found = WithPointMasses(found, self.masses, self._of_masses.at(X))
         return found
 
     def latent_at(self, X) -> Distribution:
@@ -62,6 +61,11 @@ class Predictor:
         if self.y_scaler.maps is not None:
             return Transformed(distribution, self.y_scaler)
         return Affine(distribution, self.y_scaler.center, self.y_scaler.scale)
+
+    @property
+    def _of_masses(self):
+        """The predictor of point masses, and of all other targets as a last class."""
+        return replace(self.masses.classes.predictor(True, self.n_threads), device=self.device)
 
     @property
     def n_outputs(self):
@@ -111,7 +115,7 @@ class Predictor:
         y = self._outside(X, draws, latent)
         if self.masses is None or latent:
             return y
-        p = self.masses.classifier._predictor().over(X, lambda d: d.probabilities())[:, :-1]
+        p = self._of_masses.over(X, lambda d: d.probabilities())[:, :-1]
         u = np.random.default_rng([seed, 1]).random((n, len(X)))
         which = (u[..., None] > np.cumsum(p, 1)).sum(2)
         values = np.append(self.masses.values, np.nan)[which]
@@ -138,7 +142,7 @@ class Predictor:
             draws = draws * scaler.scale + scaler.center
         if self.masses is None:
             return draws
-        p = self.masses.classifier._predictor().draw_means(X, n, seed)
+        p = self._of_masses.draw_means(X, n, seed)
         return p[..., -1:] * draws + (p[..., :-1] @ self.masses.values)[..., None]
 
     def covariance(self, X, latent=False, offset=None):

@@ -1,7 +1,6 @@
 """Seconds of a fit: how members share them, and how many rows they are enough for."""
 
 import heapq
-import math
 import time
 
 import numpy as np
@@ -9,8 +8,8 @@ import torch
 
 from ..parallel import from_first
 
-_CALIBRATION = {"cpu": 400, "cuda": 2000}  #: rows of a factorization that takes milliseconds
-_REPEATS = 5  #: of it, of which the fastest counts
+#: Seconds of a Cholesky factorization over the cube of its rows, by which costs are predicted.
+_SECONDS_OF_CUBE = {"cpu": 2e-11, "cuda": 1e-12}
 _LEAST = 0.5  #: share of the time that training has, however long scaling took
 _STEPS = 10  #: that training should have time for: L-BFGS hardly gets anywhere in fewer
 _FEWEST_ROWS = 50  #: that are kept, however short the time
@@ -43,21 +42,6 @@ class Budget:
         end = self.started + (self.max_time if i == -1 else end)
         return from_first(lambda: float(end - time.monotonic()))
 
-    def for_training(self):
-        """Seconds that sizes are chosen for: those left or, if scaling took long, at least half of all."""
-        return max(self.left(), _LEAST * self.max_time)
-
-
-def seconds_of_cube(device="cpu"):
-    """Seconds of a Cholesky factorization over the cube of its rows, measured here and now."""
-    n, fastest = _CALIBRATION[torch.device(device).type], math.inf
-    A = torch.eye(n, dtype=torch.float64, device=device) + 0.1
-    for _ in range(_REPEATS):
-        began = time.perf_counter()
-        float(torch.linalg.cholesky(A)[-1, -1])  # which waits for the GPU
-        fastest = min(fastest, time.perf_counter() - began)
-    return fastest / n**3
-
 
 def planned_ends(costs, n_jobs):
     """When members end that begin in their order, each as soon as one of `n_jobs` workers is free."""
@@ -68,15 +52,20 @@ def planned_ends(costs, n_jobs):
     return np.array(ends)
 
 
-def affordable(scheme, cubes, n_rows, n_inducing, is_free):
-    """Rows and inducing points for which `cubes` are enough, in the unit of :meth:`Scheme.cubes`.
+def seconds_of(scheme, n_rows, n_inducing, device, n_steps=1):
+    """Predicted seconds of some steps and of what follows the last one, where they grow fast with the rows."""
+    step, end = scheme.cubes(n_rows, min(n_inducing, n_rows))
+    return (n_steps * step + end) * _SECONDS_OF_CUBE[torch.device(device).type]
+
+
+def affordable(scheme, seconds, n_rows, n_inducing, is_free, device="cpu"):
+    """Rows and inducing points for which `seconds` are enough, as predicted from :meth:`Scheme.cubes`.
 
     Fewer inducing points come first, if their number `is_free`; only then fewer rows.
     """
 
     def fits(rows, inducing):
-        step, end = scheme.cubes(rows, min(inducing, rows))
-        return _STEPS * step + end <= cubes
+        return seconds_of(scheme, rows, inducing, device, _STEPS) <= seconds
 
     n_inducing = min(n_inducing, n_rows)
     if fits(n_rows, n_inducing):

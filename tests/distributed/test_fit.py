@@ -15,7 +15,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.distributed import fit
 from skdgp.distributed.fitting import _checked
 from skdgp.estimators import base
-from skdgp.fitting import mixture_fit as fit_module
+from skdgp.fitting import mixture as fit_module
 from skdgp.inference import (
     AEP,
     DSVI,

@@ -148,7 +148,7 @@ def test_what_goes_with_a_model(model):
     assert "targets: 0 by a classifier" in model.summary()
     assert (model.feature_importances_ > 0.1).all()
     diagnose(model, X, y)
-    below, up_to = pit(model, X, y, None)
+    below, up_to = pit(model, X, y, None, {})
     assert_allclose((up_to - below) > 0.0, y == 0.0)
     assert_allclose(model.predict(X[:1]), model.predict(X)[:1], rtol=1e-7)
     with pytest.raises(ValueError, match="likelihood='heteroscedastic'"):

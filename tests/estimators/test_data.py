@@ -6,13 +6,14 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skdgp.fitting import table as module
-from skdgp.fitting.table import Data, Minibatches
+from skdgp.fitting.minibatches import Minibatches
+from skdgp.fitting.table import Table
 
 
 def make(n=30, n_features=2, seed=0):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(n, n_features)), rng.normal(size=(n, 1))
-    data = Data(X, y, rng.integers(1, 4, n).astype(float))
+    data = Table(X, y, rng.integers(1, 4, n).astype(float))
     return data.scale(True, True, np.random.RandomState(0))
 
 
@@ -30,7 +31,7 @@ def sorted_rows(table):
 def test_merged_sums_weights():
     X = np.array([[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [1.0, 2.0]])
     y = np.array([[5.0], [6.0], [5.0], [7.0]])
-    merged = Data(X, y, np.array([1.0, 2.0, 4.0, 8.0])).merged()
+    merged = Table(X, y, np.array([1.0, 2.0, 4.0, 8.0])).merged()
     expected = [[1.0, 2.0, 5.0, 5.0], [1.0, 2.0, 7.0, 8.0], [3.0, 4.0, 6.0, 2.0]]
     assert_array_equal(sorted_rows(rows_of(merged)), sorted_rows(np.array(expected)))
 
@@ -41,10 +42,10 @@ def test_merged_does_not_depend_on_order_or_repetition(dtype):
     X, y = rng.integers(-3, 3, size=(40, 3)).astype(dtype), rng.integers(0, 2, size=(40, 1))
     order = rng.permutation(40)
     weights = rng.integers(1, 4, 40)
-    first = Data(X, y, weights.astype(float)).merged()
-    second = Data(X[order], y[order], weights[order].astype(float)).merged()
+    first = Table(X, y, weights.astype(float)).merged()
+    second = Table(X[order], y[order], weights[order].astype(float)).merged()
     repeated = (np.repeat(part, weights, axis=0) for part in (X, y))
-    third = Data(*repeated, np.ones(weights.sum())).merged()
+    third = Table(*repeated, np.ones(weights.sum())).merged()
     assert_array_equal(rows_of(first), rows_of(second))
     assert_array_equal(rows_of(first), rows_of(third))
     assert first.X.dtype == dtype
@@ -55,16 +56,16 @@ def test_merged_keeps_the_order_of_values():
     """So that other units of the inputs lead to the same fit."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
-    first = Data(X, y, np.ones(40)).merged()
-    second = Data(3.7 * X + 1e3, y, np.ones(40)).merged()
+    first = Table(X, y, np.ones(40)).merged()
+    second = Table(3.7 * X + 1e3, y, np.ones(40)).merged()
     assert_array_equal(first.y, second.y)
 
 
 def test_merged_has_one_zero_and_leaves_large_data_alone(monkeypatch):
-    merged = Data(np.array([[0.0], [-0.0]]), np.zeros((2, 1)), np.ones(2)).merged()
+    merged = Table(np.array([[0.0], [-0.0]]), np.zeros((2, 1)), np.ones(2)).merged()
     assert len(merged) == 1 and merged.weights.tolist() == [2.0]
     monkeypatch.setattr(module, "_MERGE", 10)
-    data = Data(np.zeros((6, 1)), np.zeros((6, 1)), np.ones(6))
+    data = Table(np.zeros((6, 1)), np.zeros((6, 1)), np.ones(6))
     assert data.merged() is data
 
 
@@ -86,7 +87,7 @@ def test_split_shares_out_counts():
     """As it would share out so many rows, where inputs have other targets or rows are many."""
     X, y = np.array([0.0, 1.0, 1.0, 2.0])[:, None], np.array([0.0, 1.0, 2.0, 3.0])[:, None]
     weights = np.array([300.0, 8.0, 93.0, 1.0])
-    data = Data(X, y, weights)
+    data = Table(X, y, weights)
     held = np.zeros(4)
     for seed in range(200):
         kept, out = data.split(0.1, np.random.RandomState(seed))
@@ -109,7 +110,7 @@ def test_split_shares_out_counts():
     ],
 )
 def test_split_keeps_weights_together(targets, weights):
-    data = Data(np.arange(float(len(weights)))[:, None], targets[:, None], weights)
+    data = Table(np.arange(float(len(weights)))[:, None], targets[:, None], weights)
     kept, out = data.split(0.25, np.random.RandomState(0))
     assert 3 * len(out) == len(kept)
     assert_array_equal(np.sort(np.concatenate([kept.weights, out.weights])), weights)
@@ -132,7 +133,7 @@ def test_split_keeps_weights_together(targets, weights):
 def test_targets_that_pile_up_at_an_end(y, weights, expected):
     other = np.random.default_rng(0).standard_normal(len(y))
     for columns in ((y,), (other, y)):
-        assert Data(y[:, None], np.column_stack(columns), weights).piles_up() == expected
+        assert Table(y[:, None], np.column_stack(columns), weights).piles_up() == expected
 
 
 def test_sample():
@@ -163,7 +164,7 @@ def batches(data, size, seed=0, dtype=torch.float64, **kwargs):
 def way(request, monkeypatch):
     """Rows that are scaled once and kept, or read for every batch."""
     if request.param == "read":
-        monkeypatch.setattr(module, "_PRELOAD", 0)
+        monkeypatch.setattr(module, "PRELOAD", 0)
     return request.param
 
 
@@ -201,7 +202,7 @@ def test_a_batch_depends_on_seed_and_step_alone(way):
 def test_kept_and_read_rows_are_the_same(monkeypatch):
     data = make(30)
     kept = batches(data, 6).batch(8)
-    monkeypatch.setattr(module, "_PRELOAD", 0)
+    monkeypatch.setattr(module, "PRELOAD", 0)
     read = batches(data, 6).batch(8)
     order = [np.argsort(batch.y.numpy()[:, 0]) for batch in (kept, read)]
     for first, second in zip(kept[:3], read[:3]):  # as sets of rows
@@ -245,11 +246,11 @@ def test_dtypes(way, dtype):
 
 
 def test_read_only_memory_map_is_not_changed(tmp_path, monkeypatch, recwarn):
-    monkeypatch.setattr(module, "_PRELOAD", 0)
+    monkeypatch.setattr(module, "PRELOAD", 0)
     values = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     np.save(tmp_path / "X.npy", values)
     X = np.load(tmp_path / "X.npy", mmap_mode="r")
-    data = Data(X, values[:, :1].astype(float), np.ones(40))
+    data = Table(X, values[:, :1].astype(float), np.ones(40))
     data.scale(True, True, np.random.RandomState(0))
     batch = batches(data, 10).batch(0)
     batch.X.mul_(0.0)

@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.diagnostics import Diagnostics
-from skdgp.fitting.table import Data
+from skdgp.fitting.table import Table
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import NegativeBinomial, Poisson
 from skdgp.inference import SGHMC
@@ -218,7 +218,7 @@ def test_levels_have_positions_by_rates():
     y = RNG.poisson(e * np.array([5.0, 5.0, 50.0])[np.arange(300) % 3])[:, None]
     reader = FrameReader([0])
     table = reader.fit(levels[:, None]).transform(levels[:, None])
-    data = Data(table, y.astype(float), np.ones(300), reader.kinds, np.log(e)[:, None])
+    data = Table(table, y.astype(float), np.ones(300), reader.kinds, np.log(e)[:, None])
     data.scale(True, False, np.random.RandomState(0), likelihood=Poisson())
     encoded = data.x_scaler.encoder.transform(table[:3])[:, 0]
     assert abs(encoded[0] - encoded[1]) < 0.1 * abs(encoded[0] - encoded[2])

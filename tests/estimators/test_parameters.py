@@ -9,6 +9,7 @@ from sklearn.base import clone
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPClassifier, SparseGPRegressor
 from skdgp.estimators.diagnostics import Diagnostics
 from skdgp.fitting.member_fit import MemberFit
+from skdgp.fitting.settings import Settings
 from skdgp.gp.kernels import SquaredExponential, Stationary
 from skdgp.gp.likelihoods import Bernoulli
 from skdgp.inference import DSVI, NNGP, SCHEMES, Exact, StructuredVI
@@ -117,7 +118,9 @@ def test_what_is_advised_fits(name, monkeypatch):
     reports = diagnostics.reports()
     said = [finding.advice for report in reports for finding in report.findings]
     if model.inference != "auto":
-        said.append(MemberFit(model, "cpu")._advice(model.members_[0].scheme))
+        said.append(
+            MemberFit(Settings.of(model), model._task(), "cpu")._advice(model.members_[0].scheme)
+        )
     text = "; ".join(said)
     for key, value in sorted(set(re.findall(r"(\w+)=('\w+'|True|1e-5)", text))):
         setting = f"inference__{key}" if key == "inner_scale" else key

@@ -200,7 +200,7 @@ def test_a_fit_ends_in_its_time(scheme, monkeypatch):
     faster = {"auto": 2, "diwp": 20, "global": 10, "rff": 10, "structured": 10}.get(scheme, 1)
     with SlowMachine(6e6 * faster) as machine, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        monkeypatch.setitem(budget._CALIBRATION, "cpu", 20)
+        monkeypatch.setitem(budget._SECONDS_OF_CUBE, "cpu", 1.0 / machine.speed)
         monkeypatch.setattr(
             Trainer, "run", lambda self: (run(self), trained.append(machine.now))[0]
         )

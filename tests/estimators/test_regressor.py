@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.fitting import member_fit as fitting
-from skdgp.fitting.member_fit import training_device
+from skdgp.fitting.settings import training_device
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.gp.likelihoods import Gaussian, Poisson, Softmax
 from skdgp.inference import DSVI, SCHEMES
@@ -342,6 +342,7 @@ def test_the_other_arguments_are_tested_elsewhere():
         "device",
         "target_transform",  # test_target_transform.py
         "categorical_features",  # test_frames.py
+        "exposure",  # test_exposure_columns.py
         "n_jobs",
         "n_threads",
         "verbose",
@@ -920,7 +921,7 @@ def test_bound_of_many_rows_takes_fewer_draws(data, monkeypatch):
     settings = {"inference": DSVI(inner_scale=0.3), "max_iter": 20, "n_predict_draws": 64}
     bounds, used = [], []
     for total in (64, 8, 0.5):
-        monkeypatch.setattr("skdgp.fitting.fitted_state._BOUND_DRAWS", int(total * 80))
+        monkeypatch.setattr("skdgp.fitting.fitted._BOUND_DRAWS", int(total * 80))
         model = make(**settings).fit(*data)
         bounds.append(model.lower_bound_)
         used.append(len(model.members_[0].draws))

@@ -14,9 +14,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
-from skdgp.estimators.importances import Pairs, total_effects
+from skdgp.estimators.importances import total_effects
 from skdgp.estimators.summary import in_words, kernel_name
 from skdgp.fitting.member import Member
+from skdgp.fitting.sample import TrainingSample
 from skdgp.gp.kernels import Linear, Matern, SquaredExponential
 
 FEW = {"max_iter": 10, "n_inducing": 10, "n_predict_draws": 8, "random_state": 0}
@@ -117,7 +118,7 @@ def test_quantiles_and_parts_come_through_pipelines():
 
 def test_importances_of_a_function_that_is_known():
     """Total effects of x0 + 2 x1 x2 on [-1, 1]^3, independent columns: 1/3, 4/9 and 4/9 of variances."""
-    rows = Pairs(np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 4)), None, 4000, 4000)
+    rows = TrainingSample(np.random.default_rng(0).uniform(-1.0, 1.0, (4000, 4)), None, 4000, 4000)
     effects = total_effects(lambda X: X[:, :1] + 2.0 * X[:, 1:2] * X[:, 2:3], rows)
     assert_allclose(effects, [1.0 / 3.0, 4.0 / 9.0, 4.0 / 9.0, 0.0], atol=0.03)  # 3 standard errors
     both = total_effects(lambda X: np.c_[X[:, 0], 3.0 * X[:, 0]], rows)  # outputs add up
@@ -185,7 +186,7 @@ def test_importances_count_rows_as_they_were_given(shape, Estimator):
 def test_importances_of_many_rows():
     """A flag in one row of a thousand, of 30,000: brute force over the distinct rows."""
     flags = np.random.default_rng(2).random((30_000, 2)) < [1e-3, 0.5]
-    pairs = Pairs(flags)
+    pairs = TrainingSample(flags)
     assert len(pairs) < 600
     effects = total_effects(lambda X: X * [30.0, 2.0], pairs)
     p = flags.mean(0)
@@ -215,7 +216,7 @@ def test_nothing_is_predicted_for_a_notebook(watch):
 
 def test_importances_and_the_table_survive_pickling(monkeypatch):
     model = DeepGPRegressor(1, inference="exact").fit(X, y)
-    first = model.feature_importances_
+    first, _ = model.feature_importances_, model.summary()
     loaded = pickle.loads(pickle.dumps(model))
     for name in ("model", "posterior"):
         monkeypatch.setattr(Member, name, None)

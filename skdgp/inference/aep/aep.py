@@ -80,9 +80,9 @@ class AEP(Scheme):
     uses = OF_LAYERS | {"n_inducing", "init", "learning_rate", "batch_size"}
 
     alpha: Annotated[float, FRACTION] = 0.5
+    prediction: Annotated[str, StrOptions({"moment-matching", "sampling"})] = "moment-matching"
     learning_alpha: Annotated[float, FRACTION] = 0.5
     n_learn: Annotated[int | None, COUNT_OR_ZERO, None] = None
-    prediction: Annotated[str, StrOptions({"moment-matching", "sampling"})] = "moment-matching"
     inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
     inner_scale: Annotated[float, POSITIVE] = 0.1
 

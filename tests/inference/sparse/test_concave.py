@@ -123,8 +123,7 @@ def test_bound_is_that_of_the_posterior_and_no_other_has_a_higher_one(name, memo
 @pytest.mark.parametrize("link", ["probit", "logit"])
 def test_one_row_by_brute_force(link):
     """All Gaussians over a single latent value, with integrals by equal steps."""
-    likelihood = Bernoulli(link)
-    likelihood.n_nodes = 60
+    likelihood = Bernoulli(link).with_values(n_nodes=60)
     model = make_model(np.zeros((1, 2)), likelihood, 1)
     model.layers[0].jitter = 0.0
     value = value_of(model, everything(np.zeros((1, 2)), np.ones((1, 1))))

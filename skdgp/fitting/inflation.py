@@ -5,12 +5,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from ..fitting.member import Plan
-from ..fitting.warm_start import scale
 from ..inference import DSVI
 from ..inference.structured.inflation import LOG_FACTORS, deviation_factor, learned
-from ..model_selection import ProjectionSplit
 from ..training import init as initialization
+from .member import Plan
+from .projection import ProjectionSplit
+from .scaling import learn_scaling
 
 _ROWS = 20_000  #: that are split
 _SCORED = 1000  #: rows of a split that are predicted
@@ -57,7 +57,7 @@ def learn_inflation(fit, model, plan, data, rng, pretraining):
 
 def _score_split(fit, plan, near, far, rng, pretraining):
     """Mean log density of the far rows given the near ones, factor by factor; None if it takes too long."""
-    scale(fit.estimator, near, plan.likelihood, None, rng)
+    learn_scaling(near, plan.likelihood, fit.settings, None, rng)
     far.scale_as(near.x_scaler, near.y_scaler)
     model = fit.member(plan, near, rng).build()
     X, _, weights = near.take(slice(None))

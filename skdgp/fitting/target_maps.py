@@ -15,9 +15,9 @@ from ..gp.rows import leave_one_out, log_marginal_likelihood
 from ..linalg import LOG_2PI, cholesky, rounding
 from ..optim.lbfgs import minimize, of_parameters
 from ..predictive.transformed import mapped_moments
-from .maps import ExponentialNormal, Log, Logit, YeoJohnson
-from .outliers import weighted_moments
-from .scaling import POSITIVE, TargetScaler
+from ..preprocessing.maps import ExponentialNormal, Log, Logit, YeoJohnson
+from ..preprocessing.outliers import weighted_moments
+from ..preprocessing.scaling import POSITIVE, TargetScaler
 
 _CHOICES = ("log", "exponential-normal", "yeo-johnson")  #: of "auto"
 NAMES = (*_CHOICES, "logit")

@@ -12,9 +12,9 @@ from scipy.stats import expon, multivariate_normal, norm, yeojohnson
 from sklearn.metrics import mean_poisson_deviance, mean_squared_error
 from torch.nn.utils import parameters_to_vector
 
-from skdgp.preprocessing import target_maps as module
+from skdgp.fitting import target_maps as module
+from skdgp.fitting.target_maps import ExponentialNormal, Log, YeoJohnson, choose, learn
 from skdgp.preprocessing.scaling import POSITIVE, TargetScaler
-from skdgp.preprocessing.target_maps import ExponentialNormal, Log, YeoJohnson, choose, learn
 
 MAPS = [
     Log(),
