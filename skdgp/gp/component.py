@@ -45,6 +45,7 @@ class Component(BaseEstimator):
     _positive = {}  #: for each trainable constructor argument, the value that it always exceeds
     _may_be_zero = ()  #: those of them that can be 0, which leaves a term out for good
     _parts = ()  #: constructor arguments that are components themselves
+    _from_rows = ()  #: arrays among them, zero by default, that :meth:`from_rows` finds
     _roles = {}  #: of trainable constructor arguments
     _role = "shape"  #: of those that are not among these
 
@@ -61,6 +62,10 @@ class Component(BaseEstimator):
         for name in self._positive:
             found.append((name, self._roles.get(name, self._role), getattr(self, name)))
         return found
+
+    def from_rows(self, X, weights):
+        """Arrays that depend on training rows (n, n_features), by name."""
+        return {}
 
     @property
     def learns(self):
@@ -110,6 +115,8 @@ class Trainable(nn.Module):
         self.component = component
         for name in component._parts:
             self.add_module(name, Trainable(getattr(component, name)))
+        for name in component._from_rows:
+            self.register_buffer(name, torch.as_tensor(getattr(component, name)))
         self._floors, self.roles, trained = {}, {}, component.trained()
         for name, floor in component._positive.items():
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
@@ -134,6 +141,16 @@ class Trainable(nn.Module):
             value = torch.exp(getattr(self, f"log_{name}"))
             values[name] = floor + value if floor else value
         return self.component.with_values(**values)
+
+    @torch.no_grad()
+    def find(self, X, weights):
+        """Find what a component and its parts have from training rows, unless it was given."""
+        for part in self.modules():
+            names = part.component._from_rows if isinstance(part, Trainable) else ()
+            if any(getattr(part, name).any() for name in names):
+                continue
+            for name, found in part.component.from_rows(X, weights).items() if names else ():
+                getattr(part, name).copy_(torch.as_tensor(found))
 
     def hyperparameters(self):
         """Logarithms of trainable hyperparameters, with their roles: a list of :class:`Hyperparameter`."""

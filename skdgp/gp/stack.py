@@ -98,6 +98,9 @@ class Stack(_Walk, nn.ModuleList):
 
         def visit(i, layer, H):
             W = None
+            for part in layer.parts():
+                if isinstance(getattr(part, "kernel", None), Trainable):
+                    part.kernel.find(H[:n].numpy(), weights)
             if i < len(self) - 1:
                 A = H[:n, : self[i - 1].n_outputs] if i else H[:n]
                 W = torch.as_tensor(linear_map(A.numpy(), layer.n_outputs, weights))

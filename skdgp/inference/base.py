@@ -318,6 +318,10 @@ class Model(nn.Module):
                 for name, tensor in self.state_dict().items()
             }
 
+    def state_in_training(self):
+        """:meth:`state`, perhaps without what follows from it and the training rows."""
+        return self.state()
+
     def load_state(self, arrays):
         """The inverse of :meth:`state`."""
         if self.steps is not None:

@@ -193,7 +193,9 @@ class Trainer:
         if self.max_time is not None:
             left = max(self.max_time - self.reserve, 1e-3)
             progress = min(1.0, max(progress, self.elapsed / left))
-        state = self._capture() if self.n_iter % BLOCK == 0 else None
+        state = None
+        if self.n_iter % BLOCK == 0:
+            state = self.model.state_in_training(), self.model.training_state(), self.n_learned
         try:
             loss = self.model.step(
                 self.rows.batch(self.n_iter), self.generator, self._shrink * schedule(progress)
@@ -245,16 +247,14 @@ class Trainer:
             stop = True
         return stop
 
-    def _capture(self):
-        return self.model.state(), self.model.training_state(), self.n_learned
-
     def _keep(self):
-        self._good = self._capture()
+        self._good = self.model.state(), self.model.training_state(), self.n_learned
 
     def _back(self):
         state, training_state, self.n_learned = self._good
         self.model.load_state(state)
         self.model.load_training_state(training_state)
+        self.model.hold(self.rows.batch(0))
 
     def _save(self, finished):
         self._keep()

@@ -16,7 +16,7 @@ SOME = {  # docs/guide/target.rst has the same table
     "vfe": {("gaussian", 1), ("probit", 2), ("logit", 2), ("softmax", 3)},
     "pep": {("gaussian", 1)},
     "vecchia": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES},
-    "exact": {("gaussian", 1), ("heteroscedastic", 1)},
+    "exact": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES[:3]},
     "sghmc": set(PAIRS) - {("robustmax", 3)},
 }
 

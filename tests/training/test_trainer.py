@@ -31,6 +31,11 @@ class Averaged:
     def state(self):
         return {"position": np.array(0.5 * self.position)}
 
+    state_in_training = state
+
+    def hold(self, batch):
+        """Nothing: there are no rows."""
+
     def load_state(self, arrays):
         self.position = float(arrays["position"])
 

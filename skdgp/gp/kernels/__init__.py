@@ -9,6 +9,7 @@ from .anova import Anova
 from .base import BY_NAME, Kernel, Product, Sum, as_kernel
 from .inner import ArcCosine, Linear
 from .stationary import Matern, RationalQuadratic, SquaredExponential, Stationary
+from .warped import Warped
 
 BY_NAME.update(
     anova=Anova,
@@ -33,5 +34,6 @@ __all__ = [
     "SquaredExponential",
     "Stationary",
     "Sum",
+    "Warped",
     "as_kernel",
 ]

@@ -1,5 +1,7 @@
 """The interface of likelihoods for inference schemes and prediction."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 
@@ -9,6 +11,18 @@ from ..component import Component
 from ..kernels.base import tensor_like
 
 LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
+
+
+class Expectations(NamedTuple):
+    """Expected log-likelihoods of rows whose latent functions have one variance, and derivatives."""
+
+    value: torch.Tensor  #: (n,)
+    gradient: torch.Tensor  #: (n, n_latents), in the means
+    curvature: (
+        torch.Tensor
+    )  #: (n,), expected, negative, and averaged over directions of the functions
+    #: (n, n_latents), expected probabilities, or None: coupled functions have the curvature ``diag(p) - p p^T``
+    shares: torch.Tensor | None = None
 
 
 class Likelihood(Component):
@@ -162,6 +176,25 @@ class Likelihood(Component):
         """``E log p(y | f)`` for ``f ~ N(m, v)``, shape (..., n)."""
         f, log_weights = self._nodes(m, v)
         return (log_weights.exp() * self.log_density(y, f)).sum(0).sum(-1)
+
+    def n_directions(self, n_latents):
+        """Number of directions of the latent functions that matter."""
+        return n_latents
+
+    def expectations(self, y, m, v):
+        """Expectations for ``f ~ N(m, v)`` with one variance (n, 1) for all functions of a row.
+
+        Returns
+        -------
+        found : Expectations
+            The curvature is ``-2`` times the derivative in the variance (Price, 1958).
+        """
+        with torch.enable_grad():
+            m, v = m.detach().requires_grad_(), v.detach().requires_grad_()
+            value = self.expected_log_prob(y, m, v.expand_as(m))
+            gradient, slope = torch.autograd.grad(value.sum(), (m, v))
+        curvature = (-2.0 / self.n_directions(m.shape[-1])) * slope[:, 0]
+        return Expectations(value.detach(), gradient, curvature.clamp_min(0.0))
 
     def log_partition(self, y, m, v, alpha=1.0):
         """``log E p(y | f)^alpha`` for ``f ~ N(m, v)``, shape (..., n).

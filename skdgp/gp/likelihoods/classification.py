@@ -6,7 +6,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from ...quadrature import gauss_legendre, normal_nodes
-from .base import LOG_2PI, Likelihood, first_axis, trapezoid
+from .base import LOG_2PI, Expectations, Likelihood, first_axis, trapezoid
 from .softmax_integrals import log_probabilities
 
 _TINY = 1e-12
@@ -152,6 +152,12 @@ def _roots(v):
     return sd[..., None] * (eye - w * rest / (1.0 + pivot))
 
 
+def _contrasts(C):
+    """Orthonormal columns (C, C - 1) whose entries add up to zero."""
+    eye = torch.eye(C, dtype=torch.float64)
+    return torch.linalg.qr(eye[:, 1:] - 1.0 / C)[0]
+
+
 class Softmax(ClassLikelihood):
     r"""Several classes with probabilities :math:`e^{f_c} / \sum_j e^{f_j}`.
 
@@ -245,6 +251,30 @@ class Softmax(ClassLikelihood):
             return _ExpectedLogSumExp.apply(m, roots, nodes, log_weights.exp())
 
         return _pick(m, y) - self._in_pieces(integral, m, v)
+
+    def n_directions(self, n_latents):
+        return n_latents - 1  # a common part of all functions changes nothing
+
+    def expectations(self, y, m, v):
+        C = m.shape[-1]
+        nodes, log_weights = normal_nodes(C - 1, self.n_nodes, m)
+        contrasts, weights = _contrasts(C).to(m) @ nodes.T, log_weights.exp()  # C, nodes
+
+        def integral(m, v):
+            f = m[..., None] + v.sqrt()[..., None] * contrasts
+            largest = f.amax(-2, keepdim=True)
+            p = f.sub_(largest).exp_()
+            total = p.sum(-2, keepdim=True)
+            value = (largest + total.log())[:, 0] @ weights
+            p.div_(total)
+            squares = p.square().sum(-2) @ weights
+            return torch.cat([value[:, None], squares[:, None], p @ weights], 1)
+
+        value, squares, p = self._in_pieces(integral, m, v, dim=0).split([1, 1, C], 1)
+        gradient = -p
+        gradient.scatter_add_(1, y.long(), torch.ones_like(value))
+        curvature = (1.0 - squares[:, 0]).clamp_min(0.0) / (C - 1)
+        return Expectations(_pick(m, y) - value[:, 0], gradient, curvature, p)
 
     def log_partition(self, y, m, v, alpha=1.0):
         if self._predicts and alpha == 1.0:
