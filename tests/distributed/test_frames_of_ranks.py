@@ -36,7 +36,8 @@ def _frame(library="pandas"):
     y = np.sin(6 * X["x"]) + rng.standard_normal(6)[code] + 0.1 * rng.standard_normal(N)
     if library == "polars":
         cells = X.drop(columns="size").astype({"region": str})
-        X = pl.from_pandas(cells).with_columns(pl.col("region").cast(pl.Categorical))
+        columns = {name: cells[name].tolist() for name in cells}
+        X = pl.DataFrame(columns).with_columns(pl.col("region").cast(pl.Categorical))
     return X, y.to_numpy()
 
 
