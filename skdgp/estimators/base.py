@@ -58,6 +58,7 @@ from .summary import (
     names_of_targets,
     summary,
 )
+from .targets import check_size
 from .warm_start import all_or_nothing, check_chunk, check_lasting, init_source, lasting
 
 
@@ -299,6 +300,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             rows = rows if weights.all() else np.flatnonzero(weights > 0)
         kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
         targets = self._encode(y, reset, classes, rows)
+        check_size(targets)
         offset = offset if offset is None else offset[rows]
         return Table(some_rows(X, rows), targets, weights[rows], kinds, offset), X, y
 

@@ -4,9 +4,19 @@ import numpy as np
 
 from .._warnings import warn
 
+_LARGEST = 1e150  #: variances are in squares of its unit
 _FAR = 100.0  #: times the distance of all other targets: one in 100 samples of Cauchy noise has such a gap
 _LOOKED_AT = 1_000_000  #: rows up to which they are looked for, for the sake of memory
 _MOST_FAR = 20  #: one of so many rows, or three of few: more are no exceptions
+
+
+def check_size(y):
+    """Raise ValueError for targets whose predictions would overflow."""
+    if y.dtype.kind == "f" and len(y) and max(y.max(), -y.min()) > _LARGEST:
+        raise ValueError(
+            f"y has values above {_LARGEST:.0e}, and variances of its predictions would overflow; choose a "
+            "larger unit for it."
+        )
 
 
 def warn_if_some_are_constant(y, names):

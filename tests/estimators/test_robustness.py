@@ -466,3 +466,22 @@ def test_weights_that_count_rows_do_not_warn(model):
         model.fit(X, y, X_val=X, y_val=y, sample_weight_val=light)
         if hasattr(model, "partial_fit"):  # a pass over a chunk may count for a part of its rows
             clone(model).partial_fit(X, y, sample_weight=light)
+
+
+@pytest.mark.parametrize("size", [1.7e308, 1e200])
+@pytest.mark.parametrize("model", [DeepGPRegressor(random_state=0, **FEW), SparseGPRegressor()])
+def test_targets_whose_variances_overflow_are_refused(model, size):
+    """Also in chunks and held-out rows; smaller ones have finite predictions."""
+    X, y = weighted_rows()
+    y = np.where(np.arange(40) % 2, -1.0, 0.1) * y
+    with pytest.raises(ValueError, match=r"y has values above 1e\+150.*choose a larger unit"):
+        model.fit(X, size * y)
+    model = clone(model).fit(X, 1e149 * y)
+    with pytest.raises(ValueError, match=r"y_val.*y has values above"):
+        model.fit(X, y, X_val=X, y_val=size * y)
+    if hasattr(model, "partial_fit"):
+        model = DeepGPRegressor(inference="dsvi", **FEW).partial_fit(X, 1e149 * y)
+        with pytest.raises(ValueError, match="y has values above"):
+            model.partial_fit(X, size * y)
+    assert np.isfinite(model.predict_var(X)).all()
+    assert np.isfinite(model.predict_quantiles(X, [1e-9, 1.0 - 1e-9])).all()
