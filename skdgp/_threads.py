@@ -97,11 +97,17 @@ def mark_work():
 
 @contextlib.contextmanager
 def computing(n):
-    """All that torch computes happens in here, whatever the caller has done to gradients."""
+    """All that torch computes happens in here, whatever the caller has done to gradients and defaults."""
     gradients, numbers = torch.enable_grad(), np.errstate(**ERRSTATE)
-    with torch.inference_mode(False), gradients, at_most(n), numbers, memory_errors():
+    with torch.inference_mode(False), gradients, at_most(n), numbers, memory_errors(), on_cpu():
         mark_work()
         yield
+
+
+def on_cpu():
+    """A context in which tensors are on the CPU unless they are told otherwise, whatever torch's default is."""
+    is_default = torch.empty(0).device.type == "cpu"
+    return contextlib.nullcontext() if is_default else torch.device("cpu")
 
 
 def _after_fork():

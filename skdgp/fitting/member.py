@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.base import clone
 
+from .._threads import on_cpu
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.kernels.base import check_gradients
 from ..gp.likelihoods import Likelihood
@@ -156,7 +157,7 @@ class Member:
 
     def model(self, device="cpu"):
         """A torch module in the fitted state, to train on."""
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), on_cpu():
             model = self.build()
             model.load_state(self.arrays)
             return model.to(device)
@@ -195,7 +196,7 @@ class Member:
         device = torch.empty(0, device=device).device  # "cuda" with its index, as tensors have it
         posterior = self._posteriors.get(device)
         if posterior is None:
-            with self._lock, torch.inference_mode(False), torch.no_grad():
+            with self._lock, torch.inference_mode(False), torch.no_grad(), on_cpu():
                 if device not in self._posteriors:
                     draws = torch.tensor(self.draws, device=device)
                     model = self.model(device)
