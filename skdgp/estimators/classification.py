@@ -13,16 +13,33 @@ from ..gp.likelihoods import Bernoulli
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
 
+def order_of_labels(y):
+    """Labels of an ordered categorical of pandas in their order, or None."""
+    dtype = getattr(y, "dtype", None)
+    return list(dtype.categories) if getattr(dtype, "ordered", False) is True else None
+
+
 class ClassificationMixin(ClassifierMixin):
     """Predictions of classes."""
 
     _y_checks = {}
+    _label_order = None  #: of the labels of an ordered categorical target
 
     def _n_classes(self):
         return len(self.classes_)
 
     def _auto_likelihood(self, scheme, data):
         return scheme.auto_likelihood(len(self.classes_), self.n_layers)
+
+    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
+        if reset:
+            self._label_order = order_of_labels(y)
+        return super()._rows(X, y, sample_weight, exposure, reset, extend, classes)
+
+    def _plan(self, scheme, data):
+        plan = super()._plan(scheme, data)
+        plan.likelihood = plan.likelihood.for_labels(self.classes_, self._label_order)
+        return plan
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

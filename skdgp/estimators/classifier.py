@@ -39,8 +39,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     input_connected : bool, default=False
         Whether later layers see the inputs beside the outputs of the layer before.
     likelihood : str or Likelihood, default="auto"
-        ``"probit"``, ``"logit"``, ``"softmax"``, ``"robustmax"``, or an object of
-        :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
+        ``"probit"``, ``"logit"``, ``"softmax"``, ``"robustmax"``, ``"ordinal"`` for classes in an order, or an
+        object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
         model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see

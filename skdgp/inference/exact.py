@@ -5,7 +5,7 @@ from typing import Annotated
 from sklearn.base import clone
 
 from ..gp.kernels import Anova, Linear, Warped
-from ..gp.likelihoods import Bernoulli, Softmax
+from ..gp.likelihoods import ClassLikelihood
 from .base import COUNT
 from .exact_classes import MOST_INDUCING, SUBSET_ROWS, ExactClasses
 from .rows.local_scale import LocalScaleScheme
@@ -47,12 +47,12 @@ class Exact(LocalScaleScheme):
     times that of the GP; :math:`a`, :math:`\rho \in (0, 1)` and :math:`c`, one for each output, maximize the
     leave-one-out predictive density.
 
-    For classes (probit, logit, softmax) the posterior is the best Gaussian one. With several classes, their
-    functions share a covariance, so that cost hardly grows with the classes. Each step follows the gradient of
-    the lower bound of 300 random rows, whose posterior is found anew (Chen et al., 2020). The posterior of all
-    rows is represented at training rows that explain .999 of the prior variance of the others, at most 500
-    (pivoted Cholesky factorization; Burt et al., 2020). Time grows with the number of rows. The kernel is by
-    default an ANOVA kernel of warped inputs, see :class:`~skdgp.gp.kernels.Warped`.
+    For classes (probit, logit, softmax, ordinal) the posterior is the best Gaussian one. With several classes,
+    their functions share a covariance, so that cost hardly grows with the classes. Each step follows the
+    gradient of the lower bound of 300 random rows, whose posterior is found anew (Chen et al., 2020). The
+    posterior of all rows is represented at training rows that explain .999 of the prior variance of the others,
+    at most 500 (pivoted Cholesky factorization; Burt et al., 2020). Time grows with the number of rows. The
+    kernel is by default an ANOVA kernel of warped inputs, see :class:`~skdgp.gp.kernels.Warped`.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class Exact(LocalScaleScheme):
         return _OF_START + 8.0 * min(n_rows, _LEAST_ROWS) ** 3, 5.0 * n_rows**3
 
     def _model_for(self, likelihood):
-        if isinstance(likelihood, (Bernoulli, Softmax)):
+        if isinstance(likelihood, ClassLikelihood) and likelihood.log_concave:
             return ExactClasses
         return ExactGP if self._is_gaussian(likelihood) else None
 

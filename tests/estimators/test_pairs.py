@@ -8,15 +8,15 @@ from skdgp.inference import SCHEMES
 
 COUNTS = ("poisson", "negative_binomial")
 REGRESSION = ("gaussian", "heteroscedastic", "student_t", *COUNTS)
-CLASSES = [("probit", 2), ("logit", 2), ("softmax", 3), ("robustmax", 3)]
+CLASSES = [("probit", 2), ("logit", 2), ("softmax", 3), ("robustmax", 3), ("ordinal", 3)]
 PAIRS = [(name, 1) for name in REGRESSION] + CLASSES
 SHALLOW = ("exact", "pep", "vecchia", "vfe")
 SOME = {  # docs/guide/target.rst has the same table
     "collapsed": {("gaussian", 1), ("heteroscedastic", 1)},
     "vfe": {("gaussian", 1), ("probit", 2), ("logit", 2), ("softmax", 3)},
     "pep": {("gaussian", 1)},
-    "vecchia": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES},
-    "exact": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES[:3]},
+    "vecchia": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES[:4]},
+    "exact": {("gaussian", 1), ("heteroscedastic", 1), *CLASSES[:3], ("ordinal", 3)},
     "sghmc": set(PAIRS) - {("robustmax", 3)},
 }
 

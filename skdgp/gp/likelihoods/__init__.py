@@ -4,6 +4,7 @@ from .base import Likelihood
 from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax
 from .counts import NegativeBinomial, Poisson
 from .gaussian import Gaussian, HeteroscedasticGaussian
+from .ordinal import Ordinal
 from .student_t import HeteroscedasticStudentT, StudentT
 
 REGRESSION = {
@@ -19,6 +20,7 @@ CLASSIFICATION = {
     "logit": lambda: Bernoulli(link="logit"),
     "softmax": Softmax,
     "robustmax": RobustMax,
+    "ordinal": Ordinal,
 }
 
 __all__ = [
@@ -29,6 +31,7 @@ __all__ = [
     "HeteroscedasticStudentT",
     "Likelihood",
     "NegativeBinomial",
+    "Ordinal",
     "Poisson",
     "RobustMax",
     "Softmax",

@@ -23,6 +23,7 @@ class ClassLikelihood(Likelihood):
     """Base class of the likelihoods of classes."""
 
     is_class = True
+    log_concave = False  #: in the latent functions
 
     def check_n_classes(self, n_classes):
         """Refuse a number of classes, or parameters.
@@ -32,6 +33,10 @@ class ClassLikelihood(Likelihood):
         ValueError
             If the likelihood cannot serve so many classes, or a parameter is out of its range.
         """
+
+    def for_labels(self, labels, order=None):
+        """This likelihood for sorted labels, which the user's target may have in another order."""
+        return self
 
     def bind(self, y, weights, scale):
         return self.with_values()
@@ -51,7 +56,27 @@ class ClassLikelihood(Likelihood):
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
-class Bernoulli(ClassLikelihood):
+class OneFunction(ClassLikelihood):
+    """Base class of the likelihoods of classes by one latent function, with a smooth log density."""
+
+    log_concave = True
+    n_power_nodes = 100  # of a step, with a standard deviation of 10 on each side
+
+    def n_latents(self, n_classes):
+        return 1
+
+    def _nodes(self, m, v, n_nodes=None):
+        sd = float(v.detach().max().sqrt()) if v.numel() else 0.0
+        if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
+            return super()._nodes(m, v, n_nodes)
+        # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
+        # both rules may serve, they differ by less than 1e-8
+        half = min(_MOST_STEPS, math.ceil(_REACH * (1.15 * sd + 0.25 / sd)))
+        z, log_weights = trapezoid(2 * half + 1, _REACH, m)
+        return m + v.sqrt() * z, log_weights
+
+
+class Bernoulli(OneFunction):
     r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
 
     The success is the second class in the order of `classes_`, which is sorted.
@@ -61,8 +86,6 @@ class Bernoulli(ClassLikelihood):
     link : {"probit", "logit"}, default="probit"
         The first of these functions, or the second.
     """
-
-    n_power_nodes = 100  # of a step, with a standard deviation of 10 on each side
 
     def __init__(self, link="probit"):
         self.link = link
@@ -77,23 +100,10 @@ class Bernoulli(ClassLikelihood):
                 "'robustmax'."
             )
 
-    def n_latents(self, n_classes):
-        return 1
-
     def log_density(self, y, f):
         f = (2.0 * y - 1.0) * f
         is_probit = self.link == "probit"
         return torch.special.log_ndtr(f) if is_probit else torch.nn.functional.logsigmoid(f)
-
-    def _nodes(self, m, v, n_nodes=None):
-        sd = float(v.detach().max().sqrt()) if v.numel() else 0.0
-        if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
-            return super()._nodes(m, v, n_nodes)
-        # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
-        # both rules may serve, they differ by less than 1e-8
-        half = min(_MOST_STEPS, math.ceil(_REACH * (1.15 * sd + 0.25 / sd)))
-        z, log_weights = trapezoid(2 * half + 1, _REACH, m)
-        return m + v.sqrt() * z, log_weights
 
     def conditional_mean(self, f):
         return torch.cat([self.log_density(c, f) for c in (0.0, 1.0)], -1).exp()
@@ -171,6 +181,7 @@ class Softmax(ClassLikelihood):
         differences for few classes, a fixed Sobol sequence for many.
     """
 
+    log_concave = True
     _predicts = False  #: whether integrals are good enough for predictions, and without gradients
 
     def __init__(self, n_nodes=64):

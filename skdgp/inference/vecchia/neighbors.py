@@ -248,5 +248,5 @@ class NeighborGP(LocalScaleModel):
     def load_state(self, arrays):
         super().load_state(arrays)
         self._search = self._smooth = None
-        if len(self.rows.Z):
+        if len(self.metric):  # none before the first step
             self._look_in(self.metric.numpy(force=True))

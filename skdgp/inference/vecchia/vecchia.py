@@ -4,7 +4,7 @@ from typing import Annotated
 
 from sklearn.utils._param_validation import StrOptions
 
-from ...gp.likelihoods import ClassLikelihood, HeteroscedasticGaussian
+from ...gp.likelihoods import ClassLikelihood, HeteroscedasticGaussian, Ordinal
 from ..base import COUNT, COUNT_OR_ZERO
 from ..rows.local_scale import LocalScaleScheme
 from .neighbor_classes import NeighborClasses
@@ -122,4 +122,5 @@ class Vecchia(LocalScaleScheme):
     def _model_for(self, likelihood):
         if self._is_gaussian(likelihood):
             return NeighborGP
-        return NeighborClasses if isinstance(likelihood, ClassLikelihood) else None
+        classes = isinstance(likelihood, ClassLikelihood) and not isinstance(likelihood, Ordinal)
+        return NeighborClasses if classes else None
