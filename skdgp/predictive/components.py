@@ -75,7 +75,8 @@ def components(member, rows, share, device, compact=False):
         more = torch.as_tensor(rows.columns.variances()).to(var)[:, None] * of_means
         var = var + posterior.inflation.to(var)[:, None, None] * more
     if rows.noise is not None:
-        likelihood, mean, var = likelihood.in_noise(torch.as_tensor(rows.noise).to(mean), mean, var)
+        noise = torch.as_tensor(member.noise(rows.noise)).to(mean)
+        likelihood, mean, var = likelihood.in_noise(noise, mean, var)
     if member.dispersion != 1.0:
         likelihood, mean, var = likelihood.dispersed(member.dispersion, mean, var)
     return Part(log_weights.exp()[:, None, None], likelihood, mean, var)

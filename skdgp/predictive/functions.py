@@ -34,7 +34,7 @@ def draw(members, rows, n, seed, what, device, mean=None):
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)
-            values = _block(posterior, member.dispersion, rows, X, unknown, own_seed, what, mean)
+            values = _block(posterior, member, rows, X, unknown, own_seed, what, mean)
             values = values[: len(places)].cpu().numpy()
             if result is None:
                 result = np.empty((n, *values.shape[1:]))
@@ -42,10 +42,10 @@ def draw(members, rows, n, seed, what, device, mean=None):
     return result
 
 
-def _block(posterior, dispersion, rows, X, unknown, seed, what, conditional_mean):
+def _block(posterior, member, rows, X, unknown, seed, what, conditional_mean):
     """A block of draws from one member."""
     generator, noise = (torch.Generator().manual_seed(s) for s in (seed, seed + 1))
-    fresh = what == "y"
+    fresh, dispersion = what == "y", member.dispersion
     f = posterior.functions(_BLOCK, generator, X if fresh else None)
     learned, parts = posterior.likelihood_of(f.components), []
     size = max(1, _AT_ONCE // (_BLOCK * 1024))
@@ -68,7 +68,7 @@ def _block(posterior, dispersion, rows, X, unknown, seed, what, conditional_mean
         if rows.offset is not None:
             values = values + torch.as_tensor(rows.offset[piece]).to(values)
         if rows.noise is not None:
-            factor = torch.as_tensor(rows.noise[piece]).to(mean)
+            factor = torch.as_tensor(member.noise(rows.noise)[piece]).to(mean)
             likelihood, values, _ = learned.in_noise(factor, values, torch.zeros_like(values))
         if dispersion != 1.0:
             zeros = torch.zeros_like(values)

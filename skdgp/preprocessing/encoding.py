@@ -113,6 +113,11 @@ class ColumnEncoder:
         columns = np.flatnonzero(self._is_level & ~self._constant)
         return columns, np.array([self._columns[j].share() for j in columns])
 
+    @property
+    def has_gaps(self):
+        """Whether training rows have gaps that count."""
+        return self._donors.has_gaps
+
     def noise(self, table):
         """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k), or None."""
         if not self._donors.has_gaps:
