@@ -47,7 +47,7 @@ def test_moments(rng, offset, monkeypatch):
     assert_allclose(std**2, clipped.var(0), rtol=1e-9 if offset > -1e9 else 1e-3)
 
 
-@pytest.mark.parametrize(("unit", "far"), [(1e-170, 1e-200), (1e160, 1e200)])
+@pytest.mark.parametrize(("unit", "far"), [(1e-170, 1e-200), (1e140, 1e200)])
 def test_moments_and_targets_in_any_unit(rng, unit, far):
     X = rng.standard_normal((60, 2)) + [0.0, 3.0]
     moments = weighted_moments(far * X, np.ones(60))
