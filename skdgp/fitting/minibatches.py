@@ -5,6 +5,7 @@ import torch
 
 from ..inference.batch import Batch
 from ..parallel import agreed, gather, own_part, own_rank, own_rows
+from ..preprocessing.outliers import pieces
 from .table import PRELOAD
 
 
@@ -26,7 +27,7 @@ class Minibatches:
         self.total = weight if total is None else float(total)
         self._scale = self.total / weight * self.n_rows / self.batch_size
         self._epoch = None
-        self._tensors = self._to_torch(slice(None)) if table.X.size <= PRELOAD else None
+        self._tensors = self._all_to_torch() if table.X.size <= PRELOAD else None
 
     def spread(self):
         """As many batches as it takes to leave out fewer rows than there are batches."""
@@ -35,6 +36,17 @@ class Minibatches:
         self.batch_size = self.n_rows // self.n_batches
         self._scale = scale / self.batch_size
         return self
+
+    def _all_to_torch(self):
+        """All rows, scaled piece by piece for the sake of memory."""
+        tensors = None
+        for rows in pieces(self.n_rows):
+            parts = self._to_torch(rows)
+            if tensors is None:
+                tensors = [part.new_empty((self.n_rows, *part.shape[1:])) for part in parts]
+            for tensor, part in zip(tensors, parts):
+                tensor[rows] = part
+        return tensors
 
     def _to_torch(self, rows):
         X, y, weights = self._table.take(rows)

@@ -1,5 +1,7 @@
 """Training data: merging, splitting, minibatches."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -166,6 +168,20 @@ def way(request, monkeypatch):
     if request.param == "read":
         monkeypatch.setattr(module, "PRELOAD", 0)
     return request.param
+
+
+def test_tables_are_scaled_without_copies():
+    """Half of the table, in arrays of numpy, was five times the table before."""
+    data, size = make(400_000, 10), 400_000 * 10 * 8
+    expected = data.take(slice(None))
+    tracemalloc.start()
+    try:
+        rows = batches(data, 400_000)
+        assert tracemalloc.get_traced_memory()[1] < size / 2
+    finally:
+        tracemalloc.stop()
+    for part, right in zip(rows.batch(0)[:3], expected):
+        assert_array_equal(part.numpy(), right)
 
 
 def test_an_epoch_sees_every_row_once(way):
