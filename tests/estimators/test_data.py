@@ -171,12 +171,12 @@ def way(request, monkeypatch):
 
 
 def test_tables_are_scaled_without_copies():
-    """Half of the table, in arrays of numpy, was five times the table before."""
-    data, size = make(400_000, 10), 400_000 * 10 * 8
+    """In less than half of its size, beside the tensors."""
+    data, size = make(1_200_000, 10), 1_200_000 * 10 * 8
     expected = data.take(slice(None))
     tracemalloc.start()
     try:
-        rows = batches(data, 400_000)
+        rows = batches(data, 1_200_000)
         assert tracemalloc.get_traced_memory()[1] < size / 2
     finally:
         tracemalloc.stop()
