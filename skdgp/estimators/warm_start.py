@@ -1,4 +1,4 @@
-"""What estimators go on with: the last fit, chunks before, or another estimator."""
+"""Sources of a warm start: the last fit, earlier chunks, or another estimator."""
 
 import contextlib
 

@@ -172,7 +172,7 @@ def _series(series, grid, reading):
 
 
 def _rows_of_array(X, index, grid, reading, typical):
-    """The same of an array, in which all columns have the same dtype."""
+    """Return typical rows of an array, whose columns share a dtype."""
     is_date = X.dtype.kind in "mM"
     columns = [X[value, j] if is_date else value for j, value in enumerate(typical)]
     rows = np.tile(np.array(columns, dtype=X.dtype), (len(grid), 1))

@@ -146,7 +146,7 @@ class Mixture(Distribution):
         return GaussianMixture(*_concatenated(parts))
 
     def gaussians(self):
-        """The same distribution as a mixture of Gaussians; None if it is none."""
+        """Convert to a mixture of Gaussians; None if that is impossible."""
         found = []
         for weights, likelihood, m, v in self.parts:
             components = likelihood.components(m, v)

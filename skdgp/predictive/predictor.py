@@ -1,4 +1,4 @@
-"""What a fitted estimator predicts with: members, scalings, and values with a probability of their own."""
+"""Predictor of a fitted estimator: members, scalings and point masses."""
 
 import contextlib
 from collections.abc import Callable

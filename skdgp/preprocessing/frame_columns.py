@@ -144,7 +144,7 @@ class Column:
         return cells.tolist()
 
     def counts(self):
-        """How often each cell is there; ValueError if some cannot be compared."""
+        """Count the occurrences of each cell; ValueError if some cannot be compared."""
         try:
             return Counter(self.present())
         except TypeError:  # as lists

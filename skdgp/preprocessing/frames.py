@@ -32,7 +32,7 @@ _FIRST = 100  #: distinct cells that tell whether to look at all
 
 @dataclass
 class Reading:
-    """How a column is read, as ``fit`` has found."""
+    """Reading of one column, chosen by ``fit``."""
 
     kind: str
     levels: list | None = None  #: of categories, in the order of their codes
@@ -136,7 +136,7 @@ class FrameReader:
         return table
 
     def extended(self, X):
-        """A reader that knows the levels of these rows, too."""
+        """Return a reader that includes the levels of these rows."""
         new = copy.copy(self)
         each = zip(columns_of(X), self.readings)
         new.readings = [
@@ -204,7 +204,7 @@ def _by_cells(name, counts, has_text):
 
 
 def _note(name, reading, in_doubt):
-    """How text is read, unless nobody would read it in another way."""
+    """Describe how text is read, unless this is obvious."""
     gaps, style = reading.gaps, STYLES.get(reading.kind, ("",))[reading.style]
     if gaps is None or not (gaps or style or in_doubt or reading.kind == "number"):
         return None

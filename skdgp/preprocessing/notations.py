@@ -1,6 +1,6 @@
 """Numbers, dates, times and durations in single cells: objects of Python, or text.
 
-Each function reads a cell in several notations, and has NaN for those in which it says nothing. Times,
+Each function reads a cell in several notations, and has NaN for those that do not apply. Times,
 durations and dates, from 1970 on, are in days.
 """
 
