@@ -31,7 +31,7 @@ def printed():
                 yield pytest.param(name, model, text.split(", "), id=f"{name}-{model}")
 
 
-@pytest.mark.parametrize(("name", "model", "figures"), printed())
+@pytest.mark.parametrize(("name", "model", "figures"), list(printed()))
 def test_the_table_of_the_literature_is_that_of_the_cells(name, model, figures):
     cells = [c for c in stored("uci") if (c["set"], c["model"]) == (name, model)]
     cells = [c for c in cells if c["split"] < 5 and c["seed"] == 0]
