@@ -61,6 +61,10 @@ class Column:
     def _encode(self, values, folds):
         return values[:, None]
 
+    def uncertain(self, values):
+        """Standard deviations (n,) of encoded values."""
+        return np.zeros(len(values))
+
     def unknown(self, values):
         """Which values are unseen levels or new gaps."""
         return (values == UNSEEN) & self.has_codes | np.isnan(values) & (not self.learned_gaps)
@@ -125,6 +129,8 @@ class Levels(Column):
 
     has_codes = True
     _slope_ratio = None  #: of the second position, see :func:`shrunk_means`
+    #: standard deviations (n_levels,) of the positions of levels with one row, zero for others
+    _uncertain = np.zeros(0)
 
     def fit(self, values, targets, weights, folds, slopes=None):
         self._n_levels = int(np.nanmax(values, initial=-1.0)) + 1
@@ -155,9 +161,34 @@ class Levels(Column):
             if standard_errors(size, ratio[0]) > _SLOPE_ERRORS:
                 self._slope_ratio = ratio
                 self._positions = np.concatenate([self._positions, steeper], axis=2)
+        self._uncertain = self._of_one_row(codes, targets, weights)
         is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
         return self
+
+    def _of_one_row(self, codes, targets, weights):
+        """Standard deviations (n_levels,) of first positions, of levels with one row; zero for others.
+
+        Models have not seen such a position: without its row, that is the mean of all levels.
+        """
+        size = np.bincount(codes, weights=weights, minlength=self._n_levels)
+        sums = np.stack([np.bincount(codes, weights * y, len(size)) for y in targets.T], 1)
+        means = sums / np.maximum(size, 1e-300)[:, None]
+        within = weights @ np.square(targets - means[codes])
+        noise = within / max(size.sum() - np.count_nonzero(size), 1.0)
+        of_position = noise / size[:, None].clip(1e-300) @ np.square(self._axes[:, 0])
+        is_single = np.bincount(codes, minlength=len(size)) == 1
+        return np.where(is_single, np.sqrt(of_position), 0.0)[: self._n_levels]
+
+    def uncertain(self, values):
+        """Standard deviations (n,) of the positions of values."""
+        known = (values >= 0.0) & (values < len(self._uncertain))
+        found = np.zeros(len(values))
+        found[known] = self._uncertain[values[known].astype(np.int64)]
+        return found
+
+    def unknown(self, values):
+        return super().unknown(values) | (self.uncertain(values) > 0.0)
 
     def with_levels(self, values, targets, weights, slopes=None):
         last = int(np.nanmax(values, initial=-1.0))

@@ -3,6 +3,7 @@
 import copy
 
 import numpy as np
+from scipy.stats import norm
 
 from .adjustment import Adjustment
 from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time
@@ -133,10 +134,10 @@ class ColumnEncoder:
     def versions(self, table):
         """Encode rows with unknown cells in several ways, (n, n_versions, n_encoded).
 
-        An unseen level may be like any of the known ones, and new gaps may hide what the nearest
-        rows have there: all gaps of a version what one of these rows has. The second result (n,) is
-        by which factor the variance between versions underestimates that of a new level: with few
-        levels the variance between them is uncertain.
+        An unseen level may be like any of the known ones, one with a single row is near its position, and
+        new gaps may hide what the nearest rows have there: all gaps of a version what one of these rows
+        has. The second result (n,) is by which factor the variance between versions underestimates that
+        of a new level: with few levels the variance between them is uncertain.
         """
         table = np.asarray(table, dtype=np.float64)
         encoded, factor = self._open(table), np.ones(len(table))
@@ -146,6 +147,12 @@ class ColumnEncoder:
             rows = np.flatnonzero(column.unknown(values))
             if not len(rows):
                 continue
+            deviations = column.uncertain(values[rows])
+            if deviations.any():
+                order = np.random.default_rng(i).permutation(_VERSIONS)
+                z = norm.ppf((order + 0.5) / _VERSIONS)
+                versions[rows, :, own[0]] += deviations[:, None] * z / z.std()
+                rows = rows[deviations == 0.0]
             gaps = np.isnan(encoded[rows][:, own]).any(1)
             unseen, gaps = rows[~gaps], rows[gaps]
             if len(unseen):
