@@ -10,7 +10,8 @@ import torch
 from ..predictive.mixture import Mixture, rows_at_once
 from ..predictive.point_masses import PointMasses
 from ..predictive.predictor import Predictor
-from ..preprocessing.scaling import InputScaler, TargetScaler
+from ..preprocessing.scaling import InputScaler
+from ..preprocessing.target_scaling import TargetScaler
 from .member import Member
 from .table import Table
 

@@ -5,7 +5,8 @@ import numpy as np
 from ..gp.likelihoods.counts import at_one_exposure
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.outliers import pieces, weighted_moments
-from ..preprocessing.scaling import InputScaler, TargetScaler
+from ..preprocessing.scaling import InputScaler
+from ..preprocessing.target_scaling import TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
 

@@ -17,7 +17,7 @@ from ..optim.lbfgs import minimize, of_parameters
 from ..predictive.transformed import mapped_moments
 from ..preprocessing.maps import ExponentialNormal, Log, Logit, YeoJohnson
 from ..preprocessing.outliers import weighted_moments
-from ..preprocessing.scaling import POSITIVE, TargetScaler
+from ..preprocessing.target_scaling import POSITIVE, TargetScaler
 
 _CHOICES = ("log", "exponential-normal", "yeo-johnson")  #: of "auto"
 NAMES = (*_CHOICES, "logit")

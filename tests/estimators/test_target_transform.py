@@ -16,7 +16,7 @@ from skdgp.fitting.target_maps import Log, YeoJohnson
 from skdgp.gp.kernels import Linear
 from skdgp.gp.likelihoods import Gaussian
 from skdgp.predictive.transformed import mapped_moments
-from skdgp.preprocessing.scaling import TargetScaler
+from skdgp.preprocessing.target_scaling import TargetScaler
 
 EXACT = {"n_layers": 1, "inference": "exact", "random_state": 0}
 DSVI = {"n_layers": 1, "inference": "dsvi", "max_iter": 30, "random_state": 0}

@@ -14,7 +14,7 @@ from torch.nn.utils import parameters_to_vector
 
 from skdgp.fitting import target_maps as module
 from skdgp.fitting.target_maps import ExponentialNormal, Log, YeoJohnson, choose, learn
-from skdgp.preprocessing.scaling import POSITIVE, TargetScaler
+from skdgp.preprocessing.target_scaling import POSITIVE, TargetScaler
 
 MAPS = [
     Log(),

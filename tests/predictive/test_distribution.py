@@ -18,7 +18,7 @@ from skdgp.gp.likelihoods import (
 )
 from skdgp.predictive.noise import mean_given_function, variance_by_function
 from skdgp.preprocessing.maps import ExponentialNormal, Log, Logit, YeoJohnson
-from skdgp.preprocessing.scaling import TargetScaler
+from skdgp.preprocessing.target_scaling import TargetScaler
 
 FEW = {"max_iter": 15, "n_inducing": 10, "random_state": 0}
 NEW = np.random.default_rng(1).uniform(-0.2, 1.2, (7, 2))

@@ -13,7 +13,8 @@ from skdgp import DeepGPRegressor
 from skdgp.preprocessing import outliers as pieces_module
 from skdgp.preprocessing import scaling
 from skdgp.preprocessing.outliers import codes, pieces, weighted_moments
-from skdgp.preprocessing.scaling import InputScaler, TargetScaler
+from skdgp.preprocessing.scaling import InputScaler
+from skdgp.preprocessing.target_scaling import TargetScaler
 
 
 @pytest.fixture
