@@ -47,6 +47,7 @@ from ._sklearn import (
 from .arrays import check_inputs
 from .diagnostics import warn_if_light, warn_if_not_learned, warn_of_chains, warn_of_pathologies
 from .exposures import check_has_rate, fitted_exposure
+from .groups import group_numbers
 from .importances import Pending, compute_if_cheap, importances
 from .parameters import check_all_used, with_objects
 from .persistence import with_version, without_version
@@ -179,6 +180,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         sample_weight=None,
         *,
         exposure=None,
+        groups=None,
         X_val=None,
         y_val=None,
         sample_weight_val=None,
@@ -199,6 +201,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         exposure : array-like of shape (n_samples,), optional
             Of counts: the time, area or number of people in which each row was counted. Rates are per
             unit of it. Scores need that of their rows, too; the parameter `exposure` names a column instead.
+        groups : array-like of shape (n_samples,), optional
+            The group of each row, such as a patient or a shop, if predictions are for new groups. Mixture
+            weights, the dispersion and early stopping then go by groups that are left out as a whole.
+            Leave columns that name the group out of `X`. Chunks of ``partial_fit`` have no groups.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -218,7 +224,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         started = time.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
-            table, X, y = new._rows(X, y, sample_weight, exposure, reset)
+            table, X, y = new._rows(X, y, sample_weight, exposure, reset, groups=groups)
             if sample_weight is not None:
                 warn_if_light(table.weights)
             if not reset:
@@ -286,7 +292,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self._pairs, self._importances, self._table = sample, None, None
         self._lasting = lasting(self)
 
-    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
+    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None, groups=None):
         """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
         X = as_numpy(X)
         if reset:
@@ -302,7 +308,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         targets = self._encode(y, reset, classes, rows)
         check_size(targets)
         offset = offset if offset is None else offset[rows]
-        return Table(some_rows(X, rows), targets, weights[rows], kinds, offset), X, y
+        groups = None if groups is None else group_numbers(groups, len(X))[rows]
+        return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
 
     def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
         given = X_val, y_val, sample_weight_val, exposure_val

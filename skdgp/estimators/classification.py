@@ -31,10 +31,10 @@ class ClassificationMixin(ClassifierMixin):
     def _auto_likelihood(self, scheme, data):
         return scheme.auto_likelihood(len(self.classes_), self.n_layers)
 
-    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None):
+    def _rows(self, X, y, sample_weight, exposure, reset, **more):
         if reset:
             self._label_order = order_of_labels(y)
-        return super()._rows(X, y, sample_weight, exposure, reset, extend, classes)
+        return super()._rows(X, y, sample_weight, exposure, reset, **more)
 
     def _plan(self, scheme, data):
         plan = super()._plan(scheme, data)

@@ -28,6 +28,7 @@ class Minibatches:
         self._scale = self.total / weight * self.n_rows / self.batch_size
         self._epoch = None
         self._tensors = self._all_to_torch() if table.X.size <= PRELOAD else None
+        self._groups = None if table.groups is None else torch.as_tensor(table.groups)
 
     def spread(self):
         """As many batches as it takes to leave out fewer rows than there are batches."""
@@ -68,7 +69,7 @@ class Minibatches:
         if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
             whole = own.stop - own.start == self.n_rows
             parts = self._tensors if whole else [t[own] for t in self._tensors]
-            return Batch(*parts, *numbers)
+            return Batch(*parts, *numbers, group=self._groups if whole else None)
         epoch, position = divmod(step, self.n_batches)
         if epoch != self._epoch:
             rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)

@@ -5,6 +5,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from .left_out import held_groups
 from .member_fit import errors_of_mean, log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
 from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
@@ -20,7 +21,7 @@ _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses
 
 
 class ScoredRows:
-    """Rows that members are scored by: left out one by one, or held out from their training.
+    """Rows that members are scored by: left out one by one or group by group, or held out from their training.
 
     Members without leave-one-out do not see the rows `held`, an array of int or None, but the `rest`.
     Classes, the `labels` or None, have their shares in both.
@@ -45,9 +46,12 @@ class ScoredRows:
         if n < 2 or all(plan.scheme.leaves_one_out for plan in plans):
             return
         n_held = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
-        held = np.sort(stratified(n, n_held, labels, rng))
-        if labels is not None:
-            held = without_last_of_class(held, labels)
+        if data.groups is None:
+            held = np.sort(stratified(n, n_held, labels, rng))
+            if labels is not None:
+                held = without_last_of_class(held, labels)
+        else:
+            held = held_groups(data.groups, n_held, labels, rng)
         if len(held):
             self.held = held
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])

@@ -9,6 +9,7 @@ from ..preprocessing.scaling import InputScaler
 from ..preprocessing.target_scaling import TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
+from .left_out import held_groups
 
 #: numbers that are scaled and kept at once; larger data are read batch by batch
 PRELOAD = 20_000_000
@@ -24,12 +25,13 @@ class Table:
 
     `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row counts.
     `kinds` of the columns are those of :class:`~skdgp.preprocessing.frames.FrameReader`, and `log_exposure`
-    (n, 1) is for counts. `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
+    (n, 1) is for counts. Rows of one of the `groups` (n,), of int, are left out together; None if each row is
+    one. `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
     """
 
-    def __init__(self, X, y, weights, kinds=None, log_exposure=None):
+    def __init__(self, X, y, weights, kinds=None, log_exposure=None, groups=None):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
-        self.log_exposure = log_exposure
+        self.log_exposure, self.groups = log_exposure, groups
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
 
     def __len__(self):
@@ -47,8 +49,10 @@ class Table:
 
     def _with(self, rows, weights):
         """Some rows, in the user's units, with these weights."""
-        exposure = None if self.log_exposure is None else self.log_exposure[rows]
-        return Table(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure)
+        exposure, groups = (
+            None if part is None else part[rows] for part in (self.log_exposure, self.groups)
+        )
+        return Table(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure, groups)
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -156,7 +160,9 @@ class Table:
         if self.X.size + self.y.size > _MERGE:
             return self
         order = column_order(self.X, self.y, self.weights)
-        table = np.column_stack([self.X[:, order], self.targets()]).astype(np.float64)
+        of_groups = () if self.groups is None else (self.groups,)
+        columns = [self.X[:, order], self.targets(), *of_groups]
+        table = np.column_stack(columns).astype(np.float64)
         table += 0.0  # which turns -0.0 into 0.0
         table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
@@ -175,8 +181,12 @@ class Table:
         """Two parts, the second with about this fraction of the rows, and of each class if there are `labels`.
 
         Rows that agree in everything stay together, as copies of one, but not where rows with the same inputs
-        have other targets, or where they are so many that a part would lack them altogether.
+        have other targets, or where they are so many that a part would lack them altogether. Groups do not
+        divide.
         """
+        if self.groups is not None:
+            held = held_groups(self.groups, max(1, round(fraction * len(self))), labels, rng)
+            return self.part(np.delete(np.arange(len(self)), held)), self.part(held)
         repeated = np.zeros(len(self), dtype=bool)
         if self.X.size + self.y.size <= _MERGE:  # and hence sorted
             same = (self.X[1:] == self.X[:-1]).all(1)

@@ -23,6 +23,8 @@ class Batch(NamedTuple):
     share: float = 1.0  #: of terms without rows; below one if other ranks have the other rows
     first: int = 0  #: position of the first row in the batch of all ranks
     n_all: int = 0  #: rows of the batch of all ranks, where it is divided
+    #: (B,), numbers of the groups that are left out together; of batches of all rows, or None
+    group: torch.Tensor | None = None
 
     def draw(self, make, shape, axis=-2):
         """Draws of this shape: the part of these rows, its `axis`, of ``make`` for all ranks."""

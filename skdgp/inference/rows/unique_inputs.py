@@ -32,7 +32,7 @@ class TrainingRows(NamedTuple):
     weight: torch.Tensor  #: (n,)
     index: torch.Tensor  #: (n,), unique inputs of the rows
     alone: torch.Tensor  #: (n,), whether these hold no other target
-    #: (n_unique,), numbers of records, of which copies have no independent information
+    #: (n_unique,), numbers of records, of which copies have no independent information; with groups, of these
     records: np.ndarray
 
     def left_out(self, rows):
@@ -69,13 +69,15 @@ class Rest(NamedTuple):
         return cls(index, alone, rest, total, y[index] + moved, moved)
 
 
-def gather(X, y, weight):
+def gather(X, y, weight, group=None):
     """Unique inputs with mean targets and summed weights, as a dict, and the rows that they are made of.
 
     Inputs are the same up to rounding, and targets up to the least noise that matters.
     Copies of a record agree in both, or their inputs are much closer than those of all other rows.
+    With a `group` (n,) of each row, its rows are the record: they have unique inputs of their own, and leave
+    together.
     """
-    index, first = _same_inputs(X, weight)
+    index, first = _same_inputs(X, weight, group)
     Z = X[first]
     total = weight.new_zeros(len(Z)).index_add(0, index, weight)
     sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, index, weight[:, None] * y)
@@ -87,7 +89,11 @@ def gather(X, y, weight):
         for how in ("amin", "amax")
     )
     one_target = (high - low <= tolerance).all(1)
-    records = _records(Z / _spread(X, weight), mean, tolerance, one_target)
+    if group is None:
+        records = _records(Z / _spread(X, weight), mean, tolerance, one_target)
+    else:
+        records = np.unique(group[first].numpy(force=True), return_inverse=True)[1]
+        one_target = torch.ones_like(one_target)  # all targets leave together
     training_rows = TrainingRows(X, y, weight, index, one_target[index], records)
     return {"Z": Z, "y": mean, "weight": total}, training_rows
 
@@ -103,12 +109,14 @@ def _spread(A, weight):
     return torch.where(sd > 0.0, sd, 1.0)
 
 
-def _same_inputs(X, weight):
+def _same_inputs(X, weight, group=None):
     """For each row its unique input, and for each of these its first row; in their order if none agree."""
     tolerance = _SAME_INPUT * _spread(X, weight)
     values, order = X.sort(0)
     steps = (values.diff(dim=0) > tolerance).cumsum(0)
     levels = torch.zeros_like(order).scatter(0, order[1:], steps)
+    if group is not None:
+        levels = torch.cat([levels, group[:, None].to(levels)], 1)
     _, index = torch.unique(levels, dim=0, return_inverse=True)
     own = torch.arange(len(X), device=X.device)
     n_unique = int(index.max()) + 1

@@ -161,7 +161,9 @@ class NeighborGP(LocalScaleModel):
         chosen = np.random.default_rng(0).permutation(len(batch.X))[:_SUBSET_ROWS]
         chosen = torch.as_tensor(np.sort(chosen), device=batch.X.device)
         X, y, weight = (part[chosen] for part in (batch.X, batch.y, batch.weight))
-        part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=float(weight.sum()))
+        group = None if batch.group is None else batch.group[chosen]
+        total = float(weight.sum())
+        part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=total, group=group)
         gp = self._subset().to(self.rows.Z.device)
         if self._limits is not None:
             gp.limit(*(_SUBSET_SHARE * limit for limit in self._limits))

@@ -1,0 +1,34 @@
+"""Groups of rows that are left out together."""
+
+import numpy as np
+from sklearn.utils import column_or_1d
+
+from .._arrays import as_numpy
+from ..preprocessing.frame_columns import is_missing
+
+
+def group_numbers(groups, n_rows):
+    """Numbers (n_rows,) of groups, as int, in the order of their first rows.
+
+    Raises
+    ------
+    ValueError
+        If they are not one for each row, one is missing, or all are the same.
+    """
+    groups = column_or_1d(np.asarray(as_numpy(groups)), input_name="groups")
+    if len(groups) != n_rows:
+        raise ValueError(
+            f"groups must have one group for each of the {n_rows} rows; got {len(groups)}."
+        )
+    missing = [i for i, group in enumerate(groups.tolist()) if is_missing(group)]
+    if missing:
+        raise ValueError(
+            f"groups is missing in row {missing[0]}; give each row without a group one of its own."
+        )
+    try:
+        _, first, number = np.unique(groups, return_index=True, return_inverse=True)
+    except TypeError:  # of several types
+        _, first, number = np.unique(groups.astype(str), return_index=True, return_inverse=True)
+    if len(first) < 2:
+        raise ValueError("groups has a single group; two at least are needed to leave one out.")
+    return np.argsort(np.argsort(first))[number.ravel()]

@@ -1,0 +1,138 @@
+"""Groups that are left out as a whole."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn import config_context
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp.fitting.left_out import held_groups
+from skdgp.fitting.table import Table
+
+N_GROUPS, SIZE = 30, 6
+GROUPS = np.repeat(np.arange(N_GROUPS), SIZE)
+
+
+def panel(seed=0):
+    """A column of the group, one of the row, and an effect of the group that no column tells."""
+    rng = np.random.default_rng(seed)
+    of_group, effect = rng.normal(size=(2, N_GROUPS))
+    x = rng.uniform(-2.0, 2.0, len(GROUPS))
+    noise = 0.1 * rng.normal(size=len(GROUPS))
+    return np.column_stack([of_group[GROUPS], x]), np.sin(2.0 * x) + effect[GROUPS] + noise
+
+
+def regressor(**settings):
+    return DeepGPRegressor(max_iter=30, random_state=0, **settings)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = panel()
+    return regressor().fit(X, y, groups=GROUPS)
+
+
+def test_members_are_judged_by_new_groups(fitted):
+    """Single rows are told by their group; their log density is off by more than a nat for new groups."""
+    X, y = panel()
+    alone = regressor().fit(X, y)
+    rng = np.random.default_rng(1)
+    of_group = rng.normal(size=500)
+    x, effect = rng.uniform(-2.0, 2.0, 500), rng.normal(size=500)
+    y_new = np.sin(2.0 * x) + effect + 0.1 * rng.normal(size=500)
+    actual = fitted.log_predictive_density(np.column_stack([of_group, x]), y_new)
+    told, error = max(m.record.log_density for m in fitted.members_), actual.std() / 500**0.5
+    assert abs(told - actual.mean()) < 0.3 + 3.0 * error
+    assert max(m.record.log_density for m in alone.members_) > told + 1.0
+
+
+def test_names_and_types_of_groups_change_nothing(fitted):
+    X, y = panel()
+    expected = fitted.predict(X, return_std=True)
+    names = np.array([f"group {97 * i % 31}" for i in GROUPS])
+    for groups in (names, pd.Series(pd.Categorical(names)), list(names), GROUPS[:, None] + 0.5):
+        found = regressor().fit(X, y, groups=groups).predict(X, return_std=True)
+        assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
+@pytest.mark.parametrize(
+    ("groups", "match"),
+    [
+        (GROUPS[1:], "one group for each of the 180 rows; got 179"),
+        (np.zeros(len(GROUPS)), "a single group"),
+        (np.where(GROUPS == 3, np.nan, GROUPS), "missing in row 18"),
+        (np.where(GROUPS == 3, None, GROUPS.astype(object)), "missing in row 18"),
+        (np.column_stack([GROUPS, GROUPS]), "1d array"),
+    ],
+)
+def test_groups_that_are_none(estimator, groups, match):
+    X, y = panel()
+    model = estimator(max_iter=2)
+    with pytest.raises(ValueError, match=match):
+        model.fit(X, y > 0.0 if estimator is DeepGPClassifier else y, groups=groups)
+    assert not model._is_fitted()
+
+
+def test_held_out_rows_are_whole_groups():
+    rng = np.random.default_rng(0)
+    for n_held in (1, 20, 60, 1000):
+        held = held_groups(GROUPS, n_held, None, rng)
+        inside = np.isin(np.arange(len(GROUPS)), held).reshape(N_GROUPS, SIZE)
+        assert_array_equal(inside.any(1), inside.all(1))
+        n_groups = np.count_nonzero(inside.any(1))
+        assert n_groups == min(max(1, round(n_held / SIZE)), N_GROUPS - 1)
+    labels = (GROUPS == 5).astype(int)  # the only group with this class stays
+    assert not np.isin(np.flatnonzero(labels), held_groups(GROUPS, 1000, labels, rng)).any()
+
+
+def test_early_stopping_looks_at_whole_groups():
+    X, y = panel()
+    table = Table(X, y[:, None], np.ones(len(y)), groups=GROUPS).merged()
+    rest, held = table.split(0.2, np.random.default_rng(0))
+    assert len(held) == 36
+    assert not set(rest.groups) & set(held.groups)
+    assert set(rest.groups) | set(held.groups) == set(range(N_GROUPS))
+
+
+def test_rows_of_weight_zero_have_no_group(fitted):
+    X, y = panel()
+    more = np.concatenate([X, X[:5] + 1.0]), np.append(y, np.full(5, 50.0))
+    weights, groups = np.repeat([1.0, 0.0], [180, 5]), np.append(GROUPS, np.full(5, 77))
+    model = regressor().fit(*more, sample_weight=weights, groups=groups)
+    assert_array_equal(model.predict(X), fitted.predict(X))
+
+
+def test_classes_in_groups():
+    X, y = panel()
+    labels = np.where(y > 0.5, "b", "a")
+    model = DeepGPClassifier(max_iter=30, random_state=0).fit(X, labels, groups=GROUPS)
+    alone = DeepGPClassifier(max_iter=30, random_state=0).fit(X, labels)
+    best = (max(m.record.log_density for m in one.members_) for one in (model, alone))
+    assert next(best) < next(best)
+    assert model.predict_proba(X).shape == (180, 2)
+
+
+def test_searches_and_pipelines_pass_groups_on():
+    X, y = panel()
+    seen = []
+
+    class Noting(DeepGPRegressor):
+        def fit(self, X, y, sample_weight=None, *, groups=None):
+            seen.append(groups)
+            return super().fit(X, y, sample_weight, groups=groups)
+
+    model = Noting(1, inference="exact", max_iter=3, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), model)
+    pipeline.fit(X, y, noting__groups=GROUPS)
+    assert_array_equal(seen.pop(), GROUPS)
+    with config_context(enable_metadata_routing=True):
+        search = GridSearchCV(model.set_fit_request(groups=True), {"tol": [0.0]}, cv=GroupKFold(3))
+        search.fit(X, y, groups=GROUPS)
+        cross_val_score(model, X, y, params={"groups": GROUPS}, cv=GroupKFold(3))
+    assert [len(groups) for groups in seen] == [120, 120, 120, 180, 120, 120, 120]
+    assert not set(seen[0]) >= set(GROUPS)
