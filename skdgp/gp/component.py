@@ -152,6 +152,12 @@ class Trainable(nn.Module):
             for name, found in part.component.from_rows(X, weights).items() if names else ():
                 getattr(part, name).copy_(torch.as_tensor(found))
 
+    @torch.no_grad()
+    def restart(self):
+        """Take the hyperparameters of the component that it was made of; what rows have told stays."""
+        for own, first in zip(self.parameters(), Trainable(self.component).parameters()):
+            own.copy_(first)
+
     def hyperparameters(self):
         """Logarithms of trainable hyperparameters, with their roles: a list of :class:`Hyperparameter`."""
         return hyperparameters(self)

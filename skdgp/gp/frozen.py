@@ -29,6 +29,17 @@ class Outputs:
         """Mean (P, D) and variance, (P, D) or (P, 1), without mean function and noise."""
         raise NotImplementedError
 
+    def scales(self):
+        """Number that each process is multiplied by, (n_outputs,), or None for 1."""
+
+    def scaled(self, mean, var):
+        """Moments of processes times their scales."""
+        scales = self.scales()
+        if scales is None:
+            return mean, var
+        scales = scales.to(mean.dtype)
+        return mean * scales, var * scales.square()
+
     def mean_function(self, H):
         return 0.0 if self.W is None else H @ self.W.to(H.dtype)
 
@@ -47,15 +58,19 @@ class Outputs:
 class FrozenLayer(Outputs):
     """A layer of sparse Gaussian processes at rest; see :class:`~skdgp.gp.layer.SparseLayer`."""
 
-    def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0):
+    def __init__(self, kernel, Z, q_mean, q_root, jitter, W=None, noise=0.0, scales=None):
         self.kernel, self.Z, self.jitter = kernel, Z, jitter
-        self.q_mean, self.q_root, self.W, self._noise = q_mean, q_root, W, noise
+        self.q_mean, self.q_root, self.W = q_mean, q_root, W
+        self._noise, self._scales = noise, scales
         self.n_outputs = q_mean.shape[1]
         self.L = cholesky(kernel(Z, Z), jitter)
 
     def noise(self):
         """Variance that is added to the outputs."""
         return self._noise
+
+    def scales(self):
+        return self._scales
 
     def whiten(self, K):
         """``L^{-1} K``."""
@@ -77,7 +92,8 @@ class FrozenLayer(Outputs):
         """Covariances of rows, (D, P, P), of the outputs without noise."""
         A, _ = self.whitened(H)
         cov = self.kernel(H, H) + A.T @ self.excess() @ A
-        return cov.expand(self.n_outputs, -1, -1)
+        cov = cov.expand(self.n_outputs, -1, -1)
+        return cov if self._scales is None else self._scales.square()[:, None, None] * cov
 
     def functions(self, n, n_features, generator, v=None, center=None):
         """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
@@ -96,7 +112,10 @@ class FrozenLayer(Outputs):
         def f(H):
             K = kernel(H.flatten(0, 1), Z).view(n, -1, M)
             mean, deviation = (K @ both).split(D, -1)
-            return mean + self.mean_function(H), deviation + prior(H)
+            deviation = deviation + prior(H)
+            if self._scales is not None:
+                mean, deviation = self._scales * mean, self._scales * deviation
+            return mean + self.mean_function(H), deviation
 
         return f
 
@@ -115,4 +134,4 @@ class FormLayer(FrozenLayer):
         K_uf, k_ff = self.kernel(self.Z, H), self.kernel.diag(H)
         squares = (self._rows @ K_uf).square_().view(len(self._signs), len(K_uf), -1)
         var = torch.bmm(self._signs, squares)[:, 0].T
-        return (self._weights.T @ K_uf).T, var + k_ff[:, None]
+        return self.scaled((self._weights.T @ K_uf).T, var + k_ff[:, None])

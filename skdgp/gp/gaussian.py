@@ -30,6 +30,7 @@ class GaussianBlock(nn.Module):
         self.natural = natural
         self.held = False  #: whether steps leave the block as it is
         self.n_sharing = n_outputs if shared else 1
+        self._scale = scale
         root = scale * torch.eye(n_inducing, dtype=torch.float64)
         root = root.repeat(1 if shared else n_outputs, 1, 1)
         self.mean = nn.Parameter(
@@ -37,6 +38,12 @@ class GaussianBlock(nn.Module):
         )
         self.root = nn.Parameter(root, not natural)
         self._precision = None, None
+
+    @torch.no_grad()
+    def restart(self):
+        """Become what it was before the first step."""
+        self.mean.zero_()
+        self.root.zero_().diagonal(dim1=-2, dim2=-1).fill_(self._scale)
 
     def to_dtype(self, dtype):
         """Keep the roots in this precision."""

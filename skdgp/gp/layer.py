@@ -117,14 +117,15 @@ def noise_parameter(noise):
 class SparseLayer(Layer):
     """Gaussian processes with a common kernel, common inducing inputs and one q(v) for each output.
 
-    With `linear_mean` the outputs have the mean ``h W`` with a fixed matrix `W`. A variance that starts at
+    With `linear_mean` the outputs have the mean ``h W`` with a fixed matrix `W`. With `scales`, each process is
+    multiplied by a number of its own, which starts at 1. A variance that starts at
     `noise` is added to each output, and not to the inducing outputs; 0 stands for none. The
     :class:`GaussianBlock` of the layer starts with roots of `scale` times the identity, takes `natural`
     steps, and may have one covariance that all outputs share. A posterior `q` from elsewhere has `mean` and,
     for what needs them, `root`, or None, and `moments`.
     """
 
-    roles = {**Layer.roles, "Z": "inducing_input", "log_noise": "noise"}
+    roles = {**Layer.roles, "Z": "inducing_input", "log_noise": "noise", "log_scale": "scale"}
 
     def __init__(
         self,
@@ -139,19 +140,39 @@ class SparseLayer(Layer):
         shared=False,
         jitter=1e-6,
         q=None,
+        scales=False,
     ):
         super().__init__(kernel, n_inputs, n_outputs, linear_mean)
         self.jitter = jitter
         self.Z = nn.Parameter(torch.zeros(n_inducing, n_inputs, dtype=torch.float64))
         self.q = GaussianBlock(n_inducing, n_outputs, scale, natural, shared) if q is None else q
         self.log_noise = noise_parameter(noise)
+        scale = nn.Parameter(torch.zeros(n_outputs, dtype=torch.float64)) if scales else None
+        self.register_parameter("log_scale", scale)
 
     def noise(self):
         return 0.0 if self.log_noise is None else torch.exp(self.log_noise)
 
+    def scales(self):
+        return None if self.log_scale is None else torch.exp(self.log_scale)
+
     @property
     def n_inducing(self):
         return len(self.Z)
+
+    @torch.no_grad()
+    def restart(self):
+        """Give kernel, scales and posterior the values that they had before the first step."""
+        self.kernel.restart()
+        self.q.restart()
+        if self.log_scale is not None:
+            self.log_scale.zero_()
+
+    def deviations(self):
+        """Prior deviations (n_outputs,) of the processes, at the inducing inputs in the mean."""
+        deviation = self.kernel().diag(self.Z).mean().sqrt()
+        scales = self.scales()
+        return deviation.expand(self.n_outputs) if scales is None else deviation * scales
 
     @torch.no_grad()
     def relocate(self, H, n):
@@ -168,7 +189,7 @@ class SparseLayer(Layer):
 
     def process_moments(self, H, q=None):
         q = self.q.moments(H.dtype) if q is None else q
-        return sparse_moments(self.kernel(), self.Z, H, *q, self.jitter)
+        return self.scaled(*sparse_moments(self.kernel(), self.Z, H, *q, self.jitter))
 
     def whitening(self):
         """Inverse of the Cholesky factor of the inducing inputs' covariance."""
@@ -188,4 +209,5 @@ class SparseLayer(Layer):
         root = None if root is None else root.double().clone()
         W = None if self.W is None else self.W.clone()
         noise = torch.as_tensor(self.noise()).to(self.Z)
-        return make(self.kernel.frozen(), self.Z.clone(), mean, root, self.jitter, W, noise)
+        given = self.kernel.frozen(), self.Z.clone(), mean, root, self.jitter, W, noise
+        return make(*given, self.scales())

@@ -1,15 +1,18 @@
 """Layers one after another: the only place where rows walk through a deep model."""
 
+import itertools
+
 import numpy as np
 import torch
 from torch import nn
 
 from ..random import normal
-from .component import Trainable
+from .component import Trainable, hyperparameters
 from .frozen import Outputs
 from .inducing import centers, linear_map
 
 _FLOOR = 1e-12  #: least variance of an output
+_NOTHING = 0.01  #: deviation of a process that changes nothing, in lengthscales of the next layer
 
 
 class _Walk:
@@ -108,6 +111,25 @@ class Stack(_Walk, nn.ModuleList):
             return H[:n].numpy() if W is None else H[:, : len(W)] @ W
 
         return self.walk(torch.as_tensor(np.vstack([X, Z])).double(), visit)
+
+    @torch.no_grad()
+    def vanished(self):
+        """Whether all hidden layers hand on their mean functions and no more.
+
+        Deviations of their processes are then a hundredth of the next layer's lengthscales, at most.
+        """
+        for layer, above in itertools.pairwise(self):
+            found = hyperparameters(above, buffers=True)
+            logs = [p for _, role, p in found if role == "lengthscale"]
+            if layer.W is None or not logs:
+                return False
+            n = layer.n_outputs
+            shortest = torch.stack(
+                [p.exp()[:n].expand(n) for p in map(torch.atleast_1d, logs)]
+            ).amin(0)
+            if bool((layer.deviations() > _NOTHING * shortest).any()):
+                return False
+        return len(self) > 1
 
     @torch.no_grad()
     def frozen(self, of_layer=lambda layer: layer.frozen()):

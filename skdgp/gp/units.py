@@ -54,6 +54,13 @@ class UnitsLayer(Layer):
         for unit in self.units:
             unit.start(Z, None, rng)
 
+    def restart(self):
+        for unit in self.units:
+            unit.restart()
+
+    def deviations(self):
+        return torch.cat([unit.deviations() for unit in self.units])
+
     @torch.no_grad()
     def relocate(self, H, n):
         means, maps = zip(*(unit.relocate(H, n) for unit in self.units))

@@ -1,7 +1,5 @@
 """Deep Gaussian processes trained by draws from their hidden layers, and their posteriors."""
 
-import contextlib
-
 import torch
 from torch import nn
 
@@ -66,17 +64,15 @@ class HomoscedasticWarmup(nn.Module):
 class DeepSparseGP(Model):
     """A deep Gaussian process whose expected log-likelihood is estimated by draws from the hidden layers.
 
-    In the first `n_warmup` steps noise has the same size everywhere. In the first `n_shallow` ones
-    hidden layers stay as they are, and hand on their mean functions.
+    In the first `n_warmup` steps noise has the same size everywhere. After `n_restart` of them hidden layers
+    that have vanished start again.
     """
 
-    _is_shallow = False  #: during such a step
-
     def __init__(
-        self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0, n_shallow=0
+        self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0, n_restart=0
     ):
         super().__init__(GradientSteps(natural_step))
-        self.n_shallow = n_shallow
+        self.n_restart = n_restart
         self.n_draws = n_draws
         self.likelihood = Trainable(likelihood)
         self.layers = layers
@@ -101,40 +97,22 @@ class DeepSparseGP(Model):
     def step(self, batch, generator, rate=1.0):
         self.warmup.start_step(self.layers[-1].q.mean[:, self.n_means :])
         before = self.steps.n_made
-        with self._shallow_start() if before < self.n_shallow else contextlib.nullcontext():
-            loss = super().step(batch, generator, rate)
+        if before == self.n_restart > 0 and self.layers.vanished():
+            self._restart()
+        loss = super().step(batch, generator, rate)
         self.warmup.end_step(self.steps.n_made - before)
         return loss
 
-    @contextlib.contextmanager
-    def _shallow_start(self):
-        """Hold hidden layers that are still where they started."""
+    def _restart(self):
+        """Let hidden layers start again, around what the last one has learned, from their inducing inputs."""
         hidden = list(self.layers)[:-1]
-        blocks = [part.q for layer in hidden for part in layer.parts()]
-        if any(layer.W is None for layer in hidden) or any(q.mean.any() for q in blocks):
-            yield
-            return
-        held, self._is_shallow = [q.held for q in blocks], True
-        for q in blocks:
-            q.held = True
-        try:
-            yield
-        finally:
-            self._is_shallow = False
-            for q, before in zip(blocks, held):
-                q.held = before
-
-    def _moments_of_shallow(self, i, layer, H):
-        if i == len(self.layers) - 1:
-            return layer.shared_moments(H)
-        mean = layer.mean_function(H)
-        return mean, torch.zeros_like(mean)
+        for layer in hidden:
+            layer.restart()
+        self.steps.restart(self, [p for layer in hidden for p in layer.parameters()])
 
     def propagate(self, X, eps):
         """Moments of the last layer, see :meth:`Stack.moments <skdgp.gp.stack.Stack.moments>`."""
-        mean, var = self.layers.moments(
-            X, eps, self._moments_of_shallow if self._is_shallow else None
-        )
+        mean, var = self.layers.moments(X, eps)
         return without_scales(mean, var, self.n_means) if self.warmup.active else (mean, var)
 
     @torch.no_grad()

@@ -35,6 +35,10 @@ class DSVI(Scheme):
         Whether the units of a hidden layer share one kernel and its inducing inputs, as in the published
         scheme. Otherwise each unit learns its own, and sees the inputs with lengthscales of its own; the
         covariances of units are then separate, too. A hidden layer takes as many times longer as it has units.
+    unit_scales : bool, default=False
+        Whether each unit of a hidden layer has a variance of its own beside the shared kernel, so that units
+        that are not needed hand on the mean function alone. The published scheme has one for all. Kernels that
+        are not trained, and those of single units, come without. No other scheme can be given such variances.
     inner_noise : float, default=1e-5
         Start of the variance, learned, that is added to the outputs of hidden layers; 0 for none.
         In units of the standardized inputs.
@@ -51,10 +55,10 @@ class DSVI(Scheme):
     n_warmup : int, default=0
         First steps in which noise has the same size everywhere, lest noise that may vary explains what
         kernels have not found yet.
-    n_shallow : int, default=0
-        First steps in which hidden layers with a linear mean stay as they are and hand on that mean, so that
-        they start from a shallow model that fits. With 300 and ``inner_variance=1e-4`` the lower bound of
-        two layers is above that of one on boston, concrete and energy after 1,000 steps.
+    n_restart : int, default=0
+        Step before which hidden layers around linear means start once more if all of their processes have
+        vanished by then: the last layer has found a shallow model, around which they learn more than before.
+        0, as published, for never.
     natural_gradient : {"last", "all", "none"}, default="last"
         The layers whose posterior takes natural-gradient steps (Salimbeni et al., 2018) instead of
         Adam's.
@@ -84,11 +88,12 @@ class DSVI(Scheme):
     n_draws: Annotated[int, COUNT] = 1
     shared_covariance: Annotated[bool, "boolean"] = True
     shared_kernel: Annotated[bool, "boolean"] = True
+    unit_scales: Annotated[bool, "boolean"] = False
     inner_noise: Annotated[float, NOT_NEGATIVE] = 1e-5
     inner_scale: Annotated[float | None, POSITIVE, None] = None
     inner_variance: Annotated[float, POSITIVE] = 0.01
     n_warmup: Annotated[int, COUNT_OR_ZERO] = 0
-    n_shallow: Annotated[int, COUNT_OR_ZERO] = 0
+    n_restart: Annotated[int, COUNT_OR_ZERO] = 0
     natural_gradient: Annotated[str, StrOptions({"last", "all", "none"})] = "last"
     natural_step: Annotated[float, FRACTION] = 0.1
 
@@ -103,8 +108,15 @@ class DSVI(Scheme):
 
     def beyond_hyperparameters(self, architecture, likelihood):
         hidden = architecture.kernels[:-1]
-        learns = not self.shared_kernel and any(kernel.learns for kernel in hidden)
-        return "a kernel for each hidden unit" if learns else None
+        if not any(kernel.learns for kernel in hidden):
+            return None
+        if not self.shared_kernel:
+            return "a kernel for each hidden unit"
+        scales = any(map(self._has_scales, hidden, architecture.widths))
+        return "a variance for each hidden unit" if scales else None
+
+    def _has_scales(self, kernel, width):
+        return self.unit_scales and width > 1 and kernel.learns
 
     def build(self, architecture, likelihood):
         everything, n_hidden = self.natural_gradient == "all", len(architecture.widths)
@@ -118,11 +130,14 @@ class DSVI(Scheme):
         def settings(i):
             if i == n_hidden:
                 return {"natural": self.natural_gradient != "none"}
-            shape = architecture.kernels[i], architecture.layer_inputs()[i]
-            return inner | {"scale": self.inner_scale or start_scale(*shape)}
+            kernel, n_inputs = architecture.kernels[i], architecture.layer_inputs()[i]
+            own = {"scale": self.inner_scale or start_scale(kernel, n_inputs)}
+            if self.shared_kernel:
+                own["scales"] = self._has_scales(kernel, architecture.widths[i])
+            return inner | own
 
         layers = architecture.stack(_layer, settings)
-        first = self.n_warmup, self.n_shallow
+        first = self.n_warmup, self.n_restart
         return DeepSparseGP(
             architecture, likelihood, layers, self.n_draws, self.natural_step, *first
         )

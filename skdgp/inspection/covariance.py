@@ -179,8 +179,9 @@ def _of_model(model):
             L, off = cholesky(part.kernel()(Z, Z), part.jitter), Z - Z.mean(0)
             direction = torch.linalg.svd(off, full_matrices=False)[2][0]
             order = torch.argsort(off @ direction, stable=True)
-            for _ in range(part.n_outputs):
-                rows.append((L @ C[unit])[order])  # of u = m(Z) + L v
+            scales = part.scales()
+            for scale in torch.ones(part.n_outputs) if scales is None else scales:
+                rows.append(scale * (L @ C[unit])[order])  # of u = m(Z) + scale L v
                 labels.append(f"{letter}{unit - start}, layer {i}")
                 unit += 1
     root = torch.cat(rows)

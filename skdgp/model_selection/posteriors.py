@@ -55,7 +55,8 @@ def freeze_hyperparameters(estimator: Any) -> dict[str, Any]:
     ------
     ValueError
         If the estimator is a mixture of several models, or has learned of its prior what no argument can
-        hold: samples of hyperparameters, random Gram matrices, frequencies or kernels of single units.
+        hold: samples of hyperparameters, random Gram matrices, frequencies, or kernels or
+        variances of single units.
 
     Examples
     --------

@@ -39,6 +39,12 @@ class Adam:
                     weight_decay=0.0, amsgrad=False, maximize=False,
                 )  # fmt: skip
 
+    def forget(self, parameters):
+        """Begin anew with the parameters of these ids."""
+        for p, slot in zip(self._parameters, self.slots):
+            if id(p) in parameters:
+                slot.clear()
+
     def remember(self, i, name, value):
         """Set one of the tensors of the `i`-th slot, as it was once found there."""
         p = self._parameters[i]

@@ -40,6 +40,14 @@ class GradientSteps:
         """Drop the averages: parameters have been set."""
         self._averages, self._n_averaged = {}, 0
 
+    def restart(self, model, parameters):
+        """Forget what earlier steps have told of some parameters, which have been set."""
+        parameters = {id(parameter) for parameter in parameters}
+        self._adam(model).forget(parameters)
+        for name, parameter in model.named_parameters():
+            if name in self._averages and id(parameter) in parameters:
+                self._averages[name].copy_(parameter.detach())
+
     def step(self, model, batch, generator, rate):
         """As :meth:`Model.step <skdgp.inference.base.Model.step>`."""
         if self.exchange is not None:

@@ -5,7 +5,8 @@ import numpy as np
 from ..gp.component import hyperparameters
 from ..gp.kernels import Kernel
 
-_MAY_DIFFER = ("noise", "progress")  #: roles of parameters that another model need not have
+#: roles of parameters that another model need not have
+_MAY_DIFFER = "noise", "progress", "scale"
 
 
 def hand_over(members, wanted, model):
@@ -17,7 +18,7 @@ def hand_over(members, wanted, model):
     ValueError if kernels or shapes do not fit, or only one of the two posteriors couples layers.
     """
     source = min(members, key=lambda member: _distance(member, wanted))
-    arrays, roles = source.arrays, _roles(model)
+    arrays, roles = _without_scales(source.arrays, model), _roles(model)
     own_roots, given_roots = (
         {name for name, role in of.items() if role == "posterior_root"}
         for of in (roles, _roles(source.build()))
@@ -53,6 +54,24 @@ def hand_over(members, wanted, model):
                 f"{'is missing' if given is None else given.shape} there."
             )
     model.load_state(state)
+
+
+def _without_scales(arrays, model):
+    """State of a model with scales of hidden units for one without: processes have the same means."""
+    arrays = dict(arrays)
+    for i, layer in enumerate(getattr(model, "layers", ())):
+        log_scale = arrays.get(f"layers.{i}.log_scale")
+        if log_scale is None or layer.scales() is not None:
+            continue
+        largest, names = log_scale.max(), [f"layers.{i}.{name}" for name in ("q.mean", "q.root")]
+        variance = f"layers.{i}.kernel.log_variance"
+        if variance in arrays and set(names) <= set(arrays):
+            scales = np.exp(log_scale - largest)
+            arrays[variance] = arrays[variance] + 2.0 * largest
+            arrays[names[0]] = arrays[names[0]] * scales
+            if len(arrays[names[1]]) == len(scales):
+                arrays[names[1]] = arrays[names[1]] * scales[:, None, None]
+    return arrays
 
 
 def _roles(model):

@@ -168,7 +168,7 @@ def _uncertain(layer, H, mean, use, settable):
     for part in layer.parts():
         A, _ = part.whitened(H)
         of_part = (part.q_root.mT @ A).square().sum(1).mean(1)
-        noise.append(of_part.expand(part.n_outputs))
+        noise.append(part.scaled(of_part, of_part)[1].expand(part.n_outputs))
     noise = torch.cat(noise)
     shares = noise / (noise + mean.var(0, correction=0)).clamp_min(1e-300)
     weights = torch.ones_like(shares) if use is None else use

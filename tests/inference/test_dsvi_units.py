@@ -11,7 +11,6 @@ from toys import (
     everything,
     latents,
     posterior,
-    run,
     seeded,
     toy,
 )
@@ -47,7 +46,7 @@ def make_units(make_model):
 def test_equal_units_have_the_bound_of_a_shared_kernel(make_model):
     """Separate covariances and copies of the kernel are the published model, with its gradients."""
     X, y = toy(20)
-    batch, shared = everything(X, y), make_model(2, (3,))
+    batch, shared = everything(X, y), make_model(2, (3,), unit_scales=False)
     own = make_model(2, (3,), scheme=OWN, random_q=False)
     hidden, given = own.layers[0], shared.layers[0]
     with torch.no_grad():
@@ -100,7 +99,7 @@ def test_gradients(make_units):
     check_gradients(lambda: model.expected_log_likelihood(batch, seeded()), named)
 
 
-@pytest.mark.parametrize("settings", [{}, {"natural_gradient": "all"}, {"n_shallow": 3}])
+@pytest.mark.parametrize("settings", [{}, {"natural_gradient": "all"}, {"n_restart": 3}])
 def test_steps_raise_the_bound_and_resume_bit_for_bit(make_model, settings):
     X, y = toy(40)
     batch, scheme = everything(X, y), DSVI(shared_kernel=False, **settings)
@@ -112,16 +111,6 @@ def test_steps_raise_the_bound_and_resume_bit_for_bit(make_model, settings):
 
     check_progress(make(), batch, 60, 1.0)
     check_resumed(make, batch, 6, [2, 5])
-
-
-def test_hidden_units_wait_during_shallow_steps(make_model):
-    X, y = toy(20)
-    model = make_model(2, (2,), scheme=DSVI(shared_kernel=False, n_shallow=3), random_q=False)
-    before = [unit.q.root.clone() for unit in model.layers[0].units]
-    run(model, everything(X, y), 3)
-    assert all(map(torch.equal, before, [unit.q.root for unit in model.layers[0].units]))
-    run(model, everything(X, y), 1)
-    assert not any(map(torch.equal, before, [unit.q.root for unit in model.layers[0].units]))
 
 
 def test_functions_have_the_moments_of_the_posterior(make_units):

@@ -12,7 +12,7 @@ BAD = {
     **dict.fromkeys(["n_draws", "n_features", "n_hidden_draws", "n_neighbors", "n_chains"], COUNT),
     **dict.fromkeys(["n_samples", "n_tempering", "spacing", "window"], COUNT),
     **dict.fromkeys(
-        ["n_warmup", "n_shallow", "n_burn_in", "n_learn", "full_scale"], (-1, 1.5, "a")
+        ["n_warmup", "n_restart", "n_burn_in", "n_learn", "full_scale"], (-1, 1.5, "a")
     ),
     "n_inflation_splits": (-1, 1.5, "a"),
     **dict.fromkeys(["alpha", "learning_alpha", "natural_step"], (0.0, 1.5, None, *NUMBER)),
@@ -20,6 +20,7 @@ BAD = {
     **dict.fromkeys(["inner_noise", "tol"], (-1.0, *NUMBER)),
     **dict.fromkeys(["inner_scale", "inner_variance", "delta", "deviation"], (0.0, *NUMBER)),
     **dict.fromkeys(["shared_covariance", "shared_kernel", "train_inducing", "exact"], ("yes", 1)),
+    "unit_scales": ("yes", 1),
     **dict.fromkeys(["natural_gradient", "prediction", "coupling"], ("first", 3)),
     **dict.fromkeys(["frequencies", "sampling", "covariance", "hyperparameters"], ("nothing", 3)),
     **dict.fromkeys(["target", "preconditioner", "last_layer", "start"], ("nothing", 3)),

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_info
 from skdgp import DeepGPRegressor
 from skdgp.gp.inducing import linear_map
 from skdgp.gp.kernels import Linear, Matern, SquaredExponential
-from skdgp.inference import DSVI
 from skdgp.training.init import METHODS, centers, start
 
 
@@ -181,24 +180,3 @@ def test_an_estimator_with_other_kernels_is_no_start():
         with pytest.raises(ValueError, match=r"has the same kernels; they are .*Matern"):
             DeepGPRegressor(kernel=kernel, init=given, **settings).fit(X, y)
     DeepGPRegressor(kernel=pair, init=added, **settings).fit(X, y)
-
-
-@pytest.mark.parametrize("natural_gradient", ["last", "all"])
-def test_hidden_layers_wait_for_a_shallow_model(natural_gradient):
-    """Its losses are those of one layer; hidden layers move afterwards, unless they come from a fit."""
-    rng = np.random.default_rng(0)
-    X = rng.uniform(size=(40, 2))
-    y = np.sin(5.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(40)
-
-    def fit(n_layers, max_iter, init="kmeans"):
-        scheme = DSVI(n_shallow=10, inner_variance=1e-4, natural_gradient=natural_gradient)
-        settings = {"likelihood": "gaussian", "target_transform": None, "random_state": 0}
-        model = DeepGPRegressor(n_layers, n_inducing=8, max_iter=max_iter, inference=scheme)
-        return model.set_params(init=init, **settings).fit(X, y)
-
-    shallow, waiting, deep = fit(1, 10), fit(3, 10), fit(3, 40)
-    assert_allclose(waiting.loss_curve_, shallow.loss_curve_, atol=1e-5)
-    assert [kernel.variance for kernel in waiting.kernels_[:2]] == pytest.approx([1e-4, 1e-4])
-    assert all(abs(np.log(kernel.variance / 1e-4)) > 0.01 for kernel in deep.kernels_[:2])
-    again = fit(3, 10, init=deep)
-    assert all(a.variance != b.variance for a, b in zip(again.kernels_[:2], deep.kernels_[:2]))
