@@ -36,17 +36,22 @@ def write(path, cells):
     os.replace(part, path)
 
 
-def fill(path, todo, compute, n_jobs=1):
+def is_missing(cell, known):
+    """Whether a cell is not there, or was made with other settings or another expression."""
+    made = known.get(key_of(cell), {"settings": ()})
+    return any(made.get(part) != cell.get(part) for part in ("settings", "expression"))
+
+
+def fill(path, todo, compute, n_jobs=1, about=None):
     """Compute what is not there yet, cell by cell; a failure does not stop the others.
 
     `todo` holds what names a cell: `set`, `split`, `seed`, `model`, and perhaps `settings` and `expression`;
     a cell that was made with others counts as missing. `compute` maps such a dict to a dict of results
-    (of a module, if there are several jobs). Returns the keys of cells that could not be computed.
+    (of a module, if there are several jobs), `about` to what is kept beside these. Returns the keys of cells
+    that could not be computed.
     """
     known = read(path)
-    made = [known.get(key_of(cell), {"settings": ()}) for cell in todo]
-    same = ("settings", "expression")
-    todo = [c for c, m in zip(todo, made) if any(m.get(part) != c.get(part) for part in same)]
+    todo = [cell for cell in todo if is_missing(cell, known)]
     jobs = (delayed(_attempt)(compute, cell) for cell in todo)
     failures = []
     for cell, results, seconds in Parallel(n_jobs, return_as="generator_unordered")(jobs):
@@ -55,7 +60,8 @@ def fill(path, todo, compute, n_jobs=1):
             print(f"{key}: {results}", flush=True)
             failures.append(key)
         else:
-            write(path, {key: {**cell, **shorten(results)}})
+            more = {} if about is None else about(cell)
+            write(path, {key: {**cell, **more, **shorten(results)}})
             print(f"{key}: {seconds:.1f} s", flush=True)
     if failures:
         print(f"{len(failures)} cells failed; the same command tries them again.", flush=True)

@@ -53,14 +53,15 @@ def load(root, path):
 
 
 @lru_cache(2)
-def uci_split(root, name, split):
-    """One split of a regression set; None if it has fewer."""
+def uci_split(root, name, split, keep_repeated=False):
+    """One split of a regression set; None if it has fewer. Some sets repeat rows, see :data:`REPEATED`."""
     with load(root, f"uci/{name}.npz") as archive:
         X, y = archive["X"], archive["y"]
         if not 0 <= split < len(archive["train"]):
             return None
         train, test = archive["train"][split], archive["test"][split]
-    rows = test[~repeated(X, y, train, test)] if name in REPEATED else test
+    drops = name in REPEATED and not keep_repeated
+    rows = test[~repeated(X, y, train, test)] if drops else test
     return Split(X[train], y[train], X[rows], y[rows], False, len(test))
 
 

@@ -181,7 +181,7 @@ def evaluate(root, schemes, n_steps, cell):
     if not model:
         likelihood = "auto" if classes else "gaussian"
         first = Estimator(
-            inference=inference.DSVI(inner_noise=0.0), likelihood=likelihood,
+            inference=inference.DSVI(unit_scales=False, inner_noise=0.0), likelihood=likelihood,
             width=min(X.shape[1], _WIDTH), max_iter=n_trial, **common,
         )  # fmt: skip
         model = freeze_hyperparameters(first.fit(X, y))

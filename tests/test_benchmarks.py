@@ -19,7 +19,7 @@ import skdgp
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the package is not installed
 
 from benchmarks import __main__ as command_line
-from benchmarks import cells, data, gpu, models, posterior, speed, steps, structured, table
+from benchmarks import cells, data, gpu, models, posterior, speed, steps, table
 from benchmarks.distributions import LEVELS, Mixture, Quantiles, scores
 
 ROOT = Path(__file__).parents[1]
@@ -139,16 +139,6 @@ def test_scores_of_classes():
     found = scores(np.array([[1.0, 0.0], [1.0, 0.0]]), np.arange(2))
     assert found["accuracy"] == 0.5
     assert found["log_density"] == pytest.approx(0.5 * math.log(1e-6), rel=1e-6)
-
-
-def test_calibration_by_distance():
-    first = {"squared_errors": [1.0, 4.0], "variances": [1.0, 2.0]}
-    np.testing.assert_allclose(structured.calibration([first])[:, 0], [1.0, 0.5])
-    ratios = structured.calibration([first, {**first, "variances": [4.0, 8.0]}])
-    np.testing.assert_allclose(ratios[:, 0], [2.0, 1.0])
-    # the logarithms differ by log 4: a standard error of log(4) / 2, and t = 12.7 at one degree
-    spread = np.log(ratios[0, 2] / ratios[0, 0])
-    np.testing.assert_allclose(spread, 12.7062 * math.log(2.0), rtol=1e-5)
 
 
 # Cells and data
@@ -341,25 +331,6 @@ def test_classes(root, tmp_path, run):
         for model in ("forest", "logistic")
     )
     assert forest > logistic > 0.8 and "accuracy" in printed
-
-
-@pytest.mark.parametrize(
-    ("paper", "sets", "chosen", "published"),
-    [
-        ("dsvi", "boston", ["dsvi-2"], "-2.458"),
-        ("aep", "boston", ["aep-1"], "-2.323"),
-        ("structured", "boston-projection", ["mean-field", "sparse-gp"], "ahead"),
-        ("dkp", "boston", ["diwp-se"], "-2.4"),
-    ],
-)
-def test_papers(paper, sets, chosen, published, root, tmp_path, run):
-    command = f"papers --paper {paper} --sets {sets} --splits 0,1 --max-iter 2 --models"
-    command = f"{command} {' '.join(chosen)} --data {root} --out {tmp_path}/p.json"
-    printed = run(command)
-    assert all(f"{sets}/0/0/{name}: " in printed for name in chosen)
-    again = run(command)
-    assert "/0/0/" not in again and printed.endswith(again)
-    assert published in again
 
 
 def test_speed_and_predict(run):

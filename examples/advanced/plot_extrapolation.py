@@ -82,4 +82,4 @@ for split, (train, test) in enumerate(ProjectionSplit(2, random_state=0).split(X
         print(f"{split}  {name:16s} {density:10.2f} {covered:14.2f}")
 
 # %%
-# Two directions are few; ``python -m benchmarks papers --paper structured`` takes thirty, and larger sets.
+# Two directions are few; ``python -m benchmarks papers structured`` takes more, and larger sets.
