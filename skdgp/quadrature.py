@@ -1,4 +1,4 @@
-"""Integrals over a standard normal distribution."""
+"""Integrals over a standard normal distribution, and inverses of distribution functions."""
 
 import math
 from functools import lru_cache
@@ -9,6 +9,8 @@ from scipy.special import roots_hermitenorm
 
 from .random import sobol_normal
 
+_PRECISION = 1e-13  #: of quantiles, in standard deviations
+_MOST_HALVINGS = 1100  #: from the largest float64 number to the least one
 _HALVINGS = 30  #: of an interval
 _NEGLIGIBLE = 30.0  #: below the largest, in logarithms, an integrand is left out
 
@@ -94,3 +96,37 @@ def peak(log_density, rises, low, high, sd):
     least = log_density(mode) - _NEGLIGIBLE
     low = bisect(mode - reach, mode, lambda f: log_density(f) < least)
     return low, mode, bisect(mode, mode + reach, lambda f: log_density(f) > least)
+
+
+def inverse(cdf, p, mean, std, discrete=False):
+    """Quantiles of the orders `p` by bisection, for distributions with these moments.
+
+    Parameters
+    ----------
+    cdf : callable
+        Distribution functions at a tensor of the shape of `mean`.
+    p : float or tensor that broadcasts against `mean`
+    mean, std : tensors of one shape
+    discrete : bool
+        Whether quantiles are counts.
+
+    Returns
+    -------
+    quantiles : tensor of the shape of `mean`
+    """
+    p = torch.as_tensor(p).to(mean)
+    # Cantelli's inequality brackets every quantile
+    low = mean - std * (((1.0 - p) / p).sqrt() * 1.001 + 1e-6)
+    high = mean + std * ((p / (1.0 - p)).sqrt() * 1.001 + 1e-6)
+    if discrete:
+        low, high = torch.full_like(low, -1.0), high.clamp_min(0.0).ceil() + 1.0
+    for _ in range(_MOST_HALVINGS):
+        middle = 0.5 * (low + high)
+        middle = middle.floor() if discrete else middle
+        # beyond 2^53 counts are more than one apart
+        between = (low < middle) & (middle < high) & (discrete | (high - low > _PRECISION * std))
+        if not between.any():
+            break
+        enough = cdf(middle) >= p
+        low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+    return high

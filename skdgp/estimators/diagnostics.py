@@ -105,7 +105,7 @@ class Diagnostics:
 
 def _reference(likelihood, X, y):
     """A simple model of the rows, its leave-one-out log-densities, and that of a constant."""
-    if likelihood.scales_target:
+    if likelihood.scales_target or (not likelihood.is_class and (y < 0.0).any()):
         reference = Reference(X, y)
         return reference, reference.log_density, reference.constant
     if not likelihood.is_class:  # counts

@@ -82,12 +82,13 @@ class FittedMixture:
         return found
 
     def _attributes_of_single(self, member):
-        (first, *others), delta = member.inducing_inputs_, member.posterior().delta
+        inputs, delta = list(member.inducing_inputs_), member.posterior().delta
+        inputs[:1] = map(self.x_scaler.inverse_transform, inputs[:1])
         return {
             **({} if delta is None else {"delta_": delta}),
             "kernels_": member.kernels_,
             "likelihood_": member.likelihood_.in_units(self.y_scaler.scale),
-            "inducing_inputs_": [self.x_scaler.inverse_transform(first), *others],
+            "inducing_inputs_": inputs,
             "loss_curve_": list(member.record.loss_curve),
             "validation_scores_": list(member.record.validation_scores),
         }

@@ -209,7 +209,7 @@ def _ends(X):
 
 def _distances(X, member, ends):
     """Distances of rows to the nearest inducing input and, by column, to the range of all, or the `ends`."""
-    Z = np.reshape(member.inducing_inputs_[0], (-1, X.shape[1]))
+    Z = np.reshape(member.inducing_inputs_[0] if member.inducing_inputs_ else (), (-1, X.shape[1]))
     nearest = cdist(X, Z).min(1) if len(Z) else np.zeros(len(X))
     low, high = _ends(Z) if len(Z) else ends
     return np.column_stack([nearest, np.maximum(np.maximum(low - X, X - high), 0.0)])

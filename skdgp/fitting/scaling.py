@@ -69,14 +69,15 @@ def _target_maps(table, likelihood, settings, given, others):
                 f"target_transform at 'auto'; got {name!r}."
             )
         return None
+    maps_apply = likelihood.scales_target and likelihood.has_components
     if name == "auto":
         units = [getattr(likelihood, number) for number in likelihood._units]
-        free = all(number is None for number in units) and likelihood.scales_target
+        free = all(number is None for number in units) and maps_apply
         if not free or not settings.standardize or others is None:
             return None
-    elif not likelihood.scales_target:
+    elif not maps_apply:
         raise ValueError(
-            f"target_transform={name!r} is for likelihoods of real numbers, and "
+            f"target_transform={name!r} is for likelihoods of real numbers that are mixtures of Gaussians, and "
             f"{type(likelihood).__name__} is not one; leave it at 'auto'."
         )
     tables = (table, *(others or ()))

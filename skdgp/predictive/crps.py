@@ -114,6 +114,16 @@ def crps_of_counts(y, mean, std, cdf, at_once):
     return scores
 
 
+def crps_of_densities(y, mean, std, cdf, at_once):
+    """Score of distributions that have a density; `cdf` and `at_once` as for :func:`crps_of_counts`."""
+
+    def score_density(which, d):
+        at = y[which, None]
+        return np.square(cdf(which, at - d)) + np.square(1.0 - cdf(which, at + d))
+
+    return _integral_over_distances(score_density, y, mean, std, at_once, tol=1e-6)
+
+
 def _integral_over_distances(f, y, mean, std, at_once, tol, start=0.0):
     """Integrals of f over d from `start`, in equal steps near y and in equal ratios far away."""
 

@@ -1,15 +1,15 @@
 """The mixture over members and their components, in units of the standardized target."""
 
-import math
 from functools import cached_property
 
 import numpy as np
 import torch
 
 from ..linalg import at_once
+from ..quadrature import inverse
 from .base import Distribution, GaussianMixture, mixed_moments
 from .components import Rows, components
-from .crps import crps_of_counts
+from .crps import crps_of_counts, crps_of_densities
 
 _BUDGET = 1_000_000  #: numbers that the CRPS of one chunk of rows needs at once
 _ROWS_BUDGET = 3_000_000  #: numbers that the models need at once for one chunk of rows
@@ -120,25 +120,14 @@ class Mixture(Distribution):
         return total.clamp(0.0, 1.0)
 
     def quantiles(self, alpha):
-        if not self.parts[0].likelihood.discrete:
-            return self.gaussians().quantiles(alpha)
-        mean, std = (part.numpy(force=True) for part in self.moments())
-        # Cantelli's inequality brackets every quantile
-        reach = [math.sqrt(p / (1.0 - p)) * 1.001 + 1e-6 for p in alpha]
-        high = [np.ceil(np.maximum(mean + r * std, 0.0)) + 1.0 for r in reach]
-        found = np.stack([self._count(*each) for each in zip(alpha, high)], -1)
-        return torch.from_numpy(found)
-
-    def _count(self, p, high):
-        """The lowest counts that are not exceeded with probability `p`, by bisection."""
-        low = np.full_like(high, -1.0)
-        while True:
-            middle = np.floor(0.5 * low + 0.5 * high)
-            # where there is nothing between; beyond 2^53 numbers are more than one apart
-            if not np.any((low < middle) & (middle < high)):
-                return high
-            enough = self.cdf(middle).numpy(force=True) >= p
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        discrete = self.parts[0].likelihood.discrete
+        mixture = None if discrete else self.gaussians()
+        if mixture is not None:
+            return mixture.quantiles(alpha)
+        mean, std = self.moments()
+        orders = torch.as_tensor(np.asarray(alpha)).to(mean).expand(len(mean), -1)
+        found = [inverse(self.cdf, p[:, None], mean, std, discrete) for p in orders.unbind(1)]
+        return torch.stack(found, -1)
 
     def latent(self, k):
         """Distribution of the first `k` latent functions, on the link scale."""
@@ -161,10 +150,6 @@ class Mixture(Distribution):
         mixture = self.gaussians()
         if mixture is not None:
             return mixture.crps(y)
-        if not all(p.likelihood.discrete for p in self.parts):
-            raise NotImplementedError(
-                "The CRPS is known for counts, and for likelihoods with components."
-            )
         moments = (part.numpy(force=True).ravel() for part in self.moments())
         n_draws, k = sum(len(p.mean) for p in self.parts), y.shape[1]
         at_once = _BUDGET // (200 * n_draws * k)  # 20 nodes, about 10 counts
@@ -172,15 +157,17 @@ class Mixture(Distribution):
         def cdf(which, x):
             return self._cdf_of_outputs(*np.divmod(which, k), x, k)
 
-        return crps_of_counts(y.ravel(), *moments, cdf, at_once).reshape(y.shape)
+        score = crps_of_counts if self.parts[0].likelihood.discrete else crps_of_densities
+        return score(y.ravel(), *moments, cdf, at_once).reshape(y.shape)
 
     def _cdf_of_outputs(self, rows, outputs, x, k):
         """Distribution functions of single outputs (m,) of rows (m,), at `x` (m, q)."""
         total, (_, q) = 0.0, x.shape
         for weights, likelihood, m, v in self.parts:
             at = torch.as_tensor(x, device=m.device).reshape(-1, 1).expand(-1, k)
-            m, v = (part[:, rows].repeat_interleave(q, 1) for part in (m, v))
-            total = total + (weights * likelihood.cdf(at, m, v)).sum(0)
+            where = np.repeat(rows, q)
+            own, m, v = likelihood.of_rows(where), m[:, where], v[:, where]
+            total = total + (weights * own.cdf(at, m, v)).sum(0)
         return total.view(-1, q, k).numpy(force=True)[np.arange(len(rows)), :, outputs]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .._threads import computing
+from ..gp.likelihoods.base import GaussianMixture as GaussianLikelihoods
 from .affine import Affine
 from .base import Distribution
 from .categorical import Categorical
@@ -74,8 +75,9 @@ class Predictor:
     @property
     def is_linear(self):
         """Whether the mean of the target given the function is the function."""
-        no_map = self.y_scaler.maps is None
-        return no_map and all(member.likelihood.scales_target for member in self.members)
+        kinds = (type(member.likelihood) for member in self.members)
+        is_mean = GaussianLikelihoods.conditional_mean
+        return self.y_scaler.maps is None and all(kind.conditional_mean is is_mean for kind in kinds)
 
     def over(self, X, function: Callable, *others, offset=None, at=None):
         """Return a function of distributions, and of rows of `others`, as arrays for all rows.

@@ -79,7 +79,7 @@ def as_numbers(likelihood, y, classes=None):
     """Targets, indicators of the given classes, or log counts, (n_rows, k)."""
     if likelihood.is_class:
         return (y == (classes[1:] if len(classes) == 2 else classes)).astype(np.float64)
-    return y if likelihood.scales_target else np.log1p(np.maximum(y, 0.0))
+    return y if likelihood.scales_target or (y < 0.0).any() else np.log1p(y)
 
 
 def stand_in(likelihood, y, weights):

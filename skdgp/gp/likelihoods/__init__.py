@@ -3,6 +3,7 @@
 from .base import Likelihood
 from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax
 from .counts import NegativeBinomial, Poisson
+from .from_distribution import DistributionLikelihood
 from .gaussian import Gaussian, HeteroscedasticGaussian
 from .ordinal import Ordinal
 from .student_t import HeteroscedasticStudentT, StudentT
@@ -26,6 +27,7 @@ CLASSIFICATION = {
 __all__ = [
     "Bernoulli",
     "ClassLikelihood",
+    "DistributionLikelihood",
     "Gaussian",
     "HeteroscedasticGaussian",
     "HeteroscedasticStudentT",
@@ -51,9 +53,10 @@ def as_likelihood(likelihood: str | Likelihood, by_name: dict) -> Likelihood:
                 "and 'auto'."
             )
         return by_name[likelihood]()
-    kinds = tuple(kind for kind in by_name.values() if isinstance(kind, type))
-    if not isinstance(likelihood, kinds):
+    is_class = next(iter(by_name.values()))().is_class
+    if not isinstance(likelihood, Likelihood) or likelihood.is_class != is_class:
         raise ValueError(
-            f"{likelihood!r} is not a likelihood for this estimator; the names are {sorted(by_name)}."
+            f"{likelihood!r} is not a likelihood for this estimator; the names are {sorted(by_name)}, and "
+            f"objects are those of skdgp.gp.likelihoods for {'classes' if is_class else 'numbers'}."
         )
     return likelihood

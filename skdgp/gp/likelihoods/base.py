@@ -235,6 +235,11 @@ class Likelihood(Component):
         means, variances : tensors of shape (c, ..., n, k)
         """
 
+    @property
+    def has_components(self):
+        """Whether targets follow mixtures of Gaussians, see :meth:`components`."""
+        return type(self).components is not Likelihood.components
+
     def log_probabilities(self, m, v):
         """Logarithms of the class probabilities given latent moments, shape (..., n, n_classes)."""
         raise NotImplementedError
