@@ -77,7 +77,9 @@ class Predictor:
         """Whether the mean of the target given the function is the function."""
         kinds = (type(member.likelihood) for member in self.members)
         is_mean = GaussianLikelihoods.conditional_mean
-        return self.y_scaler.maps is None and all(kind.conditional_mean is is_mean for kind in kinds)
+        return self.y_scaler.maps is None and all(
+            kind.conditional_mean is is_mean for kind in kinds
+        )
 
     def over(self, X, function: Callable, *others, offset=None, at=None):
         """Return a function of distributions, and of rows of `others`, as arrays for all rows.

@@ -9,7 +9,6 @@ from torch.distributions import Distribution
 from ...linalg import at_once
 from ...quadrature import inverse
 from ...random import uniform
-from ..kernels.base import tensor_like
 from .base import Likelihood, trapezoid
 
 _REACH = 8.0  #: standard deviations to which predictive integrals go
@@ -28,10 +27,10 @@ class DistributionLikelihood(Likelihood):
     steps resolve both the noise and the latent function; their number is bounded where the noise is thousands
     of times smaller.
 
-    Class attributes say the rest, see :class:`Likelihood`: ``_positive`` names the hyperparameters, each with the
-    value that it must exceed; ``_defaults`` has their values where the user gives None; ``_units`` has the powers of
-    the target's unit in which they are measured. Set ``scales_target = False`` where values have a meaning of their
-    own, as positive targets have, and ``discrete = True``, too, for counts.
+    Class attributes say the rest, see :class:`Likelihood`: ``_positive`` names the hyperparameters, each with
+    the value that it must exceed; ``_defaults`` has their values where the user gives None; ``_units`` has the
+    powers of the target's unit in which they are measured. Set ``scales_target = False`` where values have a
+    meaning of their own, as positive targets have, and ``discrete = True``, too, for counts.
 
     Examples
     --------
@@ -84,7 +83,9 @@ class DistributionLikelihood(Likelihood):
         fixed = not any(isinstance(end, torch.Tensor) for end in vars(support).values())
         outside = ~support.check(y) if fixed and support is not None else torch.zeros_like(y) > 0.0
         if outside.any():
-            cure = "set scales_target = False in its class" if self.scales_target else "leave them out"
+            cure = (
+                "set scales_target = False in its class" if self.scales_target else "leave them out"
+            )
             of = "standardized targets" if self.scales_target else "targets"
             raise ValueError(
                 f"{name} has no density at {of} such as {y[outside][0].item():.3g}; {cure}, or take another "
