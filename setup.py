@@ -29,6 +29,7 @@ setup(
         "plot": ["matplotlib>=3.8"],
         "mcmc": ["arviz>=0.20,<1"],
         "dask": ["distributed>=2024.8"],
+        "onnx": ["onnx>=1.18", "onnxscript>=0.5"],
         "parquet": ["pyarrow>=16"],
         "ray": ["ray[train]>=2.40"],
         "test": [
@@ -36,6 +37,9 @@ setup(
             "hypothesis>=6.100",
             "matplotlib>=3.8",
             "mypy>=1.11",
+            "onnx>=1.18",
+            "onnxruntime>=1.22",
+            "onnxscript>=0.5",
             "pandas>=2.2",
             "polars>=1.20",
             "pytest>=8",

@@ -15,10 +15,18 @@ _FEWEST = 52, 64  #: rows of a block of a triangular matrix, and of a symmetric 
 _ROUNDING = (1e-13, 1e-12, 1e-11)  #: jitter relative to the diagonal, when all that was too little
 _GPU_ROOM = 16  #: times as much at once on a GPU, where each call costs and no small cache helps
 
+#: whether operations are recorded for a program that is not to depend on numbers of rows and values
+is_exporting = getattr(torch.compiler, "is_exporting", lambda: False)
+
 
 def at_once(most, device):
     """Return how many numbers are processed together on a device; `most` on the CPU."""
     return most if torch.device(device).type == "cpu" else _GPU_ROOM * most
+
+
+def pieces(X, size, dim=0):
+    """Pieces of at most `size` rows; the whole for a program, which is for any number of rows."""
+    return [X] if is_exporting() else X.split(size, dim)
 
 
 def cholesky(K, jitter=0.0):
@@ -29,7 +37,7 @@ def cholesky(K, jitter=0.0):
     LinAlgError. Other matrices of a batch do not depend on it.
     """
     L, info = torch.linalg.cholesky_ex(add_diagonal(K, jitter))
-    if info.any():
+    if not is_exporting() and info.any():
         L, info = torch.linalg.cholesky_ex(add_diagonal(K, _sufficient(K.detach(), jitter, info)))
         if info.any():
             raise torch.linalg.LinAlgError("The matrix is not positive definite.")
@@ -47,6 +55,32 @@ def _sufficient(K, jitter, info):
         chosen[left] = value[left]
         left = left[torch.linalg.cholesky_ex(add_diagonal(K[left], value[left]))[1] > 0]
     return chosen.view(*shape, 1)
+
+
+def plain_whitened(K, y):
+    """Factors ``L`` (..., n, n) of small matrices and :func:`whitened` values, by elementary operations.
+
+    Programs for other runtimes have no factorizations.
+    """
+    n, columns, z = K.shape[-1], [], []
+    rows = torch.arange(n, device=K.device)
+    for j in range(n):
+        column = torch.where(rows >= j, K[..., j], 0.0) * K[..., j, j, None].rsqrt()
+        K = K - column[..., :, None] * column[..., None, :]
+        columns.append(column)
+        if j + 1 < n:
+            z.append(y[..., j] / column[..., j])
+            y = y - column[..., :-1] * z[-1][..., None]
+    return torch.stack(columns, -1), torch.stack(z, -1)
+
+
+def plain_back_substituted(L, b):
+    """``L^{-T} b`` for small factors (..., n, n), likewise."""
+    x = []
+    for j in reversed(range(L.shape[-1])):
+        x.insert(0, b[..., j] / L[..., j, j])
+        b = b - L[..., j, :] * x[0][..., None]
+    return torch.stack(x, -1)
 
 
 def whitened(L, y):

@@ -22,7 +22,7 @@ FLOORS = [
     ["fitting"],
     ["estimators"],
     ["_scoring"],
-    ["inspection", "model_selection", "distributed", "metrics", "datasets"],
+    ["inspection", "model_selection", "distributed", "metrics", "datasets", "torch"],
 ]
 #: schemes, each in a file or folder of its own
 SCHEMES = [

@@ -9,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from .._arrays import as_numpy
 from ..gp.likelihoods import Bernoulli
+from ..predictive.gradients import check_numeric, gradients
 
 _CURE = "pass all of them as classes= in the first call of partial_fit"
 
@@ -133,6 +134,35 @@ class ClassificationMixin(ClassifierMixin):
             return np.exp(self.predict_log_proba(X))
         X = self._check_X(X)
         return self._predictor().over(X, lambda d: (d.probabilities(), d.std()))
+
+    def predict_gradient(self, X, return_std=False):
+        """Predict how the probabilities of the classes change with each column of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Rows of numbers without gaps.
+        return_std : bool, default=False
+            Whether to return the gradients of the standard deviations of probabilities, too.
+
+        Returns
+        -------
+        gradient : ndarray of shape (n_samples, n_classes, n_features)
+            Derivatives of ``predict_proba(X)``.
+        gradient_of_std : ndarray of the shape of `gradient`
+            Only if `return_std` is True.
+
+        Raises
+        ------
+        ValueError
+            If the model was fitted to categories, dates or gaps, or X has gaps.
+        """
+        X = self._check_X(X)
+        predictor = self._predictor()
+        check_numeric(predictor, X)
+        if return_std:
+            return tuple(gradients(predictor, X, lambda d: (d.probabilities(), d.std())))
+        return gradients(predictor, X, lambda d: (d.probabilities(),))[0]
 
     def predict_log_proba(self, X):
         """Predict the logarithms of the probabilities of the classes.

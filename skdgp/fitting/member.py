@@ -1,6 +1,5 @@
 """The members of a mixture: plans before the fit, fitted models as numpy after it."""
 
-import copy
 import threading
 from dataclasses import dataclass, field
 from numbers import Integral
@@ -184,8 +183,9 @@ class Member:
 
     def holding(self, posterior, device="cpu"):
         """A member that predicts with this posterior."""
-        new = copy.copy(self)
-        new._posteriors[torch.empty(0, device=device).device] = posterior
+        new = object.__new__(type(self))
+        vars(new).update(vars(self))
+        new._posteriors = {torch.empty(0, device=device).device: posterior}
         return new
 
     def with_needed_draws(self, errors):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from ..linalg import at_once, current_workspace
+from ..linalg import at_once, current_workspace, is_exporting
 
 _LARGEST_NORM = 1e6  #: squared, of scaled rows; rounding takes 1e-10 from their distances
 LEAST_DISTANCE = 1e-20  #: squared, where roots of it are differentiated
@@ -21,6 +21,8 @@ def squared_distances(X, Z, of_X, of_Z, out=None, rough=False, least=0.0):
 
     They are `rough` where the root of a rounding error counts: then differences are squared.
     """
+    if is_exporting():
+        return _plain_squared_distances(X, Z, of_X, of_Z, rough).clamp_min(least)
     if rough or _differ_too_little(of_X, of_Z):
         exact = torch.cdist(X, Z, compute_mode="donot_use_mm_for_euclid_dist")
         squares = torch.square(exact, out=out)
@@ -30,8 +32,17 @@ def squared_distances(X, Z, of_X, of_Z, out=None, rough=False, least=0.0):
     return multiply(X, Z.mT, alpha=-2.0).clamp_min_(least)
 
 
+def _plain_squared_distances(X, Z, of_X, of_Z, rough):
+    """The same by operations that make a program for all values."""
+    if rough:
+        return sum((x[..., :, None] - z[..., None, :]).square() for x, z in zip(X.T, Z.T))
+    return of_X[..., None] + of_Z[..., None, :] - 2.0 * (X @ Z.mT)
+
+
 def _differ_too_little(of_X, of_Z):
     """Whether lengthscales are so short that differences of norms would not be distances."""
+    if is_exporting():
+        return False
     if of_X.dtype != torch.float64:
         return False
     return (
@@ -365,6 +376,16 @@ class FactorProduct(torch.autograd.Function):
                     d_Z[of_Z, d] -= W if paired else W.sum(0)
         d_strength -= total / (1.0 + strength)
         return d_X, d_Z, d_log_l / lengthscale, d_strength, total / variance, None, None
+
+
+def product_of_factors(X, Z, lengthscale, strength, variance, kernel):
+    """As :class:`FactorProduct` for rows (..., n, d) and (..., P, d), by operations that make a program."""
+    scale, K = lengthscale.new_tensor(2.0 * kernel.nu).sqrt() / lengthscale, variance
+    for x, z, a in zip((X * scale).unbind(-1), (Z * scale).unbind(-1), strength.unbind()):
+        s = (x[..., :, None] - z[..., None, :]).abs()
+        e = torch.exp(-s)
+        K = K * (1.0 + a * kernel.write_profile(s, e, torch.empty_like(s))) / (1.0 + a)
+    return K
 
 
 def product_of_roots(X, Z, scale, strength, variance):

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ..linalg import cholesky, inverse_triangular
+from ..linalg import cholesky, inverse_triangular, is_exporting
 from ..random import normal
 from .draws import prior_functions
 from .gaussian import sample
@@ -64,6 +64,7 @@ class FrozenLayer(Outputs):
         self._noise, self._scales = noise, scales
         self.n_outputs = q_mean.shape[1]
         self.L = cholesky(kernel(Z, Z), jitter)
+        self.L_inv = inverse_triangular(self.L)
 
     def noise(self):
         """Variance that is added to the outputs."""
@@ -74,6 +75,8 @@ class FrozenLayer(Outputs):
 
     def whiten(self, K):
         """``L^{-1} K``."""
+        if is_exporting():
+            return self.L_inv @ K
         return torch.linalg.solve_triangular(self.L, K, upper=False)
 
     def whitened(self, H):
@@ -125,9 +128,8 @@ class FormLayer(FrozenLayer):
 
     def __init__(self, *args):
         super().__init__(*args)
-        L_inv = inverse_triangular(self.L)
-        self._weights = L_inv.T @ self.q_mean
-        rows, signs = zip(*(_factors(Q, L_inv) for Q in self.excess()))
+        self._weights = self.L_inv.T @ self.q_mean
+        rows, signs = zip(*(_factors(Q, self.L_inv) for Q in self.excess()))
         self._rows, self._signs = torch.cat(rows), torch.stack(signs)[:, None]
 
     def process_moments(self, H):

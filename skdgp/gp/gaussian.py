@@ -57,8 +57,7 @@ class GaussianBlock(nn.Module):
         """
         with torch.no_grad():
             root = self.root if self.natural else self.root.to(dtype)
-            excess = torch.bmm(root, root.mT)
-            excess.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+            excess = torch.bmm(root, root.mT) - torch.eye(root.shape[-1]).to(root)
         if self.held or not torch.is_grad_enabled():
             return self.mean, excess
         self._leaves = self.mean.detach().requires_grad_(), excess.requires_grad_()

@@ -82,6 +82,10 @@ class Posterior:
         """:meth:`latent` and a likelihood, with fewer components where these differ in their scale alone."""
         return self.latent(X), self.likelihood_of()
 
+    def differentiable(self):
+        """This posterior with matrices in the place of solves, for gradients in rows and for programs."""
+        return self
+
     def target_mean(self, X: torch.Tensor) -> torch.Tensor | None:
         """Mean (n, k) of the standardized target; None unless it takes less than :meth:`compact`."""
         return None

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .base import Distribution
+from .base import Distribution, GaussianMixture
 
 _MAX = np.finfo(np.float64).max
 
@@ -28,6 +28,13 @@ class Affine(Distribution):
 
     def decomposed_moments(self):
         return self._outside(*self.base.decomposed_moments())
+
+    def gaussians(self):
+        mixture = self.base.gaussians()
+        if mixture is None:
+            return None
+        means, deviations = self._outside(mixture.means, mixture.variances.sqrt())
+        return GaussianMixture(mixture.weights, means, deviations.square())
 
     def standardized(self, y):
         return (np.asarray(y, dtype=np.float64) - self.loc) / self.scale

@@ -33,6 +33,9 @@ class Distribution:
         """Log-density (n,) of all outputs together."""
         raise NotImplementedError
 
+    def gaussians(self):
+        """The same distribution as a :class:`GaussianMixture`; None if it is none."""
+
     def tail(self, y, above):
         """Probability of more than `y`, or of at most `y`; rare ones keep their relative precision."""
         raise NotImplementedError
@@ -54,6 +57,9 @@ class GaussianMixture(Distribution):
 
     def components(self):
         return self.weights, self.means, self.variances
+
+    def gaussians(self):
+        return self
 
     def arrays(self):
         """The components as numpy arrays."""

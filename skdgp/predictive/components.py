@@ -32,11 +32,12 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, X, scaler, offset=None):
-        """Scale rows (n, n_features) that are in the user's units."""
+        """Scale rows (n, n_features) that are in the user's units: an array, or a tensor of numbers alone."""
+        columns = ConstantColumns(X, scaler)
+        if isinstance(X, torch.Tensor):
+            return cls(scaler.scaled(X), columns, offset=offset)
         noise = None if scaler.encoder is None else scaler.encoder.noise(X)
-        return cls(
-            scaler.transform(X), ConstantColumns(X, scaler), scaler.versions(X), offset, noise
-        )
+        return cls(scaler.transform(X), columns, scaler.versions(X), offset, noise)
 
 
 class Part(NamedTuple):

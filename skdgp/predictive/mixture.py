@@ -135,7 +135,6 @@ class Mixture(Distribution):
         return GaussianMixture(*_concatenated(parts))
 
     def gaussians(self):
-        """Convert to a mixture of Gaussians; None if that is impossible."""
         found = []
         for weights, likelihood, m, v in self.parts:
             components = likelihood.components(m, v)

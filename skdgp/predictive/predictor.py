@@ -34,6 +34,12 @@ class Predictor:
     is_class: bool = False
     masses: PointMasses | None = None
 
+    def differentiable(self):
+        """The same predictions, by operations whose gradients take little time."""
+        device = self.device
+        members = [m.holding(m.posterior(device).differentiable(), device) for m in self.members]
+        return replace(self, members=members)
+
     @contextlib.contextmanager
     def computing(self):
         """Limit the threads, and disable gradients."""

@@ -39,8 +39,7 @@ class Transformed(Distribution):
         self.base, self.scaler = base, scaler
 
     def _gaussians(self):
-        mixture = self.base if not hasattr(self.base, "gaussians") else self.base.gaussians()
-        return mixture.components()
+        return self.base.gaussians().components()
 
     def moments(self):
         return mapped_moments(*self._gaussians(), self.scaler)

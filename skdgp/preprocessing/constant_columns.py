@@ -1,8 +1,10 @@
 """Effects of values that no training row has: of columns that were constant, and of new levels."""
 
 import numpy as np
+import torch
 
 from .._warnings import warn
+from ..linalg import is_exporting
 from ..random import RowNoise
 from .levels import UNSEEN
 from .outliers import pieces
@@ -18,50 +20,56 @@ class ConstantColumns:
     too, beside the variance between known levels (see
     :class:`~skdgp.preprocessing.encoding.ColumnEncoder`).
 
-    Rows `X` (n, n_features) are in the user's units. The `columns` are the indices of those
-    that differ from their constant in some row, or have a new level. They have `values` (n,
-    n_columns), which differ where `differs` is True, and effects with a `variance`.
+    Rows `X` (n, n_features), an array or a tensor, are in the user's units. The `columns` are the indices of
+    those that were constant or have levels. They have `values` (n, n_columns), which are new where `differs`
+    is True, and effects with a `variance`.
     """
 
     def __init__(self, X, scaler):
         columns, constants = scaler.constant_columns()
         categories, shares = scaler.shares_of_levels()
-        if len(columns) + len(categories) == 0:  # as of most tables
-            self.columns, self.variance = columns, np.zeros(0)
-            self.values = self.differs = np.zeros((len(X), 0), dtype=bool)
-            return
-        values = np.asarray(X[:, columns], dtype=np.float64)
-        differs = np.abs(values - constants) > scaler.tolerance(constants)
-        differs = np.where(np.isnan(constants), ~np.isnan(values), differs)
-        codes = np.asarray(X[:, categories], dtype=np.float64)
-        differs = np.hstack([differs, codes == UNSEEN])
-        some = differs.any(0)
-        self.columns = np.r_[columns, categories][some]
-        self.values, self.differs = np.hstack([values, codes])[:, some], differs[:, some]
-        self.variance = (np.r_[np.full(len(columns), 2.0), shares] / X.shape[1])[some]
+        self.columns = np.r_[columns, categories].astype(np.intp)
+        parts = constants, scaler.tolerance(constants), ~np.isnan(constants)
+        variance = np.r_[np.full(len(columns), 2.0), shares] / X.shape[1]
+        if isinstance(X, torch.Tensor):  # of numbers alone
+            X = X.detach()
+            *parts, variance = (torch.as_tensor(p, device=X.device) for p in (*parts, variance))
+            values = X[:, columns]
+        else:
+            values = np.asarray(X[:, columns], dtype=np.float64)
+        constants, tolerance, known = parts
+        differs = abs(values - constants) > tolerance  # False where one is unknown
+        differs = differs | ((values == values) & ~known)
+        if len(categories):
+            codes = np.asarray(X[:, categories], dtype=np.float64)
+            values, differs = np.hstack([values, codes]), np.hstack([differs, codes == UNSEEN])
+        self.values, self.differs, self.variance = values, differs, variance
 
     def __bool__(self):
-        return len(self.columns) > 0
+        return len(self.columns) > 0 and (is_exporting() or bool(self.differs.any()))
+
+    def changed(self):
+        """The columns that are new in some row."""
+        return self.columns[self.differs.any(0)]
 
     def variances(self):
         """Variance of all effects together, (n_rows,)."""
-        return self.differs @ self.variance
+        return (self.differs * self.variance).sum(-1)
 
     def covariance(self):
         """Covariance of the rows, (n_rows, n_rows)."""
-        n = len(self.values)
-        common = np.zeros((n, n))
-        for value, differs, variance in zip(self.values.T, self.differs.T, self.variance):
-            common += variance * ((value[:, None] == value) & differs[:, None] & differs)
-        return common
+        each = zip(self.values.T, self.differs.T, self.variance)
+        return sum(v * ((x[:, None] == x) & new[:, None] & new) for x, new, v in each)
 
     def draws(self, n, n_means, seed, rows=slice(None)):
         """Draws (n, n_rows, n_means); a column and a value have the same effect wherever they appear."""
         effects = np.zeros((n, len(self.values[rows]), n_means))
         each = self.columns, self.values[rows].T, self.differs[rows].T, np.sqrt(self.variance)
         for j, value, differs, deviation in zip(*each):
-            keys = np.column_stack([np.full(len(value), float(j)), value])[differs]
-            effects[:, differs] += deviation * RowNoise(keys, seed).draw((n, len(keys), n_means))
+            if differs.any():
+                keys = np.column_stack([np.full(len(value), float(j)), value])[differs]
+                draws = RowNoise(keys, seed).draw((n, len(keys), n_means))
+                effects[:, differs] += deviation * draws
         return effects
 
 
@@ -70,7 +78,9 @@ def changed_constant_columns(X, scaler):
     constant = scaler.constant_columns()[0]
     if len(constant) == 0:
         return []
-    changed = {int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).columns}
+    changed = {
+        int(j) for rows in pieces(len(X)) for j in ConstantColumns(X[rows], scaler).changed()
+    }
     return sorted(changed.intersection(constant.tolist()))
 
 

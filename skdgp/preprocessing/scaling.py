@@ -4,7 +4,9 @@ import copy
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
+from ..linalg import is_exporting
 from .encoding import ColumnEncoder
 from .frames import FrameReader
 from .outliers import LEFT_OVER, left_over, ordinary_range, weighted_moments
@@ -177,23 +179,30 @@ class InputScaler:
         return Versions(rows, self.scaled(encoded.reshape(m * K, d)).reshape(m, K, -1), factor)
 
     def scaled(self, X):
-        """Scaled rows of a complete table, in float64."""
+        """Scaled rows of a complete table, in float64: an array, or a tensor of a tensor."""
+        if not isinstance(X, torch.Tensor):
+            columns = np.asarray(X[:, self.columns], dtype=np.float64)
+            return self._scaled(torch.from_numpy(columns)).numpy()
+        return self._scaled(X[:, self.columns].double())
+
+    def _scaled(self, X):
+        """Scaled columns (n, n_columns) that vary; gradients flow back."""
         if self.blank:
-            return np.zeros((len(X), 1))
-        with np.errstate(over="ignore"):
-            X = (np.asarray(X[:, self.columns], dtype=np.float64) - self.center) / self.scale
+            return torch.zeros_like(X)
+        center, scale = (X.new_tensor(part) for part in (self.center, self.scale))
+        X = (X - center) / scale
         if not self.standardize:
             return X
-        X = self._bent(np.clip(X, -_MAX, _MAX), np.log1p)
+        X = self._bent(X.clamp(-_MAX, _MAX), torch.log1p)
         return X if self.warp is None else self.warp.transform(X)
 
     def _bent(self, X, bend):
         """Standardized rows that are bent beyond the linear range, away from it or back."""
-        size = np.abs(X)
-        if not (size > self.linear).any():
+        linear = X.new_tensor(self.linear)
+        excess = torch.relu(X.abs() - linear)
+        if not is_exporting() and not excess.any():
             return X
-        excess = np.maximum(size - self.linear, 0.0)
-        return np.sign(X) * (np.minimum(size, self.linear) + bend(excess))
+        return X.clamp(-linear, linear) + X.sign() * bend(excess)
 
     def with_encoder(self, encoder):
         """This scaler behind another encoder with the same columns."""
@@ -244,12 +253,13 @@ class InputScaler:
 
     def inverse_transform(self, X):
         """Rows of the complete table; constant columns have their constant value."""
+        X = torch.tensor(X, dtype=torch.float64)
         if self.warp is not None:
             X = self.warp.inverse_transform(X)
         if self.standardize:
-            X = self._bent(X, np.expm1)
+            X = self._bent(X, torch.expm1)
         full = np.tile(self.constants, (len(X), 1))
-        full[:, self.columns] = X * self.scale + self.center
+        full[:, self.columns] = X.numpy() * self.scale + self.center
         return full
 
 

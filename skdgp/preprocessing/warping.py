@@ -100,7 +100,7 @@ class Warp:
         X = X[:, columns]
         self.low, self.high = X.min(0), X.max(0)
         self.center, self.scale = 0.0, 1.0
-        W = self._warped(X)
+        W = self._warped(torch.tensor(X)).numpy()
         self.center, self.scale = W.mean(0), W.std(0)
 
     @classmethod
@@ -114,23 +114,29 @@ class Warp:
         columns = np.flatnonzero(np.abs(curve) >= _LEAST)
         return cls(columns, curve[columns], X) if len(columns) else None
 
+    def _parameters(self, like):
+        """Curvature, low and high ends, center and scale, as tensors."""
+        names = "curve", "low", "high", "center", "scale"
+        return (like.new_tensor(getattr(self, name)) for name in names)
+
     def _warped(self, X):
-        u = torch.as_tensor((X - self.low) / (self.high - self.low))
-        return (warped(u, torch.as_tensor(self.curve)).numpy() - self.center) / self.scale
+        curve, low, high, center, scale = self._parameters(X)
+        return (warped((X - low) / (high - low), curve) - center) / scale
+
+    def _replaced(self, X, values):
+        """Rows with other values in the columns."""
+        columns = torch.as_tensor(self.columns, device=X.device)
+        return X.index_copy(1, columns, values)
 
     def transform(self, X):
-        """Warp columns of standardized rows."""
-        X = X.copy()
-        X[:, self.columns] = self._warped(X[:, self.columns])
-        return X
+        """Warp columns of standardized rows, tensors through which gradients flow."""
+        return self._replaced(X, self._warped(X[:, self.columns]))
 
     def inverse_transform(self, X):
         """Undo the warp of the columns."""
-        X = np.array(X)
-        w = torch.as_tensor(X[:, self.columns] * self.scale + self.center)
-        u = unwarped(w, torch.as_tensor(self.curve)).numpy()
-        X[:, self.columns] = u * (self.high - self.low) + self.low
-        return X
+        curve, low, high, center, scale = self._parameters(X)
+        u = unwarped(X[:, self.columns] * scale + center, curve)
+        return self._replaced(X, u * (high - low) + low)
 
 
 def skewness(u, weights):

@@ -2,8 +2,9 @@
 
 import torch
 
+from ...linalg import is_exporting
 from ...random import gamma, normal, uniform
-from ..covariances import FactorProduct, product_of_roots
+from ..covariances import FactorProduct, product_of_factors, product_of_roots
 from ..draws import importance_sampled
 from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
@@ -71,6 +72,8 @@ class Anova(Kernel):
         return (tensor_like(getattr(self, name), like) for name in self._positive)
 
     def __call__(self, X, Z):
+        if is_exporting():
+            return product_of_factors(X, Z, *self._hyperparameters(X), self)
         return FactorProduct.apply(X, Z, *self._hyperparameters(X), self)
 
     def between(self, X, Z):
@@ -80,12 +83,16 @@ class Anova(Kernel):
         return torch.stack([self._between(x, z, l[0], a[0], v[0, 0]) for x, z, (l, a, v) in states])
 
     def _between(self, X, Z, lengthscale, strength, variance):
+        if is_exporting():
+            return product_of_factors(X, Z, lengthscale, strength, variance, self)
         has_roots = self.nu == 1.5 and X.dtype == torch.float64 and not torch.is_grad_enabled()
         if has_roots and min(len(X), len(Z)) >= _MANY_ROWS:
             return product_of_roots(X, Z, 3.0**0.5 / lengthscale, strength, variance)
         return FactorProduct.apply(X, Z, lengthscale, strength, variance, self)
 
     def within(self, X):
+        if is_exporting():
+            return product_of_factors(X, X, *self._hyperparameters(X), self)
         *groups, P, n_features = X.shape
         i, j = torch.tril_indices(P, P, device=X.device)
         left, right = (X[..., rows, :].reshape(-1, n_features) for rows in (i, j))

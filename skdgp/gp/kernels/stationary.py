@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from ...linalg import is_exporting
 from ...random import gamma, normal
 from ..covariances import (
     LEAST_DISTANCE,
@@ -54,6 +55,8 @@ class Stationary(Kernel):
 
     def __call__(self, X, Z):
         lengthscale, variance = tensor_like(self.lengthscale, X), tensor_like(self.variance, X)
+        if is_exporting():
+            return self._of_rows(X, Z, lengthscale, Z.mean(0))
         if self.is_radial:
             return Radial.apply(X, Z, lengthscale, variance, self)
         r2 = SquaredDistance.apply(X, Z, lengthscale, self.is_rough)
@@ -64,7 +67,9 @@ class Stationary(Kernel):
     def between(self, X, Z):
         if X.ndim == Z.ndim == 2:
             return self(X, Z)
-        center, lengthscale = Z.mean(-2, keepdim=True), tensor_like(self.lengthscale, X)
+        return self._of_rows(X, Z, tensor_like(self.lengthscale, X), Z.mean(-2, keepdim=True))
+
+    def _of_rows(self, X, Z, lengthscale, center):
         X, Z = (X - center) / lengthscale, (Z - center) / lengthscale
         norms = X.square().sum(-1), Z.square().sum(-1)
         return self._covariances(squared_distances(X, Z, *norms, rough=self.is_rough))
@@ -72,12 +77,14 @@ class Stationary(Kernel):
     def _covariances(self, r2):
         """The kernel at squared distances, in their place if there is no gradient."""
         variance = tensor_like(self.variance, r2)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_exporting():
             return variance * self.profile(r2)
         return self.write_profile(r2, r2).mul_(variance)
 
     def within(self, X):
         lengthscale = tensor_like(self.lengthscale, X)
+        if is_exporting():
+            return self._of_rows(X, X, lengthscale, X[..., -1:, :])
         # at zero the slope of a root is infinite, and that of no profile matters
         if torch.is_grad_enabled():
             r2 = DistanceWithin.apply(X, lengthscale, self.is_rough)

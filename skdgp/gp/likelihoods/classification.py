@@ -5,18 +5,27 @@ import math
 import torch
 from torch.autograd.function import once_differentiable
 
+from ...linalg import is_exporting
 from ...quadrature import gauss_legendre, normal_nodes
 from .base import LOG_2PI, Expectations, Likelihood, first_axis, trapezoid
 from .softmax_integrals import log_probabilities
 
 _TINY = 1e-12
 _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both sides
-_MOST_STEPS = 300  #: of it, on each side; enough for a standard deviation of 29
+_MOST_STEPS = 300  #: of it, on each side
+_WIDEST = 29.0  #: standard deviation for which these are enough
 _WIDE = 6.0  #: standard deviations beyond which a Gaussian has ended
 _N_SEARCH = 256  #: of a lower bound that a search maximizes, if there is no grid
 _N_VARIANCE = 1024  #: nodes for variances of probabilities: deviations to .001
 _LEAST_GRID = 5  #: nodes an axis
 _BUDGET = 2_000_000  #: numbers that one integral needs at once
+
+
+def _largest_deviation(v):
+    """The largest root of some variances; for a program, the largest for which rules are made."""
+    if is_exporting():
+        return _WIDEST
+    return float(v.detach().max().sqrt()) if v.numel() else 0.0
 
 
 class ClassLikelihood(Likelihood):
@@ -66,7 +75,7 @@ class OneFunction(ClassLikelihood):
         return 1
 
     def _nodes(self, m, v, n_nodes=None):
-        sd = float(v.detach().max().sqrt()) if v.numel() else 0.0
+        sd = _largest_deviation(v)
         if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
             return super()._nodes(m, v, n_nodes)
         # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
@@ -224,7 +233,7 @@ class Softmax(ClassLikelihood):
         size = max(1, _BUDGET // max(1, self.n_nodes * math.prod(m.shape[:-2]) * m.shape[-1]))
         n = max(array.shape[-2] for array in (m, *others))
         arrays = [array.expand(*array.shape[:-2], n, array.shape[-1]) for array in (m, *others)]
-        if n <= size:
+        if is_exporting() or n <= size:
             return integral(*arrays)
         pieces = zip(*(array.split(size, -2) for array in arrays))
         return torch.cat([integral(*piece) for piece in pieces], dim)

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from ...linalg import is_exporting
 from ...random import normal
 from ..kernels.base import tensor_like
 from .base import (
@@ -21,6 +22,11 @@ from .base import (
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _BEYOND = 7.5  #: standard deviations of it on both sides of all modes
 _NEGLIGIBLE = 25.0  #: below the largest, in logarithms, an integrand is left out
+
+
+def _varies(variances):
+    """Whether some variances are not zero; a program is for all of them."""
+    return is_exporting() or bool(variances.any())
 
 
 class Gaussian(GaussianMixture):
@@ -117,14 +123,14 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     def _noise_nodes(self, m_g, v_g):
         # equal steps go further out than as many Gauss-Hermite nodes: far errors belong to large sizes
-        n_nodes, reach = (self.n_nodes, _WIDE) if v_g.any() else (1, 0.0)  # 1 where it is known
+        n_nodes, reach = (self.n_nodes, _WIDE) if _varies(v_g) else (1, 0.0)  # 1 where it is known
         z, log_weights = trapezoid(n_nodes, reach, m_g)
         g = (m_g + v_g.sqrt() * z).clamp(-LARGEST, LARGEST)
         return log_weights, tensor_like(self.variance, m_g) * g.exp()
 
     def moments(self, m, v):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
-        if v_g.any():
+        if _varies(v_g):
             return super().moments(m, v)
         # the size of the noise is known: no quadrature
         return m_f, v_f + tensor_like(self.variance, m_g) * m_g.clamp(-LARGEST, LARGEST).exp()
@@ -132,7 +138,7 @@ class HeteroscedasticGaussian(GaussianMixture):
     def log_partition(self, y, m, v, alpha=1.0):
         (m_f, m_g), (v_f, v_g) = split(m), split(v)
         square = (y - m_f).square()
-        if v_g.any():
+        if _varies(v_g):
             low, high = self._ends(square, v_f, m_g, v_g, alpha)
             steps = torch.linspace(0.0, 1.0, self.n_partition_nodes, dtype=m.dtype, device=m.device)
             z = torch.lerp(low, high, first_axis(steps, m_g))

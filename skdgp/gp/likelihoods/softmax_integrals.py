@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from ...linalg import at_once
+from ...linalg import at_once, is_exporting
 from ...quadrature import gauss_hermite, gauss_legendre, sobol_nodes
 
 _TINY = 1e-12
@@ -23,7 +23,7 @@ _OF_LEVELS = 100_000  #: likewise, at all nodes given some levels
 
 def log_probabilities(m, v):
     """Logarithms of class probabilities, shape (..., n, C), to .001 in every probability as a rule."""
-    if m.requires_grad or v.requires_grad:
+    if m.requires_grad or v.requires_grad or is_exporting():
         return _differentiable(m, v)
     return _log_probabilities(m, v)
 

@@ -11,7 +11,7 @@ import torch
 from sklearn.utils import gen_batches
 from torch.autograd.function import once_differentiable
 
-from ...linalg import at_once
+from ...linalg import at_once, is_exporting
 
 _AT_ONCE = 2**18  #: exponentials at a time, few enough for the cache
 _KEPT = 2**24  #: bytes of them that are kept for the way back
@@ -109,6 +109,8 @@ class SquaredExponentialPsi:
         :math:`\sum_{ij} E_{dij} (\psi_{2,pij} - \chi_{pi} \chi_{pj})`, at a cost of P M^2 D.
         """
         apart = (self.Z[:, None] - self.Z).square()
+        if is_exporting():
+            return self._plain_contract(E, apart)
         W, log_R, R = (-0.5 * self._slope).T, self._log_root.T, self.root.T
         pieces = list(gen_batches(len(self.m), max(1, at_once(_AT_ONCE, W.device) // len(self.Z))))
         keep = at_once(_KEPT, W.device) // (len(pieces) * W.element_size())
@@ -117,6 +119,15 @@ class SquaredExponentialPsi:
             for rows in pieces
         ]
         return torch.cat(sums, 1).T
+
+    def _plain_contract(self, E, apart):
+        """The same by operations that make a program."""
+        W, R = -0.5 * self._slope, self.root  # P, n and P, M
+        terms = (
+            R[:, i, None] * ((R[:, :i] * torch.expm1(W @ apart[i, :i].T)) @ E[:, i, :i].T)
+            for i in range(1, len(apart))
+        )
+        return 2.0 * sum(terms)
 
     def slopes(self, c, W):
         """Covariance (P, D) of the linear map W (n, D) and ``sum_i c_id k(h, z_i)``, c (M, D)."""

@@ -2,6 +2,7 @@
 
 import torch
 
+from ...linalg import pieces
 from ...random import gamma, normal
 from ..posterior import Functions, Latent, Posterior, equal_weights
 from .process import Level, among, composed, diagonal
@@ -150,8 +151,8 @@ class Residual:
         self.level, self._root = level, n_features**-0.5
         d = F.shape[-1] + n_more
         self._phi = level.kernel.features((n, n_features), d, generator, F)
-        pieces = F.split(max(1, _AT_ONCE // (n * d)), 1)  # many inducing points take much memory
-        more = [torch.nn.functional.pad(piece.expand(n, -1, -1), (0, n_more)) for piece in pieces]
+        parts = pieces(F, max(1, _AT_ONCE // (n * d)), 1)  # many inducing points take much memory
+        more = [torch.nn.functional.pad(piece.expand(n, -1, -1), (0, n_more)) for piece in parts]
         self._of_inducing = level.J @ torch.cat([self._features(piece) for piece in more], 1)
         self.n_features = self._of_inducing.shape[-1]
 

@@ -13,7 +13,7 @@ from ...gp.kernels.base import tensor_like
 from ...gp.kernels.inner import rectified
 from ...gp.stack import Layer
 from ...random import normal, sobol_normal
-from .products import CosSin, CosSinMoments, LocalMoments, QuadraticForms
+from .products import cos_sin, cos_sin_moments, local_moments, quadratic_forms
 
 SAMPLINGS = "auto", "sobol", "orthogonal", "independent"  #: of frequencies
 _SPREAD = 0.1  #: where resampled frequencies start, in units of their prior
@@ -96,7 +96,7 @@ class FeatureLayer(Layer):
         """Map of inputs to features without their common factor, and its square; `xi` resamples."""
         project, c2 = self._projection(xi, like)
         if self.trigonometric:
-            return lambda H: (CosSin.apply(project(H)), c2)
+            return lambda H: (cos_sin(project(H)), c2)
         order = self.kernel.component.order
         return lambda H: (rectified(project(H), order), c2)
 
@@ -124,18 +124,18 @@ class FeatureLayer(Layer):
         independent = isinstance(self.q, DiagonalBlock)
         if weights is None and independent and self.trigonometric:
             project, c2 = self._projection(xi, H)
-            mean, var = CosSinMoments.apply(project(H), *self.q.moments(H.dtype))
+            mean, var = cos_sin_moments(project(H), *self.q.moments(H.dtype))
             return c2.sqrt() * mean + self.mean_function(H), c2 * var
         Phi, c2 = self.basis(xi, H)(H)
         if weights is not None:
             mean = c2.sqrt() * (Phi @ weights.to(H.dtype))
             return mean + self.mean_function(H), torch.zeros_like(mean)
         if independent:
-            mean, var = LocalMoments.apply(Phi, *self.q.moments(H.dtype))
+            mean, var = local_moments(Phi, *self.q.moments(H.dtype))
         else:
             q_mean, Q = self.q.moments()
             flat = Phi.reshape(-1, Phi.shape[-1])
-            forms = QuadraticForms.apply(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
+            forms = quadratic_forms(flat, Q).reshape(*Phi.shape[:-1], self.n_outputs)
             prior = 0.5 * Phi.shape[-1] if self.trigonometric else Phi.square().sum(-1)[..., None]
             mean, var = Phi @ q_mean.to(H.dtype), prior + forms
         return c2.sqrt() * mean + self.mean_function(H), c2 * var

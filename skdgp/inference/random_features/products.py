@@ -3,7 +3,7 @@
 import torch
 from torch.autograd.function import once_differentiable
 
-from ...linalg import current_workspace, gram
+from ...linalg import current_workspace, gram, is_exporting
 
 
 class CosSin(torch.autograd.Function):
@@ -24,6 +24,18 @@ class CosSin(torch.autograd.Function):
         R = g.shape[-1] // 2
         cos, sin = ctx.saved_tensors[0].split(R, -1)
         return (g[..., R:] * cos).addcmul_(g[..., :R], sin, value=-1.0)
+
+
+def cos_sin(A):
+    """``[cos A, sin A]``."""
+    return torch.cat([A.cos(), A.sin()], -1) if is_exporting() else CosSin.apply(A)
+
+
+def local_moments(Phi, mean, var):
+    """Means and variances of ``Phi w`` for independent weights."""
+    if is_exporting():
+        return Phi @ mean, Phi.square() @ var
+    return LocalMoments.apply(Phi, mean, var)
 
 
 class LocalMoments(torch.autograd.Function):
@@ -92,6 +104,20 @@ class CosSinMoments(torch.autograd.Function):
         space.give(dPhi), space.give(d_squares)
         ctx.large = space.give(Phi), space.give(squares)
         return dA.reshape(*shape[:-1], R), d_mean, d_var
+
+
+def cos_sin_moments(A, mean, var):
+    """:func:`local_moments` of :func:`cos_sin`."""
+    if is_exporting():
+        return local_moments(cos_sin(A), mean, var)
+    return CosSinMoments.apply(A, mean, var)
+
+
+def quadratic_forms(Phi, Q):
+    """``phi_p^T Q_d phi_p`` for all rows of Phi (P, M) and symmetric matrices Q (D, M, M): (P, D)."""
+    if is_exporting():
+        return ((Phi @ Q) * Phi).sum(-1).T
+    return QuadraticForms.apply(Phi, Q)
 
 
 def _summed(G):

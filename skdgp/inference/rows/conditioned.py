@@ -1,5 +1,6 @@
 """Gaussian processes conditioned on all unique inputs: their posteriors, and their leave-one-out moments."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import torch
 from ...gp.draws import prior_functions
 from ...gp.kernels import Kernel
 from ...gp.rows import leave_one_out
-from ...linalg import at_once, cholesky, inverse_triangular, packed
+from ...linalg import at_once, cholesky, inverse_triangular, is_exporting, packed
 from ...random import normal
 from ..posterior import Functions
 from .local_scale import LeaveOneOut, ScaledPosterior, log_density
@@ -31,6 +32,13 @@ class ConditionedGP(NamedTuple):
     H: torch.Tensor  #: (P, n_inputs), these at the unique inputs
     root: torch.Tensor  #: (k, P, P), Cholesky factors of their covariances, for each output
     a: torch.Tensor  #: (k, P), ``C^{-1} y``
+    inverse: torch.Tensor | None = None  #: (k, P, P), of the factors, if products replace solves
+
+    def _solved(self, K):
+        """Solve the factors for covariances (..., P, n)."""
+        if self.inverse is not None:
+            return self.inverse @ K[..., None, :, :]
+        return torch.linalg.solve_triangular(self.root, K[..., None, :, :], upper=False)
 
     def moments(self, X, joint=False):
         """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
@@ -38,7 +46,7 @@ class ConditionedGP(NamedTuple):
         if self._is_one and not joint:
             return self._moments_of_one(H)
         K = self.kernel.between(self.H, H)  # P, n
-        A = torch.linalg.solve_triangular(self.root, K[..., None, :, :], upper=False)
+        A = self._solved(K)
         if joint:
             return self.a @ K, self.kernel.between(H, H) - A.mT @ A
         squares = A.square() if A.requires_grad else A.square_()
@@ -64,10 +72,9 @@ class ConditionedGP(NamedTuple):
     def _moments_of_one(self, H):
         """Moments of one output, solved in place: copies of covariances take a fifth of the time."""
         K = self._covariances_of(H)
-        if K.requires_grad:
-            A = torch.linalg.solve_triangular(self.root[0], K.mT, upper=False)
-            var = self.kernel.diag(H) - A.square().sum(0)
-            return self.a @ K.mT, var.clamp_min(_LEAST_VARIANCE)[None]
+        if K.requires_grad or self.inverse is not None:
+            var = self.kernel.diag(H) - self._solved(K.mT).square().sum(-2)
+            return self.a @ K.mT, var.clamp_min(_LEAST_VARIANCE)
         mean, A = self.a @ K.mT, K.mT
         torch.linalg.solve_triangular(self.root[0], A, upper=False, out=A)
         var = self.kernel.diag(H) - K.square_().sum(-1)
@@ -169,7 +176,14 @@ class ConditionedPosterior(ScaledPosterior):
         self._z, self._nearest = model.z, nearest
         super().__init__(model, draws, loo, len(gps))
 
+    def differentiable(self):
+        new, root = copy.copy(self), self._together.root
+        new._together = self._together._replace(inverse=inverse_triangular(root))
+        return new
+
     def _pieces(self, X):
+        if is_exporting():
+            return [X]
         size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
         return [X] if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 

@@ -7,7 +7,7 @@ import torch
 
 from ...gp.inducing import centers
 from ...gp.kernels import Kernel
-from ...linalg import at_once, cholesky
+from ...linalg import at_once, cholesky, is_exporting, plain_back_substituted
 from .inducing_left_out import Observations, PrecisionOfCopies
 from .unique_inputs import NeighborSearch
 
@@ -36,6 +36,7 @@ class FullScale(NamedTuple):
     mean: torch.Tensor  #: (m,), of the inducing variables, which are standard normal a priori
     root: torch.Tensor  #: (m, m), of their posterior covariance
     observations: Observations | None = None  #: of the unique inputs, with training rows
+    inverse: torch.Tensor | None = None  #: (m, m), of `L`, if products replace solves
 
     @classmethod
     def of(cls, kernel, Z, X, mean=None, root=None):
@@ -49,7 +50,10 @@ class FullScale(NamedTuple):
 
     def features(self, X):
         """``L^{-1} k(Z, x)`` of rows (n, n_features), shape (n, m)."""
-        return torch.linalg.solve_triangular(self.L, self.kernel(self.Z, X), upper=False).T
+        K = self.kernel(self.Z, X)
+        if self.inverse is not None:
+            return (self.inverse @ K).T
+        return torch.linalg.solve_triangular(self.L, K, upper=False).T
 
     def near(self, nearest, X, out=None):
         """Features (n, k + 1, m) of the neighbors (n, k) of rows and, last, of the rows (n, n_features).
@@ -59,7 +63,7 @@ class FullScale(NamedTuple):
         nearest = torch.as_tensor(nearest, device=X.device)
         index = torch.nn.functional.pad(nearest, (0, 1))  # any, for a row itself
         own = self.features(X)
-        if own.requires_grad:
+        if own.requires_grad or is_exporting():
             return torch.cat([self.known[nearest], own[:, None]], 1)
         F = self.known.new_empty(*index.shape, self.known.shape[1]) if out is None else out
         torch.index_select(self.known, 0, index.flatten(), out=F.view(-1, F.shape[-1]))
@@ -115,6 +119,8 @@ class FullScale(NamedTuple):
 
 def weights_of_neighbors(L):
     """Weights (..., k) of the neighbors in the mean of a row, from a factor whose last row is the row's."""
+    if is_exporting():
+        return plain_back_substituted(L[..., :-1, :-1], L[..., -1, :-1])
     own = L[..., -1, :-1, None]
     return torch.linalg.solve_triangular(L[..., :-1, :-1].mT, own, upper=True)[..., 0]
 

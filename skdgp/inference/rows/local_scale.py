@@ -15,7 +15,7 @@ from ...gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ...gp.likelihoods.base import GaussianMixture, split
 from ...gp.rows import RowsLayer
 from ...gp.stack import Stack
-from ...linalg import LOG_2PI
+from ...linalg import LOG_2PI, is_exporting
 from ...optim.lbfgs import minimize, of_parameters
 from ...random import gamma
 from ..base import Model, Scheme
@@ -116,7 +116,7 @@ class FrozenScale:
 
     def components(self, mean, var, squared):
         """Moments (n_draws * J, n, 2 k) of functions, and of logarithms of squared scales."""
-        if mean.requires_grad:
+        if mean.requires_grad or is_exporting():
             log_squared, var = squared.log() + self._log_mixing, var * squared * self._mixing
             means = torch.cat([mean.expand_as(log_squared), log_squared], -1)
             variances = torch.cat([var, torch.zeros_like(var)], -1)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 
 from ...gp.kernels import Kernel
-from ...linalg import Whitened, whitened
+from ...linalg import Whitened, is_exporting, plain_whitened, whitened
 from .full_scale import FullScale, weights_of_neighbors
 from .unique_inputs import Rest
 
@@ -43,17 +43,23 @@ class NearRows(NamedTuple):
         """
         points = torch.cat([self.Z[nearest], X[:, None]], 1)
         y, noise = self.observed.targets(*held)
-        own = self.observed.noise.expand(len(X), -1)
+        own = self.observed.noise.expand(X.shape[0], -1)
         K, F, far = self.kernel.within(points)[:, None], None, None
         if self.smooth is not None:
-            mean = self.smooth.mean.expand(len(X), -1) if inducing_mean is None else inducing_mean
+            mean = (
+                self.smooth.mean.expand(X.shape[0], -1) if inducing_mean is None else inducing_mean
+            )
             F = self.smooth.near(nearest, X)
             far = F @ mean[..., None]
             K, y = K - (F @ F.mT)[:, None], y - far[:, :-1]
         # with a free scale only the ratio of noise and kernel counts, and may vanish
         noise = torch.cat([noise, own[..., None]], -1)
         noise = noise + _NUGGET * torch.diagonal(K, dim1=-2, dim2=-1)
-        L, z = Whitened.apply(K + torch.diag_embed(noise), y.mT, _LEAST_VARIANCE)
+        K, y = K + torch.diag_embed(noise), y.mT
+        if is_exporting():
+            L, z = plain_whitened(K, y)
+        else:
+            L, z = Whitened.apply(K, y, _LEAST_VARIANCE)
         mean = (L[..., -1, :-1] * z).sum(-1)
         if F is None:
             return mean, L[..., -1, -1], L, z, None

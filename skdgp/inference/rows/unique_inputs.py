@@ -9,6 +9,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 from sklearn.neighbors import NearestNeighbors
 
+from ...linalg import is_exporting
+
 _SAME_INPUT = 1e-8  #: relative to the spread of a column: rounding, which no lengthscale resolves
 #: of targets, relative to their spread: a few times the least noise of the likelihoods, 1e-3
 _SAME_TARGET = 5e-3
@@ -199,11 +201,18 @@ class NeighborSearch:
         self.metric, self.n_neighbors = metric, n_neighbors
         self._inputs = inputs if inputs is not None else lambda X: X
         self.n_unique = len(Z)
-        self._find = _finder(self._points(Z))
+        points = self._points(Z)
+        self._find, self._of_Z = _finder(points), torch.as_tensor(points)
 
     def _points(self, X):
         with torch.no_grad():
             return self._inputs(X).numpy(force=True) / self.metric
+
+    def _by_distances(self, X, k):
+        """The same from distances to all unique inputs, as a tensor."""
+        points, Z = self._inputs(X) / torch.as_tensor(self.metric).to(X), self._of_Z.to(X.device)
+        squared = sum((x[:, None] - z).square() for x, z in zip(points.T, Z.T))
+        return squared.topk(k, largest=False).indices.flip(1)
 
     def of_rows(self, rows, chosen):
         """Search for neighbors of the chosen training rows, without the records left out with them."""
@@ -215,6 +224,8 @@ class NeighborSearch:
         if left_out is not None and (left_out >= 0).any():
             fewer = int(np.bincount(records)[left_out[left_out >= 0]].max())
         n_unique, k = self.n_unique, min(self.n_neighbors, self.n_unique - fewer)
+        if is_exporting() and k > 0:
+            return self._by_distances(X, k)
         if k <= 0 or len(X) == 0:
             return np.zeros((len(X), 0), dtype=np.int64)
         points = self._points(X)

@@ -4,6 +4,7 @@ import torch
 
 from ...gp.frozen import FrozenLayer
 from ...gp.layer import LEAST_VARIANCE
+from ...linalg import is_exporting
 from ..chains import pick_states
 from ..posterior import Functions, Latent, Posterior, equal_weights, frozen_parts
 
@@ -24,6 +25,8 @@ class SampledPosterior(Posterior):
 
     def latent(self, X):
         X, S = X.to(torch.float64), len(self._log_weights)
+        if is_exporting():
+            return Latent(self._log_weights, *self._moments(X, slice(None)))
         size = max(1, _AT_ONCE // (max(1, len(X)) * self._v[0].shape[1]))
         moments = (self._moments(X, slice(s, s + size)) for s in range(0, S, size))
         mean, var = (torch.cat(part) for part in zip(*moments))

@@ -10,6 +10,7 @@ from ...linalg import (
     cholesky,
     gradient_of_gram,
     inverse_triangular,
+    pieces,
     root_of_inverse,
     rounding,
 )
@@ -142,7 +143,7 @@ class SolvedLayer(FrozenLayer):
 
     def process_moments(self, H):
         size = max(1, AT_ONCE // len(self.Z))
-        parts = [self._of_some(part) for part in H.split(size)]
+        parts = [self._of_some(part) for part in pieces(H, size)]
         return tuple(torch.cat(part) for part in zip(*parts))
 
     def _of_some(self, H):

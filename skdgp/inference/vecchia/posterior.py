@@ -1,10 +1,12 @@
 """The posteriors of models that predict rows from their nearest unique inputs."""
 
+import copy
+
 import numpy as np
 import torch
 
 from ...gp.draws import prior_functions
-from ...linalg import at_once, whitened
+from ...linalg import at_once, inverse_triangular, is_exporting, pieces, whitened
 from ...random import normal
 from ..posterior import Functions
 from ..rows.full_scale import weights_of_neighbors
@@ -23,16 +25,26 @@ class NeighborPosterior(ScaledPosterior):
         self._near, self._search, self._frozen = near, search, FrozenRows(near)
         super().__init__(model, draws, loo)
 
+    def differentiable(self):
+        smooth = self._near.smooth
+        if smooth is None:
+            return self
+        new = copy.copy(self)
+        new._near = self._near._replace(
+            smooth=smooth._replace(inverse=inverse_triangular(smooth.L))
+        )
+        return new
+
     def _pieces(self, X):
         """Chunks of rows, and their neighbors."""
         size = rows_at_once(self._near, self._search.n_neighbors, _TO_PREDICT)
-        for piece in X.split(size):
+        for piece in pieces(X, size):
             yield piece, self._search(piece)
 
     def _of_states(self, X):
         room = None
         for rows, nearest in self._pieces(X):
-            if rows.requires_grad:
+            if rows.requires_grad or is_exporting():
                 mean, sd, _, z = self._near.say(rows, nearest)
             else:
                 room = self._frozen.room(*nearest.shape) if room is None else room
