@@ -17,7 +17,6 @@ _PILE, _PILED = 5.0, 0.1  #: rows with the same target, at least, and their shar
 _REACH = 5.0  #: standard deviations of targets from which levels get their positions: outliers count less
 _WARP_ROWS = 10_000  #: whose ranges warped columns know
 _MERGE = 20_000_000  #: numbers up to which repeated rows are merged
-_DIGITS = 9  #: of moments that rounding does not reach
 
 
 class Table:
@@ -159,10 +158,8 @@ class Table:
         """
         if self.X.size + self.y.size > _MERGE:
             return self
-        order = column_order(self.X, self.y, self.weights)
         of_groups = () if self.groups is None else (self.groups,)
-        columns = [self.X[:, order], self.targets(), *of_groups]
-        table = np.column_stack(columns).astype(np.float64)
+        table = np.column_stack([self.X, self.targets(), *of_groups]).astype(np.float64)
         table += 0.0  # which turns -0.0 into 0.0
         table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
@@ -233,32 +230,6 @@ def some_rows(X, rows):
     if isinstance(rows, slice) and rows == slice(None):
         return X
     return Rows(X, rows) if X.size > PRELOAD else X[rows]
-
-
-def column_order(X, y, weights):
-    """Columns in an order that depends on what they hold alone, and not on the units of targets.
-
-    Columns that cannot be told apart stay in their order.
-    """
-    t = (y - weights @ y / weights.sum()).astype(np.float64)
-    t = t / np.maximum(np.abs(t).max(0, initial=0.0), 1e-300)
-    keys = np.zeros((X.shape[1], 4))
-    for j in range(X.shape[1]):
-        x = np.asarray(X[:, j], dtype=np.float64)
-        known = ~np.isnan(x)
-        x, w, own = x[known], weights[known], t[known]
-        total = max(w.sum(), 1e-100)
-        x = x / max(np.abs(x).max(initial=0.0), 1e-300)
-        x = x - w @ x / total
-        z = x / max(np.sqrt(w @ np.square(x) / total), 1e-300)
-        keys[j] = (
-            np.square((w * z) @ own).sum(),
-            np.square((w * z**2) @ own).sum(),
-            w @ z**3,
-            w @ x**2,
-        )
-        keys[j] /= total**2, total**2, total, total
-    return np.lexsort(np.round(keys, _DIGITS).T[::-1])
 
 
 def sortable(table):

@@ -131,7 +131,7 @@ def only(model, i, dispersion):
 
 def test_all_members_share_one_spread(data):
     settings = {"max_iter": 60, "n_inducing": 10, "n_predict_draws": 32}
-    model = DeepGPRegressor(random_state=3, **settings).fit(*data)
+    model = DeepGPRegressor(random_state=1, **settings).fit(*data)
     (dispersion,) = {member.dispersion for member in model.members_}
     assert 0.5 < dispersion < 1.36 and dispersion != 1.0
 
