@@ -145,7 +145,7 @@ def _train(run, i, left):
     began, rng = time.monotonic(), np.random.RandomState(run.seed_of(i))
     if run.is_single:
         began, rng, left = run.problem.started, run.rng, run.budget.max_time
-    table = run.table if plan.scheme.leaves_one_out else run.scored.rest
+    table = run.table if run.scored.leaves_out(plan.scheme) else run.scored.rest
     pretraining = PreTraining(left, began)
     pretraining.skipped = checkpoint is not None and checkpoint.exists()
 

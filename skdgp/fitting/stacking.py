@@ -43,7 +43,7 @@ class ScoredRows:
         if len(plans) == 1:
             return
         self.rows = stratified(n, min(n, _SCORED_ROWS), labels, rng)
-        if n < 2 or all(plan.scheme.leaves_one_out for plan in plans):
+        if n < 2 or all(self.leaves_out(plan.scheme) for plan in plans):
             return
         n_held = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
         if data.groups is None:
@@ -57,10 +57,14 @@ class ScoredRows:
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])
             self.rest = data.part(np.delete(np.arange(n), held))
 
+    def leaves_out(self, scheme):
+        """Whether members have densities of training rows given all others, or all other groups."""
+        return scheme.leaves_one_out if self.data.groups is None else scheme.leaves_groups_out
+
     def score(self, one, model, batch):
         """Log densities of rows that a member has not seen."""
         member = one.member
-        if member.scheme.leaves_one_out:
+        if self.leaves_out(member.scheme):
             model.hold(batch)
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
             dispersions = np.exp(LOG_DISPERSIONS) if self.disperses else None

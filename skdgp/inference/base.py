@@ -72,6 +72,8 @@ class Scheme(BaseEstimator):
         Whether a model with a small weight in a mixture may predict with fewer draws.
     leaves_one_out : bool
         Whether posteriors have exact log densities of training rows given all others.
+    leaves_groups_out : bool
+        Whether they have such densities given the rows of all other groups.
     trains_on_left_out : bool
         Whether steps maximize these densities.
     """
@@ -81,6 +83,7 @@ class Scheme(BaseEstimator):
     widens = False
     fewer_draws = True
     leaves_one_out = False
+    leaves_groups_out = False
     trains_on_left_out = False
 
     #: names of the likelihoods that ``"auto"`` stands for in regression, of shallow and of deep models

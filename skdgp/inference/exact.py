@@ -95,6 +95,10 @@ class Exact(LocalScaleScheme):
     def auto_kernel(self):
         return kernel_of_classes() if self._of_classes else "anova"
 
+    @property
+    def leaves_groups_out(self):
+        return not self._of_classes
+
     def max_iter(self, n_rows):
         return 50
 

@@ -117,6 +117,17 @@ def test_classes_in_groups():
     assert model.predict_proba(X).shape == (180, 2)
 
 
+def test_no_member_is_scored_row_by_row():
+    """The group alone decides on the class: of its other rows, every member is told the label."""
+    rng = np.random.default_rng(3)
+    of_group = rng.normal(size=(N_GROUPS, 2))
+    labels = np.where(rng.random(N_GROUPS) > 0.5, "b", "a")[GROUPS]
+    X = of_group[GROUPS] + 0.01 * rng.normal(size=(len(GROUPS), 2))
+    model = DeepGPClassifier(max_iter=30, random_state=0).fit(X, labels, groups=GROUPS)
+    assert len(model.members_) > 1
+    assert all(member.record.log_density < -0.5 for member in model.members_)
+
+
 def test_searches_and_pipelines_pass_groups_on():
     X, y = panel()
     seen = []

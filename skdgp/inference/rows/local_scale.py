@@ -354,7 +354,7 @@ class LocalScaleScheme(Scheme):
 
     takes_chunks = False
     fewer_draws = False  # a grid is no sample
-    leaves_one_out = True
+    leaves_one_out = leaves_groups_out = True
     _serves = "Gaussian noise, of constant or varying size"
     _shallow = True
 
