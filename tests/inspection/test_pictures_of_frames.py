@@ -126,7 +126,8 @@ def test_typical_rows_have_medians_and_modes():
     assert set(rows["when"]) <= set(DAYS[99:101]) and rows["when"].dtype == DAYS.dtype
     assert abs(float(rows["text"][0]) - np.median(SIZE)) < 0.02
     assert rows["kind"].tolist() == ["b"] * 3 and rows["flag"].tolist() == [False] * 3
-    as_polars = slice_along(pl.DataFrame({c: frame[c].tolist() for c in frame}), "x", 3).rows
+    cells = frame.astype(object).where(frame.notna(), None)  # None, as polars needs it
+    as_polars = slice_along(pl.DataFrame({c: cells[c].tolist() for c in cells}), "x", 3).rows
     assert as_polars.to_dict(as_series=False)["kind"] == ["b"] * 3
 
 
