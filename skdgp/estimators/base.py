@@ -308,7 +308,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         targets = self._encode(y, reset, classes, rows)
         check_size(targets)
         offset = offset if offset is None else offset[rows]
-        groups = None if groups is None else group_numbers(groups, len(X))[rows]
+        groups = None if groups is None else group_numbers(groups, len(X), rows)
         return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
 
     def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):

@@ -7,13 +7,13 @@ from .._arrays import as_numpy
 from ..preprocessing.frame_columns import is_missing
 
 
-def group_numbers(groups, n_rows):
-    """Numbers (n_rows,) of groups, as int, in the order of their first rows.
+def group_numbers(groups, n_rows, rows):
+    """Numbers of the groups of the `rows` that count, as int, in the order of their first rows.
 
     Raises
     ------
     ValueError
-        If they are not one for each row, one is missing, or all are the same.
+        If they are not one for each of all rows, one is missing, or all are the same.
     """
     groups = column_or_1d(np.asarray(as_numpy(groups)), input_name="groups")
     if len(groups) != n_rows:
@@ -25,6 +25,7 @@ def group_numbers(groups, n_rows):
         raise ValueError(
             f"groups is missing in row {missing[0]}; give each row without a group one of its own."
         )
+    groups = groups[rows]
     try:
         _, first, number = np.unique(groups, return_index=True, return_inverse=True)
     except TypeError:  # of several types

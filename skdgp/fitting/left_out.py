@@ -6,8 +6,8 @@ import numpy as np
 def held_groups(groups, n_held, labels, rng):
     """Positions of the rows of whole groups, in random order up to about `n_held` rows; sorted.
 
-    At least one group is held out, and at least one stays. A group whose rows are the last ones of a class,
-    by `labels` (n,) or None, stays.
+    At least one group stays, and so does a group whose rows are the last ones of a class, by `labels` (n,) or
+    None; there may be no others.
     """
     names, code = np.unique(groups, return_inverse=True)
     sizes, held, size = np.bincount(code), np.zeros(len(names), dtype=bool), 0

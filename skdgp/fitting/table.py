@@ -183,6 +183,11 @@ class Table:
         """
         if self.groups is not None:
             held = held_groups(self.groups, max(1, round(fraction * len(self))), labels, rng)
+            if not len(held):
+                raise ValueError(
+                    "early_stopping=True holds groups out, and each group has the last rows of a class; give "
+                    "X_val and y_val instead."
+                )
             return self.part(np.delete(np.arange(len(self)), held)), self.part(held)
         repeated = np.zeros(len(self), dtype=bool)
         if self.X.size + self.y.size <= _MERGE:  # and hence sorted

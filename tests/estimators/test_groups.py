@@ -107,6 +107,15 @@ def test_rows_of_weight_zero_have_no_group(fitted):
     assert_array_equal(model.predict(X), fitted.predict(X))
 
 
+def test_no_group_can_be_held_out():
+    X, y = panel()
+    settings = {"inference": "dsvi", "early_stopping": True, "max_iter": 2}
+    with pytest.raises(ValueError, match="each group has the last rows of a class; give X_val"):
+        DeepGPClassifier(1, **settings).fit(X, GROUPS > 14, groups=GROUPS > 14)
+    with pytest.raises(ValueError, match="a single group"):  # among the rows that count
+        DeepGPRegressor(1, **settings).fit(X, y, 1.0 * (GROUPS == 3), groups=GROUPS)
+
+
 def test_classes_in_groups():
     X, y = panel()
     labels = np.where(y > 0.5, "b", "a")
