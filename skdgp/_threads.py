@@ -105,7 +105,7 @@ def computing(n):
 
 
 def on_cpu():
-    """A context in which tensors are on the CPU unless they are told otherwise, whatever torch's default is."""
+    """Context in which new tensors are on the CPU unless a device is given, whatever torch's default is."""
     is_default = torch.empty(0).device.type == "cpu"
     return contextlib.nullcontext() if is_default else torch.device("cpu")
 

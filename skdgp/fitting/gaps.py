@@ -1,4 +1,4 @@
-"""What noise that depends on the input has learned of gaps already."""
+"""Factors by which gaps still change noise that depends on the input."""
 
 import numpy as np
 import torch

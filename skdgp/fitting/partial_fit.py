@@ -47,7 +47,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Learned:
-    """The mixture of one member that has learned from a chunk."""
+    """Mixture of one member after a chunk."""
 
     fitted: FittedMixture
     stream: dict

@@ -1,4 +1,4 @@
-"""What a fit starts from, and what it comes to."""
+"""Inputs and results of a fit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .table import Table
 
 
 class Progress:
-    """What is called after blocks of steps; this one is for fits that nobody watches."""
+    """Receiver of the ends of blocks of steps; this one does nothing."""
 
     stopped = False  #: whether the fit is to end
 

@@ -1,4 +1,4 @@
-"""What one fit decides before its first member is trained."""
+"""Decisions of a fit before its first member is trained."""
 
 from dataclasses import dataclass, field, replace
 
@@ -28,7 +28,7 @@ AT_END = 0.05  #: fraction of the time that is kept for what follows training
 
 @dataclass
 class Run:
-    """What one fit has decided before its first member is trained."""
+    """Decisions of one fit before its first member is trained."""
 
     problem: Problem
     device: str

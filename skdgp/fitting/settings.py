@@ -1,4 +1,4 @@
-"""What a fit is asked for, apart from its rows."""
+"""Settings of a fit, apart from its rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UNIMPORTANT = ("checkpoint", "verbose", "n_threads", "n_jobs", "random_state")
 
 @dataclass(frozen=True)
 class Task:
-    """What is predicted."""
+    """Kind of the predictions: numbers, or a number of classes."""
 
     n_columns: int  #: of X
     n_classes: int | None = None  #: None for numbers

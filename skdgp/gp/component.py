@@ -154,7 +154,7 @@ class Trainable(nn.Module):
 
     @torch.no_grad()
     def restart(self):
-        """Take the hyperparameters of the component that it was made of; what rows have told stays."""
+        """Take the hyperparameters of the component that it was made of; arrays found from rows stay."""
         for own, first in zip(self.parameters(), Trainable(self.component).parameters()):
             own.copy_(first)
 

@@ -33,7 +33,7 @@ def squared_distances(X, Z, of_X, of_Z, out=None, rough=False, least=0.0):
 
 
 def _plain_squared_distances(X, Z, of_X, of_Z, rough):
-    """The same by operations that make a program for all values."""
+    """Squared distances by operations that do not depend on values, for exported programs."""
     if rough:
         return sum((x[..., :, None] - z[..., None, :]).square() for x, z in zip(X.T, Z.T))
     return of_X[..., None] + of_Z[..., None, :] - 2.0 * (X @ Z.mT)

@@ -57,7 +57,7 @@ class InducingRows(Layer):
 
 
 def nugget(kernel, X):
-    """What is added to the diagonal of covariances of rows."""
+    """Number that is added to the diagonal of covariances of rows."""
     return _NUGGET * float(kernel.diag(X).mean())
 
 
@@ -210,9 +210,9 @@ class ExactClassesPosterior(DeepPosterior):
 
     @torch.no_grad()
     def loo_log_density(self, rows, dispersions=None):  # classes have no dispersion
-        """By cavities (Opper and Winther, 2000): what one count of a row has told is taken out.
+        """By cavities (Opper and Winther, 2000): one count of a row leaves the posterior.
 
-        What other rows have told stays, which is right to first order in its changes. With the variance `s`
+        The factors of other rows stay, which is right to first order in their changes. With the variance `s`
         that a row has by the inducing variables, and its curvature `w` and gradient `g`, the rest is ``s / (1 -
         w s)``, and the mean moves by minus this times `g`.
         """

@@ -34,7 +34,7 @@ class Distribution:
         raise NotImplementedError
 
     def gaussians(self):
-        """The same distribution as a :class:`GaussianMixture`; None if it is none."""
+        """Return this distribution as a :class:`GaussianMixture`; None if it is none."""
 
     def tail(self, y, above):
         """Probability of more than `y`, or of at most `y`; rare ones keep their relative precision."""

@@ -35,7 +35,7 @@ class Predictor:
     masses: PointMasses | None = None
 
     def differentiable(self):
-        """The same predictions, by operations whose gradients take little time."""
+        """Return a predictor whose operations have fast gradients."""
         device = self.device
         members = [m.holding(m.posterior(device).differentiable(), device) for m in self.members]
         return replace(self, members=members)

@@ -50,7 +50,7 @@ def _move(part, path, is_own):
 
 
 def identity(path):
-    """What changes if a file is replaced; None without one."""
+    """Numbers that change if a file is replaced; None without one."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

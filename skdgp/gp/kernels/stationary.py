@@ -38,7 +38,7 @@ class Stationary(Kernel):
     is_radial = False
 
     def __init_subclass__(cls, **kwargs):
-        """What belongs to a profile is not inherited by another one."""
+        """Drop the methods of another profile from a class that has its own."""
         super().__init_subclass__(**kwargs)
         if "profile" in vars(cls):
             for name in ("write_profile", "scale_by_slope", "_frequency_scale"):

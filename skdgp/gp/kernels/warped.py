@@ -142,7 +142,7 @@ class Warped(Kernel):
 
     @property
     def slopes(self):
-        """Those of the kernel, times the mean squares of the slopes of the pieces."""
+        """Slopes of the kernel, times the mean squares of the slopes of the pieces."""
         squares = torch.as_tensor(self.slope, dtype=torch.float64).square()
         used = torch.as_tensor(self.knots, dtype=torch.float64).diff(dim=1) > 0.0
         ends = used.new_ones(len(used), 1)

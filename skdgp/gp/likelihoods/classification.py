@@ -10,6 +10,7 @@ from ...quadrature import gauss_legendre, normal_nodes
 from .base import LOG_2PI, Expectations, Likelihood, first_axis, trapezoid
 from .softmax_integrals import log_probabilities
 
+POWER_NODES = 100  #: of a step of one function, with a standard deviation of 10 on each side
 _TINY = 1e-12
 _REACH = 9.0  #: standard deviations to which the trapezoidal rule goes on both sides
 _MOST_STEPS = 300  #: of it, on each side
@@ -33,6 +34,7 @@ class ClassLikelihood(Likelihood):
 
     is_class = True
     log_concave = False  #: in the latent functions
+    one_function = False  #: whether one latent function decides, with a smooth log density
 
     def check_n_classes(self, n_classes):
         """Refuse a number of classes, or parameters.
@@ -47,8 +49,21 @@ class ClassLikelihood(Likelihood):
         """This likelihood for sorted labels, which the user's target may have in another order."""
         return self
 
+    def n_latents(self, n_classes):
+        return 1 if self.one_function else n_classes
+
     def bind(self, y, weights, scale):
         return self.with_values()
+
+    def _nodes(self, m, v, n_nodes=None):
+        sd = _largest_deviation(v) if self.one_function else math.nan
+        if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
+            return super()._nodes(m, v, n_nodes)
+        # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
+        # both rules may serve, they differ by less than 1e-8
+        half = min(_MOST_STEPS, math.ceil(_REACH * (1.15 * sd + 0.25 / sd)))
+        z, log_weights = trapezoid(2 * half + 1, _REACH, m)
+        return m + v.sqrt() * z, log_weights
 
     def in_noise(self, factor, m, v):
         """Latents in units of the noise that decides between classes."""
@@ -65,27 +80,7 @@ class ClassLikelihood(Likelihood):
         return (u[..., None] * cumulative[..., -1:] > cumulative).sum(-1, keepdim=True).to(f.dtype)
 
 
-class OneFunction(ClassLikelihood):
-    """Base class of the likelihoods of classes by one latent function, with a smooth log density."""
-
-    log_concave = True
-    n_power_nodes = 100  # of a step, with a standard deviation of 10 on each side
-
-    def n_latents(self, n_classes):
-        return 1
-
-    def _nodes(self, m, v, n_nodes=None):
-        sd = _largest_deviation(v)
-        if n_nodes is not None or not 1.0 < sd < math.inf:  # also if it is NaN
-            return super()._nodes(m, v, n_nodes)
-        # the trapezoidal rule, for functions without poles closer to the real line than 2.8; where
-        # both rules may serve, they differ by less than 1e-8
-        half = min(_MOST_STEPS, math.ceil(_REACH * (1.15 * sd + 0.25 / sd)))
-        z, log_weights = trapezoid(2 * half + 1, _REACH, m)
-        return m + v.sqrt() * z, log_weights
-
-
-class Bernoulli(OneFunction):
+class Bernoulli(ClassLikelihood):
     r"""Two classes: the second one has probability :math:`\Phi(f)` or :math:`1 / (1 + e^{-f})`.
 
     The success is the second class in the order of `classes_`, which is sorted.
@@ -95,6 +90,9 @@ class Bernoulli(OneFunction):
     link : {"probit", "logit"}, default="probit"
         The first of these functions, or the second.
     """
+
+    log_concave = one_function = True
+    n_power_nodes = POWER_NODES
 
     def __init__(self, link="probit"):
         self.link = link
@@ -199,9 +197,6 @@ class Softmax(ClassLikelihood):
     def check_n_classes(self, n_classes):
         if self.n_nodes < 2:
             raise ValueError(f"n_nodes of Softmax must be at least 2; got {self.n_nodes}.")
-
-    def n_latents(self, n_classes):
-        return n_classes
 
     def _rule(self, m, v):
         """Roots of covariances as :func:`_roots` has them if there is a grid, and nodes with log-weights."""
@@ -336,9 +331,6 @@ class RobustMax(ClassLikelihood):
     def check_n_classes(self, n_classes):
         if not 0.0 < self.epsilon < 1.0:
             raise ValueError(f"epsilon of RobustMax must lie between 0 and 1; got {self.epsilon}.")
-
-    def n_latents(self, n_classes):
-        return n_classes
 
     def _win(self, y, m, v):
         """``P(f_y > f_c for all other c)``, shape (..., n).

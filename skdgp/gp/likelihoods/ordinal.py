@@ -5,7 +5,7 @@ import torch
 from scipy.special import ndtri
 
 from ..kernels.base import tensor_like
-from .classification import OneFunction
+from .classification import POWER_NODES, ClassLikelihood
 
 _NONE = 1e8  #: the threshold below the lowest class, and the one above the highest
 _FAR = 1e3  #: standard deviations beyond which nothing is left
@@ -13,7 +13,7 @@ _TINY = 1e-12
 _START = 1.5  #: standard deviation of a latent function and its noise, from which thresholds start
 
 
-class Ordinal(OneFunction):
+class Ordinal(ClassLikelihood):
     r"""Classes in an order, such as grades: thresholds on one latent function (ordered probit).
 
     .. math:: P(y \le r \mid f) = \Phi(t_r - f), \qquad t_1 < t_2 < \dots < t_{C - 1}
@@ -55,6 +55,8 @@ class Ordinal(OneFunction):
     ['low', 'high']
     """
 
+    log_concave = one_function = True
+    n_power_nodes = POWER_NODES
     _positive = {"odds": 0.0, "gap": 0.0}
     ranks = None  #: (n_classes,), places in the order of the sorted labels
 
@@ -132,9 +134,6 @@ class Ordinal(OneFunction):
         if alpha == 1.0:
             return self._log_share(y, m, (1.0 + v).sqrt()).sum(-1)
         return super().log_partition(y, m, v, alpha)
-
-    def conditional_mean(self, f):
-        return self.log_probabilities(f, torch.zeros_like(f)).exp()
 
     def log_probabilities(self, m, v):
         classes = range(len(self.ranks))

@@ -121,7 +121,7 @@ class SquaredExponentialPsi:
         return torch.cat(sums, 1).T
 
     def _plain_contract(self, E, apart):
-        """The same by operations that make a program."""
+        """Contract by plain operations, for exported programs."""
         W, R = -0.5 * self._slope, self.root  # P, n and P, M
         terms = (
             R[:, i, None] * ((R[:, :i] * torch.expm1(W @ apart[i, :i].T)) @ E[:, i, :i].T)

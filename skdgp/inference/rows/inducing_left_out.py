@@ -86,7 +86,7 @@ class Observations(NamedTuple):
         return self._with_copies(rest, shift, more[..., None])
 
     def _with_copies(self, rest, shift, more):
-        """The same, with the records that leave whole."""
+        """Shifts and gains, with the records that leave whole."""
         index, alone = rest.index.numpy(force=True), rest.alone.numpy(force=True)
         records = np.where(alone, self.records[index], -1)
         for record in self.copies.keys() & set(records.tolist()):

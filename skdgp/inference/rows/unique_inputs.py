@@ -52,7 +52,7 @@ class TrainingRows(NamedTuple):
 
 
 class Rest(NamedTuple):
-    """What stays of unique inputs without one row each."""
+    """Unique inputs without one row each."""
 
     index: torch.Tensor  #: (n,), the unique inputs
     alone: torch.Tensor  #: (n,), whether they hold no other target, and leave with their copies
@@ -209,7 +209,7 @@ class NeighborSearch:
             return self._inputs(X).numpy(force=True) / self.metric
 
     def _by_distances(self, X, k):
-        """The same from distances to all unique inputs, as a tensor."""
+        """Nearest unique inputs by the distances to all of them, as a tensor."""
         points, Z = self._inputs(X) / torch.as_tensor(self.metric).to(X), self._of_Z.to(X.device)
         squared = sum((x[:, None] - z).square() for x, z in zip(points.T, Z.T))
         return squared.topk(k, largest=False).indices.flip(1)
