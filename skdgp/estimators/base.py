@@ -47,8 +47,8 @@ from ._sklearn import (
 from .arrays import check_inputs
 from .diagnostics import warn_if_light, warn_if_not_learned, warn_of_chains, warn_of_pathologies
 from .exposures import check_has_rate, fitted_exposure
-from .groups import group_numbers
 from .importances import Pending, compute_if_cheap, importances
+from .left_out import LeftOut
 from .parameters import check_all_used, with_objects
 from .persistence import with_version, without_version
 from .row_columns import positions
@@ -89,6 +89,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     warm_start: bool = False
     standardize: bool | str | Scaling = "auto"
     categorical_features: str | Sequence | None = "from_dtype"
+    groups: str | int | None = None
     checkpoint: str | os.PathLike | Checkpoint | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -101,7 +102,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
     _stream = None  #: state of learning from chunks
-    _row_columns = ()  #: parameters that may name a column of X, see :mod:`.row_columns`
+    _row_columns = ("groups",)  #: parameters that may name a column of X, see :mod:`.row_columns`
     _row_positions = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 
@@ -110,6 +111,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         "width": [Interval(Integral, 1, None, closed="left"), "array-like", None],
         "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
         "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+        "groups": [str, Interval(Integral, 0, None, closed="left"), None],
         "kernel": [str, Kernel, list, tuple],
         "mean": [StrOptions({"linear", "zero"})],
         "input_connected": ["boolean"],
@@ -204,7 +206,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         groups : array-like of shape (n_samples,), optional
             The group of each row, such as a patient or a shop, if predictions are for new groups. Mixture
             weights, the dispersion and early stopping then go by groups that are left out as a whole.
-            Leave columns that name the group out of `X`. Chunks of ``partial_fit`` have no groups.
+            Leave columns that name the group out of `X`, or name one by the parameter `groups`. Chunks of
+            ``partial_fit`` have no groups.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -224,7 +227,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         started = time.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
-            table, X, y = new._rows(X, y, sample_weight, exposure, reset, groups=groups)
+            table, X, y = new._rows(X, y, sample_weight, exposure, reset, left_out=LeftOut(groups))
             if sample_weight is not None:
                 warn_if_light(table.weights)
             if not reset:
@@ -292,13 +295,16 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self._pairs, self._importances, self._table = sample, None, None
         self._lasting = lasting(self)
 
-    def _rows(self, X, y, sample_weight, exposure, reset, extend=False, classes=None, groups=None):
+    def _rows(
+        self, X, y, sample_weight, exposure, reset, extend=False, classes=None, left_out=None
+    ):
         """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
         X = as_numpy(X)
         if reset:
             self._target_names = names_of_targets(y)
             self._row_positions = positions(self, X)
         offset = fitted_exposure(self, X, exposure, reset)
+        given = X
         X, y = check_inputs(self, X, as_numpy(y), reset, extend, **self._y_checks)
         weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
         if sample_weight is not None:
@@ -308,7 +314,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         targets = self._encode(y, reset, classes, rows)
         check_size(targets)
         offset = offset if offset is None else offset[rows]
-        groups = None if groups is None else group_numbers(groups, len(X), rows)
+        groups = None if left_out is None else left_out.numbers(self, given, rows)
         return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
 
     def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
@@ -420,7 +426,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         -------
         kinds : dict of str to str
             By name: "number", "boolean", "category", "ordered", "date", "time", "duration"; of columns of long
-            texts that are left out, "text"; of the column that `exposure` names, "exposure".
+            texts that are left out, "text"; of columns that `exposure` or `groups` names, that name.
         """
         check_is_fitted(self)
         return column_kinds(self)

@@ -88,6 +88,10 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         booleans, as in :class:`~sklearn.ensemble.HistGradientBoostingRegressor`. Text is categories, too, but
         where nearly all of a column are numbers, dates or times, as a warning says; an empty list keeps text.
         None takes categories of numbers for numbers.
+    groups : str, int or None, default=None
+        Name or position of the column of X that holds the group of each row, such as a patient or a shop, if
+        predictions are for new groups: as ``fit(X, y, groups=...)``, in pipelines and searches without routing.
+        The column is no input of the models, and what it holds in predictions does not matter.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.

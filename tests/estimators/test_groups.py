@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -12,6 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.fitting.left_out import held_groups
 from skdgp.fitting.table import Table
+from skdgp.model_selection import cross_val_distribution
 
 N_GROUPS, SIZE = 30, 6
 GROUPS = np.repeat(np.arange(N_GROUPS), SIZE)
@@ -156,3 +157,87 @@ def test_searches_and_pipelines_pass_groups_on():
         cross_val_score(model, X, y, params={"groups": GROUPS}, cv=GroupKFold(3))
     assert [len(groups) for groups in seen] == [120, 120, 120, 180, 120, 120, 120]
     assert not set(seen[0]) >= set(GROUPS)
+
+
+# The group in a column of X
+
+
+def framed():
+    X, y = panel()
+    names = np.array([f"shop {i}" for i in GROUPS])
+    return pd.DataFrame({"of_group": X[:, 0], "shop": names, "x": X[:, 1]}), y
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "array", "category"])
+def test_a_column_is_as_good_as_an_array(kind, fitted):
+    X, y = framed()
+    column, expected = "shop", fitted.predict(panel()[0], return_std=True)
+    if kind == "polars":
+        X = pytest.importorskip("polars").DataFrame({name: X[name].tolist() for name in X})
+    elif kind == "category":
+        X["shop"] = X["shop"].astype("category")
+    elif kind == "array":
+        X, column = np.insert(panel()[0], 1, GROUPS + 5.0, axis=1), 1
+    model = regressor(groups=column).fit(X, y)
+    assert_allclose(model.predict(X, return_std=True), expected, rtol=1e-9)
+    assert [m.record.log_density for m in model.members_] == pytest.approx(
+        [m.record.log_density for m in fitted.members_]
+    )
+    assert list(model.column_kinds_.values())[1] == "groups"
+
+
+def test_new_groups_are_predicted_without_a_word(recwarn):
+    X, y = framed()
+    model = DeepGPRegressor(1, inference="exact", max_iter=3, groups="shop").fit(X, y)
+    expected = model.predict(X)
+    for shop in ("new", None, 7):
+        assert_array_equal(model.predict(X.assign(shop=shop)), expected)
+    assert not [w for w in recwarn if "level" in str(w.message)]
+
+
+def test_pipelines_and_searches_need_no_routing():
+    X, y = framed()
+    seen = []
+
+    class Noting(DeepGPRegressor):
+        def _plans(self, data):
+            seen.append(data.groups)
+            return super()._plans(data)
+
+    model = Noting(1, inference="exact", max_iter=3, random_state=0, groups="shop")
+    search = GridSearchCV(model, {"tol": [0.0]}, cv=GroupKFold(3)).fit(X, y, groups=X["shop"])
+    cross_val_score(model, X, y, cv=GroupKFold(3), groups=X["shop"])
+    found = cross_val_distribution(model, X, y, cv=GroupKFold(3), groups=X["shop"])
+    assert np.isfinite(found.log_density).all()
+    assert search.best_score_ > -1.0
+    counts = [len(np.unique(groups)) for groups in seen]
+    assert counts == [20, 20, 20, 30, 20, 20, 20, 20, 20, 20]
+
+
+def test_chunks_leave_the_column():
+    X, y = framed()
+    model = DeepGPRegressor(1, inference="dsvi", groups="shop", random_state=0)
+    model.partial_fit(X[:6], y[:6]).partial_fit(X[6:], y[6:])  # the first of one group
+    assert_array_equal(model.predict(X), model.predict(X.assign(shop="new")))
+
+
+@pytest.mark.parametrize(
+    ("groups", "change", "match"),
+    [
+        ("town", {}, "groups='town' names a column that X does not have"),
+        (3, {}, "groups=3 is the position of a column, and X has 3 columns"),
+        ("shop", {"shop": "one"}, "groups has a single group"),
+        ("shop", {"shop": [None, *["a", "b"] * 89, "c"]}, "groups is missing in row 0"),
+    ],
+)
+def test_wrong_columns(groups, change, match):
+    X, y = framed()
+    for estimator, target in ((DeepGPRegressor, y), (DeepGPClassifier, y > 0.0)):
+        with pytest.raises(ValueError, match=match):
+            estimator(max_iter=2, groups=groups).fit(X.assign(**change), target)
+
+
+def test_groups_are_given_once():
+    X, y = framed()
+    with pytest.raises(ValueError, match="groups is given twice"):
+        regressor(groups="shop").fit(X, y, groups=GROUPS)

@@ -1,10 +1,36 @@
-"""Groups of rows that are left out together."""
+"""Rows that are left out together: by an array, or by a column of X that a parameter names."""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import column_or_1d
 
 from .._arrays import as_numpy
 from ..preprocessing.frame_columns import is_missing
+from .row_columns import values
+
+
+class LeftOut(NamedTuple):
+    """What ``fit`` was given about rows that are left out together."""
+
+    groups: Any = None  #: the group of each row
+
+    def numbers(self, estimator, X, rows):
+        """Numbers of the groups of the `rows` of `X` that count; None without groups.
+
+        Raises
+        ------
+        ValueError
+            If groups are given twice, or are none, see :func:`group_numbers`.
+        """
+        groups, position = self.groups, estimator._row_positions.get("groups")
+        if position is not None:
+            if groups is not None:
+                raise ValueError(
+                    "groups is given twice, as an array and as a column of X; give one."
+                )
+            groups = values(X, position)
+        return None if groups is None else group_numbers(groups, len(X), rows)
 
 
 def group_numbers(groups, n_rows, rows):
