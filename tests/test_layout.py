@@ -1,6 +1,7 @@
 """A room of the package imports from rooms below it alone, and a scheme from no other scheme."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,21 @@ def test_schemes_do_not_import_each_other(scheme):
             for other in imports(name, path):
                 others = [s for s in SCHEMES if s != scheme and other.startswith(f"inference.{s}")]
                 assert not others or (name, other) in LEFT, f"{name} imports {other}"
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda x: str(x))
+def test_files_have_a_readable_size(name, path):
+    assert len(path.read_text().splitlines()) <= 400, name
+
+
+def test_classes_have_few_ancestors():
+    for name, _ in modules():
+        importlib.import_module(f"skdgp.{name}".strip("."))
+    for found in all_subclasses(object):
+        if str(found.__module__).startswith("skdgp."):
+            ours = [base for base in found.__mro__[1:] if str(base.__module__).startswith("skdgp.")]
+            assert len(ours) <= 3, f"{found.__qualname__} descends from {ours}"
+
+
+def all_subclasses(of):
+    return {of}.union(*(all_subclasses(one) for one in type.__subclasses__(of)))

@@ -4,17 +4,14 @@ import copy
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
+from dataclasses import KW_ONLY, dataclass
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
-from .._arrays import as_numpy
 from .._parameters import check_settable
 from .._threads import ERRSTATE, computing
 from .._warnings import warn
@@ -22,45 +19,27 @@ from ..fitting import plan as recipe
 from ..fitting.fitted import FittedMixture
 from ..fitting.member import Plan
 from ..fitting.mixture import fit_mixture
-from ..fitting.partial_fit import Chunk, learn_chunk
 from ..fitting.problem import Problem
-from ..fitting.sample import TrainingSample
-from ..fitting.settings import DTYPES, Settings, Start, Task
-from ..fitting.table import Table, some_rows
+from ..fitting.settings import Settings, Start, Task
 from ..gp.kernels import Kernel
 from ..gp.likelihoods import Likelihood, as_likelihood
 from ..inference import DSVI, Scheme, as_scheme
 from ..predictive.predictor import Predictor
 from ..preprocessing.constant_columns import warn_of_changed
 from ..preprocessing.scaling import Scaling
-from ..training import init as initialization
 from ..training.checkpoint import Checkpoint
 from ..training.interrupts import note_interrupt
-from ._sklearn import (
-    CallbackSupportMixin,
-    FitProgress,
-    Interval,
-    StrOptions,
-    _fit_context,
-    check_sample_weight,
-)
+from ._sklearn import CallbackSupportMixin, FitProgress, _fit_context
 from .arrays import check_inputs
-from .diagnostics import warn_if_light, warn_if_not_learned, warn_of_chains, warn_of_pathologies
-from .exposures import check_has_rate, fitted_exposure
+from .diagnostics import warn_if_light, warn_of_chains, warn_of_pathologies
+from .exposures import check_has_rate
 from .importances import Pending, compute_if_cheap, importances
 from .left_out import LeftOut
-from .parameters import check_all_used, with_objects
+from .parameters import CONSTRAINTS, check_all_used, with_objects
 from .persistence import with_version, without_version
-from .row_columns import positions
-from .summary import (
-    column_kinds,
-    feature_names,
-    html_summary,
-    names_of_targets,
-    summary,
-)
-from .targets import check_size
-from .warm_start import all_or_nothing, check_chunk, check_lasting, init_source, lasting
+from .rows import held_out_rows, read_rows, read_targets
+from .summary import column_kinds, feature_names, html_summary, summary
+from .warm_start import all_or_nothing, check_lasting, init_source, lasting
 
 
 @dataclass(eq=False, repr=False)
@@ -106,37 +85,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _row_positions = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 
-    _parameter_constraints = {
-        "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "width": [Interval(Integral, 1, None, closed="left"), "array-like", None],
-        "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
-        "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
-        "groups": [str, Interval(Integral, 0, None, closed="left"), None],
-        "kernel": [str, Kernel, list, tuple],
-        "mean": [StrOptions({"linear", "zero"})],
-        "input_connected": ["boolean"],
-        "likelihood": [str, Likelihood],
-        "inference": [str, Scheme],
-        "init": [StrOptions(set(initialization.STARTS)), BaseEstimator],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "max_time": [Interval(Real, 0, None, closed="neither"), None],
-        "batch_size": [Interval(Integral, 1, None, closed="left"), None],
-        "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
-        "n_predict_draws": [Interval(Integral, 1, None, closed="left")],
-        "early_stopping": ["boolean"],
-        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "warm_start": ["boolean"],
-        "standardize": ["boolean", StrOptions({"auto", "warp"}), Scaling],
-        "checkpoint": [str, os.PathLike, Checkpoint, None],
-        "device": [str],
-        "dtype": [StrOptions(set(DTYPES))],
-        "n_jobs": [Integral, None],
-        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
+    _parameter_constraints = CONSTRAINTS
 
     def __setattr__(self, name, value):
         check_settable(self, name)
@@ -232,7 +181,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
                 warn_if_light(table.weights)
             if not reset:
                 check_lasting(new)
-            held_out = new._validation_rows(X_val, y_val, sample_weight_val, exposure_val)
+            held_out = held_out_rows(new, X_val, y_val, sample_weight_val, exposure_val)
             given = {"sample_weight": sample_weight, "exposure": exposure}
             metadata = {name: value for name, value in given.items() if value is not None}
             raw = {"X": X, "y": y, "metadata": metadata or None}
@@ -295,40 +244,9 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         self._pairs, self._importances, self._table = sample, None, None
         self._lasting = lasting(self)
 
-    def _rows(
-        self, X, y, sample_weight, exposure, reset, extend=False, classes=None, left_out=None
-    ):
-        """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
-        X = as_numpy(X)
-        if reset:
-            self._target_names = names_of_targets(y)
-            self._row_positions = positions(self, X)
-        offset = fitted_exposure(self, X, exposure, reset)
-        given = X
-        X, y = check_inputs(self, X, as_numpy(y), reset, extend, **self._y_checks)
-        weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
-        if sample_weight is not None:
-            weights = check_sample_weight(as_numpy(sample_weight), X)
-            rows = rows if weights.all() else np.flatnonzero(weights > 0)
-        kinds = None if self._reader is None or self._reader.plain else self._reader.kinds
-        targets = self._encode(y, reset, classes, rows)
-        check_size(targets)
-        offset = offset if offset is None else offset[rows]
-        groups = None if left_out is None else left_out.numbers(self, given, rows)
-        return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
-
-    def _validation_rows(self, X_val, y_val, sample_weight_val, exposure_val):
-        given = X_val, y_val, sample_weight_val, exposure_val
-        if all(part is None for part in given):
-            return None
-        if X_val is None or y_val is None:
-            others = "sample_weight_val and exposure_val only with both"
-            raise ValueError(f"X_val and y_val must be given together, and {others}.")
-        try:
-            return self._rows(*given, reset=False)[0]
-        except ValueError as error:
-            names = "(X_val, y_val, sample_weight_val, exposure_val)"
-            raise ValueError(f"Held-out rows {names}: {error}") from error
+    def _rows(self, X, y, sample_weight, exposure, reset, **more):
+        """The table of rows as given, and these validated; on reset, readers and shapes are learned."""
+        return read_rows(self, X, y, sample_weight, exposure, reset, **more)
 
     def _finds_masses(self):
         """Whether values that many targets equal get a probability of their own."""
@@ -337,34 +255,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     def _warps(self):
         """Whether inputs are warped if the user leaves it open."""
         return False
-
-    def _partial_fit(self, X, y, sample_weight, classes=None, exposure=None):
-        """Make one pass over a chunk of rows; scaling and start come from the first chunk."""
-        self._validate_params()
-        with self._threads(), all_or_nothing(self) as new:
-            check_chunk(new)
-            first = not new._is_fitted()
-            rows, *_ = new._rows(X, y, sample_weight, exposure, first, extend=True, classes=classes)
-            if not first:
-                check_has_rate(new.members_[0].likelihood, rows.log_exposure)
-            chunk = Chunk(
-                rows,
-                new._first_plan,
-                Settings.of(new),
-                new._task(),
-                new._start(last=not first),
-                None if first else new._stream,
-                None if first else new._pairs.rows,
-            )
-            learned = learn_chunk(chunk)
-            table = learned.table
-            sample = TrainingSample(table.X, table.weights)
-            x_scaler = learned.fitted.x_scaler.with_rows(sample.rows)
-            new._take(replace(learned.fitted, x_scaler=x_scaler), sample)
-            new._stream = learned.stream
-            if learned.is_new:
-                warn_if_not_learned(new.members_, table, new.device_)
-        return self
 
     def _first_plan(self, table):
         """The plan of the only member that learns from chunks."""
@@ -464,11 +354,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _check_y(self, X, y):
         """Targets (n, k) that belong to rows, as likelihoods see them."""
-        y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
-        check_consistent_length(X, y)
-        y = self._encode(y, reset=False)
-        self._check_likelihood(self.members_[0].likelihood, y)
-        return y
+        return read_targets(self, X, y)
 
     def _predictor(self):
         """The mixture that predicts, with the scalings of inputs and targets."""

@@ -6,8 +6,8 @@ from sklearn.utils.metaestimators import available_if
 from ..fitting import plan as recipe
 from ..gp.likelihoods import CLASSIFICATION
 from .base import BaseDeepGP
+from .chunks import learn_rows, takes_chunks
 from .classification import ClassificationMixin
-from .warm_start import takes_chunks
 
 
 class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
@@ -206,4 +206,4 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
                     f"`classes={classes!r}` is not the same as on last call to partial_fit, was: "
                     f"{self.classes_!r}"
                 )
-        return self._partial_fit(X, y, sample_weight, classes)
+        return learn_rows(self, X, y, sample_weight, classes)

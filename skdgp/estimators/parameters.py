@@ -1,8 +1,51 @@
-"""Parameters of estimators: names that stand for objects, and those that a scheme does not use."""
+"""Parameters of estimators: values, names that stand for objects, and those that a scheme does not use."""
 
-from ..gp.kernels import as_kernel
-from ..gp.likelihoods import as_likelihood
-from ..inference import as_scheme
+import os
+from numbers import Integral, Real
+
+from sklearn.base import BaseEstimator
+
+from ..fitting.settings import DTYPES
+from ..gp.kernels import Kernel, as_kernel
+from ..gp.likelihoods import Likelihood, as_likelihood
+from ..inference import Scheme, as_scheme
+from ..preprocessing.scaling import Scaling
+from ..training import init as initialization
+from ..training.checkpoint import Checkpoint
+from ._sklearn import Interval, StrOptions
+
+#: of scikit-learn's validation, for all estimators
+CONSTRAINTS = {
+    "n_layers": [Interval(Integral, 1, None, closed="left")],
+    "width": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+    "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
+    "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
+    "groups": [str, Interval(Integral, 0, None, closed="left"), None],
+    "kernel": [str, Kernel, list, tuple],
+    "mean": [StrOptions({"linear", "zero"})],
+    "input_connected": ["boolean"],
+    "likelihood": [str, Likelihood],
+    "inference": [str, Scheme],
+    "init": [StrOptions(set(initialization.STARTS)), BaseEstimator],
+    "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+    "max_time": [Interval(Real, 0, None, closed="neither"), None],
+    "batch_size": [Interval(Integral, 1, None, closed="left"), None],
+    "learning_rate": [Interval(Real, 0, None, closed="neither"), None],
+    "n_predict_draws": [Interval(Integral, 1, None, closed="left")],
+    "early_stopping": ["boolean"],
+    "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+    "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "warm_start": ["boolean"],
+    "standardize": ["boolean", StrOptions({"auto", "warp"}), Scaling],
+    "checkpoint": [str, os.PathLike, Checkpoint, None],
+    "device": [str],
+    "dtype": [StrOptions(set(DTYPES))],
+    "n_jobs": [Integral, None],
+    "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 #: arguments that not every scheme understands, and that are left at their defaults then
 _MAY_MEAN_NOTHING = (

@@ -13,8 +13,8 @@ from ..gp.likelihoods import REGRESSION
 from ..inference import DSVI, StructuredVI, as_scheme
 from ._sklearn import Interval
 from .base import BaseDeepGP
+from .chunks import learn_rows, takes_chunks
 from .regression import TARGET_TRANSFORM, RegressionMixin
-from .warm_start import takes_chunks
 
 
 @dataclass(eq=False, repr=False)
@@ -302,4 +302,4 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         -------
         self : estimator
         """
-        return self._partial_fit(X, y, sample_weight, exposure=exposure)
+        return learn_rows(self, X, y, sample_weight, exposure=exposure)

@@ -1,16 +1,14 @@
-"""Sources of a warm start: the last fit, earlier chunks, or another estimator."""
+"""Sources of a warm start: the last fit, or another estimator."""
 
 import contextlib
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
 
-from .._warnings import warn
-from ..inference import SCHEMES
 from ..training.checkpoint import fingerprint
 
-_SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
-_PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transform")
+SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
+PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transform")
 
 
 @contextlib.contextmanager
@@ -31,19 +29,6 @@ def all_or_nothing(estimator):
     # scikit-learn has put these, and takes them away
     callbacks = {name: value for name, value in vars(estimator).items() if "callback" in name}
     estimator.__dict__ = {**vars(new), **callbacks}
-
-
-def takes_chunks(estimator):
-    """Whether the estimator has ``partial_fit``; raises AttributeError, with the reason, if not."""
-    scheme = estimator.inference
-    scheme = SCHEMES[scheme]() if isinstance(scheme, str) and scheme in SCHEMES else scheme
-    if not getattr(scheme, "takes_chunks", True):
-        name = type(scheme).__name__
-        raise AttributeError(
-            f"{name} needs all rows at once; partial_fit is for schemes that learn from minibatches, as "
-            "inference='dsvi'."
-        )
-    return True
 
 
 def init_source(estimator):
@@ -68,44 +53,20 @@ def init_source(estimator):
 
 def lasting(estimator):
     """Digests of the parameters that cannot change while the same model learns on."""
-    return {name: fingerprint(getattr(estimator, name)) for name in (*_SHAPE, *_PRESET)}
+    return {name: fingerprint(getattr(estimator, name)) for name in (*SHAPE, *PRESET)}
 
 
-def _changed(estimator, names):
+def changed_since_fit(estimator, names):
+    """Names of parameters that are not as in the last fit, in one phrase."""
     before, now = getattr(estimator, "_lasting", {}), lasting(estimator)
     return " and ".join(name for name in names if before.get(name, now[name]) != now[name])
 
 
 def check_lasting(estimator):
     """Raise ValueError if what a warm start cannot change is not as in the last fit."""
-    changed = _changed(estimator, _PRESET)  # shapes are compared member by member
+    changed = changed_since_fit(estimator, PRESET)  # shapes are compared member by member
     if changed:
         raise ValueError(
             f"warm_start=True goes on with the model of the last fit, so {changed} must stay "
             "as before; set warm_start=False to start anew."
-        )
-
-
-def check_chunk(estimator):
-    """Refuse what ``partial_fit`` would ignore, and warn of members that it drops."""
-    if estimator.early_stopping:
-        raise ValueError("partial_fit does not support early_stopping=True")
-    if not estimator._is_fitted():
-        return
-    changed = _changed(estimator, (*_SHAPE, *_PRESET))
-    if changed:
-        raise ValueError(
-            f"partial_fit goes on with the model of the calls before, so {changed} must stay as before; use "
-            "sklearn.base.clone to start anew."
-        )
-    if estimator._atoms is not None:
-        raise ValueError(
-            "partial_fit learns with one model, and many targets of fit were equal and have a probability of "
-            "their own; set likelihood='heteroscedastic' before fit."
-        )
-    if len(estimator.members_) > 1:
-        warn(
-            "partial_fit goes on with one model of the mixture alone, and the others are dropped; set "
-            "inference='dsvi' before fit to train one model from the start.",
-            UserWarning,
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from skdgp.gp import covariances
+from skdgp.gp import factor_products
 from skdgp.gp.kernels import Anova
 from skdgp.gp.kernels.anova import _MANY_ROWS
 from skdgp.gp.kernels.base import stacked
@@ -33,7 +33,7 @@ def by_definition(X, Z, lengthscale, strength, variance):
 @pytest.mark.parametrize("far", [0.0, 1e3])
 def test_values_are_those_of_the_definition(n, at_once, far, monkeypatch):
     """The lengthscales lead to exponentials near one, large ones, and such as overflow; so do far rows."""
-    monkeypatch.setattr(covariances, "_AT_ONCE", at_once)
+    monkeypatch.setattr(factor_products, "_AT_ONCE", at_once)
     lengthscale, strength = np.array([300.0, 0.9, 0.2, 1e-3]), np.array([21.0, 1e-3, 1.0, 0.5])
     X, Z = rows(n, 4, 0), rows(40, 4, 1)
     Z[0], X[1] = X[0], X[1] + far

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
-from skdgp.gp import covariances
+from skdgp.gp import factor_products
 from skdgp.gp.component import Trainable
 from skdgp.gp.kernels import (
     Anova,
@@ -122,7 +122,7 @@ def anova(kernel, X, Z):
 @pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
 @pytest.mark.parametrize("size", [32_768, 7], ids=["together", "in blocks"])
 def test_anova_equals_its_formula(nu, size, monkeypatch):
-    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    monkeypatch.setattr(factor_products, "_AT_ONCE", size)
     kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
     X, Z = rows(6), rows(4, seed=1)
     Z[1] = X[2]
@@ -136,7 +136,7 @@ def test_anova_equals_its_formula(nu, size, monkeypatch):
 @pytest.mark.parametrize("far", [1.0, 1e4], ids=["near", "far"])
 def test_anova_of_many_rows_near_and_far(nu, size, far, monkeypatch):
     """Products of exponentials serve as long as these are neither too large nor too small."""
-    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    monkeypatch.setattr(factor_products, "_AT_ONCE", size)
     kernel = Anova(nu, LENGTHSCALE, STRENGTH, variance=1.4).bind(3)
     X, Z = 3.0 * rows(60), 3.0 * rows(40, seed=1)
     X[7], X[11, 1], Z[3, 1] = far, far, 1.001 * far
@@ -579,13 +579,13 @@ def test_memory_that_is_used_again(name):
     ],
 )
 def test_gradients_of_all_arguments_of_factor_product(nu, between, size, monkeypatch):
-    monkeypatch.setattr(covariances, "_AT_ONCE", size)
+    monkeypatch.setattr(factor_products, "_AT_ONCE", size)
     inputs = [rows(7), rows(7 if between == "pairs" else 3, seed=1)]
     numbers = [tensor(v) for v in (LENGTHSCALE, STRENGTH, 1.4)]
 
     def product(X, *rest):
         rest = (X, *rest) if between == "themselves" else rest
-        return covariances.FactorProduct.apply(X, *rest, Anova(nu), between == "pairs")
+        return factor_products.FactorProduct.apply(X, *rest, Anova(nu), between == "pairs")
 
     values = [inputs[0], *numbers] if between == "themselves" else [*inputs, *numbers]
     assert torch.autograd.gradcheck(product, [value.requires_grad_() for value in values])
@@ -604,7 +604,7 @@ def test_a_single_argument_of_factor_product_can_want_a_gradient(needed):
         values = [rows(5), rows(3, seed=1), *map(tensor, (LENGTHSCALE, STRENGTH, 1.4))]
         for i in of:
             values[i].requires_grad_()
-        covariances.FactorProduct.apply(*values, Anova()).sin().sum().backward()
+        factor_products.FactorProduct.apply(*values, Anova()).sin().sum().backward()
         return values[needed].grad
 
     torch.testing.assert_close(gradient([needed]), gradient(range(5)))

@@ -4,8 +4,8 @@ import torch
 
 from ...linalg import is_exporting
 from ...random import gamma, normal, uniform
-from ..covariances import FactorProduct, product_of_factors, product_of_roots
 from ..draws import importance_sampled
+from ..factor_products import FactorProduct, product_of_factors, product_of_roots
 from .base import Kernel, over_rows, tensor_like
 from .stationary import cos_sin
 

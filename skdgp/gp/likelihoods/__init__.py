@@ -2,9 +2,10 @@
 
 from .base import Likelihood
 from .classification import Bernoulli, ClassLikelihood, RobustMax, Softmax
-from .counts import NegativeBinomial, Poisson
+from .counts import Poisson
 from .from_distribution import DistributionLikelihood
 from .gaussian import Gaussian, HeteroscedasticGaussian
+from .negative_binomial import NegativeBinomial
 from .ordinal import Ordinal
 from .student_t import HeteroscedasticStudentT, StudentT
 

@@ -1,0 +1,61 @@
+"""Rows as users give them become the table that a fit takes."""
+
+import numpy as np
+from sklearn.utils import check_array, check_consistent_length
+
+from .._arrays import as_numpy
+from ..fitting.table import Table, some_rows
+from ._sklearn import check_sample_weight
+from .arrays import check_inputs
+from .exposures import fitted_exposure
+from .row_columns import positions
+from .summary import names_of_targets
+from .targets import check_size
+
+
+def read_rows(
+    estimator, X, y, sample_weight, exposure, reset, extend=False, classes=None, left_out=None
+):
+    """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
+    X = as_numpy(X)
+    if reset:
+        estimator._target_names = names_of_targets(y)
+        estimator._row_positions = positions(estimator, X)
+    offset = fitted_exposure(estimator, X, exposure, reset)
+    given = X
+    X, y = check_inputs(estimator, X, as_numpy(y), reset, extend, **estimator._y_checks)
+    weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
+    if sample_weight is not None:
+        weights = check_sample_weight(as_numpy(sample_weight), X)
+        rows = rows if weights.all() else np.flatnonzero(weights > 0)
+    reader = estimator._reader
+    kinds = None if reader is None or reader.plain else reader.kinds
+    targets = estimator._encode(y, reset, classes, rows)
+    check_size(targets)
+    offset = offset if offset is None else offset[rows]
+    groups = None if left_out is None else left_out.numbers(estimator, given, rows)
+    return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
+
+
+def held_out_rows(estimator, X_val, y_val, sample_weight_val, exposure_val):
+    """The table of the rows that ``fit`` was given beside its own; None without them."""
+    given = X_val, y_val, sample_weight_val, exposure_val
+    if all(part is None for part in given):
+        return None
+    if X_val is None or y_val is None:
+        others = "sample_weight_val and exposure_val only with both"
+        raise ValueError(f"X_val and y_val must be given together, and {others}.")
+    try:
+        return estimator._rows(*given, reset=False)[0]
+    except ValueError as error:
+        names = "(X_val, y_val, sample_weight_val, exposure_val)"
+        raise ValueError(f"Held-out rows {names}: {error}") from error
+
+
+def read_targets(estimator, X, y):
+    """Targets (n, k) of rows that are predicted, as likelihoods see them."""
+    y = check_array(as_numpy(y), ensure_2d=False, dtype=None, input_name="y")
+    check_consistent_length(X, y)
+    y = estimator._encode(y, reset=False)
+    estimator._check_likelihood(estimator.members_[0].likelihood, y)
+    return y
