@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .estimators.base import BaseDeepGP
+from .estimators.row_columns import no_inputs
 from .linalg import is_exporting
 from .predictive.gradients import check_gaussian, check_numeric
 
@@ -25,7 +26,7 @@ class PredictiveModule(nn.Module):
         self.latent = latent
         self.n_features = estimator.n_features_in_
         self._flat = getattr(estimator, "_y_ndim", 2) == 1
-        self._no_inputs = sorted(estimator._row_positions.values())
+        self._no_inputs = sorted(no_inputs(estimator))
 
     def extra_repr(self) -> str:
         return f"n_features={self.n_features}, latent={self.latent}"

@@ -1,10 +1,11 @@
 """Base class of all estimators: validation, fitting, prediction."""
 
 import copy
+import datetime
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from time import monotonic
 
 import numpy as np
 import torch
@@ -69,6 +70,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     standardize: bool | str | Scaling = "auto"
     categorical_features: str | Sequence | None = "from_dtype"
     groups: str | int | None = None
+    time: str | int | None = None
+    horizon: float | datetime.timedelta | np.timedelta64 | None = None
     checkpoint: str | os.PathLike | Checkpoint | None = None
     device: str = "auto"
     dtype: str = "auto"
@@ -81,7 +84,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
     _stream = None  #: state of learning from chunks
-    _row_columns = ("groups",)  #: parameters that may name a column of X, see :mod:`.row_columns`
+    #: parameters that may name a column of X, see :mod:`.row_columns`
+    _row_columns = ("groups", "time")
     _row_positions = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 
@@ -132,6 +136,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         *,
         exposure=None,
         groups=None,
+        time=None,
         X_val=None,
         y_val=None,
         sample_weight_val=None,
@@ -157,6 +162,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             weights, the dispersion and early stopping then go by groups that are left out as a whole.
             Leave columns that name the group out of `X`, or name one by the parameter `groups`. Chunks of
             ``partial_fit`` have no groups.
+        time : array-like of shape (n_samples,), optional
+            The time of each row, numbers or dates, if predictions are for later times. Weights, the dispersion
+            and early stopping then go by blocks of the future, of the length `horizon`: each block is predicted
+            from the rows before it alone. The parameter `time` names a column instead, which the models see.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -173,10 +182,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         ValueError
             If a parameter or the data make no sense.
         """
-        started = time.monotonic()
+        started = monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
-            table, X, y = new._rows(X, y, sample_weight, exposure, reset, left_out=LeftOut(groups))
+            table, X, y = new._rows(
+                X, y, sample_weight, exposure, reset, left_out=LeftOut(groups, time)
+            )
             if sample_weight is not None:
                 warn_if_light(table.weights)
             if not reset:
@@ -236,7 +247,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if len(self.members_) == 1:
             warn_of_chains(self, outcome.table)
         warn_of_pathologies(self, outcome.table, outcome.settled)
-        compute_if_cheap(self, time.monotonic() - started, outcome.left())
+        compute_if_cheap(self, monotonic() - started, outcome.left())
 
     def _take(self, fitted, sample):
         fitted.assign(self)

@@ -7,30 +7,47 @@ from sklearn.utils import column_or_1d
 
 from .._arrays import as_numpy
 from ..preprocessing.frame_columns import is_missing
-from .row_columns import values
+from .row_columns import column, values
+from .times import blocks, column_of, read
 
 
 class LeftOut(NamedTuple):
     """What ``fit`` was given about rows that are left out together."""
 
     groups: Any = None  #: the group of each row
+    time: Any = None  #: the time of each row
 
     def numbers(self, estimator, X, rows):
-        """Numbers of the groups of the `rows` of `X` that count; None without groups.
+        """What a table takes of the `rows` of `X` that count: `groups`, and whether these go `forward`.
 
         Raises
         ------
         ValueError
-            If groups are given twice, or are none, see :func:`group_numbers`.
+            If groups or times are given twice, are none, or are both there.
         """
-        groups, position = self.groups, estimator._row_positions.get("groups")
-        if position is not None:
-            if groups is not None:
+        positions = estimator._row_positions
+        for name, given in self._asdict().items():
+            if given is not None and name in positions:
                 raise ValueError(
-                    "groups is given twice, as an array and as a column of X; give one."
+                    f"{name} is given twice, as an array and as a column of X; give one."
                 )
-            groups = values(X, position)
-        return None if groups is None else group_numbers(groups, len(X), rows)
+        groups, time = self
+        if "groups" in positions:
+            groups = values(X, positions["groups"])
+        if "time" in positions:
+            time = column(X, positions["time"])
+        elif time is not None:
+            time = column_of(time, len(X))
+        if time is None and estimator.horizon is not None:
+            raise ValueError("horizon is how far predictions lie ahead in time; give time, too.")
+        if groups is not None and time is not None:
+            raise ValueError(
+                "groups and time are both given; give groups alone if predictions are for new groups, and time "
+                "alone if they are for later times."
+            )
+        if time is not None:
+            return {"groups": blocks(*read(time), rows, estimator.horizon), "forward": True}
+        return {} if groups is None else {"groups": group_numbers(groups, len(X), rows)}
 
 
 def group_numbers(groups, n_rows, rows):

@@ -1,8 +1,10 @@
 """Parameters of estimators: values, names that stand for objects, and those that a scheme does not use."""
 
 import os
+from datetime import timedelta
 from numbers import Integral, Real
 
+import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..fitting.settings import DTYPES
@@ -21,6 +23,8 @@ CONSTRAINTS = {
     "n_inducing": [Interval(Integral, 1, None, closed="left"), None],
     "categorical_features": ["array-like", StrOptions({"from_dtype"}), None],
     "groups": [str, Interval(Integral, 0, None, closed="left"), None],
+    "time": [str, Interval(Integral, 0, None, closed="left"), None],
+    "horizon": [Interval(Real, 0, None, closed="neither"), timedelta, np.timedelta64, None],
     "kernel": [str, Kernel, list, tuple],
     "mean": [StrOptions({"linear", "zero"})],
     "input_connected": ["boolean"],

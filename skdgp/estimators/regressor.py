@@ -134,6 +134,14 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Name or position of the column of X that holds the group of each row, such as a patient or a shop, if
         predictions are for new groups: as ``fit(X, y, groups=...)``, in pipelines and searches without routing.
         The column is no input of the models, and what it holds in predictions does not matter.
+    time : str, int or None, default=None
+        Name or position of the column of X that holds the time of each row, numbers or dates, if predictions
+        are for later times. What is left out to weigh members, to size error bars and to stop early are then
+        blocks of the future: each is predicted from the rows before it alone. The column is an input of the
+        models, too.
+    horizon : float, timedelta or None, default=None
+        How far ahead predictions will be, in units of the time; of dates, a timedelta. Blocks of the future are
+        so long. None is a tenth of the time that the training rows span.
     checkpoint : str, path-like, Checkpoint or None, default=None
         File in which the state of training is kept, or an existing directory in which every fit keeps a
         file of its own. If the file exists, ``fit`` with the same parameters and data goes on from there.

@@ -1,4 +1,4 @@
-"""Columns of X that parameters of an estimator name: a number for each row, which is no input of the models."""
+"""Columns of X that parameters of an estimator name; all but that of time are no inputs of the models."""
 
 import narwhals as nw
 import numpy as np
@@ -51,6 +51,22 @@ def values(X, position):
     if isinstance(frame, nw.DataFrame):
         return frame[frame.columns[position]].to_numpy()
     return _as_array(X)[:, position]
+
+
+def column(X, position):
+    """A column of a frame or an array, as :class:`~skdgp.preprocessing.frame_columns.Column`."""
+    if isinstance(X, Table):
+        return X.columns[position]
+    frame = as_frame(X)
+    if isinstance(frame, nw.DataFrame):
+        name = frame.columns[position]
+        return Column.of_series(name, frame[name])
+    return Column.of_array(position, _as_array(X)[:, position])
+
+
+def no_inputs(estimator):
+    """Positions of the columns that are no inputs of the models: all but that of time."""
+    return [j for name, j in estimator._row_positions.items() if name != "time"]
 
 
 def blanked(X, which):

@@ -33,8 +33,8 @@ def read_rows(
     targets = estimator._encode(y, reset, classes, rows)
     check_size(targets)
     offset = offset if offset is None else offset[rows]
-    groups = None if left_out is None else left_out.numbers(estimator, given, rows)
-    return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, groups), X, y
+    left_out = {} if left_out is None else left_out.numbers(estimator, given, rows)
+    return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, **left_out), X, y
 
 
 def held_out_rows(estimator, X_val, y_val, sample_weight_val, exposure_val):

@@ -56,7 +56,8 @@ def column_kinds(estimator) -> dict:
     reader = estimator._reader
     kinds = ["number"] * estimator.n_features_in_ if reader is None else list(reader.kinds)
     for name, position in estimator._row_positions.items():
-        kinds[position] = name
+        if name != "time":
+            kinds[position] = name
     return dict(zip(feature_names(estimator), kinds))
 
 

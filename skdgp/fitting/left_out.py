@@ -29,3 +29,19 @@ def held_groups(groups, n_held, labels, rng):
         if size >= n_held:
             break
     return np.flatnonzero(held[code])
+
+
+def last_groups(groups, n_held, labels):
+    """Positions of the rows of the last groups, about `n_held` rows; sorted.
+
+    At least one group is held out and the first one stays, and so do groups with the first rows of a class, by
+    `labels` (n,) or None; there may be no others.
+    """
+    names, sizes = np.unique(groups, return_counts=True)
+    later = np.cumsum(sizes[::-1])[:-1]  # rows of the last groups, by their number
+    n = int(np.argmin(np.abs(later - n_held))) + 1 if len(later) else 0
+    start = names[len(names) - n] if n else np.inf
+    if labels is not None:
+        first = max(groups[labels == label].min() for label in np.unique(labels))
+        start = start if start > first else np.append(names[names > first], np.inf)[0]
+    return np.flatnonzero(groups >= start)

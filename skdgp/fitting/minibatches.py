@@ -69,7 +69,8 @@ class Minibatches:
         if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
             whole = own.stop - own.start == self.n_rows
             parts = self._tensors if whole else [t[own] for t in self._tensors]
-            return Batch(*parts, *numbers, group=self._groups if whole else None)
+            group = self._groups if whole else None
+            return Batch(*parts, *numbers, group=group, forward=self._table.forward)
         epoch, position = divmod(step, self.n_batches)
         if epoch != self._epoch:
             rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)

@@ -66,7 +66,8 @@ def _classes(table, labels, settings, seed, started):
         n_threads=settings.n_threads,
         random_state=seed,
     )
-    rows = Table(table.X, labels[:, None], table.weights, table.kinds, groups=table.groups)
+    left_out = {"groups": table.groups, "forward": table.forward}
+    rows = Table(table.X, labels[:, None], table.weights, table.kinds, **left_out)
     if len(rows) > _ROWS:
         chosen = np.random.default_rng(seed).choice(len(rows), _ROWS, replace=False)
         rows = rows.part(np.sort(chosen))

@@ -5,7 +5,6 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from .left_out import held_groups
 from .member_fit import errors_of_mean, log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
 from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
@@ -42,7 +41,7 @@ class ScoredRows:
         n, rng = len(data), np.random.default_rng(seed)
         if len(plans) == 1:
             return
-        self.rows = stratified(n, min(n, _SCORED_ROWS), labels, rng)
+        self.rows = self._left_out_rows(labels, rng)
         if n < 2 or all(self.leaves_out(plan.scheme) for plan in plans):
             return
         n_held = min(_MOST_HELD_OUT, max(1, round(_HELD_OUT * n)))
@@ -51,11 +50,19 @@ class ScoredRows:
             if labels is not None:
                 held = without_last_of_class(held, labels)
         else:
-            held = held_groups(data.groups, n_held, labels, rng)
+            held = data.held_groups(n_held, labels, rng)
         if len(held):
             self.held = held
             self.rows = np.concatenate([held, np.setdiff1d(self.rows, held)])
             self.rest = data.part(np.delete(np.arange(n), held))
+
+    def _left_out_rows(self, labels, rng):
+        """Rows, of which those of the first block of time have no earlier ones."""
+        among = np.arange(len(self.data))
+        if self.data.forward:
+            among = np.flatnonzero(self.data.groups > self.data.groups.min())
+            labels = None if labels is None else labels[among]
+        return among[stratified(len(among), min(len(among), _SCORED_ROWS), labels, rng)]
 
     def leaves_out(self, scheme):
         """Whether members have densities of training rows given all others, or all other groups."""

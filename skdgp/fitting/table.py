@@ -9,7 +9,7 @@ from ..preprocessing.scaling import InputScaler
 from ..preprocessing.target_scaling import TargetScaler
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
-from .left_out import held_groups
+from .left_out import held_groups, last_groups
 
 #: numbers that are scaled and kept at once; larger data are read batch by batch
 PRELOAD = 20_000_000
@@ -25,12 +25,13 @@ class Table:
     `X` (n, d) may be a memory map, `y` has shape (n, k), and `weights` (n,) say how often each row counts.
     `kinds` of the columns are those of :class:`~skdgp.preprocessing.frames.FrameReader`, and `log_exposure`
     (n, 1) is for counts. Rows of one of the `groups` (n,), of int, are left out together; None if each row is
-    one. `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
+    one. With `forward`, groups are blocks of time, and later ones leave, too; the first is never left out.
+    `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
     """
 
-    def __init__(self, X, y, weights, kinds=None, log_exposure=None, groups=None):
+    def __init__(self, X, y, weights, kinds=None, log_exposure=None, groups=None, forward=False):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
-        self.log_exposure, self.groups = log_exposure, groups
+        self.log_exposure, self.groups, self.forward = log_exposure, groups, forward
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
 
     def __len__(self):
@@ -51,7 +52,8 @@ class Table:
         exposure, groups = (
             None if part is None else part[rows] for part in (self.log_exposure, self.groups)
         )
-        return Table(some_rows(self.X, rows), self.y[rows], weights, self.kinds, exposure, groups)
+        columns = some_rows(self.X, rows), self.y[rows], weights, self.kinds
+        return Table(*columns, exposure, groups, self.forward)
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -159,7 +161,10 @@ class Table:
         if self.X.size + self.y.size > _MERGE:
             return self
         of_groups = () if self.groups is None else (self.groups,)
-        table = np.column_stack([self.X, self.targets(), *of_groups]).astype(np.float64)
+        parts = [self.X, self.targets()]
+        # blocks of time in their order
+        parts = [*of_groups, *parts] if self.forward else [*parts, *of_groups]
+        table = np.column_stack(parts).astype(np.float64)
         table += 0.0  # which turns -0.0 into 0.0
         table[np.isnan(table)] = np.nan  # one of the many bit patterns
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
@@ -174,18 +179,25 @@ class Table:
         most = max(float((self.weights @ at_end).max()) for at_end in ends)
         return most >= max(_PILE, _PILED * total)
 
+    def held_groups(self, n_held, labels, rng):
+        """Positions of about `n_held` rows: of random groups, or of the last blocks of time."""
+        if self.forward:
+            return last_groups(self.groups, n_held, labels)
+        return held_groups(self.groups, n_held, labels, rng)
+
     def split(self, fraction, rng, labels=None):
         """Two parts, the second with about this fraction of the rows, and of each class if there are `labels`.
 
         Rows that agree in everything stay together, as copies of one, but not where rows with the same inputs
         have other targets, or where they are so many that a part would lack them altogether. Groups do not
-        divide.
+        divide; the second part has the last blocks of time.
         """
         if self.groups is not None:
-            held = held_groups(self.groups, max(1, round(fraction * len(self))), labels, rng)
+            held = self.held_groups(max(1, round(fraction * len(self))), labels, rng)
             if not len(held):
+                each = "the last block of time has" if self.forward else "each group has"
                 raise ValueError(
-                    "early_stopping=True holds groups out, and each group has the last rows of a class; give "
+                    f"early_stopping=True holds groups out, and {each} the last rows of a class; give "
                     "X_val and y_val instead."
                 )
             return self.part(np.delete(np.arange(len(self)), held)), self.part(held)

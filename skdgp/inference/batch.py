@@ -25,6 +25,7 @@ class Batch(NamedTuple):
     n_all: int = 0  #: rows of the batch of all ranks, where it is divided
     #: (B,), numbers of the groups that are left out together; of batches of all rows, or None
     group: torch.Tensor | None = None
+    forward: bool = False  #: whether later groups leave with each one
 
     def draw(self, make, shape, axis=-2):
         """Draws of this shape: the part of these rows, its `axis`, of ``make`` for all ranks."""

@@ -49,8 +49,8 @@ def cross_val_distribution(
     groups : array-like of shape (n_samples,), optional
         Rows of a group are left out together, with a splitter for groups.
     cv : int, splitter or iterable, default=None
-        As in :func:`~sklearn.model_selection.cross_val_predict`; None is five folds. Each row must be left out
-        once.
+        As in :func:`~sklearn.model_selection.cross_val_predict`; None is five folds. Each row is left out at
+        most once, as by :class:`~sklearn.model_selection.TimeSeriesSplit`.
     alpha : float or array-like of floats in (0, 1)
         Orders of the quantiles.
     n_jobs : int or None, default=None
@@ -65,12 +65,13 @@ def cross_val_distribution(
     distribution : Bunch
         Of regressors `mean` and `std` of the shape of `y`, and `quantiles` with one more axis of `alpha`. Of
         classifiers of skdgp `proba` and `std` of shape (n_samples, n_classes), for sorted labels. Of both
-        `log_density`, shape (n_samples,): that of the target, or the log probability of the label.
+        `log_density`, shape (n_samples,): that of the target, or the log probability of the label. NaN for
+        rows that no fold leaves out.
 
     Raises
     ------
     ValueError
-        If not each row is left out once, or an order of quantiles is not between 0 and 1.
+        If a row is left out more than once, or an order of quantiles is not between 0 and 1.
     TypeError
         If the estimator predicts no distribution.
 
@@ -95,8 +96,10 @@ def cross_val_distribution(
         to_split = {**to_split, "groups": groups}
     splits = list(splitter.split(X, y, **to_split))
     left_out = np.concatenate([test for _, test in splits])
-    if not np.array_equal(np.sort(left_out), np.arange(len(y))):
-        raise ValueError("Each row must be left out once; choose a cv that partitions the rows.")
+    if len(np.unique(left_out)) < len(left_out):
+        raise ValueError(
+            "Some rows are left out more than once; choose a cv that leaves each out at most once."
+        )
     tasks = (
         delayed(_of_fold)(clone(estimator), X, y, train, test, orders, to_fit, to_predict)
         for train, test in splits
@@ -104,10 +107,14 @@ def cross_val_distribution(
     folds = Parallel(n_jobs=n_jobs)(tasks)
     if is_classifier(estimator):
         _align(folds, np.unique(y))
-    order = np.argsort(left_out)
-    return Bunch(
-        **{name: np.concatenate([fold[name] for fold in folds])[order] for name in folds[0]}
-    )
+
+    def of_rows(name):
+        values = np.concatenate([fold[name] for fold in folds])
+        whole = np.full((len(y), *values.shape[1:]), np.nan)
+        whole[left_out] = values
+        return whole
+
+    return Bunch(**{name: of_rows(name) for name in folds[0]})
 
 
 def _routed(estimator, splitter, params):
@@ -129,7 +136,7 @@ def _of_fold(estimator, X, y, train, test, orders, to_fit, to_predict):
     """All that is predicted of the rows of one fold."""
 
     def part(values, rows):
-        whole = np.ndim(values) > 0 and len(values) == len(train) + len(test)
+        whole = np.ndim(values) > 0 and len(values) == len(y)
         return _safe_indexing(values, rows) if whole else values
 
     fit_params = {name: part(value, train) for name, value in to_fit.items()}

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from ...gp.draws import prior_functions
@@ -113,6 +114,23 @@ class ConditionedGP(NamedTuple):
             var[:, copies] = torch.diagonal(block, dim1=-2, dim2=-1)
         return mean, var
 
+    def forward_moments(self, y, records):
+        r"""Mean and variance of each target `y` (k, P) given the records before its own, which are in order.
+
+        With the factor `L` of the covariance and :math:`z = L^{-1} y`, those of a record `B` are
+        :math:`y_B - L_{BB} z_B` and :math:`L_{BB} L_{BB}^\top`. Of the first record, each target is given those
+        before it.
+        """
+        z = torch.linalg.solve_triangular(self.root, y[..., None], upper=False)[..., 0]
+        own = torch.diagonal(self.root, dim1=-2, dim2=-1)
+        mean, var = y - own * z, own.square()
+        for record in np.unique(records[records > records[0]]):
+            B = slice(*np.searchsorted(records, [record, record + 1]))
+            block = self.root[:, B, B]
+            mean[:, B] = y[:, B] - (block @ z[:, B, None])[..., 0]
+            var[:, B] = block.square().sum(-1)
+        return mean, var
+
 
 class ConditionedLeaveOneOut(LeaveOneOut):
     """Leave-one-out densities of the rows of `layer`, for J states of the hyperparameters.
@@ -124,12 +142,16 @@ class ConditionedLeaveOneOut(LeaveOneOut):
     def __init__(self, gps, rows, layer, noise, search):
         super().__init__(rows, search)
         self._layer, self._noise = layer, noise
-        groups = {}
-        for i, record in enumerate(rows.records.tolist()):
-            groups.setdefault(record, []).append(i)
-        copies = [group for group in groups.values() if len(group) > 1]
         y = layer.y.mT
-        mean, var = map(torch.stack, zip(*(gp.loo_moments(y, copies) for gp in gps)))
+        if rows.forward:
+            found = [gp.forward_moments(y, rows.records) for gp in gps]
+        else:
+            groups = {}
+            for i, record in enumerate(rows.records.tolist()):
+                groups.setdefault(record, []).append(i)
+            copies = [group for group in groups.values() if len(group) > 1]
+            found = [gp.loo_moments(y, copies) for gp in gps]
+        mean, var = map(torch.stack, zip(*found))
         self.mean, self.var, self.z = mean, var, (y - mean) / var.sqrt()
 
     def without(self, chosen):

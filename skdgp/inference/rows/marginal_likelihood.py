@@ -322,7 +322,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
     def _learn_scale(self, loo):
         """Maximize the leave-one-out density."""
         rows = self._training_rows
-        chosen = np.random.default_rng(0).permutation(len(rows.X))[:_SCALE_ROWS]
+        chosen = np.random.default_rng(0).permutation(rows.predictable())[:_SCALE_ROWS]
         (parts, order), weight = loo.parts(chosen), rows.weight[chosen]
         parts = list(parts)
         self._count_near()

@@ -1,5 +1,6 @@
 """Training rows gathered by equal inputs, copies among them, and the search for near ones."""
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,20 @@ class TrainingRows(NamedTuple):
     alone: torch.Tensor  #: (n,), whether these hold no other target
     #: (n_unique,), numbers of records, of which copies have no independent information; with groups, of these
     records: np.ndarray
+    #: whether records are in the order of time, the unique inputs in that of records, and later ones leave, too
+    forward: bool = False
+
+    def predictable(self):
+        """Training rows that may be left out: with an order of time, not those of the first record."""
+        own = self.records[self.index.numpy(force=True)]
+        return np.flatnonzero(own > 0) if self.forward else np.arange(len(own))
+
+    def gone(self, records):
+        """Number of unique inputs that leave with records, none with -1."""
+        counts = np.bincount(self.records)
+        if self.forward:
+            counts = counts[::-1].cumsum()[::-1]
+        return np.where(records >= 0, counts[records], 0)
 
     def left_out(self, rows):
         """The records that leave with some rows, or -1 where their unique inputs hold other targets."""
@@ -44,8 +59,7 @@ class TrainingRows(NamedTuple):
 
     def alike(self, rows, n_neighbors):
         """Indices into `rows`, in groups with as many neighbors for each, where there are few unique inputs."""
-        records = self.left_out(rows)
-        fewer = np.where(records >= 0, np.bincount(self.records)[records], 0)
+        fewer = self.gone(self.left_out(rows))
         if len(self.records) - fewer.max(initial=0) >= n_neighbors:
             return [np.arange(len(rows))]
         return [np.flatnonzero(fewer == n) for n in np.unique(fewer)]
@@ -71,15 +85,15 @@ class Rest(NamedTuple):
         return cls(index, alone, rest, total, y[index] + moved, moved)
 
 
-def gather(X, y, weight, group=None):
+def gather(X, y, weight, group=None, forward=False):
     """Unique inputs with mean targets and summed weights, as a dict, and the rows that they are made of.
 
     Inputs are the same up to rounding, and targets up to the least noise that matters.
     Copies of a record agree in both, or their inputs are much closer than those of all other rows.
     With a `group` (n,) of each row, its rows are the record: they have unique inputs of their own, and leave
-    together.
+    together; with `forward`, all later ones with them, and unique inputs are in the order of groups.
     """
-    index, first = _same_inputs(X, weight, group)
+    index, first = _same_inputs(X, weight, group, forward)
     Z = X[first]
     total = weight.new_zeros(len(Z)).index_add(0, index, weight)
     sums = y.new_zeros(len(Z), y.shape[1]).index_add(0, index, weight[:, None] * y)
@@ -96,7 +110,7 @@ def gather(X, y, weight, group=None):
     else:
         records = np.unique(group[first].numpy(force=True), return_inverse=True)[1]
         one_target = torch.ones_like(one_target)  # all targets leave together
-    training_rows = TrainingRows(X, y, weight, index, one_target[index], records)
+    training_rows = TrainingRows(X, y, weight, index, one_target[index], records, forward)
     return {"Z": Z, "y": mean, "weight": total}, training_rows
 
 
@@ -111,18 +125,21 @@ def _spread(A, weight):
     return torch.where(sd > 0.0, sd, 1.0)
 
 
-def _same_inputs(X, weight, group=None):
-    """For each row its unique input, and for each of these its first row; in their order if none agree."""
+def _same_inputs(X, weight, group=None, forward=False):
+    """For each row its unique input, and for each of these its first row; in their order if none agree.
+
+    With `forward` they are in the order of groups.
+    """
     tolerance = _SAME_INPUT * _spread(X, weight)
     values, order = X.sort(0)
     steps = (values.diff(dim=0) > tolerance).cumsum(0)
     levels = torch.zeros_like(order).scatter(0, order[1:], steps)
     if group is not None:
-        levels = torch.cat([levels, group[:, None].to(levels)], 1)
+        levels = torch.cat([group[:, None].to(levels), levels], 1)
     _, index = torch.unique(levels, dim=0, return_inverse=True)
     own = torch.arange(len(X), device=X.device)
     n_unique = int(index.max()) + 1
-    if n_unique == len(X):
+    if n_unique == len(X) and not forward:
         return own, own
     first = torch.full_like(own[:n_unique], len(X)).scatter_reduce(0, index, own, "amin")
     return index, first
@@ -216,7 +233,25 @@ class NeighborSearch:
 
     def of_rows(self, rows, chosen):
         """Search for neighbors of the chosen training rows, without the records left out with them."""
-        return self(rows.X[chosen], rows.left_out(chosen), rows.records)
+        left_out = rows.left_out(chosen)
+        if not rows.forward:
+            return self(rows.X[chosen], left_out, rows.records)
+        n_before = np.searchsorted(rows.records, left_out)
+        k, X = min(self.n_neighbors, int(n_before.min(initial=self.n_unique))), rows.X[chosen]
+        found = np.zeros((len(chosen), k), dtype=np.int64)
+        for n in np.unique(n_before):
+            own = np.flatnonzero(n_before == n)
+            nearest = self._of_first(n)(X[own])
+            found[own] = nearest[:, nearest.shape[1] - k :]
+        return found
+
+    def _of_first(self, n):
+        """The search among the first `n` unique inputs."""
+        first = copy.copy(self)
+        first.n_unique, first._of_Z = int(n), self._of_Z[:n]
+        if n:
+            first._find = _finder(first._of_Z.numpy())
+        return first
 
     def __call__(self, X, left_out=None, records=None):
         """Indices (n, k) of the nearest unique inputs, the nearest last, as many for each row."""

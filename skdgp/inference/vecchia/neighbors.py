@@ -132,8 +132,9 @@ class NeighborGP(LocalScaleModel):
             n_kernel = len(self.rows.kernel.hyperparameters())
             priors, centers = priors[n_kernel:], centers[n_kernel:]
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
-        chosen = torch.randperm(n, generator=generator, device=generator.device)[:few]
-        chosen, log_density = chosen.numpy(force=True), self._log_density()
+        among = rows.predictable()
+        chosen = torch.randperm(len(among), generator=generator, device=generator.device)[:few]
+        chosen, log_density = among[chosen.numpy(force=True)], self._log_density()
         ell = sum(
             rows.weight[part]
             @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
@@ -154,6 +155,11 @@ class NeighborGP(LocalScaleModel):
         if self._chooses_neighbors:
             self._choose_neighbors()
         elif self._full_scale:
+            if self._training_rows.forward:
+                raise ValueError(
+                    "full_scale of Vecchia has no predictions from earlier rows alone; leave it at None with "
+                    "time."
+                )
             self._induce(min(self._full_scale, len(self.rows.Z)))
 
     def _start_from_subset(self, batch):
@@ -208,7 +214,7 @@ class NeighborGP(LocalScaleModel):
         Where they do, functions are smooth, and inducing points may do better.
         """
         rows, best, before = self._training_rows, -np.inf, self.n_neighbors
-        chosen = np.random.default_rng(1).permutation(len(rows.X))[:_CHOICE_ROWS]
+        chosen = np.random.default_rng(1).permutation(rows.predictable())[:_CHOICE_ROWS]
 
         def score():
             found = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
@@ -221,7 +227,8 @@ class NeighborGP(LocalScaleModel):
                 break
             best, before = now, k
         self._take(before)
-        if before > _NEIGHBORS[0] and self._full_scale != 0 and self.rows.y.shape[1] == 1:
+        smooth = before > _NEIGHBORS[0] and self._full_scale != 0 and not rows.forward
+        if smooth and self.rows.y.shape[1] == 1:
             n = self._most_inducing()
             if n >= _FEWEST_INDUCING:
                 self._take(_NEIGHBORS[0])
