@@ -27,6 +27,7 @@ setup(
     ],
     extras_require={
         "plot": ["matplotlib>=3.8"],
+        "botorch": ["botorch>=0.12"],
         "mcmc": ["arviz>=0.20,<1"],
         "dask": ["distributed>=2024.8"],
         "onnx": ["onnx>=1.18", "onnxscript>=0.5"],

@@ -26,6 +26,7 @@ exclude_patterns = ["_build", "templates"]
 default_role = "literal"
 autosummary_generate = True
 numpydoc_show_class_members = False
+autodoc_mock_imports = ["botorch", "gpytorch", "linear_operator"]  # of the extra [botorch]
 numpydoc_class_members_toctree = False
 # labels and glossary terms of scikit-learn in inherited docstrings
 suppress_warnings = ["ref.term", "ref.ref", "config.cache"]

@@ -23,7 +23,15 @@ FLOORS = [
     ["fitting"],
     ["estimators"],
     ["_scoring"],
-    ["inspection", "model_selection", "distributed", "metrics", "datasets", "torch"],
+    [
+        "inspection",
+        "model_selection",
+        "distributed",
+        "metrics",
+        "datasets",
+        "torch",
+        "integrations",
+    ],
 ]
 #: schemes, each in a file or folder of its own
 SCHEMES = [

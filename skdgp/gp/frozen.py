@@ -93,10 +93,14 @@ class FrozenLayer(Outputs):
 
     def covariance(self, H):
         """Covariances of rows, (D, P, P), of the outputs without noise."""
-        A, _ = self.whitened(H)
-        cov = self.kernel(H, H) + A.T @ self.excess() @ A
-        cov = cov.expand(self.n_outputs, -1, -1)
-        return cov if self._scales is None else self._scales.square()[:, None, None] * cov
+        return self.covariance_of_groups(H[None])[:, 0]
+
+    def covariance_of_groups(self, H):
+        """Covariances within groups of rows (B, q, n_inputs), (D, B, q, q), of the outputs without noise."""
+        A = self.whitened(H)[0].transpose(0, 1)  # B, M, q
+        cov = self.kernel.of_groups(H) + A.mT @ self.excess()[:, None] @ A
+        cov = cov.expand(self.n_outputs, *cov.shape[1:])
+        return cov if self._scales is None else self._scales.square()[:, None, None, None] * cov
 
     def functions(self, n, n_features, generator, v=None, center=None):
         """Draws of functions by pathwise conditioning (Wilson et al., 2020), without noise.
@@ -128,9 +132,12 @@ class FormLayer(FrozenLayer):
 
     def __init__(self, *args):
         super().__init__(*args)
-        self._weights = self.L_inv.T @ self.q_mean
-        rows, signs = zip(*(_factors(Q, self.L_inv) for Q in self.excess()))
+        self._weights, self._excess = self.L_inv.T @ self.q_mean, super().excess()
+        rows, signs = zip(*(_factors(Q, self.L_inv) for Q in self._excess))
         self._rows, self._signs = torch.cat(rows), torch.stack(signs)[:, None]
+
+    def excess(self):
+        return self._excess
 
     def process_moments(self, H):
         K_uf, k_ff = self.kernel(self.Z, H), self.kernel.diag(H)

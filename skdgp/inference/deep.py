@@ -193,3 +193,23 @@ class DeepPosterior(Posterior):
 
     def covariance(self, X):
         return self.layers[0].covariance(X.to(torch.float64)) if len(self.layers) == 1 else None
+
+    def joint_given_draws(self, X):
+        last, shape = len(self.layers) - 1, X.shape[:2]
+        if self._of_layer is not None or type(self).latent is not DeepPosterior.latent:
+            return None
+
+        def visit(i, layer, H):
+            mean, var = layer.shared_moments(H)
+            if i < last:
+                return torch.addcmul(mean, var.clamp_min(0.0).sqrt(), self.eps[i])
+            groups = H.unflatten(1, shape).flatten(0, 1)
+            return mean, layer.covariance_of_groups(groups).unflatten(1, (len(H), shape[0]))
+
+        mean, cov = self.layers.walk(X.flatten(0, 1).double(), visit)  # S, n, k and k, S, B, q, q
+        return self._log_weights.exp(), mean.unflatten(1, shape), cov.mean(1)
+
+    def covariance_of_groups(self, X):
+        if type(self).covariance is not DeepPosterior.covariance or len(self.layers) > 1:
+            return super().covariance_of_groups(X)
+        return self.layers[0].covariance_of_groups(X.to(torch.float64))

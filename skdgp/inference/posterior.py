@@ -101,6 +101,36 @@ class Posterior:
         """
         return None
 
+    def joint(self, X: torch.Tensor) -> tuple | None:
+        """Moments within groups of rows (B, q, n_features); None without a closed form of covariances.
+
+        Returns
+        -------
+        weights : tensor of shape (C,)
+            Of components, perhaps fewer than those of :meth:`latent`.
+        means : tensor of shape (C, B, q, k)
+        covariance : tensor of shape (k, B, q, q)
+            As of :meth:`covariance`.
+        """
+        covariance = self.covariance_of_groups(X)
+        if covariance is None:
+            return None
+        log_weights, mean, _ = self.latent(X.flatten(0, 1))
+        return log_weights.exp(), mean.unflatten(1, X.shape[:2]), covariance
+
+    def joint_given_draws(self, X: torch.Tensor) -> tuple | None:
+        """:meth:`joint` for draws of the hidden layers that rows share, if that is in closed form."""
+        return None
+
+    def covariance_of_groups(self, X: torch.Tensor) -> torch.Tensor | None:
+        """:meth:`covariance` within groups of rows (B, q, n_features), shape (k, B, q, q)."""
+        found = [self.covariance(rows) for rows in X]
+        return None if found[0] is None else torch.stack(found, 1)
+
+    def mean_inflation(self):
+        """Mean of `inflation` over components."""
+        return self._log_weights.exp() @ self.inflation.to(self._log_weights)
+
     def solution(self) -> dict:
         """Arrays that take long to compute from the state of the model, for a copy in another process."""
         return {}

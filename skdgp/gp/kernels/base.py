@@ -117,6 +117,10 @@ class Kernel(Component):
         """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
         return self(X, X)
 
+    def of_groups(self, X):
+        """Covariances within groups of rows (B, q, n_features), shape (B, q, q): few large ones, or many."""
+        return self(X[0], X[0])[None] if len(X) == 1 else self.within(X)
+
     def from_gram(self, G, left=None, right=None):
         """The kernel as a function of inner products, for one lengthscale that all inputs share.
 

@@ -41,15 +41,21 @@ class ConditionedGP(NamedTuple):
             return self.inverse @ K[..., None, :, :]
         return torch.linalg.solve_triangular(self.root, K[..., None, :, :], upper=False)
 
-    def moments(self, X, joint=False):
-        """Mean (k, n) and variance (k, n) of the function, or its covariance (k, n, n)."""
+    def joint(self, X):
+        """Mean (k, B, q) and covariance (k, B, q, q) of groups of rows (B, q, n_features), for one process."""
+        H, shape = self.inputs(X.flatten(0, 1)), X.shape[:2]
+        K = self.kernel.between(self.H, H)  # P, n
+        A = self._solved(K).unflatten(-1, shape).transpose(1, 2)  # k, B, P, q
+        cov = self.kernel.of_groups(H.unflatten(0, shape)) - A.mT @ A
+        return (self.a @ K).unflatten(1, shape), cov
+
+    def moments(self, X):
+        """Mean (k, n) and variance (k, n) of the function."""
         H = self.inputs(X)
-        if self._is_one and not joint:
+        if self._is_one:
             return self._moments_of_one(H)
         K = self.kernel.between(self.H, H)  # P, n
         A = self._solved(K)
-        if joint:
-            return self.a @ K, self.kernel.between(H, H) - A.mT @ A
         squares = A.square() if A.requires_grad else A.square_()
         var = self.kernel.diag(H)[..., None, :] - squares.sum(-2)
         return self.a @ K, var.clamp_min(_LEAST_VARIANCE)
@@ -95,9 +101,9 @@ class ConditionedGP(NamedTuple):
 
         return path
 
-    def joint(self, n, generator, X):
+    def draws(self, n, generator, X):
         """Draw jointly at the rows `X`: as :meth:`paths`, but a function of indices into them."""
-        mean, covariance = self.moments(X, joint=True)
+        mean, covariance = (part[:, 0] for part in self.joint(X[None]))
         size = float(self.kernel.diag(self.inputs(X)).max())
         root = cholesky(covariance, _JITTER * size)
         errors = normal((n, len(mean), len(X), 1), generator, X)
@@ -199,8 +205,10 @@ class ConditionedPosterior(ScaledPosterior):
         super().__init__(model, draws, loo, len(gps))
 
     def differentiable(self):
-        new, root = copy.copy(self), self._together.root
-        new._together = self._together._replace(inverse=inverse_triangular(root))
+        new, inverse = copy.copy(self), inverse_triangular(self._together.root)
+        new._together = self._together._replace(inverse=inverse)
+        each = inverse if inverse.ndim > 3 else inverse[None]  # one for each state
+        new._gps = [gp._replace(inverse=part) for gp, part in zip(self._gps, each)]
         return new
 
     def _pieces(self, X):
@@ -224,16 +232,21 @@ class ConditionedPosterior(ScaledPosterior):
         """Estimates of the squared scales of rows, (J, n, k)."""
         return self._scale.squared(near_errors(self._z, self._nearest(X)))
 
-    @torch.no_grad()
     def covariance(self, X):
-        roots, total = [1.0] * len(self._gps), 0.0
+        return self.joint(X[None])[2][:, 0]
+
+    def joint(self, X):
+        roots, means, total, n = [1.0] * len(self._gps), [], 0.0, len(self._gps)
         if self._scale is not None:
-            scales = torch.cat([self._squared(piece) for piece in self._pieces(X)], 1)
-            roots = self._scale.roots(scales).mT[..., None]  # J, k, n, 1
+            pieces = self._pieces(X.flatten(0, 1))
+            scales = torch.cat([self._squared(piece) for piece in pieces], 1)
+            roots = self._scale.roots(scales).mT.unflatten(-1, X.shape[:2])
+            roots = roots[..., None]  # J, k, B, q, 1
         for gp, root in zip(self._gps, roots):
-            _, cov = gp.moments(X, joint=True)
+            mean, cov = gp.joint(X)
+            means.append(mean.movedim(0, -1))
             total = total + (root * cov).mT * root
-        return total / len(self._gps)
+        return X.new_full((n,), 1.0 / n), torch.stack(means), total / n
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
@@ -250,7 +263,7 @@ class ConditionedPosterior(ScaledPosterior):
             if given is None:
                 draws.append((mine, gp.paths(len(mine), generator, self._noise, self.n_features)))
             else:
-                draws.append((mine, gp.joint(len(mine), generator, given)))
+                draws.append((mine, gp.draws(len(mine), generator, given)))
         mixing = None if self._scale is None else self._scale.draws(n, generator, self._z)
 
         def evaluate(Y, noise=None):

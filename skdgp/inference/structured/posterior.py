@@ -7,7 +7,6 @@ from functools import partial
 import torch
 
 from ...gp.frozen import FrozenLayer
-from ...linalg import inverse_triangular
 from ..deep import DeepPosterior, without_scales
 from ..posterior import Functions, Latent
 from .inflation import NODES
@@ -20,10 +19,10 @@ class _WhitenedLayer(FrozenLayer):
 
     def __init__(self, *args, Q):
         super().__init__(*args)
-        self._L_inv, self._Q = inverse_triangular(self.L), Q
+        self._Q = Q
 
     def whiten(self, K):
-        return self._L_inv @ K
+        return self.L_inv @ K
 
     def excess(self):
         return self._Q

@@ -53,17 +53,22 @@ class NeighborPosterior(ScaledPosterior):
             found = found if self._scale is None else (*found, self._scale.squared(z))
             yield tuple(part[None] for part in found)
 
-    @torch.no_grad()
     def covariance(self, X):
-        """Covariances of draws: those of the prior, less what neighbors of both rows explain."""
-        near, nearest = self._near, self._search(X)
+        found = self.joint(X[None])
+        return None if found is None else found[2][:, 0]
+
+    def joint(self, groups):
+        """Moments of draws, with the covariances of the prior, less what neighbors of both rows explain."""
+        near, shape, X = self._near, groups.shape[:2], groups.flatten(0, 1)
+        nearest, means = self._search(X), []
         used, inverse = np.unique(nearest, return_inverse=True)
-        if len(used) > _MOST_NEIGHBORS or len(X) > _MOST_NEIGHBORS:
+        if len(used) > _MOST_NEIGHBORS or shape[1] > _MOST_NEIGHBORS:
             return None
         scales, parts, far, size = [], [], [], rows_at_once(near, self._search.n_neighbors)
         for i in range(0, len(X), size):
             some, of_some = X[i : i + size], nearest[i : i + size]
-            _, _, L, z = near.say(some, of_some)
+            mean, sd, L, z = near.say(some, of_some)
+            means.append(near.observed.latents(mean, sd.square())[0])
             parts.append(weights_of_neighbors(L))
             if near.smooth is not None:
                 far.append(near.loadings(near.smooth.near(of_some, some), L[:, 0]))
@@ -72,19 +77,19 @@ class NeighborPosterior(ScaledPosterior):
         places = torch.as_tensor(inverse.reshape(nearest.shape), device=X.device)
         weights = torch.cat(parts).transpose(0, 1)  # n_outputs, n, k
         W = weights.new_zeros(*weights.shape[:2], len(used))
-        W.scatter_(2, places.expand_as(weights), weights)
+        W = W.scatter(2, places.expand_as(weights), weights).unflatten(1, shape)  # k, B, q, used
         Z, noise = near.Z[used], near.observed.targets(near.y[None, used], near.weight[None, used])
         seen = near.kernel(Z, Z) + torch.diag_embed(noise[1][0])
-        cross = W @ near.kernel(Z, X)
-        cov = near.kernel(X, X) - cross - cross.mT + W @ seen @ W.mT
+        cross = W @ near.kernel(Z, X).unflatten(1, shape).transpose(0, 1)
+        cov = near.kernel.of_groups(groups) - cross - cross.mT + W @ seen[:, None] @ W.mT
         if far:
-            far = torch.cat(far)
+            far = torch.cat(far).unflatten(0, shape)
             after = far @ near.smooth.root
             cov = cov + after @ after.mT - far @ far.mT
-        if not scales:
-            return cov
-        root = self._scale.roots(torch.cat(scales)).T[..., None]
-        return root * cov * root.mT
+        if scales:
+            root = self._scale.roots(torch.cat(scales)).T.unflatten(1, shape)[..., None]
+            cov = root * cov * root.mT
+        return X.new_ones(1), torch.cat(means).unflatten(0, shape)[None], cov
 
     @torch.no_grad()
     def functions(self, n, generator, X=None):
@@ -121,7 +126,7 @@ class NeighborPosterior(ScaledPosterior):
             mean, deviation = near.observed.values(mean.expand_as(deviation), deviation)
             if scale is None:
                 return mean, deviation
-            return scale.scaled(mean, deviation, scale.squared(z) * mixing)
+            return scale.scaled(mean, deviation, self._scale.squared(z) * mixing)
 
         return Functions(evaluate, near.Z.new_ones(n))
 

@@ -59,7 +59,7 @@ def test_collapsed_log_joint(case):
     # moments of the last layer's values given the targets, from the posterior at the rows
     states = {"v": V, "phi": torch.zeros(1, 0).double()}
     last, _ = SlicedPosterior(model, states, torch.zeros(1, model.n_hidden()))._layers[0][-1]
-    mean, cov = last.moments(F1[0], joint=True)
+    mean, cov = (part[:, 0] for part in last.joint(F1[:1]))
     check(
         case,
         F1=F1[0],
@@ -79,7 +79,7 @@ def test_predictions(case):
     states = {"v": V, "phi": torch.zeros(1, 0).double()}
     Xs = tensor(given["Xs"])
     first, _ = SlicedPosterior(model, states, torch.zeros(1, model.n_hidden()))._layers[0][0]
-    mean, cov = first.moments(Xs, joint=True)
+    mean, cov = (part[:, 0] for part in first.joint(Xs[None]))
     mean, cov = mean.T, cov[0]
     expected = case["expected"]
     np.testing.assert_allclose(mean, expected["F1s_mean"], rtol=case["rtol"], atol=case["atol"])
