@@ -73,7 +73,7 @@ def check_alpha(alpha, name="alpha") -> np.ndarray:
 
 def check_coverage(coverage) -> None:
     """Raise ValueError unless the coverage of an interval is between 0 and 1."""
-    if not isinstance(coverage, Real) or not 0.0 < coverage < 1.0:
+    if not isinstance(coverage, Real) or not 0.0 < float(coverage) < 1.0:
         raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
 
 

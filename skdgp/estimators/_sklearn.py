@@ -1,5 +1,7 @@
 """Imports from parts of scikit-learn that may change without notice, in one place."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from sklearn.base import _fit_context  # noqa: F401
 from sklearn.utils._param_validation import (  # noqa: F401
@@ -12,10 +14,13 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ..fitting.problem import Progress
 
-try:
+if TYPE_CHECKING:
     from sklearn.callback import CallbackSupportMixin
-except ImportError:  # before scikit-learn 1.9
-    CallbackSupportMixin = type("CallbackSupportMixin", (), {})  # which adds nothing
+else:
+    try:
+        from sklearn.callback import CallbackSupportMixin
+    except ImportError:  # before scikit-learn 1.9
+        CallbackSupportMixin = type("CallbackSupportMixin", (), {})  # which adds nothing
 
 
 def check_sample_weight(sample_weight, X):

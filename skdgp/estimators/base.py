@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from time import monotonic
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -80,13 +81,12 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
     verbose: int = 0
 
-    target_transform = None  # a parameter of regressors
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
     _stream = None  #: state of learning from chunks
     #: parameters that may name a column of X, see :mod:`.row_columns`
-    _row_columns = ("groups", "time")
-    _row_positions = {}  #: positions of these columns, by parameter
+    _row_columns: ClassVar[tuple[str, ...]] = ("groups", "time")
+    _row_positions: ClassVar[dict[str, int]] = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 
     _parameter_constraints = CONSTRAINTS

@@ -1,6 +1,7 @@
 """Labels and their probabilities, for all classifiers."""
 
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -23,7 +24,7 @@ def order_of_labels(y):
 class ClassificationMixin(ClassifierMixin):
     """Predictions of classes."""
 
-    _y_checks = {}
+    _y_checks: ClassVar[dict[str, bool]] = {}
     _label_order = None  #: of the labels of an ordered categorical target
 
     def _n_classes(self):

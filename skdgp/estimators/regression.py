@@ -1,5 +1,7 @@
 """Base of regressors: targets, and predictions in their units."""
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -22,7 +24,9 @@ _HEAVY = "heteroscedastic_student_t"  #: not for targets that would look like ou
 class RegressionMixin(MultiOutputMixin, RegressorMixin):
     """Predictions of real numbers and counts."""
 
-    _y_checks = {"multi_output": True}  # whether they are numbers is seen later
+    _y_checks: ClassVar[dict[str, bool]] = {
+        "multi_output": True
+    }  # whether they are numbers is seen later
 
     def _n_classes(self):
         return None

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from numbers import Real
+from typing import ClassVar
 
 import numpy as np
 
@@ -51,7 +52,9 @@ class BaseSparseGP(BaseDeepGP):
         "train_inducing": ["boolean"],
     }
 
-    _n_inducing = None  #: inducing points by default, if the scheme does not choose them
+    _n_inducing: ClassVar[int | None] = (
+        None  #: inducing points by default, if the scheme does not choose them
+    )
 
     def _plans(self, data):
         scheme = self._scheme()

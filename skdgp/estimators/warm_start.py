@@ -53,7 +53,7 @@ def init_source(estimator):
 
 def lasting(estimator):
     """Digests of the parameters that cannot change while the same model learns on."""
-    return {name: fingerprint(getattr(estimator, name)) for name in (*SHAPE, *PRESET)}
+    return {name: fingerprint(getattr(estimator, name, None)) for name in (*SHAPE, *PRESET)}
 
 
 def changed_since_fit(estimator, names):

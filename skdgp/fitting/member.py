@@ -1,8 +1,8 @@
 """The members of a mixture: plans before the fit, fitted models as numpy after it."""
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 
 import numpy as np
 import torch
@@ -24,10 +24,10 @@ class Plan:
     """Plan of a member, before the shape of the data is known."""
 
     scheme: Scheme
-    likelihood: Likelihood = None
+    likelihood: Likelihood
     n_layers: int = 1
-    width: object = None  #: int, sequence of int or None
-    kernel: object = "auto"  #: str, Kernel or sequence of these
+    width: int | Sequence[int] | None = None
+    kernel: str | Kernel | Sequence[str | Kernel] = "auto"
     n_inducing: int | None = None  #: before there are too few rows; None for the scheme's choice
     max_iter: int | None = None  #: steps; None for the scheme's choice
     learning_rate: float | None = None  #: likewise
@@ -44,10 +44,12 @@ class Plan:
         """Outputs of the hidden layers; raises ValueError if the user's width does not fit."""
         n_hidden = self.n_layers - 1
         width = min(n_features, _WIDEST) if self.width is None else self.width
-        if isinstance(width, Integral):
+        if isinstance(width, int | np.integer):
             return (int(width),) * n_hidden
         widths = tuple(width)
-        if len(widths) != n_hidden or not all(isinstance(w, Integral) and w > 0 for w in widths):
+        if len(widths) != n_hidden or not all(
+            isinstance(w, int | np.integer) and w > 0 for w in widths
+        ):
             raise ValueError(
                 f"width must be a positive int or one for each of the {n_hidden} hidden layers; got {width!r}."
             )

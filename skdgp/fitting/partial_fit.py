@@ -68,11 +68,11 @@ def learn_chunk(chunk: Chunk) -> Learned:
         model = member.model(device)
         X, _, _ = table.sample(_ROWS, np.random.RandomState(0))
         is_new = _is_new(X, member, stream["usual"], stream["ends"])
-        if model.cover is not None and is_new:
+        if model.moves_inducing_inputs and is_new:
             _widen(model, table)
             X, _, _ = table.sample(_ROWS, np.random.RandomState(0))
         n_inducing = _n_inducing(settings, task, member, stream["n_rows"], len(X))
-        if model.cover is not None and (is_new or n_inducing > member.architecture.n_inducing):
+        if model.moves_inducing_inputs and (is_new or n_inducing > member.architecture.n_inducing):
             model.cover(torch.as_tensor(X, device=device), n_inducing)
             shape = dataclasses.replace(member.architecture, n_inducing=n_inducing)
             member = Member(member.scheme, shape, member.likelihood)

@@ -64,7 +64,10 @@ def affordable(plans: list, seconds: float, spare=()) -> list:
             left -= plan.seconds
     others = [plan for plan in (*plans, *spare) if plan not in chosen]
     cheapest = min(others, key=lambda plan: plan.seconds, default=None)
-    if not chosen or (len(chosen) == 1 and others and cheapest.seconds <= 0.5 * seconds):
+    few = not chosen or (
+        len(chosen) == 1 and cheapest is not None and cheapest.seconds <= 0.5 * seconds
+    )
+    if few and cheapest is not None:
         chosen.append(cheapest)
     return chosen
 

@@ -43,8 +43,8 @@ class Run:
     budget: Budget
     turns: list[int]  #: numbers of the plans in the order of their training
     n_jobs: int
-    scored: ScoredRows = None
-    members: MemberFit = None
+    scored: ScoredRows | None = None
+    members: MemberFit | None = None
     progress: Progress = field(default_factory=Progress)
 
     @classmethod

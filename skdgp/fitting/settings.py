@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -73,10 +73,10 @@ class Settings:
     @classmethod
     def of(cls, estimator) -> Settings:
         """The settings of an estimator."""
-        names = [f.name for f in fields(cls) if f.name not in ("params", "warps")]
-        given = {name: getattr(estimator, name) for name in names}
+        given = [f for f in fields(cls) if f.name not in ("params", "warps")]
+        values: dict[str, Any] = {f.name: getattr(estimator, f.name, f.default) for f in given}
         params = estimator.get_params(deep=False)
-        return cls(**given, warps=estimator._warps(), params=params)
+        return cls(**values, warps=estimator._warps(), params=params)
 
     def training_device(self):
         """Return the device for training; raises ValueError if torch cannot use it."""

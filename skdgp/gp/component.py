@@ -1,6 +1,6 @@
 """Kernels and likelihoods as objects, and their trainable counterparts."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -42,11 +42,17 @@ class Component(BaseEstimator):
 
     """
 
-    _positive = {}  #: for each trainable constructor argument, the value that it always exceeds
-    _may_be_zero = ()  #: those of them that can be 0, which leaves a term out for good
-    _parts = ()  #: constructor arguments that are components themselves
-    _from_rows = ()  #: arrays among them, zero by default, that :meth:`from_rows` finds
-    _roles = {}  #: of trainable constructor arguments
+    _positive: ClassVar[
+        dict[str, float]
+    ] = {}  #: for each trainable constructor argument, the value that it always exceeds
+    _may_be_zero: ClassVar[
+        tuple[str, ...]
+    ] = ()  #: those of them that can be 0, which leaves a term out for good
+    _parts: ClassVar[tuple[str, ...]] = ()  #: constructor arguments that are components themselves
+    _from_rows: ClassVar[
+        tuple[str, ...]
+    ] = ()  #: arrays among them, zero by default, that :meth:`from_rows` finds
+    _roles: ClassVar[dict[str, str]] = {}  #: of trainable constructor arguments
     _role = "shape"  #: of those that are not among these
 
     def __setattr__(self, name, value):

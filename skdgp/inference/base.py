@@ -78,7 +78,7 @@ class Scheme(BaseEstimator):
         Whether steps maximize these densities.
     """
 
-    uses = frozenset()
+    uses: ClassVar[frozenset[str]] = frozenset()
     takes_chunks = True
     widens = False
     fewer_draws = True
@@ -153,7 +153,7 @@ class Scheme(BaseEstimator):
         return 0.0, 0.0
 
     #: for each setting, the values that it may have, as in scikit-learn
-    _parameter_constraints = {}
+    _parameter_constraints: ClassVar[dict[str, tuple]] = {}
 
     def __init_subclass__(cls, **kwargs):
         """Make the constructor from settings ``name: Annotated[type, *values] = default``."""
@@ -206,10 +206,10 @@ class Model(nn.Module):
     Once a model is `finished`, further steps would change nothing.
     """
 
-    #: ``cover(X, n)`` chooses `n` inducing inputs of each layer among the present ones and some rows,
-    #: and carries the posterior process over; None if inducing inputs stay where they are
-    cover = None
-    solution: ClassVar = {}  #: see :meth:`~skdgp.inference.posterior.Posterior.solution`
+    moves_inducing_inputs = False  #: whether there is ``cover(X, n)``
+    solution: ClassVar[
+        dict[str, torch.Tensor]
+    ] = {}  #: see :meth:`~skdgp.inference.posterior.Posterior.solution`
     is_full_batch = False  #: whether each step looks at all rows
     homoscedastic = False  #: whether noise that may vary has the same size everywhere as yet
     unsolved = None  #: rows whose posterior is still to be found

@@ -68,6 +68,8 @@ class DeepSparseGP(Model):
     that have vanished start again.
     """
 
+    moves_inducing_inputs = True
+
     def __init__(
         self, architecture, likelihood, layers, n_draws=1, natural_step=0.1, n_warmup=0, n_restart=0
     ):
@@ -117,6 +119,10 @@ class DeepSparseGP(Model):
 
     @torch.no_grad()
     def cover(self, X, n):
+        """Choose `n` inducing inputs of each layer among the present ones and some rows.
+
+        The posterior process is carried over.
+        """
         parts = []
 
         def visit(i, layer, H):

@@ -59,7 +59,7 @@ class Posterior:
     n_chains = 0  #: whose states the components are, chain after chain; 0 if they are no states
     delta = None  #: (n_layers,), closeness of Gram matrices to a fixed function of the one below
     #: (C, d) by name: those of chains that sample them, in standardized units
-    hyperparameters: ClassVar = {}
+    hyperparameters: ClassVar[dict[str, torch.Tensor]] = {}
 
     n_features = N_FEATURES  #: random features of a draw of functions
 

@@ -25,7 +25,7 @@ class Slice(NamedTuple):
     rows: Any  #: ndarray or data frame of shape (n_points, n_features)
     grid: np.ndarray  #: (n_points,), the column that varies, as it is shown
     values: np.ndarray  #: (n_samples,), the same column of the data
-    index: int  #: its position
+    position: int
     name: str
     discrete: bool  #: whether the data have few values there, and the grid has all of them
 

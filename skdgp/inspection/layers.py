@@ -292,13 +292,13 @@ def _principal_line(H, Z, n_points):
 
 def _describe_first(layer, model, member, X, line):
     """The line of the first layer, in units of the feature."""
-    kind = list(model.column_kinds_.values())[line.index]
+    kind = list(model.column_kinds_.values())[line.position]
     inducing = model._x_scaler.inverse_transform(member.inducing_inputs_[0])
     encoder = model._x_scaler.encoder
-    own = line.index if encoder is None else np.flatnonzero(encoder.sources == line.index)[0]
+    own = line.position if encoder is None else np.flatnonzero(encoder.sources == line.position)[0]
     layer.update(
         x=line.grid,
-        rows_x=in_units(X[:, line.index], kind),
+        rows_x=in_units(X[:, line.position], kind),
         inducing_x=in_units(inducing[:, own], kind),
         one_input=X.shape[1] == 1,
         x_label=line.name,

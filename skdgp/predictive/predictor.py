@@ -92,7 +92,8 @@ class Predictor:
 
         Some rows are worked on at a time. `at` is :meth:`at` or another method that makes distributions.
         """
-        results, size = None, rows_at_once(self.members, self.device)
+        results: list[np.ndarray] = []
+        size, several = rows_at_once(self.members, self.device), False
         at = at or partial(self.at)
         with self.computing():
             for first in range(0, len(X), size):

@@ -1,6 +1,7 @@
 """Encodings of single columns of a table as numbers."""
 
 import copy
+from typing import ClassVar
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class Ordered(Column):
 class _Cyclic(Column):
     """A trend, and the circles of the periods that the values cover, which are `kept`."""
 
-    periods = ()
+    periods: ClassVar[tuple[tuple[str, float], ...]] = ()
 
     def fit(self, values, targets, weights, folds, slopes=None):
         self.kept = [one for one in self.periods if self._covers(values[~np.isnan(values)], one)]
@@ -105,7 +106,7 @@ class _Cyclic(Column):
 class Date(_Cyclic):
     """Days, with the time of the day, the day of the week and the day of the year."""
 
-    periods = ("day", 1.0), ("week", _WEEK), ("year", _YEAR)
+    periods = (("day", 1.0), ("week", _WEEK), ("year", _YEAR))
 
 
 class Time(_Cyclic):

@@ -9,7 +9,7 @@ import secrets
 _ENDING = ".part"
 #: errors of file systems without hard links
 _NO_LINKS = errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK
-_writing = set()  #: names that this process is writing to
+_writing: set[str] = set()  #: names that this process is writing to
 
 
 def write(path, put, is_own):

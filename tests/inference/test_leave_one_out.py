@@ -158,7 +158,7 @@ def test_inducing_variables_without_a_row_by_dense_matrices(data, weights):
         found = smooth.mean + (smooth.root @ shift[0])
         spread = smooth.root @ more[0]
         covariance = smooth.root @ smooth.root.T + spread @ spread.T
-        C, values, own = joint.copy(), targets[:, 0].copy(), int(rest.index)
+        C, values, own = joint.copy(), targets[:, 0].copy(), int(rest.unique)
         if bool(rest.alone):
             kept = np.asarray(rows_of.records) != rows_of.records[own]
         else:

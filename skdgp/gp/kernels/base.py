@@ -1,12 +1,17 @@
 """Base class of kernels, and their sums and products."""
 
+from collections.abc import Callable
+from typing import ClassVar
+
 import numpy as np
 import torch
 
 from ..component import Component, Trainable
 
 _EQUAL = 1e-9  #: difference of logarithms that is rounding
-BY_NAME = {}  #: classes, or functions without arguments that make kernels
+BY_NAME: dict[
+    str, Callable[[], "Kernel"]
+] = {}  #: classes, or functions without arguments that make kernels
 
 
 class Kernel(Component):
@@ -24,11 +29,13 @@ class Kernel(Component):
 
     extrapolates = False
 
-    _allowed = {}  #: for some constructor arguments, the values that they may have
+    _allowed: ClassVar[
+        dict[str, tuple]
+    ] = {}  #: for some constructor arguments, the values that they may have
     #: for each hyperparameter with one number for each input, its default as a function of their number
-    _of_inputs = {}
+    _of_inputs: ClassVar[dict[str, Callable[[int], float]]] = {}
     #: hyperparameters that may differ between inputs, and the powers of their number that make them one
-    _of_length = {"lengthscale": -0.5}
+    _of_length: ClassVar[dict[str, float]] = {"lengthscale": -0.5}
 
     @property
     def metric(self):

@@ -1,6 +1,6 @@
 """The interface of likelihoods for inference schemes and prediction."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -50,9 +50,9 @@ class Likelihood(Component):
     #: whether densities of targets given the functions' values have gradients that lead to larger ones
     has_gradients = True
     #: for each number, the power of the target's unit in which it is measured
-    _units = {}
+    _units: ClassVar[dict[str, float]] = {}
     #: for each number, its value for a standardized target if the user gives None
-    _defaults = {}
+    _defaults: ClassVar[dict[str, float]] = {}
 
     def n_latents(self, n_outputs):
         """Number of latent functions for `n_outputs` targets."""

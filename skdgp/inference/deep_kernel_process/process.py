@@ -216,11 +216,11 @@ class Level:
     kernel: object
     d: torch.Tensor  #: (S, P), diagonal of the Gram matrix below
     white: torch.Tensor  #: (S,), white noise of the kernel
-    L: torch.Tensor = None  #: (S, P, P), Cholesky factor of ``K_ii``, with white noise
-    J: torch.Tensor = None  #: its inverse
-    C: torch.Tensor = None  #: (S, P, P), Cholesky factor of the Gram matrix that was drawn
-    W: torch.Tensor = None  #: ``C^T J^T``
-    delta: torch.Tensor = None
+    L: torch.Tensor | None = None  #: (S, P, P), Cholesky factor of ``K_ii``, with white noise
+    J: torch.Tensor | None = None  #: its inverse
+    C: torch.Tensor | None = None  #: (S, P, P), Cholesky factor of the Gram matrix that was drawn
+    W: torch.Tensor | None = None  #: ``C^T J^T``
+    delta: torch.Tensor | None = None
 
     @classmethod
     def factorized(cls, kernel, G, K, jitter):
@@ -268,7 +268,7 @@ class Path:
     F: torch.Tensor  #: (..., P, d), inducing inputs in the metric, over the root of their number
     metric: torch.Tensor | None  #: (S, d, d)
     levels: list = field(default_factory=list)
-    kl: torch.Tensor = 0.0  #: (S,)
+    kl: torch.Tensor | float = 0.0  #: (S,)
 
     def map(self, X):
         """Rows as features whose inner products are the first Gram matrix, (S, n, d)."""

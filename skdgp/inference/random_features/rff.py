@@ -111,7 +111,7 @@ class RandomFeatures(Scheme):
 class DeepRandomFeatures(DeepSparseGP):
     """The model that :class:`RandomFeatures` builds."""
 
-    cover = None
+    moves_inducing_inputs = False
 
     def __init__(self, architecture, likelihood, scheme):
         R = scheme.n_features or architecture.n_inducing

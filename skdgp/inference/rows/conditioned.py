@@ -164,7 +164,7 @@ class ConditionedLeaveOneOut(LeaveOneOut):
         """Shapes are (n, k), (J, n, k) and, of errors, (J, n, k, m)."""
         layer = self._layer
         rest = Rest.of(self.rows, chosen, layer.y, layer.weight)
-        alone, index = rest.alone[:, None], rest.index
+        alone, index = rest.alone[:, None], rest.unique
         mean, var = (moment[..., index].mT for moment in (self.mean, self.var))  # J, n, k
         var = (var - self._noise / rest.total[:, None]).clamp_min(_LEAST_VARIANCE)
         # a unique input that holds other targets stays, without one count of the row

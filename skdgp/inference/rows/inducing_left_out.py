@@ -75,7 +75,7 @@ class Observations(NamedTuple):
 
         The shapes of `s` and `U` are (n, m) and (n, m, g), for records of at most `g` unique inputs.
         """
-        index = rest.index
+        index = rest.unique
         r, precision, solved = self.reach[index], self.precision[index], self.solved[index]
         # what stays of an observation is another one, with more noise
         noisier = self.noise[index] * (rest.total / rest.weight - 1.0)
@@ -87,7 +87,7 @@ class Observations(NamedTuple):
 
     def _with_copies(self, rest, shift, more):
         """Shifts and gains, with the records that leave whole."""
-        index, alone = rest.index.numpy(force=True), rest.alone.numpy(force=True)
+        index, alone = rest.unique.numpy(force=True), rest.alone.numpy(force=True)
         records = np.where(alone, self.records[index], -1)
         for record in self.copies.keys() & set(records.tolist()):
             group, block = self.copies[record]

@@ -82,7 +82,7 @@ class NearRows(NamedTuple):
         X, y, nearest = rows.X[chosen], rows.y[chosen], search.of_rows(rows, chosen)
         rest = Rest.of(rows, chosen, self.y, self.weight)
         # a unique input that holds other targets stays, without one count of the row
-        own = torch.as_tensor(nearest, device=X.device) == rest.index[:, None]
+        own = torch.as_tensor(nearest, device=X.device) == rest.unique[:, None]
         weight = torch.where(own, rest.weight[:, None], self.weight[nearest])
         held = torch.where(own[..., None], rest.y[:, None], self.y[nearest]), weight
         if self.smooth is None:

@@ -33,7 +33,7 @@ class TrainingRows(NamedTuple):
     X: torch.Tensor  #: (n, n_features)
     y: torch.Tensor  #: (n, n_outputs)
     weight: torch.Tensor  #: (n,)
-    index: torch.Tensor  #: (n,), unique inputs of the rows
+    unique: torch.Tensor  #: (n,), unique inputs of the rows
     alone: torch.Tensor  #: (n,), whether these hold no other target
     #: (n_unique,), numbers of records, of which copies have no independent information; with groups, of these
     records: np.ndarray
@@ -54,7 +54,7 @@ class TrainingRows(NamedTuple):
 
     def left_out(self, rows):
         """The records that leave with some rows, or -1 where their unique inputs hold other targets."""
-        alone, index = (part[rows].numpy(force=True) for part in (self.alone, self.index))
+        alone, index = (part[rows].numpy(force=True) for part in (self.alone, self.unique))
         return np.where(alone, self.records[index], -1)
 
     def alike(self, rows, n_neighbors):
@@ -68,7 +68,7 @@ class TrainingRows(NamedTuple):
 class Rest(NamedTuple):
     """Unique inputs without one row each."""
 
-    index: torch.Tensor  #: (n,), the unique inputs
+    unique: torch.Tensor  #: (n,), these inputs
     alone: torch.Tensor  #: (n,), whether they hold no other target, and leave with their copies
     weight: torch.Tensor  #: (n,), of what stays of the others
     total: torch.Tensor  #: (n,), their weights with the row

@@ -35,7 +35,7 @@ class _NoPosterior(NamedTuple):
     """In the place of a Gaussian posterior: each state has inducing outputs of its own."""
 
     mean: torch.Tensor
-    root = None
+    root: None = None
 
 
 class SampledDeepGP(ChainModel):
