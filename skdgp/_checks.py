@@ -77,6 +77,21 @@ def check_coverage(coverage) -> None:
         raise ValueError(f"coverage must lie between 0 and 1; got {coverage!r}.")
 
 
+def check_asked(return_std, return_cov, latent, quantiles, decompose):
+    """Raise unless ``predict`` is asked for one kind of result, see :meth:`DeepGPRegressor.predict`."""
+    if decompose and (not return_std or return_cov or latent or quantiles is not None):
+        raise ValueError(
+            "decompose=True takes the standard deviation of y apart; it needs return_std=True, and no "
+            "return_cov, latent or quantiles."
+        )
+    if quantiles is not None and (return_std or return_cov or latent):
+        raise ValueError(
+            "quantiles cannot be combined with return_std, return_cov or latent; ask for them alone."
+        )
+    if return_std and return_cov:
+        raise RuntimeError("At most one of return_std or return_cov can be requested.")
+
+
 def _weights(sample_weight, y):
     """Weights of the rows, or None."""
     if sample_weight is None:

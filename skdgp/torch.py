@@ -31,7 +31,7 @@ class PredictiveModule(nn.Module):
     def extra_repr(self) -> str:
         return f"n_features={self.n_features}, latent={self.latent}"
 
-    def forward(self, X: torch.Tensor):
+    def forward(self, X: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """Predict rows.
 
         Parameters

@@ -1,12 +1,13 @@
 """Draws from the priors of deep kernel processes."""
 
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import torch
 from sklearn.utils import check_random_state, check_scalar
 
-from ..gp.kernels import as_kernel
+from ..gp.kernels import Kernel, as_kernel
 from ._checks import check_noise, layer_widths, make_inputs
 
 _KINDS = ("dgp", "dwp", "diwp", "bnn")
@@ -14,19 +15,19 @@ _JITTER = 1e-8  #: white noise of kernels, relative to the mean of their diagona
 
 
 def make_deep_kernel_process(
-    n_samples=100,
+    n_samples: int = 100,
     *,
-    kind="diwp",
-    n_layers=3,
-    width=5,
-    delta=5.0,
-    kernel=None,
-    n_features=1,
-    interval=(-2.0, 2.0),
-    noise=0.01,
-    return_layers=False,
-    random_state=None,
-):
+    kind: str = "diwp",
+    n_layers: int = 3,
+    width: int = 5,
+    delta: float = 5.0,
+    kernel: str | Kernel | None = None,
+    n_features: int = 1,
+    interval: tuple[float, float] = (-2.0, 2.0),
+    noise: float = 0.01,
+    return_layers: bool = False,
+    random_state: int | np.random.RandomState | None = None,
+) -> Any:
     r"""Generate a draw from a deep kernel process ([1]_, figures 1 and 2).
 
     Layer by layer there is a Gram matrix of all rows, :math:`G_1, \dots, G_L`, where `L` is `n_layers`, and

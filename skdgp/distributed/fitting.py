@@ -3,7 +3,8 @@
 import joblib
 import numpy as np
 import torch.distributed as dist
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 
 from ..estimators.warm_start import all_or_nothing
 from ..parallel import agreed, from_first, gather, joint
@@ -14,7 +15,16 @@ from ..preprocessing.frame_columns import Column, Table
 _SHARED_ROWS, _SHARED_NUMBERS = (10_000, 100_000), 2_000_000
 
 
-def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", staleness=None):
+def fit(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    exposure: ArrayLike | None = None,
+    shard: bool | str = "auto",
+    staleness: int | None = None,
+) -> BaseEstimator:
     """Fit an estimator to the rows of all ranks; call it on every rank of an initialized group.
 
     Every rank ends with the same fitted estimator. Schemes that learn from minibatches divide their steps:
@@ -83,7 +93,15 @@ def fit(estimator, X, y, sample_weight=None, *, exposure=None, shard="auto", sta
     return estimator
 
 
-def partial_fit(estimator, X, y, sample_weight=None, *, classes=None, exposure=None):
+def partial_fit(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    *,
+    classes: ArrayLike | None = None,
+    exposure: ArrayLike | None = None,
+) -> BaseEstimator:
     """Make one pass over a chunk of rows that ranks have in parts; call it on every rank.
 
     As the estimator's `partial_fit` with the chunk of all ranks, in their order, whose minibatches they divide.

@@ -1,12 +1,20 @@
 """Parquet files as memory maps."""
 
+import os
 import shutil
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 
-def read_parquet(files, target, dtype=np.float32, temp_folder=None):
+def read_parquet(
+    files: Any,
+    target: str | Sequence[str],
+    dtype: Any = np.float32,
+    temp_folder: str | os.PathLike[str] | None = None,
+) -> Any:
     """Rows of Parquet files as memory maps of a temporary file, which are read piece by piece.
 
     Parameters
@@ -52,14 +60,15 @@ def read_parquet(files, target, dtype=np.float32, temp_folder=None):
                     f"Column {name!r} of {file} holds no numbers but {kind}; convert it, or give frames to fit."
                 )
     n, at = sum(table.metadata.num_rows for table in tables), 0
+    folder = os.fspath(temp_folder or tempfile.gettempdir())
     needed = n * (len(names) * np.dtype(dtype).itemsize + 8)
-    free = shutil.disk_usage(temp_folder or tempfile.gettempdir()).free
+    free = shutil.disk_usage(folder).free
     if needed > free:  # a full disk would end the process
         raise OSError(
             f"The rows need {needed / 1e9:.1f} GB, and temp_folder has {free / 1e9:.1f}; name another one."
         )
     X, y = (
-        np.memmap(tempfile.TemporaryFile(dir=temp_folder), kind, "w+", shape=shape)
+        np.memmap(tempfile.TemporaryFile(dir=folder), kind, "w+", shape=shape)
         for kind, shape in ((dtype, (n, len(names))), (np.float64, (n,)))
     )
     for table in tables:

@@ -6,10 +6,11 @@ import os
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from time import monotonic
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
@@ -95,7 +96,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         check_settable(self, name)
         super().__setattr__(name, value)
 
-    def set_params(self, **params):
+    def set_params(self, **params: Any) -> Self:
         """Set the parameters of this estimator.
 
         A string that stands for an object with its defaults becomes that object when one of its own
@@ -130,18 +131,18 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(
         self,
-        X,
-        y,
-        sample_weight=None,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
         *,
-        exposure=None,
-        groups=None,
-        time=None,
-        X_val=None,
-        y_val=None,
-        sample_weight_val=None,
-        exposure_val=None,
-    ):
+        exposure: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        X_val: ArrayLike | None = None,
+        y_val: ArrayLike | None = None,
+        sample_weight_val: ArrayLike | None = None,
+        exposure_val: ArrayLike | None = None,
+    ) -> Self:
         """Fit the model.
 
         Parameters

@@ -1,9 +1,10 @@
 """Labels and their probabilities, for all classifiers."""
 
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils import check_random_state, check_scalar, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
@@ -83,7 +84,7 @@ class ClassificationMixin(ClassifierMixin):
     def _output_scales(self):
         return 1.0
 
-    def score(self, X, y, sample_weight=None):
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Accuracy of the predicted classes.
 
         Parameters
@@ -100,7 +101,7 @@ class ClassificationMixin(ClassifierMixin):
         """
         return super().score(X, as_numpy(y), as_numpy(sample_weight))
 
-    def predict(self, X):
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Predict the most probable class.
 
         Parameters
@@ -114,7 +115,7 @@ class ClassificationMixin(ClassifierMixin):
         proba = self.predict_proba(X)
         return self.classes_[proba.argmax(1)]
 
-    def predict_proba(self, X, return_std=False):
+    def predict_proba(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Predict the probabilities of the classes.
 
         Parameters
@@ -136,7 +137,7 @@ class ClassificationMixin(ClassifierMixin):
         X = self._check_X(X)
         return self._predictor().over(X, lambda d: (d.probabilities(), d.std()))
 
-    def predict_gradient(self, X, return_std=False):
+    def predict_gradient(self, X: ArrayLike, return_std: bool = False) -> Any:
         """Predict how the probabilities of the classes change with each column of X.
 
         Parameters
@@ -165,7 +166,7 @@ class ClassificationMixin(ClassifierMixin):
             return tuple(gradients(predictor, X, lambda d: (d.probabilities(), d.std())))
         return gradients(predictor, X, lambda d: (d.probabilities(),))[0]
 
-    def predict_log_proba(self, X):
+    def predict_log_proba(self, X: ArrayLike) -> np.ndarray:
         """Predict the logarithms of the probabilities of the classes.
 
         Parameters
@@ -179,7 +180,7 @@ class ClassificationMixin(ClassifierMixin):
         X = self._check_X(X)
         return self._predictor().over(X, lambda d: d.log_probabilities())
 
-    def log_predictive_density(self, X, y):
+    def log_predictive_density(self, X: ArrayLike, y: ArrayLike) -> np.ndarray:
         """Log-probability of the given class at each row.
 
         Parameters
@@ -194,7 +195,13 @@ class ClassificationMixin(ClassifierMixin):
         X, y = self._check_X(X), self._check_y(X, y)
         return self._predictor().over(X, lambda d, y: d.log_prob(y), y)
 
-    def sample_y(self, X, n_samples=1, random_state=0, latent=False):
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        latent: bool = False,
+    ) -> np.ndarray:
         """Draw from the predictive distribution.
 
         Each draw is one set of latent functions, evaluated at all rows.

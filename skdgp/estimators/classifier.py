@@ -1,6 +1,9 @@
 """Deep Gaussian process classification."""
 
+from typing import Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from ..fitting import plan as recipe
@@ -190,7 +193,13 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         return recipe.classification(plan, *data.X.shape, len(self.classes_), seconds)
 
     @available_if(takes_chunks)
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Make one pass over a chunk of rows.
 
         What a pass does is told at :meth:`DeepGPRegressor.partial_fit`.

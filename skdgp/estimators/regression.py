@@ -1,6 +1,6 @@
 """Base of regressors: targets, and predictions in their units."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -8,7 +8,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.metrics import r2_score
 
 from .._arrays import as_numbers, as_numpy
-from .._checks import check_alpha
+from .._checks import check_alpha, check_asked
 from ..fitting.target_maps import NAMES
 from ..predictive import PredictiveDistribution
 from ..predictive.gradients import check_numeric, gradients
@@ -36,7 +36,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 
     @property
-    def target_transform_(self):
+    def target_transform_(self) -> str | list[str | None] | None:
         """Map of the targets: a name as in `target_transform`, or None; a list if there are several."""
         names = self._y_scaler.names
         return names[0] if len(names) == 1 else names
@@ -59,7 +59,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     def _check_likelihood(self, likelihood, y):
         likelihood.check_target(y)
 
-    def score(self, X, y, sample_weight=None, *, exposure=None):
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        exposure: ArrayLike | None = None,
+    ) -> float:
         """Coefficient of determination of the predicted means.
 
         Parameters
@@ -122,14 +129,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
 
     def predict(
         self,
-        X,
-        return_std=False,
-        return_cov=False,
-        latent=False,
-        quantiles=None,
-        decompose=False,
-        exposure=None,
-    ):
+        X: ArrayLike,
+        return_std: bool = False,
+        return_cov: bool = False,
+        latent: bool = False,
+        quantiles: ArrayLike | None = None,
+        decompose: bool = False,
+        exposure: ArrayLike | None = None,
+    ) -> Any:
         """Predict the mean, and how far off it may be.
 
         Parameters
@@ -164,17 +171,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         cov : ndarray of shape (n_samples, n_samples) or (n_samples, n_samples, n_outputs)
             Only if `return_cov` is True.
         """
-        if decompose and (not return_std or return_cov or latent or quantiles is not None):
-            raise ValueError(
-                "decompose=True takes the standard deviation of y apart; it needs return_std=True, and no "
-                "return_cov, latent or quantiles."
-            )
-        if quantiles is not None and (return_std or return_cov or latent):
-            raise ValueError(
-                "quantiles cannot be combined with return_std, return_cov or latent; ask for them alone."
-            )
-        if return_std and return_cov:
-            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        check_asked(return_std, return_cov, latent, quantiles, decompose)
         if quantiles is not None:
             quantiles = check_alpha(quantiles, "quantiles")
         dist = self._distribution(X, exposure, "ignore" if latent else "warn")
@@ -190,7 +187,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             return dist.mean, std
         return dist.mean
 
-    def predict_gradient(self, X, return_std=False, *, exposure=None):
+    def predict_gradient(
+        self, X: ArrayLike, return_std: bool = False, *, exposure: ArrayLike | None = None
+    ) -> Any:
         """Predict how the mean changes with each column of X.
 
         Parameters
@@ -230,7 +229,7 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         found = [part[:, 0] if self._y_ndim == 1 else part for part in found]
         return tuple(found) if return_std else found[0]
 
-    def predict_var(self, X, *, exposure=None):
+    def predict_var(self, X: ArrayLike, *, exposure: ArrayLike | None = None) -> np.ndarray:
         """Predict the variance of the target.
 
         Parameters
@@ -244,7 +243,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         return self.predict_dist(X, exposure=exposure).var
 
-    def predict_quantiles(self, X, alpha=(0.05, 0.95), *, exposure=None):
+    def predict_quantiles(
+        self, X: ArrayLike, alpha: ArrayLike = (0.05, 0.95), *, exposure: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict quantiles of the target.
 
         Parameters
@@ -260,7 +261,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         return self.predict_dist(X, exposure=exposure).quantile(alpha)
 
-    def predict_interval(self, X, coverage=0.9, *, exposure=None):
+    def predict_interval(
+        self, X: ArrayLike, coverage: float = 0.9, *, exposure: ArrayLike | None = None
+    ) -> np.ndarray:
         """Predict central intervals of the target.
 
         Parameters
@@ -277,7 +280,14 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         """
         return self.predict_dist(X, exposure=exposure).interval(coverage)
 
-    def predict_cdf(self, X, y, complement=False, *, exposure=None):
+    def predict_cdf(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        complement: bool = False,
+        *,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
         """Probability that the target is at most `y`, or larger.
 
         Either is exact where it is small, or, with noise whose size is a function of X, down to about 1e-10.
@@ -312,7 +322,9 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         dist = self.predict_dist(X, exposure=exposure)
         return dist.sf(y) if complement else dist.cdf(y)
 
-    def log_predictive_density(self, X, y, *, exposure=None):
+    def log_predictive_density(
+        self, X: ArrayLike, y: ArrayLike, *, exposure: ArrayLike | None = None
+    ) -> np.ndarray:
         """Log-density of the target at each row, in the target's units; all outputs together.
 
         Parameters
@@ -334,7 +346,15 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         self._check_y(X, y)
         return dist.log_prob(y)
 
-    def sample_y(self, X, n_samples=1, random_state=0, latent=False, *, exposure=None):
+    def sample_y(
+        self,
+        X: ArrayLike,
+        n_samples: int = 1,
+        random_state: int | np.random.RandomState | None = 0,
+        latent: bool = False,
+        *,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
         """Draw from the predictive distribution.
 
         Each draw is one function, evaluated at all rows. Layers with inducing inputs, and Gaussian processes

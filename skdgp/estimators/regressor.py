@@ -2,8 +2,10 @@
 
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
@@ -288,7 +290,14 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
 
     @available_if(takes_chunks)
-    def partial_fit(self, X, y, sample_weight=None, *, exposure=None):
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
         """Make one pass over a chunk of rows.
 
         Scaling and starting values come from the first call; the lower bound counts all rows seen so far. With

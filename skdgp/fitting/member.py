@@ -24,7 +24,7 @@ class Plan:
     """Plan of a member, before the shape of the data is known."""
 
     scheme: Scheme
-    likelihood: Likelihood
+    likelihood: Likelihood | None = None
     n_layers: int = 1
     width: int | Sequence[int] | None = None
     kernel: str | Kernel | Sequence[str | Kernel] = "auto"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class Settings:
     tol: float = 0.0
     standardize: object = "auto"
     target_transform: str | None = None
-    checkpoint: object = None
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None
     device: str = "auto"
     dtype: str = "auto"
     n_jobs: int | None = None

@@ -5,6 +5,7 @@ import re
 import sys
 import textwrap
 import threading
+from typing import Any, Self
 
 import numpy as np
 
@@ -57,10 +58,11 @@ def message_if_slow(display, what):
 class Display:
     """Base class of displays that have the name of a model."""
 
+    name: str | None
     _n_panels: int | None = None  #: side by side; None for a single one
     _figure: dict = {}  #: settings of a new figure
 
-    def plot(self, ax=None, *, name=None, **kwargs):
+    def plot(self, ax: Any = None, *, name: str | None = None, **kwargs: Any) -> Self:
         """Plot the display.
 
         Parameters
@@ -88,6 +90,10 @@ class Display:
             self.axes_ = axes
             self._plot(axes, name, kwargs)
         return self
+
+    def _plot(self, ax, name, kwargs):
+        """Plot into one Axes, or into one for each panel."""
+        raise NotImplementedError
 
 
 def several_axes(ax, n, display, n_columns=1, **figure):

@@ -1,9 +1,11 @@
 """The posterior covariance of a deep Gaussian process."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 from ..gp.layer import SparseLayer
 from ..gp.units import UnitsLayer
@@ -77,13 +79,13 @@ class CovarianceDisplay(Display):
     name: str | None = None
 
     @property
-    def correlation(self):
+    def correlation(self) -> np.ndarray:
         """Correlations, of the shape of `covariance`."""
         std = np.sqrt(np.einsum("amam->am", self.covariance))
         return self.covariance / (std[:, :, None, None] * std)
 
     @property
-    def strength(self):
+    def strength(self) -> np.ndarray:
         """Root mean square of the correlations in each block."""
         return np.sqrt(np.square(self.correlation).mean((1, 3)))
 
@@ -110,7 +112,15 @@ class CovarianceDisplay(Display):
             ax.set_title(name)
 
     @classmethod
-    def from_estimator(cls, estimator, *, kind="correlation", name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        *,
+        kind: str = "correlation",
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the posterior covariance of a fitted deep Gaussian process.
 
         Parameters

@@ -2,9 +2,12 @@
 
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import binom
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_scalar, column_or_1d
 
 from .._checks import check_alpha
@@ -94,7 +97,7 @@ class CoverageDisplay(Display):
     _figure = {"figsize": (5.2, 5.8)}
 
     @property
-    def calibration_error(self):
+    def calibration_error(self) -> float:
         """Mean absolute difference of empirical and nominal coverage."""
         return float(np.abs(self.empirical - self.nominal).mean())
 
@@ -130,18 +133,18 @@ class CoverageDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike,
         *,
-        kind="interval",
-        n_levels=19,
-        output=None,
-        exposure=None,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        kind: str = "interval",
+        n_levels: int = 19,
+        output: int | str | None = None,
+        exposure: ArrayLike | None = None,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the coverage of a fitted regressor, or its probability integral transform.
 
         Parameters
@@ -197,7 +200,17 @@ class CoverageDisplay(Display):
         return cls.from_predictions(y, lower.T, upper.T, coverage, name=name, ax=ax, **kwargs)
 
     @classmethod
-    def from_predictions(cls, y_true, lower, upper, coverage, *, name=None, ax=None, **kwargs):
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        coverage: ArrayLike,
+        *,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the coverage of given intervals.
 
         Parameters

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from ..estimators.diagnostics import Diagnostics, limit
 from ..estimators.exposures import exposed_rows
@@ -14,7 +16,9 @@ from ._responses import unwrap_deep_gp
 __all__ = ["Diagnosis", "PathologyWarning", "diagnose"]
 
 
-def diagnose(estimator, X, y, *, exposure=None):
+def diagnose(
+    estimator: BaseEstimator, X: ArrayLike, y: ArrayLike, *, exposure: ArrayLike | None = None
+) -> "Diagnosis":
     """Look for known pathologies of a fitted deep Gaussian process.
 
     The log density of the rows, at most 1,000 and best those of training, is compared to that of a simple
@@ -92,7 +96,7 @@ class Diagnosis:
     missed: float | None
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         return self.missed is None or self.missed <= limit(self.reports)
 
     def _verdict(self):

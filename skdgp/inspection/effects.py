@@ -1,11 +1,14 @@
 """Effects of single columns on the target, with their uncertainty."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import logit
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import check_random_state, check_scalar
 
 from .._checks import check_coverage
@@ -116,7 +119,7 @@ class EffectsDisplay:
         if self.shares is None:
             self.shares = [np.full(len(grid), 1.0 / len(grid)) for grid in self.grids]
 
-    def plot(self, ax=None, **kwargs):
+    def plot(self, ax: Any = None, **kwargs: Any) -> Self:
         """Plot the display.
 
         Parameters
@@ -136,14 +139,13 @@ class EffectsDisplay:
         axes = several_axes(ax, n, self, _N_COLUMNS, figsize=size, sharey=True)
         style, label = line_style(kwargs, label="mean"), f"{100 * self.coverage:g}% of functions"
         self.lines_, self.bands_ = [], []
-        for i, axis in enumerate(axes):
+        kinds = zip(axes, self.discrete or [], self.levels or [], self.notes or [])
+        for i, (axis, discrete, levels, note) in enumerate(kinds):
             curve = self.grids[i], self.effects[i], [self.bands[i]], [label], [0.25]
-            discrete, levels = self.discrete[i], self.levels[i]
             line, (band,) = plot_response(axis, *curve, discrete, levels, **style)
-            self.lines_.append(line), self.bands_.append(band)
-            axis.set_xlabel(
-                "\n".join(filter(None, (in_lines(self.feature_names[i]), self.notes[i])))
-            )
+            self.lines_.append(line)
+            self.bands_.append(band)
+            axis.set_xlabel("\n".join(filter(None, (in_lines(self.feature_names[i]), note))))
             if ax is not None or i % _N_COLUMNS == 0:  # those of a new figure share their scale
                 axis.set_ylabel(f"Effect on {in_lines(self.target_name)}")
         if ax is None:
@@ -173,19 +175,19 @@ class EffectsDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X=None,
-        features=None,
+        estimator: BaseEstimator,
+        X: ArrayLike | None = None,
+        features: Sequence[int | str] | None = None,
         *,
-        output=None,
-        n_points=20,
-        n_draws=64,
-        coverage=0.9,
-        random_state=0,
-        log_odds=False,
-        ax=None,
-        **kwargs,
-    ):
+        output: int | str | None = None,
+        n_points: int = 20,
+        n_draws: int = 64,
+        coverage: float = 0.9,
+        random_state: int | np.random.RandomState | None = 0,
+        log_odds: bool = False,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the main effects of a fitted model.
 
         Parameters

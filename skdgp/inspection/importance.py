@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state, check_scalar
 
 from ..estimators.importances import importances, importances_of_draws
@@ -65,7 +68,7 @@ class ImportanceDisplay:
     importances_std: np.ndarray
     feature_names: list
 
-    def plot(self, ax=None, *, max_features=20, **kwargs):
+    def plot(self, ax: Any = None, *, max_features: int | None = 20, **kwargs: Any) -> Self:
         """Plot the display.
 
         Parameters
@@ -100,15 +103,15 @@ class ImportanceDisplay:
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X=None,
+        estimator: BaseEstimator,
+        X: ArrayLike | None = None,
         *,
-        n_draws=64,
-        max_features=20,
-        random_state=0,
-        ax=None,
-        **kwargs,
-    ):
+        n_draws: int = 64,
+        max_features: int | None = 20,
+        random_state: int | np.random.RandomState | None = 0,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the importances of a fitted model.
 
         Parameters

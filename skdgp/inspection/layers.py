@@ -2,10 +2,12 @@
 
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils import Bunch, check_random_state, check_scalar, resample
 
 from .._scoring import column_names
@@ -130,19 +132,19 @@ class LayersDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
+        estimator: BaseEstimator,
+        X: ArrayLike,
         *,
-        feature=0,
-        feature_range=None,
-        n_points=200,
-        n_functions=5,
-        max_units=4,
-        random_state=0,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        feature: int | str = 0,
+        feature_range: tuple[float, float] | None = None,
+        n_points: int = 200,
+        n_functions: int = 5,
+        max_units: int = 4,
+        random_state: int | np.random.RandomState | None = 0,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the layers of a fitted deep Gaussian process.
 
         Parameters

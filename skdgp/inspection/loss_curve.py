@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from scipy.ndimage import median_filter
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_scalar
 
 from ..training.trainer import BLOCK
@@ -101,7 +103,15 @@ class LossCurveDisplay(Display):
         self.validation_ax_.set_ylabel("Validation score (dashed)")
 
     @classmethod
-    def from_estimator(cls, estimator, *, smooth=BLOCK, name=None, ax=None, **kwargs):
+    def from_estimator(
+        cls,
+        estimator: BaseEstimator,
+        *,
+        smooth: int | None = BLOCK,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the course of the training of a fitted estimator; of a mixture, of its heaviest member.
 
         Parameters

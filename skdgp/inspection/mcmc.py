@@ -1,9 +1,12 @@
 """Whether the chains of a sampler agree on what they predict; needs ArviZ."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._scoring import latent_mixture, take_apart
 from ..estimators.exposures import exposed_rows
@@ -28,7 +31,7 @@ class ChainDiagnostics:
     ess_tail: np.ndarray
 
     @property
-    def ok(self):
+    def ok(self) -> bool:
         """Whether R-hat is at most 1.05 and both sizes are at least 400, everywhere."""
         sizes = min(self.ess_bulk.min(), self.ess_tail.min())
         return bool(self.rhat.max() <= LARGEST_RHAT and sizes >= LEAST_SIZE)
@@ -40,7 +43,7 @@ class ChainDiagnostics:
         )
 
 
-def mcmc_diagnostics(estimator, X):
+def mcmc_diagnostics(estimator: BaseEstimator, X: ArrayLike) -> ChainDiagnostics:
     """Whether the chains of a sampler agree on functions (Vehtari et al., 2021).
 
     Hidden layers have several foldings that mean the same, so chains are compared by what they predict,
@@ -78,7 +81,14 @@ def mcmc_diagnostics(estimator, X):
     return ChainDiagnostics(*(np.asarray(part["f"]) for part in found))
 
 
-def to_arviz(estimator, X, y=None, random_state=0, *, exposure=None):
+def to_arviz(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    random_state: int | np.random.RandomState | None = 0,
+    *,
+    exposure: ArrayLike | None = None,
+) -> Any:
     """The states that a sampler has kept as ArviZ's ``InferenceData``, for its plots and comparisons.
 
     Parameters
@@ -119,8 +129,9 @@ def to_arviz(estimator, X, y=None, random_state=0, *, exposure=None):
             (name, value.numpy(force=True))
             for name, value in mixture.posterior.hyperparameters.items()
         )
+        model, rows = take_apart(estimator, X)
         groups["posterior_predictive"], groups["log_likelihood"] = _of_targets(
-            *take_apart(estimator, X), y, mixture.posterior, random_state, exposure
+            model, rows, y, mixture.posterior, random_state, exposure
         )
     by_chain = {
         group: {

@@ -1,10 +1,13 @@
 """The predictive distribution along one feature."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
 from .._scoring import is_own
@@ -110,23 +113,23 @@ class PredictiveDisplay(Display):
     @classmethod
     def from_estimator(
         cls,
-        estimator,
-        X,
-        y=None,
+        estimator: BaseEstimator,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
         *,
-        feature=0,
-        feature_range=None,
-        output=None,
-        n_points=200,
-        coverage=(0.5, 0.95),
-        n_functions=0,
-        latent=False,
-        subsample=1_000,
-        random_state=0,
-        name=None,
-        ax=None,
-        **kwargs,
-    ):
+        feature: int | str = 0,
+        feature_range: tuple[float, float] | None = None,
+        output: int | str | None = None,
+        n_points: int = 200,
+        coverage: float | Sequence[float] = (0.5, 0.95),
+        n_functions: int = 0,
+        latent: bool = False,
+        subsample: int | None = 1_000,
+        random_state: int | np.random.RandomState | None = 0,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
         """Plot the predictive distribution of a fitted regressor.
 
         Parameters

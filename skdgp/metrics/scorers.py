@@ -1,7 +1,10 @@
 """Scorers for model selection: of a fitted estimator and rows; greater is better."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from .._checks import _average
 from .._scoring import (
@@ -26,7 +29,11 @@ _DECILES = tuple(i / 10 for i in range(1, 10))
 
 @requesting
 def log_predictive_density_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    **given: Any,
 ) -> float:
     """Mean log-density of the target, or mean log-probability of the label.
 
@@ -75,7 +82,11 @@ def log_predictive_density_scorer(
 
 @requesting
 def crps_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    **given: Any,
 ) -> float:
     """Negative continuous ranked probability score.
 
@@ -84,7 +95,7 @@ def crps_scorer(
 
     Parameters
     ----------
-    estimator, X, y, sample_weight, **given
+    estimator, X, y, sample_weight, **given: Any
         As for :func:`log_predictive_density_scorer`.
 
     Returns
@@ -109,19 +120,19 @@ def crps_scorer(
 
 @requesting
 def pinball_scorer(
-    estimator,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
     alpha: ArrayLike = _DECILES,
-    **given,
+    **given: Any,
 ) -> float:
     """Negative pinball loss of the nine deciles, or of other quantiles.
 
     Parameters
     ----------
-    estimator, X, y, sample_weight, **given
+    estimator, X, y, sample_weight, **given: Any
         As for :func:`log_predictive_density_scorer`.
     alpha : tuple of floats in (0, 1)
         Orders of the quantiles. ``functools.partial(pinball_scorer, alpha=(0.9,))`` makes a scorer
@@ -148,19 +159,19 @@ def pinball_scorer(
 
 @requesting
 def interval_score_scorer(
-    estimator,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
     coverage: float = 0.9,
-    **given,
+    **given: Any,
 ) -> float:
     """Negative interval score of central intervals.
 
     Parameters
     ----------
-    estimator, X, y, sample_weight, **given
+    estimator, X, y, sample_weight, **given: Any
         As for :func:`log_predictive_density_scorer`.
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(interval_score_scorer,
@@ -187,19 +198,19 @@ def interval_score_scorer(
 
 @requesting
 def coverage_scorer(
-    estimator,
+    estimator: BaseEstimator,
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None = None,
     *,
     coverage: float = 0.9,
-    **given,
+    **given: Any,
 ) -> float:
     """Negative distance of the empirical coverage of central intervals from the nominal one.
 
     Parameters
     ----------
-    estimator, X, y, sample_weight, **given
+    estimator, X, y, sample_weight, **given: Any
         As for :func:`log_predictive_density_scorer`.
     coverage : float in (0, 1), default=0.9
         Probability that a target lies inside. ``functools.partial(coverage_scorer, coverage=0.5)``
@@ -227,13 +238,17 @@ def coverage_scorer(
 
 @requesting
 def calibration_scorer(
-    estimator, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, **given
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    **given: Any,
 ) -> float:
     """Negative calibration error of the central intervals of coverage 0.1, 0.2, ..., 0.9.
 
     Parameters
     ----------
-    estimator, X, y, sample_weight, **given
+    estimator, X, y, sample_weight, **given: Any
         As for :func:`log_predictive_density_scorer`.
 
     Returns

@@ -1,6 +1,7 @@
 """Predictive distributions of rows that were left out, by cross-validation."""
 
 from inspect import signature
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -29,7 +30,7 @@ def cross_val_distribution(
     y: ArrayLike,
     *,
     groups: ArrayLike | None = None,
-    cv=None,
+    cv: Any = None,
     alpha: ArrayLike = (0.05, 0.95),
     n_jobs: int | None = None,
     params: dict | None = None,

@@ -49,7 +49,14 @@ class PredictiveDistribution:
     True
     """
 
-    def __init__(self, predictor: Predictor, X, offset=None, flat=True, of_function=False):
+    def __init__(
+        self,
+        predictor: Predictor,
+        X: np.ndarray,
+        offset: np.ndarray | None = None,
+        flat: bool = True,
+        of_function: bool = False,
+    ):
         self._predictor, self._X, self._offset = predictor, X, offset
         self._flat, self._of_function = flat, of_function
 

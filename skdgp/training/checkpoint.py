@@ -44,7 +44,12 @@ class Checkpoint:
     >>> model = DeepGPRegressor(checkpoint=Checkpoint("fit.npz", n_seconds=30))
     """
 
-    def __init__(self, path, n_steps=100, n_seconds=None):
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        n_steps: int | None = 100,
+        n_seconds: float | None = None,
+    ):
         self.path = path
         self.n_steps = n_steps
         self.n_seconds = n_seconds
@@ -52,7 +57,7 @@ class Checkpoint:
     def __repr__(self):
         return f"Checkpoint({os.fspath(self.path)!r}, n_steps={self.n_steps}, n_seconds={self.n_seconds})"
 
-    def open(self, fingerprint, member=0):
+    def open(self, fingerprint: str, member: int = 0) -> "CheckpointFile":
         """The file of a member of the fit with this fingerprint.
 
         Members after the first one have files of their own beside it, ``fit.1.npz`` and so on. In a
