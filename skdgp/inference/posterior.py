@@ -124,8 +124,9 @@ class Posterior:
 
     def covariance_of_groups(self, X: torch.Tensor) -> torch.Tensor | None:
         """:meth:`covariance` within groups of rows (B, q, n_features), shape (k, B, q, q)."""
-        found = [self.covariance(rows) for rows in X]
-        return None if found[0] is None else torch.stack(found, 1)
+        covariances = (self.covariance(rows) for rows in X)
+        found = [each for each in covariances if each is not None]
+        return torch.stack(found, 1) if found else None
 
     def mean_inflation(self):
         """Mean of `inflation` over components."""

@@ -38,7 +38,8 @@ class JointModel(Model):
     scales of the fit.
     """
 
-    _observed = None  #: rows (..., n, d), targets (..., n, k) and variances of their noise
+    #: rows (..., n, d), targets (..., n, k) and variances of their noise
+    _observed: tuple[torch.Tensor, ...] | None = None
 
     def __init__(self, moments: JointMoments, n_features: int):
         super().__init__()

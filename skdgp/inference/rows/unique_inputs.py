@@ -42,7 +42,7 @@ class TrainingRows(NamedTuple):
 
     def predictable(self):
         """Training rows that may be left out: with an order of time, not those of the first record."""
-        own = self.records[self.index.numpy(force=True)]
+        own = self.records[self.unique.numpy(force=True)]
         return np.flatnonzero(own > 0) if self.forward else np.arange(len(own))
 
     def gone(self, records):
