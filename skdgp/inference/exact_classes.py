@@ -17,6 +17,7 @@ from .rows.marginal_likelihood import SPREAD
 
 SUBSET_ROWS = 300  #: whose lower bound makes one step
 MOST_INDUCING = 500  #: rows at which functions are represented
+MOST_ROWS = 200_000  #: of which covariances with these are formed
 _EXPLAINED = 0.999  #: mean share of the prior variance of a row at which there are enough of them
 _CANDIDATES = 20_000  #: rows among which they are chosen
 _DEVIATION = 0.5  #: of logarithms of what a kernel has for each column from their mean, a priori
@@ -24,7 +25,6 @@ _LEARNING_RATE = 0.016  #: of logarithms of hyperparameters, a tenth in a step
 _NUGGET = 1e-7  #: of the kernel's variance
 _ROUGHLY = 1e-3  #: gain of the lower bound per row that is none, in a step
 _AT_ONCE = 4_000_000  #: elements of a matrix with rows that are worked on together
-_MOST_ROWS = 200_000
 
 
 class InducingRows(Layer):
@@ -106,9 +106,9 @@ class ExactClasses(Model):
     def hold(self, batch):
         if self._rows is None:
             X, y, weight = (part.double() for part in (batch.X, batch.y, batch.weight))
-            if len(X) > _MOST_ROWS:
+            if len(X) > MOST_ROWS:
                 raise ValueError(
-                    f"Exact forms covariances of all rows, of at most {_MOST_ROWS} for classes; got {len(X)}. "
+                    f"Exact forms covariances of all rows, of at most {MOST_ROWS} for classes; got {len(X)}. "
                     "inference='dsvi' is for more."
                 )
             self._rows = batch._replace(X=X, y=y, weight=weight)
@@ -134,10 +134,11 @@ class ExactClasses(Model):
             A = cholesky(K_now, _NUGGET * float(K_now.diagonal().mean())).mT.contiguous()
             fixed = self.likelihood.frozen()
             q = best_gaussian(Rows(A, torch.zeros_like(weight), y, weight), fixed, k, tol=_ROUGHLY)
-            # at the optimum the bound changes with K alone: a a^T - D (K + W^{-1})^{-1}, over two
+            # the bound of this posterior changes with K by a a^T - D (K + W^{-1})^{-1}, over two, a = K^{-1} m;
+            # so steps are right however roughly it is found
             root = q.precision.sqrt()
             inside = torch.linalg.solve_triangular(q.L, A * root, upper=False)
-            a = weight[:, None] * q.found.gradient
+            a = torch.linalg.solve_triangular(A, q.mean.T, upper=True)
             rest = torch.eye(len(root)).to(K_now) - inside.mT @ inside
             G = 0.5 * (a @ a.mT - likelihood.n_directions(k) * (root[:, None] * rest * root))
         value = q.lower_bound + (G * (K - K_now)).sum()

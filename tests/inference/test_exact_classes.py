@@ -288,6 +288,19 @@ def test_learned_hyperparameters_raise_the_bound_and_survive_a_pickle():
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
+def test_steps_raise_the_bound_though_posteriors_are_found_roughly():
+    """Steep functions of many rows: means that are nearly the best would have gradients that are far off."""
+    rng = np.random.default_rng(0)
+    angle, which = rng.uniform(0.0, np.pi, 300), rng.integers(2, size=300)
+    X = np.c_[np.cos(angle) + which, np.sin(angle) * (1 - 2 * which) + 0.5 * which]
+    X = X + 0.3 * rng.normal(size=X.shape)
+    bounds = [
+        DeepGPClassifier(1, inference="exact", max_iter=n, random_state=0).fit(X, which).lower_bound_
+        for n in (15, 60)
+    ]
+    assert bounds[1] > bounds[0] - 3.0  # of 300 rows, by way of other inducing inputs
+
+
 def test_functions_agree_with_probabilities():
     X, y, _ = toy(60, 3)
     model = classifier(likelihood="softmax").fit(X, y)
@@ -306,7 +319,7 @@ def test_scheme_is_for_shallow_models():
 
 
 def test_too_many_rows_are_refused(monkeypatch):
-    monkeypatch.setattr(exact_classes, "_MOST_ROWS", 10)
+    monkeypatch.setattr(exact_classes, "MOST_ROWS", 10)
     X, y, _ = toy(20)
     with pytest.raises(ValueError, match="at most 10 for classes; got 20"):
         classifier().fit(X, y)
