@@ -20,6 +20,7 @@ from .._threads import ERRSTATE, computing
 from .._warnings import warn
 from ..fitting import plan as recipe
 from ..fitting.fitted import FittedMixture
+from ..fitting.held_rows import HeldRows
 from ..fitting.member import Plan
 from ..fitting.mixture import fit_mixture
 from ..fitting.problem import Problem
@@ -85,6 +86,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
     _stream = None  #: state of learning from chunks
+    _held = None  #: training rows, if models can leave one out
     #: parameters that may name a column of X, see :mod:`.row_columns`
     _row_columns: ClassVar[tuple[str, ...]] = ("groups", "time")
     _row_positions: ClassVar[dict[str, int]] = {}  #: positions of these columns, by parameter
@@ -230,6 +232,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         complete = outcome.complete
         try:
             self._take(outcome.fitted, outcome.sample)
+            self._held = HeldRows.of(outcome.table, self.members_)
             if complete:
                 self._look_at(outcome, started)
                 progress.end(self._fitted)
@@ -252,7 +255,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
 
     def _take(self, fitted, sample):
         fitted.assign(self)
-        self._stream = None
+        self._stream = self._held = None
         self._pairs, self._importances, self._table = sample, None, None
         self._lasting = lasting(self)
 

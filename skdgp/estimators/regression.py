@@ -11,7 +11,7 @@ from .._arrays import as_numbers, as_numpy
 from .._checks import check_alpha, check_asked
 from ..fitting.target_maps import NAMES
 from ..predictive import PredictiveDistribution
-from ..predictive.gradients import check_numeric, gradients
+from . import derivatives, given_rows
 from ._sklearn import StrOptions
 from .exposures import check_exposed, exposed_rows
 from .targets import warn_if_some_are_constant, warn_if_some_are_far
@@ -27,6 +27,11 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
     _y_checks: ClassVar[dict[str, bool]] = {
         "multi_output": True
     }  # whether they are numbers is seen later
+
+    condition_on = given_rows.condition_on
+    loo_predict = given_rows.loo_predict
+    loo_log_density = given_rows.loo_log_density
+    predict_gradient = derivatives.predict_gradient
 
     def _n_classes(self):
         return None
@@ -186,48 +191,6 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
             std = dist.std  # first: it gives the mean, too
             return dist.mean, std
         return dist.mean
-
-    def predict_gradient(
-        self, X: ArrayLike, return_std: bool = False, *, exposure: ArrayLike | None = None
-    ) -> Any:
-        """Predict how the mean changes with each column of X.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Rows of numbers without gaps.
-        return_std : bool, default=False
-            Whether to return the gradients of standard deviations, too.
-        exposure : array-like of shape (n_samples,), optional
-            As for :meth:`predict`.
-
-        Returns
-        -------
-        gradient : ndarray of shape (n_samples, n_features) or (n_samples, n_outputs, n_features)
-            Derivatives of ``predict(X)``, in units of the target over those of the columns.
-        gradient_of_std : ndarray of the shape of `gradient`
-            Only if `return_std` is True: derivatives of the standard deviations.
-
-        Raises
-        ------
-        ValueError
-            If the model was fitted to categories, dates or gaps, or X has gaps.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from skdgp import SparseGPRegressor
-        >>> X = np.linspace(0, 1, 30)[:, None]
-        >>> model = SparseGPRegressor(random_state=0).fit(X, 3 * X[:, 0])
-        >>> model.predict_gradient([[0.5]]).round(1)
-        array([[3.]])
-        """
-        X, offset = exposed_rows(self, X, exposure)
-        predictor = self._predictor()
-        check_numeric(predictor, X)
-        found = gradients(predictor, X, lambda d: d.moments()[: 1 + return_std], offset)
-        found = [part[:, 0] if self._y_ndim == 1 else part for part in found]
-        return tuple(found) if return_std else found[0]
 
     def predict_var(self, X: ArrayLike, *, exposure: ArrayLike | None = None) -> np.ndarray:
         """Predict the variance of the target.

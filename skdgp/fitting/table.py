@@ -33,6 +33,9 @@ class Table:
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
         self.log_exposure, self.groups, self.forward = log_exposure, groups, forward
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
+        self.index = (
+            None  #: numbers of these rows for each row of the table that they are merged from
+        )
 
     def __len__(self):
         return len(self.X)
@@ -170,7 +173,9 @@ class Table:
         keys = sortable(table).view(np.dtype((np.void, table.itemsize * table.shape[1])))[:, 0]
         _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
         weights = np.bincount(inverse.ravel(), weights=self.weights)
-        return self._with(first, weights)
+        merged = self._with(first, weights)
+        merged.index = inverse.ravel()
+        return merged
 
     def piles_up(self):
         """Whether many targets equal the smallest or largest one: heavy tails take others for outliers."""

@@ -9,6 +9,7 @@ from .diagnosis import Diagnosis, PathologyWarning, diagnose
 from .effects import EffectsDisplay
 from .importance import ImportanceDisplay
 from .layers import LayersDisplay
+from .leave_one_out import LeaveOneOutDisplay
 from .loss_curve import LossCurveDisplay
 from .mcmc import ChainDiagnostics, mcmc_diagnostics, to_arviz
 from .predictive import PredictiveDisplay
@@ -21,6 +22,7 @@ __all__ = [
     "EffectsDisplay",
     "ImportanceDisplay",
     "LayersDisplay",
+    "LeaveOneOutDisplay",
     "LossCurveDisplay",
     "PathologyWarning",
     "PredictiveDisplay",

@@ -295,7 +295,9 @@ def test_steps_raise_the_bound_though_posteriors_are_found_roughly():
     X = np.c_[np.cos(angle) + which, np.sin(angle) * (1 - 2 * which) + 0.5 * which]
     X = X + 0.3 * rng.normal(size=X.shape)
     bounds = [
-        DeepGPClassifier(1, inference="exact", max_iter=n, random_state=0).fit(X, which).lower_bound_
+        DeepGPClassifier(1, inference="exact", max_iter=n, random_state=0)
+        .fit(X, which)
+        .lower_bound_
         for n in (15, 60)
     ]
     assert bounds[1] > bounds[0] - 3.0  # of 300 rows, by way of other inducing inputs

@@ -14,7 +14,8 @@ from ...gp.rows import leave_one_out
 from ...linalg import at_once, cholesky, inverse_triangular, is_exporting, packed
 from ...random import normal
 from ..posterior import Functions
-from .local_scale import LeaveOneOut, ScaledPosterior, log_density
+from .leave_one_out import LeaveOneOut, log_density
+from .local_scale import ScaledPosterior
 from .unique_inputs import Rest
 
 _LEAST_VARIANCE = 1e-12
@@ -142,10 +143,11 @@ class ConditionedLeaveOneOut(LeaveOneOut):
     """Leave-one-out densities of the rows of `layer`, for J states of the hyperparameters.
 
     `noise` (k,) is the variance of a row that counts once. Each unique input given all other records has
-    `mean` and, noise included, `var` (J, k, P), and the standardized error `z` (J, k, P).
+    `mean` and, noise included, `var` (J, k, P), and the standardized error `z` (J, k, P). What is `white` in
+    the covariance of unique inputs beside the noise is none of the predictions.
     """
 
-    def __init__(self, gps, rows, layer, noise, search):
+    def __init__(self, gps, rows, layer, noise, search, white=0.0):
         super().__init__(rows, search)
         self._layer, self._noise = layer, noise
         y = layer.y.mT
@@ -158,7 +160,7 @@ class ConditionedLeaveOneOut(LeaveOneOut):
             copies = [group for group in groups.values() if len(group) > 1]
             found = [gp.loo_moments(y, copies) for gp in gps]
         mean, var = map(torch.stack, zip(*found))
-        self.mean, self.var, self.z = mean, var, (y - mean) / var.sqrt()
+        self.mean, self.var, self.z = mean, var - white, (y - mean) / var.sqrt()
 
     def without(self, chosen):
         """Shapes are (n, k), (J, n, k) and, of errors, (J, n, k, m)."""

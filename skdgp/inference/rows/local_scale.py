@@ -89,8 +89,8 @@ class FrozenScale:
     """A local scale at rest, as a mixture over a grid (n_draws,) from :func:`scale_grid`."""
 
     @torch.no_grad()
-    def __init__(self, local_scale, grid):
-        self._dof = dof = local_scale.dof()
+    def __init__(self, local_scale, grid, k=None):
+        self._dof = dof = local_scale.dof(k)
         factor = 1.0 if local_scale.log_factor is None else local_scale.log_factor.exp()
         self._prior, self._each = (factor * count / dof for count in local_scale.counts())
         # For precisions l ~ Gamma(dof / 2, dof / 2), the trapezoidal rule in log(l) converges exponentially.
@@ -188,61 +188,11 @@ class ScaleMixture(GaussianMixture):
         return torch.logsumexp(log_z, 0) - 0.5 * (total.log() + LOG_2PI).sum(-1)
 
 
-def log_density(local_scale, y, mean, sd, z):
-    """Log density of rows, all outputs together; with a local scale that of a multivariate t."""
-    error, ell = (y - mean).square() / sd.square(), -sd.log()
-    if local_scale is None:
-        return (ell - 0.5 * (LOG_2PI + error)).sum(-1)
-    dof, scale, k = local_scale.dof(z.shape[-1]), local_scale.squared(z), y.shape[-1]
-    ell = (ell - 0.5 * (scale.log() + (dof * math.pi).log())).sum(-1)
-    ell = ell + torch.lgamma(0.5 * (dof + k)) - torch.lgamma(0.5 * dof)
-    return ell - 0.5 * (dof + k) * torch.log1p((error / (scale * dof)).sum(-1))
-
-
 def scale_grid(local_scale, n):
     """Base randomness of predictions: a grid of scales, equal for all rows; nothing without a local scale."""
     if local_scale is None:
         return np.zeros((1, 0))
     return np.linspace(-1.0, 1.0, max(n, _FEWEST_SCALES))[:, None]
-
-
-class LeaveOneOut:
-    """Base class of log densities of training rows, each given all others."""
-
-    def __init__(self, rows, search, n_at_once=None):
-        self.rows, self.search, self._n_at_once = rows, search, n_at_once
-
-    def without(self, chosen):
-        """Targets (n, k), moments and whitened errors of the neighbors of some rows, given all others."""
-        raise NotImplementedError
-
-    def density(self, local_scale, y, mean, sd, z):
-        """Log density of rows from the results of :meth:`without`."""
-        return log_density(local_scale, y, mean, sd, z)
-
-    def parts(self, chosen):
-        """Results of :meth:`without` for pieces of chosen rows, and the order that brings the rows back."""
-        groups, pieces = self.rows.alike(chosen, self.search.n_neighbors), []
-        for group in groups:
-            pieces += np.array_split(
-                chosen[group], -(-len(group) // (self._n_at_once or len(group)))
-            )
-        return map(self.without, pieces), np.concatenate(groups).argsort()
-
-    def log_density(self, local_scale, parts, order, dispersions=None):
-        """Log density of each row of the parts: (n,), or (n_dispersions, n)."""
-        densities = []
-        for y, mean, sd, z in parts:
-            if dispersions is not None:
-                sd = dispersions.view(-1, *(1,) * sd.ndim) * sd
-            densities.append(self.density(local_scale, y, mean, sd, z))
-        return torch.cat(densities, -1)[..., torch.as_tensor(order, device=y.device)]
-
-    @staticmethod
-    def errors(parts, order):
-        """Targets of the rows of the parts less their predicted means: (n, k)."""
-        errors = [y - (mean if mean.ndim == 2 else mean.mean(0)) for y, mean, _, _ in parts]
-        return torch.cat(errors)[torch.as_tensor(order, device=errors[0].device)]
 
 
 class LocalScaleModel(Model):
@@ -289,6 +239,12 @@ class LocalScaleModel(Model):
         self.rows.hold(**unique)
         self._training_rows = training_rows
 
+    def condition(self, batch):
+        """Take these training rows in the place of others; hyperparameters stay."""
+        self._training_rows = None
+        self.hold(batch)
+        self._count_near()
+
     def _count_near(self):
         if self.local_scale is not None:
             self.local_scale.n_near = min(self.n_neighbors, len(self.rows.Z))
@@ -310,7 +266,7 @@ class ScaledPosterior(Posterior):
 
     @torch.no_grad()
     def __init__(self, model, draws, loo, n_states=1):
-        self._loo = loo
+        self._loo, self._grid = loo, torch.as_tensor(draws).to(model.rows.Z)[:, :1]
         log_weights, local_scale = model.rows.Z.new_zeros(1), copy.deepcopy(model.local_scale)
         self._local_scale, self._scale = local_scale, None
         if local_scale is not None:
@@ -336,6 +292,24 @@ class ScaledPosterior(Posterior):
 
     def loo_log_density(self, rows, dispersions=None):
         return self.left_out(rows, dispersions)[0]
+
+    @torch.no_grad()
+    def left_out_components(self, rows, dispersion=1.0):
+        """Weights, means and variances (C, n, k) of the targets of training rows given all others."""
+        parts, order = self._loo.parts(np.asarray(rows))
+        found = [self._components_of(*part[1:], dispersion) for part in parts]
+        order = torch.as_tensor(order, device=self._log_weights.device)
+        return tuple(torch.cat(column, 1)[:, order] for column in zip(*found))
+
+    def _components_of(self, mean, sd, z, dispersion):
+        mean, var = (part.reshape(-1, *part.shape[-2:]) for part in (mean, (dispersion * sd) ** 2))
+        if self._scale is None:
+            return torch.full_like(mean, 1.0 / len(mean)), mean, var
+        scale = FrozenScale(self._local_scale, self._grid[:, 0], z.shape[-1])
+        log_weights, mixing = scale.mixing(3)
+        var = (mixing * var * scale.squared(z.reshape(-1, *z.shape[-3:]))).flatten(0, 1)
+        weights = log_weights.exp().expand(-1, len(mean), *mean.shape[1:]).flatten(0, 1)
+        return weights / len(mean), mean.repeat(len(mixing), 1, 1), var
 
     @torch.no_grad()
     def left_out(self, rows, dispersions=None):

@@ -267,15 +267,25 @@ class MarginalLikelihoodGP(LocalScaleModel):
         if self.unsolved is None:
             return
         self.hold(self.unsolved)
+        self._given_rows(self._learn_scale)
+        self.unsolved = None  # only now: an interrupt leaves it for the next call
+
+    @torch.no_grad()
+    def condition(self, batch):
+        super().condition(batch)
+        self.solution = {}
+        self._given_rows()
+
+    def _given_rows(self, learn_scale=lambda loo: None):
+        """Condition on the rows at hand, and look how each is predicted by the others."""
         self._gps = self._together = self._loo = None
         gps, together = self._condition()
         self.metric = torch.as_tensor(self._metric()).to(self.z)
         loo = self._leave_one_out(gps)
         self.z = loo.z
         if self.local_scale is not None:
-            self._learn_scale(loo)
+            learn_scale(loo)
         self._gps, self._together, self._loo = gps, together, loo
-        self.unsolved = None  # only now: an interrupt leaves it for the next call
 
     @torch.no_grad()
     def _condition(self):
@@ -308,7 +318,8 @@ class MarginalLikelihoodGP(LocalScaleModel):
 
     def _leave_one_out(self, gps):
         rows, noise = self.rows, self._noise(self.rows.weight.new_ones(1))[:, 0]
-        return ConditionedLeaveOneOut(gps, self._training_rows, rows, noise, self._nearest())
+        white = torch.stack([_NUGGET * gp.kernel.diag(gp.H)[None] for gp in gps])
+        return ConditionedLeaveOneOut(gps, self._training_rows, rows, noise, self._nearest(), white)
 
     def _nearest(self):
         layers = copy.deepcopy(self.layers)

@@ -12,7 +12,8 @@ from ...gp.kernels.base import tensor_like
 from ...optim.gradient_steps import GradientSteps
 from ..exact import ExactGP
 from ..rows.full_scale import FullScale, inducing_inputs
-from ..rows.local_scale import LocalScaleModel, log_density
+from ..rows.leave_one_out import log_density
+from ..rows.local_scale import LocalScaleModel
 from ..rows.near_rows import GaussianTargets, NearRows, size_of_row
 from ..rows.unique_inputs import NeighborSearch, Remembered
 from .posterior import NearLeaveOneOut, NeighborPosterior

@@ -10,7 +10,8 @@ from ...linalg import at_once, inverse_triangular, is_exporting, pieces, whitene
 from ...random import normal
 from ..posterior import Functions
 from ..rows.full_scale import weights_of_neighbors
-from ..rows.local_scale import LeaveOneOut, ScaledPosterior
+from ..rows.leave_one_out import LeaveOneOut
+from ..rows.local_scale import ScaledPosterior
 from ..rows.near_rows import FrozenRows, size_of_row
 
 _AT_ONCE = 2_000_000  #: elements of covariance matrices that are worked on together
