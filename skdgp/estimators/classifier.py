@@ -17,8 +17,8 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
     """Deep Gaussian process classification.
 
     A composition of sparse Gaussian processes, trained on raw data, with calibrated probabilities. By default
-    the predictions are those of a mixture: nearest neighbors, a sparse and a deep model, weighted by how well
-    they predict rows that they have not seen. A scheme given as `inference` trains a single model.
+    the predictions are those of a mixture: a model of all rows, nearest neighbors and a deep model, weighted by
+    how well they predict rows that they have not seen. A scheme given as `inference` trains a single model.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         ``"matern52"``, ``"rational_quadratic"``, ``"arc_cosine"``, ``"linear"``, ``"anova"``, or objects of
         :mod:`skdgp.gp.kernels`, also their sums and products. Lengthscales are in units of the
         standardized inputs. ``"auto"`` is the squared exponential; for neighbors the rational quadratic, and
-        ANOVA for one or two of the shallow members.
+        ANOVA with warped columns for the model of all rows.
     mean : {"linear", "zero"}, default="linear"
         Mean function of the hidden layers. The linear one is the identity, padded with zeros for
         wider layers, or the projection to principal directions for narrower ones.
@@ -46,7 +46,7 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         object of :mod:`skdgp.gp.likelihoods`. ``"auto"`` lets the scheme choose.
     inference : str or Scheme, default="auto"
         The inference scheme, an object of :mod:`skdgp.inference` or its name. ``"auto"`` is a mixture of a deep
-        model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some thousands of rows, by ``"vfe"``; see
+        model by ``"dsvi"``, shallow ones by ``"vecchia"`` and, up to some ten thousand rows, ``"exact"``; see
         the user guide. Alone, these two need ``n_layers=1``.
     init : {"kmeans", "random", "greedy"} or estimator, default="kmeans"
         Where training starts: with inducing inputs at centers of the training rows or at random

@@ -4,8 +4,10 @@ import numpy as np
 from sklearn.base import clone
 
 from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic, SquaredExponential
-from ..gp.likelihoods import Bernoulli, Gaussian, HeteroscedasticGaussian, Softmax
-from ..inference import DSVI, VFE, CollapsedVI, Exact, Vecchia
+from ..gp.likelihoods import ClassLikelihood, Gaussian, HeteroscedasticGaussian, Ordinal
+from ..inference import DSVI, CollapsedVI, Exact, Vecchia
+from ..inference.exact import kernel_of_classes
+from ..inference.exact_classes import MOST_ROWS
 from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
 from .member import Plan
 
@@ -40,9 +42,8 @@ _SHORT = 10.0  #: budgets for which deep models have 50 inducing points: 100 win
 #: Width of their hidden layers: on the suite as good as a unit for each column, in half the time
 _WIDTH = 5
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
-#: Steps of sparse models of classes: the suite's have converged by then. Where classes can be told without
-#: error, variances grow on and on, and each step takes longer
-_STEPS_OF_CLASSES = 10
+#: Steps of processes on all rows: 50 random subsets of rows have told the kernel of classes
+_STEPS_OF_CLASSES = 50
 
 
 def budget(n_rows: int, max_time: float | None) -> float:
@@ -170,20 +171,22 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
     scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else 1e-5, inner_variance=1.0)
     deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
     deep.n_inducing, deep.max_iter = plan.n_inducing or 100, 300 if n_rows <= 10_000 else 1000
-    n_latents = 1 if isinstance(plan.likelihood, Bernoulli) else n_classes
+    n_latents = plan.likelihood.n_latents(n_classes)
     deep.seconds = deep.max_iter * (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)
-    several = isinstance(plan.kernel, (list, tuple))
-    if several or not isinstance(plan.likelihood, (Bernoulli, Softmax)):
+    concave = isinstance(plan.likelihood, ClassLikelihood) and plan.likelihood.log_concave
+    if isinstance(plan.kernel, (list, tuple)) or not concave:
         return [deep]
     auto = plan.kernel == "auto"
+    kernel = kernel_of_classes() if auto else plan.kernel
+    exact = Plan(Exact(), plan.likelihood, kernel=kernel, max_iter=_STEPS_OF_CLASSES)
+    exact.seconds = _exact_classes(n_rows, n_columns, n_latents)
+    all_rows = [exact] if n_rows <= MOST_ROWS else []
+    if isinstance(plan.likelihood, Ordinal):  # neighbors do not know an order
+        return affordable([*all_rows, deep], seconds)
     near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
     near.kernel = RationalQuadratic() if auto else plan.kernel
     near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
-    sparse = Plan(VFE(tol=1e-5, deviation=0.5), plan.likelihood, max_iter=_STEPS_OF_CLASSES)
-    sparse.kernel = SquaredExponential(ard=False) if auto else plan.kernel
-    sparse.n_inducing = plan.n_inducing or max(50, 200 // n_latents)
-    sparse.seconds = 0.4 + 8e-4 * n_rows * n_latents
-    return affordable([near, sparse, deep], seconds)
+    return affordable([*all_rows, near, deep], seconds)
 
 
 # Predicted CPU seconds of one thread: powers of the rows, fitted to the suite within a factor of two
@@ -206,6 +209,12 @@ def _collapsed(n_rows, n_columns):
 def _exact(n_rows, n_columns):
     dense = 1.2 * (min(n_rows, 1000) / 1000) ** 2 + 1.5 * (n_rows / 2500) ** 2
     return 0.2 + dense + _more_columns(n_rows, n_columns)
+
+
+def _exact_classes(n_rows, n_columns, n_latents):
+    """Steps on 300 rows, and the posterior of all of them at up to 500."""
+    steps = (min(n_rows, 300) / 300) ** 2 * (1.5 + 0.035 * n_columns + 0.2 * n_latents)
+    return 0.3 + steps + n_rows * (8e-4 + 5e-5 * n_latents)
 
 
 def _anova(n_rows, n_columns):

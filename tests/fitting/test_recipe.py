@@ -4,7 +4,7 @@ import pytest
 
 from skdgp.fitting import plan as recipe
 from skdgp.fitting.member import Plan
-from skdgp.gp.likelihoods import HeteroscedasticStudentT, Poisson, Softmax
+from skdgp.gp.likelihoods import Bernoulli, HeteroscedasticStudentT, Ordinal, Poisson, Softmax
 from skdgp.inference import DSVI, Exact, Vecchia
 
 ROWS = (10, 100, 400, 1000, 3000, 10_000, 50_000, 1_000_000, 10_000_000)
@@ -95,6 +95,24 @@ def test_a_list_of_kernels_is_for_gradient_members():
         given = Plan(DSVI(), HeteroscedasticStudentT(), n_layers, kernel=["matern32"] * n_layers)
         (only,) = recipe.regression(given, 400, 8, 1, True, 5.0)
         assert only.n_layers == n_layers and only.kernel == given.kernel
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_classes_have_a_process_on_all_rows_while_it_is_affordable(n_classes):
+    likelihood = Bernoulli() if n_classes == 2 else Softmax()
+
+    def kinds(n_rows, seconds):
+        plans = recipe.classification(plan(likelihood), n_rows, 8, n_classes, seconds)
+        return [type(plan.scheme) for plan in plans]
+
+    assert kinds(400, 60.0) == kinds(10_000, 60.0) == [Exact, Vecchia, DSVI]
+    assert Exact not in kinds(150_000, 60.0) and Exact in kinds(150_000, 3600.0)
+    assert Exact not in kinds(300_000, 3600.0)  # whatever the time: it takes no more rows
+
+
+def test_classes_in_an_order_have_no_neighbors():
+    plans = recipe.classification(plan(Ordinal()), 400, 8, 4, 60.0)
+    assert schemes(plans) == {Exact, DSVI}
 
 
 def test_counts_have_gradient_members_alone():
