@@ -26,6 +26,7 @@ FLOORS = [
     ["_scoring"],
     [
         "inspection",
+        "acquisition",
         "model_selection",
         "distributed",
         "metrics",

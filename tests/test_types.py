@@ -10,7 +10,7 @@ MODULES = [
     *(
         f"skdgp.{name}"
         for name in (
-            *("datasets", "distributed", "inspection", "metrics", "model_selection"),
+            *("acquisition", "datasets", "distributed", "inspection", "metrics", "model_selection"),
             *("predictive", "torch", "training"),
         )
     ),

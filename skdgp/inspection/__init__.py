@@ -13,6 +13,7 @@ from .leave_one_out import LeaveOneOutDisplay
 from .loss_curve import LossCurveDisplay
 from .mcmc import ChainDiagnostics, mcmc_diagnostics, to_arviz
 from .predictive import PredictiveDisplay
+from .sensitivity import sobol_indices
 
 __all__ = [
     "ChainDiagnostics",
@@ -28,5 +29,6 @@ __all__ = [
     "PredictiveDisplay",
     "diagnose",
     "mcmc_diagnostics",
+    "sobol_indices",
     "to_arviz",
 ]
