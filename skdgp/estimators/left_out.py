@@ -46,7 +46,8 @@ class LeftOut(NamedTuple):
                 "alone if they are for later times."
             )
         if time is not None:
-            return {"groups": blocks(*read(time), rows, estimator.horizon), "forward": True}
+            numbers = blocks(*read(time), rows, estimator.horizon)
+            return {"groups": numbers, "forward": True, "time": positions.get("time")}
         return {} if groups is None else {"groups": group_numbers(groups, len(X), rows)}
 
 

@@ -1,6 +1,6 @@
 """Deep Gaussian process regression."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from typing import Self
 
@@ -10,8 +10,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting import plan as recipe
+from ..fitting.forward import of_the_future, trend_plans
 from ..fitting.scaling import extrapolates
-from ..gp.likelihoods import REGRESSION
+from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
 from ..inference import DSVI, StructuredVI, as_scheme
 from ._sklearn import Interval
 from .base import BaseDeepGP
@@ -287,7 +288,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
-        return recipe.regression(plan, *data.X.shape, data.y.shape[1], free, seconds)
+        shape = *data.X.shape, data.y.shape[1]
+        if not data.forward:
+            return recipe.regression(plan, *shape, free, seconds)
+        if free and plan.kernel == "auto" and data.time is not None:
+            plan = replace(plan, likelihood=HeteroscedasticGaussian())
+            return trend_plans(plan, len(data), shape[2], data.time, seconds)
+        return of_the_future(recipe.regression(plan, *shape, free, seconds))
 
     @available_if(takes_chunks)
     def partial_fit(

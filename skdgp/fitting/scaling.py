@@ -36,7 +36,7 @@ def learn_scaling(table, likelihood, settings, given, rng, others=None, names=()
     if given is not None:
         scaling = Scaling(given.x_scaler, given.y_scaler)
     standardize = settings.standardize if scaling is None else scaling.x_scaler.standardize
-    straight = extrapolates(settings.kernel)
+    straight = table.time is not None or extrapolates(settings.kernel)
     table.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood, straight)
     if known is None and scaling is None and names:
         _warn_of_bends(table.x_scaler, names)
@@ -51,6 +51,7 @@ def learn_scaling(table, likelihood, settings, given, rng, others=None, names=()
     elif settings.standardize == "warp" or (
         settings.standardize == "auto"
         and settings.warps
+        and table.time is None
         and len(table.x_scaler.columns) <= _MOST_WARPED
     ):
         table.warp(likelihood)

@@ -26,12 +26,16 @@ class Table:
     `kinds` of the columns are those of :class:`~skdgp.preprocessing.frames.FrameReader`, and `log_exposure`
     (n, 1) is for counts. Rows of one of the `groups` (n,), of int, are left out together; None if each row is
     one. With `forward`, groups are blocks of time, and later ones leave, too; the first is never left out.
-    `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
+    The `time` is the position of its column of X, or None. `inputs` (n, n_encoded) are complete rows of
+    numbers, before they are scaled.
     """
 
-    def __init__(self, X, y, weights, kinds=None, log_exposure=None, groups=None, forward=False):
+    def __init__(
+        self, X, y, weights, kinds=None, log_exposure=None, groups=None, forward=False, time=None
+    ):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
-        self.log_exposure, self.groups, self.forward = log_exposure, groups, forward
+        self.log_exposure, self.groups = log_exposure, groups
+        self.forward, self.time = forward, time
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
         self.index = (
             None  #: numbers of these rows for each row of the table that they are merged from
@@ -56,7 +60,7 @@ class Table:
             None if part is None else part[rows] for part in (self.log_exposure, self.groups)
         )
         columns = some_rows(self.X, rows), self.y[rows], weights, self.kinds
-        return Table(*columns, exposure, groups, self.forward)
+        return Table(*columns, exposure, groups, self.forward, self.time)
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -86,7 +90,9 @@ class Table:
         if self.kinds is not None or has_gaps:
             targets, _ = stand_in(likelihood, self._mapped(None), self.weights)
             targets = np.clip(targets, -_REACH, _REACH)
-            kinds = self.kinds or ["number"] * self.X.shape[1]
+            kinds = list(self.kinds or ["number"] * self.X.shape[1])
+            if self.time is not None and kinds[self.time] == "date":
+                kinds[self.time] = "timeline"
             encoder = ColumnEncoder().fit(
                 self.X, targets, self.weights, kinds, rng, likelihood.is_class
             )

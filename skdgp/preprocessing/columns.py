@@ -17,6 +17,7 @@ _GAP_ERRORS = 3.0  #: standard errors between the targets of rows with and witho
 _SLOPE_ERRORS = 3.0  #: standard errors of the variance between the slopes of levels
 _WEEK, _YEAR = 7.0, 365.2425  #: days
 _REACH = 5.0  #: standard deviations of targets, or distances of two levels, that a new level is away at most
+_PHASES = 3.0  #: of rows in a period, without which it is none
 _CYCLES = 2.0  #: periods that dates must cover: of one, a trend says the same
 #: degrees of freedom of the prior of the variance between levels, the fewest with a mean
 _PRIOR_DOF = 3.0
@@ -107,6 +108,14 @@ class Date(_Cyclic):
     """Days, with the time of the day, the day of the week and the day of the year."""
 
     periods = (("day", 1.0), ("week", _WEEK), ("year", _YEAR))
+
+
+class Timeline(Date):
+    """Dates in whose order rows are: of the periods, those within which rows have several phases."""
+
+    def _covers(self, values, period):
+        steps = np.diff(np.unique(values))
+        return super()._covers(values, period) and np.median(steps) <= period[1] / _PHASES
 
 
 class Time(_Cyclic):

@@ -6,14 +6,21 @@ import numpy as np
 from scipy.stats import norm
 
 from .adjustment import Adjustment
-from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time
+from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time, Timeline
 from .missing_values import Donors
 from .outliers import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
 
-_KINDS = {"category": Levels, "ordered": Ordered, "date": Date, "time": Time}  #: others are numbers
+#: others are numbers; timelines are dates in whose order rows are
+_KINDS = {
+    "category": Levels,
+    "ordered": Ordered,
+    "date": Date,
+    "time": Time,
+    "timeline": Timeline,
+}
 
 
 class ColumnEncoder:

@@ -343,6 +343,8 @@ def test_the_other_arguments_are_tested_elsewhere():
         "target_transform",  # test_target_transform.py
         "categorical_features",  # test_frames.py
         "exposure",  # test_exposure_columns.py
+        "groups",  # test_groups.py
+        *("time", "horizon"),  # test_time.py
         "n_jobs",
         "n_threads",
         "verbose",

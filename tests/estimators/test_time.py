@@ -231,3 +231,66 @@ def test_warm_starts_and_checkpoints(tmp_path):
     model = regressor(warm_start=True, checkpoint=tmp_path, **settings).fit(X[:100], y[:100])
     assert_array_equal(regressor(checkpoint=tmp_path, **settings).fit(X, y).predict(X).shape, (N,))
     assert np.isfinite(model.fit(X, y).predict(X)).all()
+
+
+# Members and the calendar
+
+
+def test_members_go_on_beyond_the_last_row():
+    """A series with a week, a slope and a level that moves, four weeks ahead."""
+    rng = np.random.default_rng(3)
+    days = pd.date_range("2023-03-01", periods=238, freq="D")
+    week = np.array([0.0, 1.0, 1.5, 1.0, 2.0, 5.0, 4.0])[days.dayofweek]
+    y = (
+        week
+        + 0.05 * np.arange(238)
+        + np.cumsum(0.3 * rng.normal(size=238))
+        + 0.3 * rng.normal(size=238)
+    )
+    X = pd.DataFrame({"day": days})
+    model = DeepGPRegressor(time="day", horizon=28 * DAY, random_state=0).fit(X[:210], y[:210])
+    dist = model.predict_dist(X[210:])
+    low, high = dist.interval(0.9).T
+    assert np.mean((low <= y[210:]) & (y[210:] <= high)) > 0.5
+    assert dist.std[-1] > 1.3 * dist.std[0]
+    of_week = (
+        model.predict(X[210:]) - pd.Series(model.predict(X[210:])).rolling(7, center=True).mean()
+    )
+    assert np.corrcoef(of_week.dropna(), (week[210:] - week.mean())[3:-3])[0, 1] > 0.95
+    assert not any(m.scheme.trains_on_left_out for m in model.members_)
+
+
+def test_a_calendar_has_periods_that_rows_divide():
+    y = np.sin(np.arange(N))
+    for freq, expected in (
+        ("MS", ["year"]),
+        ("D", ["week"]),
+        ("h", ["day"]),
+        ("YS", []),
+        ("QS", ["year"]),
+    ):
+        X = pd.DataFrame({"t": pd.date_range("2000-01-01", periods=N, freq=freq)})
+        model = regressor(n_layers=1, inference="exact", max_iter=2, time="t").fit(X, y)
+        names = [
+            "t",
+            *(f"t ({part} of {name})" for name in expected for part in ("sine", "cosine")),
+        ]
+        assert model._x_scaler.names(["t"]) == names
+
+
+def test_times_without_other_columns_and_arrays_of_numbers():
+    t = np.arange(80.0)
+    y = 0.1 * t + np.sin(t)
+    model = regressor(time=0).fit(t[:, None], y)
+    mean, std = model.predict([[85.0], [400.0]], return_std=True)
+    assert mean[1] > 30.0 and std[1] > std[0]
+
+
+def test_several_outputs_and_minibatches_of_counts():
+    X, y = series()
+    model = regressor(time="day").fit(X, np.column_stack([y, -y]))
+    assert model.predict(X).shape == (N, 2)
+    counts = np.random.default_rng(0).poisson(3.0, N)
+    model = regressor(time="day", likelihood="poisson").fit(X, counts)
+    assert {type(m.scheme).__name__ for m in model.members_} == {"DSVI"}
+    assert all(np.isfinite(m.record.log_density) for m in model.members_)

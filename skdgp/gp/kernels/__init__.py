@@ -7,7 +7,9 @@ products estimate it. ``kernel.from_gram(G)`` is the matrix of covariances of ro
 
 from .anova import Anova
 from .base import BY_NAME, Kernel, Product, Sum, as_kernel
+from .columns import OnColumns
 from .inner import ArcCosine, Linear
+from .random_walk import RandomWalk
 from .stationary import Matern, RationalQuadratic, SquaredExponential, Stationary
 from .warped import Warped
 
@@ -29,7 +31,9 @@ __all__ = [
     "Kernel",
     "Linear",
     "Matern",
+    "OnColumns",
     "Product",
+    "RandomWalk",
     "RationalQuadratic",
     "SquaredExponential",
     "Stationary",

@@ -1,0 +1,97 @@
+"""Kernels of some of the inputs."""
+
+import numpy as np
+import torch
+
+from .base import Kernel, as_kernel
+
+
+class OnColumns(Kernel):
+    """A kernel that looks at some of the columns alone.
+
+    Sums of such kernels stand for sums of functions, as a trend of time and all that other columns explain.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of these columns.
+    columns : sequence of int
+        Positions of columns of X. Of a date that is encoded as several inputs, the first is meant, its trend.
+    exclude : bool, default=False
+        Whether the kernel looks at all other inputs instead, circles of dates included; at all inputs if there
+        are no others.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skdgp.gp.kernels import OnColumns, SquaredExponential
+    >>> kernel = OnColumns(SquaredExponential(lengthscale=1.0), [1])
+    >>> X = torch.tensor([[0.0, 2.0], [9.0, 2.0], [0.0, 3.0]])
+    >>> kernel(X, X[:1]).numpy().round(3).ravel()
+    array([1.   , 1.   , 0.607], dtype=float32)
+    """
+
+    _parts = ("kernel",)
+    _of_length = {}
+
+    def __init__(self, kernel, columns, exclude=False):
+        self.kernel = kernel
+        self.columns = columns
+        self.exclude = exclude
+
+    @property
+    def extrapolates(self):
+        return as_kernel(self.kernel).extrapolates
+
+    def bind(self, n_features):
+        if self.exclude:
+            return self.of_columns(np.arange(n_features), n_features).bind(n_features)
+        columns = np.asarray(self.columns)
+        if columns.ndim != 1 or columns.dtype.kind not in "iu" or not len(columns):
+            raise ValueError(
+                f"columns of OnColumns must be a list of positions of inputs; got {self.columns!r}."
+            )
+        if columns.min() < 0 or columns.max() >= n_features:
+            raise ValueError(
+                f"columns of OnColumns are {columns.tolist()}, but the layer has {n_features} inputs."
+            )
+        return self.with_values(n_features=n_features, **self._parts_by("bind", len(columns)))
+
+    def of_columns(self, columns, n_features):
+        """This kernel by positions among the inputs, whose `columns` of X are given."""
+        sources = np.asarray(columns)
+        first = [int(np.flatnonzero(sources == j)[0]) for j in self.columns if j in sources]
+        if self.exclude:
+            first = sorted(set(range(len(sources))) - set(first)) or list(range(len(sources)))
+        return self.with_values(columns=first, exclude=False)
+
+    def with_inputs(self, n_features):
+        return self.with_values(n_features=n_features)
+
+    def chosen(self, X):
+        """The inputs that the kernel looks at, (..., n_columns)."""
+        return X[..., self.columns]
+
+    def __call__(self, X, Z):
+        H = self.chosen(X)
+        return self.kernel(H, H if X is Z else self.chosen(Z))
+
+    def between(self, X, Z):
+        return self.kernel.between(self.chosen(X), self.chosen(Z))
+
+    def within(self, X):
+        return self.kernel.within(self.chosen(X))
+
+    def diag(self, X):
+        return self.kernel.diag(self.chosen(X))
+
+    def features(self, n, n_features, *args, **kwargs):
+        phi = self.kernel.features(n, len(self.columns), *args, **kwargs)
+        return lambda X: phi(self.chosen(X))
+
+    @property
+    def slopes(self):
+        slopes = torch.as_tensor(self.kernel.slopes, dtype=torch.float64)
+        whole = slopes.new_zeros(*slopes.shape[:-1], self.n_features)
+        whole[..., self.columns] = slopes
+        return whole
