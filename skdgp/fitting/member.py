@@ -33,6 +33,9 @@ class Plan:
     learning_rate: float | None = None  #: likewise
     #: steps after which training ends if the member would hardly count beside those before it; None for none
     trial: int | None = None
+    #: blocks of steps without a better log density of held-out rows after which training stops, with the best
+    #: state; None makes all steps
+    patience: int | None = None
     seconds: float = 1.0  #: predicted CPU time, by which members share a budget
 
     @property

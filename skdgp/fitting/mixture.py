@@ -156,9 +156,14 @@ def _train(run, i, left):
             trainer.model.limit(max(0.0, left - trainer.elapsed - trainer.reserve), _UNLIMITED)
         trainer.checkpoint, trainer.quiet = checkpoint, not run.is_single
         trainer.on_block = lambda stop: run.block_ends(present, stop, i)
+        if run.held_out is None and held_out is not None:
+            trainer.patience = plan.patience
 
+    held_out = run.held_out
+    if held_out is None and plan.patience is not None and table is run.scored.rest:
+        held_out = run.scored.held_out()
     member, trainer = run.members.train(
-        plan, table, run.held_out, run.seed_of(i), rng, pretraining, run.sources[i], prepare
+        plan, table, held_out, run.seed_of(i), rng, pretraining, run.sources[i], prepare
     )
     if trainer.learned_nothing and not run.is_single:
         raise TrainingFailed("its loss was not finite, and nothing was learned.")

@@ -1,5 +1,7 @@
 """Which members the default has: those whose predicted cost fits the time budget."""
 
+from dataclasses import replace
+
 import numpy as np
 from sklearn.base import clone
 
@@ -44,6 +46,12 @@ _WIDTH = 5
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
 #: Steps of processes on all rows: 50 random subsets of rows have told the kernel of classes
 _STEPS_OF_CLASSES = 50
+
+
+#: Steps of deep models of classes, and those from which on hidden units are worth a kernel each; they train
+#: with a larger step size. Training ends earlier where the log density of held-out rows no longer rises
+_DEEP_STEPS_OF_CLASSES, _UNIT_STEPS_OF_CLASSES, _UNIT_RATE_OF_CLASSES = (300, 1500), 400, 0.02
+_PATIENCE = 4
 
 
 def budget(n_rows: int, max_time: float | None) -> float:
@@ -167,26 +175,54 @@ def _gradient_plans(plan, n_rows, n_columns, seconds):
 
 def classification(plan, n_rows, n_columns, n_classes, seconds):
     """Members for classes, the most useful first; parameters as of :func:`regression`."""
+    n_latents = plan.likelihood.n_latents(n_classes)
+    concave = isinstance(plan.likelihood, ClassLikelihood) and plan.likelihood.log_concave
+    shallow = []
+    if concave and not isinstance(plan.kernel, (list, tuple)):
+        shallow = _shallow_classes(plan, n_rows, n_columns, n_latents)
+    left = _SLACK * seconds
+    left -= sum(other.seconds for other in affordable(shallow, seconds) if other.seconds <= left)
+    deep = _deep_classes(plan, n_rows, n_columns, n_latents, left)
+    return affordable([*shallow, deep], seconds)
+
+
+def _shallow_classes(plan, n_rows, n_columns, n_latents):
+    """A process on all rows and neighbors; these have neither too many rows nor classes in an order."""
+    auto, plans = plan.kernel == "auto", []
+    if n_rows <= MOST_ROWS:
+        kernel = kernel_of_classes() if auto else plan.kernel
+        exact = Plan(Exact(), plan.likelihood, kernel=kernel, max_iter=_STEPS_OF_CLASSES)
+        exact.seconds = _exact_classes(n_rows, n_columns, n_latents)
+        plans.append(exact)
+    if not isinstance(plan.likelihood, Ordinal):
+        near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
+        near.kernel = RationalQuadratic() if auto else plan.kernel
+        near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
+        plans.append(near)
+    return plans
+
+
+def _deep_classes(plan, n_rows, n_columns, n_latents, seconds):
+    """A deep model, with as many steps as there are seconds for, and until held-out rows say stop."""
     # few rows: a start near the prior, or noisy labels are overfitted
     scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else 1e-5, inner_variance=1.0)
     deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
-    deep.n_inducing, deep.max_iter = plan.n_inducing or 100, 300 if n_rows <= 10_000 else 1000
-    n_latents = plan.likelihood.n_latents(n_classes)
-    deep.seconds = deep.max_iter * (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)
-    concave = isinstance(plan.likelihood, ClassLikelihood) and plan.likelihood.log_concave
-    if isinstance(plan.kernel, (list, tuple)) or not concave:
-        return [deep]
-    auto = plan.kernel == "auto"
-    kernel = kernel_of_classes() if auto else plan.kernel
-    exact = Plan(Exact(), plan.likelihood, kernel=kernel, max_iter=_STEPS_OF_CLASSES)
-    exact.seconds = _exact_classes(n_rows, n_columns, n_latents)
-    all_rows = [exact] if n_rows <= MOST_ROWS else []
-    if isinstance(plan.likelihood, Ordinal):  # neighbors do not know an order
-        return affordable([*all_rows, deep], seconds)
-    near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
-    near.kernel = RationalQuadratic() if auto else plan.kernel
-    near.seconds = _vecchia(n_rows, n_columns, near.max_iter) * max(1, n_latents) ** 0.5
-    return affordable([*all_rows, near, deep], seconds)
+    deep.n_inducing, deep.patience = plan.n_inducing or 100, _PATIENCE
+    least, most = _DEEP_STEPS_OF_CLASSES
+    step = (8e-3 + 2e-3 * n_latents) * min(1.0, 0.3 + n_rows / 1000)
+    if plan.n_layers > 1:
+        narrow = replace(deep, scheme=clone(scheme).set_params(shared_kernel=False))
+        narrow.width = _WIDTH if plan.width is None and n_columns > _WIDTH else plan.width
+        n_hidden = sum(narrow.widths(n_columns))
+        of_units = 2e-3 * n_latents + _step_of_units(n_rows, n_columns, deep.n_inducing, n_hidden)
+        # no more inducing inputs than rows, or few rows are overfitted
+        few = n_hidden * deep.n_inducing > n_rows
+        if not few and _UNIT_STEPS_OF_CLASSES * of_units <= seconds:
+            deep, step = narrow, of_units
+            deep.learning_rate = _UNIT_RATE_OF_CLASSES
+    deep.max_iter = int(np.clip(0.999 * seconds / step, least, most))
+    deep.seconds = deep.max_iter * step
+    return deep
 
 
 # Predicted CPU seconds of one thread: powers of the rows, fitted to the suite within a factor of two

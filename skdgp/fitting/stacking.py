@@ -68,6 +68,10 @@ class ScoredRows:
         """Whether members have densities of training rows given all others, or all other groups."""
         return scheme.leaves_one_out if self.data.groups is None else scheme.leaves_groups_out
 
+    def held_out(self):
+        """The held rows as a table, or None."""
+        return None if self.held is None else self.data.part(self.held)
+
     def score(self, one, model, batch):
         """Log densities of rows that a member has not seen."""
         member = one.member

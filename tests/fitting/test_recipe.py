@@ -110,6 +110,19 @@ def test_classes_have_a_process_on_all_rows_while_it_is_affordable(n_classes):
     assert Exact not in kinds(300_000, 3600.0)  # whatever the time: it takes no more rows
 
 
+@pytest.mark.parametrize("n_rows", [88, 2000, 1_000_000])
+def test_time_buys_steps_of_deep_models_of_classes(n_rows):
+    """And, with more rows than inducing inputs of all hidden units, a kernel for each of these."""
+    found = []
+    for seconds in (10.0, 25.0, 60.0, 300.0):
+        plans = recipe.classification(plan(Softmax()), n_rows, 8, 3, seconds)
+        found += [one for one in plans if isinstance(one.scheme, DSVI)]
+    steps = [one.max_iter for one in found if one.scheme.shared_kernel]
+    assert len(found) == 4 and sorted(steps) == steps and found[-1].max_iter == 1500
+    assert all(one.patience for one in found)
+    assert found[-1].scheme.shared_kernel == (n_rows == 88)
+
+
 def test_classes_in_an_order_have_no_neighbors():
     plans = recipe.classification(plan(Ordinal()), 400, 8, 4, 60.0)
     assert schemes(plans) == {Exact, DSVI}
