@@ -13,8 +13,9 @@ from ..fitting import plan as recipe
 from ..fitting.forward import of_the_future, trend_plans
 from ..fitting.scaling import extrapolates
 from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
-from ..inference import DSVI, StructuredVI, as_scheme
-from ._sklearn import Interval
+from ..gp.likelihoods.gaussian import noiseless
+from ..inference import DSVI, Exact, StructuredVI, Vecchia, as_scheme
+from ._sklearn import Interval, StrOptions
 from .base import BaseDeepGP
 from .chunks import learn_rows, takes_chunks
 from .regression import TARGET_TRANSFORM, RegressionMixin
@@ -63,6 +64,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         and the mixture has the other rows (a hurdle model; Cragg, 1971). Samples and quantiles have exactly
         this value. Log densities spread it over a tenth of the distance to the nearest other target, so that
         how large they are is a matter of definition; the CRPS needs none.
+    noise : {"auto", "none"}, default="auto"
+        ``"none"`` is for deterministic simulators: the model interpolates the runs, and their error bars
+        vanish. It is for ``inference="exact"`` and ``"vecchia"``, which keep their local scale; ``"auto"``
+        stands for ``"exact"`` then. ``"auto"`` leaves the noise to `likelihood`.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
@@ -249,6 +254,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     """
 
     _: KW_ONLY
+    noise: str = "auto"
     target_transform: str | None = "auto"
     exposure: str | int | None = None
 
@@ -257,6 +263,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     _parameter_constraints = {
         **BaseDeepGP._parameter_constraints,
         **TARGET_TRANSFORM,
+        "noise": [StrOptions({"auto", "none"})],
         "exposure": [str, Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -269,7 +276,25 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         )
         return tags
 
+    def _auto_likelihood(self, scheme, data):
+        if self.noise == "auto":
+            return super()._auto_likelihood(scheme, data)
+        return noiseless()
+
+    def _plan(self, scheme, data):
+        if self.noise == "none":
+            if self.inference == "auto":
+                scheme = Exact()
+            if not (isinstance(scheme, Exact | Vecchia) and self.likelihood == "auto"):
+                raise ValueError(
+                    "noise='none' needs inference='exact' or 'vecchia', and likelihood='auto'; elsewhere set "
+                    "the likelihood."
+                )
+        return super()._plan(scheme, data)
+
     def _warps(self):
+        if self.noise == "none":
+            return False
         deep = self.inference == "auto" or isinstance(
             as_scheme(self.inference), (DSVI, StructuredVI)
         )
@@ -283,10 +308,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _finds_masses(self):
         given = self.likelihood, self.inference
         automatic = all(isinstance(part, str) and part == "auto" for part in given)
-        return automatic and isinstance(self.init, str)
+        return automatic and isinstance(self.init, str) and self.noise == "auto"
 
     def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
+        if self.noise == "none":
+            plan.n_layers = 1
+            return [plan]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:

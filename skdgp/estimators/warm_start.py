@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from ..training.checkpoint import fingerprint
 
 SHAPE = ("n_layers", "width", "mean", "input_connected", "inference")
-PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transform")
+PRESET = ("kernel", "n_inducing", "standardize", "likelihood", "target_transform", "noise")
 
 
 @contextlib.contextmanager

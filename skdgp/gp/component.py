@@ -45,6 +45,7 @@ class Component(BaseEstimator):
     _positive: ClassVar[
         dict[str, float]
     ] = {}  #: for each trainable constructor argument, the value that it always exceeds
+    _least_fixed: ClassVar[dict[str, float]] = {}  #: likewise of those that training leaves alone
     _may_be_zero: ClassVar[
         tuple[str, ...]
     ] = ()  #: those of them that can be 0, which leaves a term out for good
@@ -102,6 +103,11 @@ class Component(BaseEstimator):
             f"{list(names)}; got {given!r}."
         )
 
+    def floor(self, name):
+        """The value that a trainable constructor argument always exceeds."""
+        floor = self._positive[name]
+        return floor if name in self.trained() else self._least_fixed.get(name, floor)
+
     def with_values(self, **values):
         """A shallow copy with some attributes replaced."""
         new = object.__new__(type(self))
@@ -124,7 +130,8 @@ class Trainable(nn.Module):
         for name in component._from_rows:
             self.register_buffer(name, torch.as_tensor(getattr(component, name)))
         self._floors, self.roles, trained = {}, {}, component.trained()
-        for name, floor in component._positive.items():
+        for name in component._positive:
+            floor = component.floor(name)
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
             absent = name in component._may_be_zero and not value.any()
             if not absent and not (torch.isfinite(value) & (value > floor)).all():

@@ -341,6 +341,7 @@ def test_the_other_arguments_are_tested_elsewhere():
         "checkpoint",
         "device",
         "target_transform",  # test_target_transform.py
+        "noise",  # test_deterministic_runs.py
         "categorical_features",  # test_frames.py
         "exposure",  # test_exposure_columns.py
         "groups",  # test_groups.py

@@ -112,7 +112,7 @@ class Likelihood(Component):
 
     def _above(self, name, value, scale):
         """A number in units of `y`, if it is not too small beside the target; a start is raised."""
-        floor, unit = self._positive[name], scale ** self._units.get(name, 0)
+        floor, unit = self.floor(name), scale ** self._units.get(name, 0)
         tiny = (value > 0.0) & (value <= floor) & (name in self._units)
         if tiny.any() and name not in self.trained():
             least, given = ((a * unit)[tiny].flat[0] for a in np.broadcast_arrays(floor, value))

@@ -21,6 +21,7 @@ from .base import (
 
 _WIDE = 8.5  #: standard deviations of the logarithm of a size
 _BEYOND = 7.5  #: standard deviations of it on both sides of all modes
+_OF_ROUNDING = 1e-10  #: share of the target's variance that is left where there is no noise
 _NEGLIGIBLE = 25.0  #: below the largest, in logarithms, an integrand is left out
 
 
@@ -49,7 +50,7 @@ class Gaussian(GaussianMixture):
     array([-2.0176], dtype=float32)
     """
 
-    _positive = {"variance": 1e-6}
+    _positive, _least_fixed = {"variance": 1e-6}, {"variance": 1e-14}
     _units = {"variance": 2}
     _defaults = {"variance": 0.05}
 
@@ -97,7 +98,8 @@ class HeteroscedasticGaussian(GaussianMixture):
 
     n_nodes = 36
     n_partition_nodes = 44
-    _positive, _units, _defaults = Gaussian._positive, Gaussian._units, Gaussian._defaults
+    _positive, _least_fixed = Gaussian._positive, Gaussian._least_fixed
+    _units, _defaults = Gaussian._units, Gaussian._defaults
 
     __init__ = Gaussian.__init__
 
@@ -186,3 +188,9 @@ class HeteroscedasticGaussian(GaussianMixture):
         high = torch.maximum(peak, 0.5 * (1.0 - alpha) * sd) + _BEYOND
         low = torch.maximum(cut, -0.5 * alpha * sd - _BEYOND)
         return torch.minimum(low, high - 0.5 * _BEYOND), high
+
+
+def noiseless():
+    """Noise of a local size around next to none, which training leaves: for deterministic runs."""
+    likelihood = HeteroscedasticGaussian(trainable=False)
+    return likelihood.with_values(_defaults={"variance": _OF_ROUNDING})
