@@ -23,6 +23,12 @@ def test_random_cases_keep_their_promises_or_say_why_not(seed):
     fuzzing.check(fuzzing.case_of(seed))
 
 
+@pytest.mark.parametrize("seed", [100022, 200178, 200182, 300003, 300024, 300362])
+def test_cases_that_were_faults(seed):
+    """Extreme inputs, kernels of many states, very wide logarithms, and gaps in columns far from zero."""
+    fuzzing.check(fuzzing.case_of(seed))
+
+
 def case(model, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((39, 2))

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from .._threads import at_most
 from .._warnings import warn
 from ..exceptions import TrainingFailed, numerical_failures
-from ..parallel import divides, from_first, is_first, spread
+from ..parallel import divides, from_first, is_first, n_ranks, spread
 from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from .fitted import lower_bound
@@ -20,6 +20,7 @@ from .gaps import learn_gaps
 from .problem import Outcome, Problem, Progress, Trained
 from .run import AT_END, Run
 
+_LOOKED_AT = 20  #: training rows whose predictions are looked at after training
 _UNLIMITED = 1e30  #: cost of steps that no clock decides on
 
 
@@ -180,6 +181,8 @@ def _train(run, i, left):
         if model.is_full_batch:  # what it is conditioned on takes long to find again
             draws = torch.tensor(member.draws, device=run.device)
             one.member = member.holding(model.posterior(draws), run.device)
+        if n_ranks() == 1:
+            _check_finite(one.member, table, run.device)
         return one
     try:
         run.scored.score(one, model, trainer.rows.batch(0))
@@ -187,6 +190,18 @@ def _train(run, i, left):
         note_interrupt()
         one.interrupted, one.loo, one.held_out = True, None, None
     return one
+
+
+@torch.no_grad()
+def _check_finite(member, table, device):
+    """Raise TrainingFailed if training rows have predictions that are not finite."""
+    X, *_ = table.take(slice(0, _LOOKED_AT))
+    _, *moments = member.posterior(device).latent(torch.as_tensor(X, device=device))
+    if not all(torch.isfinite(part).all() for part in moments):
+        raise TrainingFailed(
+            f"{type(member.scheme).__name__} was trained, but its predictions are not finite; look for extreme "
+            "values in X, y and sample_weight, set standardize=True, or choose another kernel."
+        )
 
 
 # Messages

@@ -153,21 +153,30 @@ def _ndtr(x):
     return 0.5 * torch.special.erfc(x * -math.sqrt(0.5))
 
 
+def _scaled(x, shift):
+    """``exp(shift (shift - 2 x) / 2)`` times the distribution function at ``x - shift``, below zero."""
+    z = ((shift - x) * math.sqrt(0.5)).clamp_min(0.0)
+    return 0.5 * torch.special.erfcx(z) * torch.exp(-0.5 * x.square())
+
+
 def _of_logarithms(weights, means, sd, low, high, middle, start, unit, scaler):
     """First two moments of deviations from `start`, in closed form: ``E exp(k clip(z))`` for k = 1, 2."""
     below, above, raw = (low - means) / sd, (high - means) / sd, []
     factor = start / unit
     for k in (1.0, 2.0):
         rate, log_factor = k * float(scaler.scale[0]), k * factor.log()
-        shift = rate * sd
+        at_low, at_high = (torch.exp(rate * (end - middle) + log_factor) for end in (low, high))
+        steep = rate * sd > above  # squares of deviations would cancel
+        shift = torch.where(steep, 0.0, rate * sd)
         p, q = above - shift, below - shift
         mirrored = q > 0.0
         p, q = torch.where(mirrored, -q, p), torch.where(mirrored, -p, q)
         p, q = torch.special.log_ndtr(p), torch.special.log_ndtr(q)
         log_inside = p + torch.log(-torch.expm1((q - p).clamp_max(-1e-300)))
-        total = torch.exp(rate * (means - middle) + 0.5 * shift.square() + log_inside + log_factor)
-        total = total + torch.exp(rate * (low - middle) + log_factor) * _ndtr(below)
-        total = total + torch.exp(rate * (high - middle) + log_factor) * _ndtr(-above)
+        inside = torch.exp(rate * (means - middle) + 0.5 * shift.square() + log_inside + log_factor)
+        inside = torch.where(steep, at_high * _scaled(above, rate * sd), inside)
+        inside = inside - torch.where(steep, at_low * _scaled(below, rate * sd), 0.0)
+        total = inside + at_low * _ndtr(below) + at_high * _ndtr(-above)
         raw.append((weights * total).sum(0))
     return raw[0] - factor, raw[1] - 2.0 * factor * raw[0] + factor.square()
 

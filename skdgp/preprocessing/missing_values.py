@@ -60,7 +60,7 @@ class Donors:
 
     def _standardized(self, rows):
         with np.errstate(over="ignore", invalid="ignore"):
-            Z = rows / self._unit - self._center / self._unit
+            Z = (rows - self._center) / self._unit
         return np.clip(Z, -len(self.rows), len(self.rows))
 
     def _hidden(self, encoded):
@@ -78,7 +78,10 @@ class Donors:
     def distances(self, encoded):
         """Distances from rows to donors in the columns that both have, scaled up to all columns."""
         with np.errstate(over="ignore"):
-            rows, donors = (np.clip(one / self._unit, -_FAR, _FAR) for one in (encoded, self.rows))
+            rows, donors = (
+                np.clip((one - self._center) / self._unit, -_FAR, _FAR)
+                for one in (encoded, self.rows)
+            )
         distances = nan_euclidean_distances(rows, donors)
         return np.where(np.isnan(distances), np.inf, distances)
 

@@ -301,6 +301,15 @@ def test_moments_end_one_range_beyond_the_training_targets(size):
     assert_allclose(mean[[1, 3]], np.exp([9.0, -9.0]), rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:overflow")  # of the closed form
+def test_moments_of_a_logarithm_that_is_not_known_at_all():
+    """Half of a very wide distribution is at each of its ends."""
+    found = [moments_of_logarithms([0.0, 1.5], size)[:2] for size in np.geomspace(1e6, 1e18, 50)]
+    mean, std = np.array(found).swapaxes(0, 1)
+    assert_allclose(mean, np.cosh(9.0), rtol=1e-4)  # three times the range of targets
+    assert_allclose(std, np.sinh(9.0), rtol=1e-4)
+
+
 @every_map
 def test_a_row_far_from_all_others_predicts_no_astronomic_number(name):
     """A straight line through logarithms goes on to e^300 for a row at 100 times the range of the inputs."""

@@ -8,8 +8,9 @@ from sklearn.base import clone
 
 from skdgp.gp.component import Trainable
 from skdgp.gp.kernels import as_kernel
-from skdgp.gp.kernels.base import BY_NAME
+from skdgp.gp.kernels.base import BY_NAME, stacked
 from skdgp.gp.likelihoods import CLASSIFICATION, REGRESSION, as_likelihood
+from skdgp.inference.elliptical_slice.factors import gram
 
 M, V = 0.3, 0.4  #: moments of a latent function
 every_kernel = pytest.mark.parametrize("name", sorted(BY_NAME))
@@ -81,6 +82,36 @@ def test_kernels_are_parameter_objects(name):
     assert repr(again) == repr(kernel) and again.get_params().keys() == kernel.get_params().keys()
     first = kernel.bind(3)
     torch.testing.assert_close(again.bind(3)(rows(4), rows(4)), first(rows(4), rows(4)))
+
+
+def moved(kernel, seed):
+    """The kernel with other hyperparameters."""
+    trained, rng = Trainable(kernel), np.random.default_rng(seed)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            parameter += 0.3 * torch.as_tensor(rng.standard_normal(parameter.shape))
+    return trained.frozen()
+
+
+@every_kernel
+@pytest.mark.parametrize("shape", [(1, 6, 2), (2, 6, 2), (4, 1, 6, 2), (4, 2, 6, 2)])
+def test_states_have_hyperparameters_of_their_own(name, shape):
+    kernels = [moved(as_kernel(name).bind(2), seed) for seed in (0, 1)]
+    X = torch.as_tensor(np.random.default_rng(2).standard_normal(shape))
+    both = stacked(kernels)
+    with torch.no_grad():
+        K = gram(both, X)
+        for one in both.get_params(deep=False):  # hyperparameters that are not sampled
+            if one in both._positive and np.ndim(getattr(kernels[0], one)) == 0:
+                same = both.with_values(**{one: torch.tensor(getattr(kernels[0], one)).double()})
+                alone = X[..., :1, :, :] if shape[-3] == 1 else X[..., :1, :, :].expand(shape)
+                torch.testing.assert_close(
+                    gram(same, alone)[..., 0, :, :], gram(both, alone)[..., 0, :, :]
+                )
+        for s, kernel in enumerate(kernels):
+            alone = X[..., min(s, shape[-3] - 1), :, :].reshape(-1, 6, 2)
+            expected = torch.stack([kernel(rows, rows) for rows in alone])
+            torch.testing.assert_close(K[..., s, :, :].reshape(-1, 6, 6), expected)
 
 
 # Likelihoods

@@ -90,6 +90,23 @@ def test_gaps_are_filled_by_rows_near_in_the_other_columns():
     assert_array_equal(filled[1::7], table[1::7])
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e8])
+def test_gaps_are_filled_alike_wherever_columns_lie(offset):
+    """Small differences of large numbers, as of times counted from 1970."""
+    rng = np.random.default_rng(0)
+    table = rng.integers(0, 1024, (40, 3)) / 1024.0
+    table[::4, 1] = np.nan
+    y, kinds, found = rng.standard_normal((40, 1)), ["number"] * 3, []
+    for shift in (0.0, offset):
+        rows = table + shift
+        encoder = ColumnEncoder().fit(rows, y, np.ones(40), kinds, np.random.RandomState(0))
+        each = [encoder.transform(rows[i : i + 1]) for i in range(40)]
+        assert_allclose(np.vstack(each), encoder.transform(rows), rtol=1e-13)
+        assert_allclose(encoder.versions(rows[:8])[0][0], encoder.versions(rows[:1])[0][0])
+        found.append(encoder.transform(rows) - shift)
+    assert_allclose(found[1], found[0], atol=1e-5)
+
+
 def test_an_indicator_where_gaps_go_with_other_targets():
     rng = np.random.default_rng(0)
     y, x = rng.normal(size=(200, 1)), rng.normal(size=200)

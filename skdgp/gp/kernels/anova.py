@@ -93,10 +93,22 @@ class Anova(Kernel):
     def within(self, X):
         if is_exporting():
             return product_of_factors(X, X, *self._hyperparameters(X), self)
+        hyperparameters = tuple(self._hyperparameters(X))
+        if all(each.ndim < 3 for each in hyperparameters):
+            return self._within(X, *hyperparameters)
+        numbers = [torch.atleast_1d(each) for each in hyperparameters]
+        numbers = [each[:, 0] if each.ndim == 3 else each[None] for each in numbers]
+        n = max(X.shape[-3], *map(len, numbers))  # states
+        X = X.expand(*X.shape[:-3], n, *X.shape[-2:])
+        lengthscale, strength, variance = (each.expand(n, -1) for each in numbers)
+        states = zip(X.unbind(-3), lengthscale, strength, variance[:, 0])
+        return torch.stack([self._within(*state) for state in states], -3)
+
+    def _within(self, X, lengthscale, strength, variance):
         *groups, P, n_features = X.shape
         i, j = torch.tril_indices(P, P, device=X.device)
         left, right = (X[..., rows, :].reshape(-1, n_features) for rows in (i, j))
-        K = FactorProduct.apply(left, right, *self._hyperparameters(X), self, True)
+        K = FactorProduct.apply(left, right, lengthscale, strength, variance, self, True)
         place = torch.empty((P, P), dtype=torch.long, device=X.device)
         place[i, j] = place[j, i] = torch.arange(len(i), device=X.device)
         return K.reshape(*groups, -1).index_select(-1, place.flatten()).reshape(*groups, P, P)

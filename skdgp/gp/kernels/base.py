@@ -121,7 +121,10 @@ class Kernel(Component):
         return self(X, Z)
 
     def within(self, X):
-        """Covariances within groups of rows: (..., P, n_features) to (..., P, P)."""
+        """Covariances within groups of rows: (..., P, n_features) to (..., P, P).
+
+        With hyperparameters of states, see :func:`stacked`, the last dimension of groups is theirs, or 1.
+        """
         return self(X, X)
 
     def of_groups(self, X):

@@ -124,7 +124,8 @@ class Linear(Kernel):
 
     def __call__(self, X, Z):
         inner = (X * tensor_like(self.variance, X)) @ Z.mT
-        return inner.add_(tensor_like(self.bias, X).square())
+        bias2 = tensor_like(self.bias, X).square()
+        return inner + bias2 if bias2.ndim else inner.add_(bias2)  # one for each state, or for all
 
     def from_gram(self, G, left=None, right=None):
         return tensor_like(self.variance, G) * G + tensor_like(self.bias, G).square()
