@@ -3,9 +3,9 @@
 import copy
 import datetime
 import os
+import time as clock
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from time import monotonic
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -185,7 +185,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         ValueError
             If a parameter or the data make no sense.
         """
-        started = monotonic()
+        started = clock.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
             table, X, y = new._rows(
@@ -251,7 +251,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         if len(self.members_) == 1:
             warn_of_chains(self, outcome.table)
         warn_of_pathologies(self, outcome.table, outcome.settled)
-        compute_if_cheap(self, monotonic() - started, outcome.left())
+        compute_if_cheap(self, clock.monotonic() - started, outcome.left())
 
     def _take(self, fitted, sample):
         fitted.assign(self)
