@@ -192,3 +192,25 @@ def test_latent_functions_of_all_members(model, data):
     error = np.abs(share - model.predict_proba(X))
     assert error.max() < 5.0 * np.sqrt(0.25 / 200)
     assert f.shape == (80, 1 if len(model.classes_) == 2 else len(model.classes_), 200)
+
+
+def test_a_rare_class_keeps_a_probability_everywhere():
+    X, y = rows(200, n_features=3)
+    labels = np.where(y == 0, "a", "b").astype(object)
+    labels[[3, 50]] = "rare"
+    model = DeepGPClassifier(**FEW).fit(X, labels)
+    new = np.random.default_rng(1).normal(size=(300, 3))
+    proba = model.predict_proba(np.concatenate([new, 100.0 * new]))
+    assert list(model.classes_) == ["a", "b", "rare"] and proba[:, 2].min() > 1e-4
+    assert proba.max() < 1.0 - 1e-4
+
+
+def test_classes_in_an_order_have_a_process_on_all_rows_and_a_deep_model():
+    X, y = rows(n_classes=4)
+    model = DeepGPClassifier(likelihood="ordinal", **FEW).fit(X, y)
+    assert set(schemes(model)) == {Exact, DSVI}
+    together = sum(
+        member.mixture_weight * alone(model, i).predict_proba(X)
+        for i, member in enumerate(model.members_)
+    )
+    assert_allclose(model.predict_proba(X), together, rtol=1e-10)
