@@ -10,6 +10,8 @@ COMMANDS = {
     "suite": "the development suite of 30 tables: ours, named schemes, expressions and peers",
     "uci": "regression sets of the literature and simulated functions: the table of the README",
     "classes": "sixteen sets with classes",
+    "forward": "rows of later times: twelve series, and models beside ours",
+    "grouped": "rows of new groups: twelve panels, and models beside ours",
     "papers": "the published protocols: what papers report, and what ours reaches",
     "speed": "training: steps, their growth, rows",
     "predict": "times of predictions, and their error by the number of draws",

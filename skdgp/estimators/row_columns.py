@@ -16,10 +16,11 @@ def positions(estimator, X):
     """
     given = {name: getattr(estimator, name) for name in estimator._row_columns}
     given = {name: column for name, column in given.items() if column is not None}
-    return {name: _position(name, column, X) for name, column in given.items()}
+    return {name: position_of(name, column, X) for name, column in given.items()}
 
 
-def _position(name, column, X):
+def position_of(name, column, X):
+    """Position of a column by its name or position; ValueError if it is none, which mentions the parameter."""
     names, shape = _names(X), np.shape(X)
     if isinstance(column, str):
         if names is None:

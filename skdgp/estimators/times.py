@@ -9,6 +9,7 @@ from sklearn.utils import column_or_1d
 from .._arrays import as_numpy
 from ..preprocessing.frame_columns import Column, as_frame
 from ..preprocessing.frames import describe
+from ..preprocessing.notations import DAY
 
 _KINDS = "number", "date", "duration"  #: of columns that are times
 _BLOCKS = 10  #: of the horizon in the span of time, by default
@@ -54,6 +55,13 @@ def read(column):
     if len(missing):
         raise ValueError(f"time is missing in row {missing[0]}; leave out rows without a time.")
     return times, reading.kind != "number"
+
+
+def axis(column):
+    """Times for the axis of a picture: datetime64 of dates, and numbers of all else."""
+    times, _ = read(column)
+    is_date = describe(column, False, True, True)[0].kind == "date"
+    return np.rint(times * DAY).astype("M8[us]") if is_date else times
 
 
 def blocks(times, has_unit, rows, horizon):

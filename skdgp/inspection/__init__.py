@@ -7,6 +7,7 @@ from .covariance import CovarianceDisplay
 from .coverage import CoverageDisplay
 from .diagnosis import Diagnosis, PathologyWarning, diagnose
 from .effects import EffectsDisplay
+from .forecast import ForecastDisplay
 from .importance import ImportanceDisplay
 from .layers import LayersDisplay
 from .leave_one_out import LeaveOneOutDisplay
@@ -21,6 +22,7 @@ __all__ = [
     "CoverageDisplay",
     "Diagnosis",
     "EffectsDisplay",
+    "ForecastDisplay",
     "ImportanceDisplay",
     "LayersDisplay",
     "LeaveOneOutDisplay",
