@@ -37,4 +37,4 @@ def models(name):
 
 def run(options):
     """Print the table."""
-    shifted.run_tables(options.tables, splits, models)
+    shifted.run_tables(options, splits, models)

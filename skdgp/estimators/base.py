@@ -38,6 +38,7 @@ from .arrays import check_inputs
 from .diagnostics import warn_if_light, warn_of_chains, warn_of_pathologies
 from .exposures import check_has_rate
 from .importances import Pending, compute_if_cheap, importances
+from .later_rows import warn_if_later
 from .left_out import LeftOut
 from .parameters import CONSTRAINTS, check_all_used, with_objects
 from .persistence import with_version, without_version
@@ -89,6 +90,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _held = None  #: training rows, if models can leave one out
     #: parameters that may name a column of X, see :mod:`.row_columns`
     _row_columns: ClassVar[tuple[str, ...]] = ("groups", "time")
+    #: times that predictions are meant for, by position of the column
+    _latest: ClassVar[dict[int, float]] = {}
     _row_positions: ClassVar[dict[str, int]] = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 
@@ -365,6 +368,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         X = check_inputs(self, X)
         with np.errstate(**ERRSTATE):
             warn_of_changed(X, self._x_scaler, vars(self).get("feature_names_in_"))
+            warn_if_later(self, X)
         return X
 
     def _check_y(self, X, y):

@@ -8,6 +8,7 @@ from ..fitting.table import Table, some_rows
 from ._sklearn import check_sample_weight
 from .arrays import check_inputs
 from .exposures import fitted_exposure
+from .later_rows import latest, warn_if_in_order
 from .row_columns import positions
 from .summary import names_of_targets
 from .targets import check_size
@@ -33,8 +34,13 @@ def read_rows(
     targets = estimator._encode(y, reset, classes, rows)
     check_size(targets)
     offset = offset if offset is None else offset[rows]
-    left_out = {} if left_out is None else left_out.numbers(estimator, given, rows)
-    return Table(some_rows(X, rows), targets, weights[rows], kinds, offset, **left_out), X, y
+    some, left = some_rows(X, rows), {}
+    if left_out is not None:
+        left = left_out.numbers(estimator, given, rows)
+        estimator._latest = latest(estimator, kinds, some)
+        if not left:
+            warn_if_in_order(estimator, kinds, some, targets)
+    return Table(some, targets, weights[rows], kinds, offset, **left), X, y
 
 
 def held_out_rows(estimator, X_val, y_val, sample_weight_val, exposure_val):

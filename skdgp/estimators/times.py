@@ -81,7 +81,7 @@ def blocks(times, has_unit, rows, horizon):
         raise ValueError(
             "time has a single value; rows at two times at least are needed to predict the later."
         )
-    length = span / _BLOCKS if horizon is None else _length(horizon, has_unit)
+    length = length_of(horizon, has_unit, span)
     if length >= span:
         raise ValueError(
             f"horizon={horizon} is as long as all rows took, and leaves none to predict from; choose a "
@@ -92,8 +92,10 @@ def blocks(times, has_unit, rows, horizon):
     return np.unique(np.maximum(n - age, 0.0), return_inverse=True)[1].ravel()
 
 
-def _length(horizon, has_unit):
-    """The horizon as a number, in days if times have a unit."""
+def length_of(horizon, has_unit, span):
+    """The horizon as a number, in days if times have a unit; a tenth of the span if it is None."""
+    if horizon is None:
+        return span / _BLOCKS
     if isinstance(horizon, np.timedelta64):
         horizon = horizon.astype("m8[us]").item()
     is_duration = isinstance(horizon, datetime.timedelta)

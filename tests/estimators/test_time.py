@@ -1,6 +1,7 @@
 """Times of rows: what is left out are blocks of the future."""
 
 import datetime
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 from sklearn.pipeline import make_pipeline
 
-from skdgp import DeepGPClassifier, DeepGPRegressor
+from skdgp import DeepGPClassifier, DeepGPRegressor, SparseGPRegressor
 from skdgp.estimators.times import blocks, column_of, read
 from skdgp.fitting.left_out import last_groups
 from skdgp.fitting.table import Table
@@ -294,3 +295,51 @@ def test_several_outputs_and_minibatches_of_counts():
     model = regressor(time="day", likelihood="poisson").fit(X, counts)
     assert {type(m.scheme).__name__ for m in model.members_} == {"DSVI"}
     assert all(np.isfinite(m.record.log_density) for m in model.members_)
+
+
+# Warnings
+
+
+def warned(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [
+        str(w.message)
+        for w in caught
+        if "order of the dates" in str(w.message) or "of the rows" in str(w.message)
+    ]
+
+
+def test_dates_in_order_are_noticed():
+    X, y = series()
+    settings = {"n_layers": 1, "inference": "exact", "max_iter": 2}
+    (message,) = warned(lambda: regressor(**settings).fit(X, y))
+    assert "set time='day'" in message
+    order = np.random.default_rng(0).permutation(N)
+    for rows, target, more in (
+        (X, y, {"time": "day"}),
+        (X.iloc[order], y[order], {}),
+        (X, y[order], {}),  # targets that are not alike
+        (X.iloc[:40], y[:40], {}),
+        (X.assign(day=np.arange(N)), y, {}),
+    ):
+        assert not warned(lambda: regressor(**settings, **more).fit(rows, target))  # noqa: B023
+    assert not warned(lambda: regressor(**settings).fit(X, y, groups=np.arange(N) % 9))
+    sparse = SparseGPRegressor(max_iter=2, random_state=0)  # without the parameter
+    assert not warned(lambda: sparse.fit(X, y))
+
+
+def test_rows_beyond_the_training_time_are_noticed():
+    X, y = series()
+    order = np.random.default_rng(0).permutation(100)
+    settings = {"n_layers": 1, "inference": "exact", "max_iter": 2}
+    plain = regressor(**settings).fit(X.iloc[order], y[order])
+    (message,) = warned(lambda: plain.predict(X[90:]))
+    assert "67% of the rows are later than all training rows by 'day'" in message
+    assert "time='day'" in message
+    assert not warned(lambda: plain.predict(X[80:]))  # half
+    timed = regressor(time="day", horizon=10 * DAY, **settings).fit(X[:100], y[:100])
+    assert not warned(lambda: timed.predict(X[100:110]))
+    (message,) = warned(lambda: timed.predict(X[112:]))
+    assert "100% of the rows lie farther ahead than the horizon by 'day'" in message
