@@ -25,6 +25,7 @@ from skdgp.gp.likelihoods import CLASSIFICATION, REGRESSION
 from skdgp.inference import SCHEMES
 
 COUNTS = {name for name, make in REGRESSION.items() if make().discrete}
+NOISE = set(REGRESSION) - COUNTS
 MAPS = [None, None, "auto", "auto", "log", "exponential-normal", "yeo-johnson", "logit"]
 SHALLOW = ("exact", "pep", "vecchia", "vfe")
 LEVELS = ["red", "green", "blue", "Ärger", ""]
@@ -43,6 +44,14 @@ class Case:
     y: np.ndarray
     weights: np.ndarray | None
     plain: bool  #: whether X is an array of numbers without gaps
+
+    @property
+    def in_units(self):
+        """Whether predictions have the unit of the target, whatever that is."""
+        settings = self.model.get_params()
+        known = settings.get("standardize", True) in (True, "warp", "auto")
+        maps = settings.get("target_transform", "log")
+        return known and maps is None and settings["likelihood"] in ("auto", *NOISE)
 
     def fit(self, X=None, y=None, **changes):
         X, y = self.X if X is None else X, self.y if y is None else y
@@ -289,6 +298,15 @@ def check_repeats(case, model):
         factor = 2.0 ** np.arange(-2, case.X.shape[1] - 2)
         scaled = centers(case.fit(case.X * factor), X * factor)
         check_same(scaled, expected, "the units of columns", unit, 1e-5)
+    settings = model.get_params()
+    shallow = settings.get("inference") in ("exact", "vfe")
+    if case.plain and shallow and settings["kernel"] == "auto" and not is_classifier(model):
+        columns = np.arange(X.shape[1])[::-1]
+        found = centers(case.fit(case.X[:, columns]), X[:, columns])
+        check_same(found, expected, "the order of columns", unit, 1e-3)
+    if case.in_units:
+        found = [part / 8.0 for part in centers(case.fit(y=8.0 * case.y), X)]
+        check_same(found, expected, "the unit of the target", unit, 1e-6)
     if case.plain:
         names = [f"c{j}" for j in range(case.X.shape[1])]
         frame, new = (pd.DataFrame(part, columns=names) for part in (case.X, X))
