@@ -250,8 +250,9 @@ def check_numbers(model, X):
     assert np.isfinite(quantiles).all(), "quantiles are not finite"
     assert (np.diff(quantiles, axis=0) >= 0.0).all(), "quantiles that fall"
     for order, at in zip(orders, quantiles):
-        below = model.predict_cdf(X, at)
-        assert (below >= order - 1e-4).all(), f"cdf of the quantile {order} is {below.min()}"
+        below = model.predict_cdf(X, at + 1e-9 * np.abs(at))  # of a target that is known, it jumps
+        right = (below >= order - 1e-4) | (np.abs(at) > 1e300)
+        assert right.all(), f"cdf of the quantile {order} is {below.min()}"
     assert np.isfinite(model.sample_y(X, 2)).all(), "draws are not finite"
     latent = model.predict(X, return_std=True, latent=True)
     assert all(np.isfinite(part).all() for part in latent), "latent functions are not finite"

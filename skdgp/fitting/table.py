@@ -229,6 +229,11 @@ class Table:
             of_rows = labels[order]
             chosen = stratified(len(order), n_held, of_rows, rng)
             chosen = order[without_last_of_class(chosen, of_rows)]
+            if not len(chosen):
+                raise ValueError(
+                    "early_stopping=True holds rows out, and these are the last ones of their classes; give "
+                    "X_val and y_val instead, or set early_stopping=False."
+                )
         held = np.bincount(chosen, minlength=len(self))
         parts = ((np.flatnonzero(share), share * size) for share in (counts - held, held))
         return tuple(self._with(rows, weights[rows]) for rows, weights in parts)

@@ -50,20 +50,32 @@ def _sum_of_squares(G, X, Z):
     return torch.stack([G.flatten() @ (x[:, None] - z).square().flatten() for x, z in pairs])
 
 
+def centered(X, Z, lengthscale, center=None):
+    """Rows of both less a center, over lengthscales; their squared norms; and whether these are too large.
+
+    Rounding errors grow with the norms, so make them small. A few values that are far from all others move the
+    mean, from which the others then differ by too few digits, but not the median.
+    """
+    center = Z.mean(-2, keepdim=True) if center is None else center
+    for _ in range(2):
+        rows = tuple((part - center) / lengthscale for part in (X, Z))
+        norms = tuple(part.square().sum(-1) for part in rows)
+        far = _differ_too_little(*norms)
+        if not far:
+            break
+        center = Z.detach().median(-2, keepdim=True).values
+    return rows, norms, far
+
+
 class _Scaled:
     """Rows divided by lengthscales, their squared distances, and the way back through both."""
 
     def __init__(self, X, Z, lengthscale, rough=False):
-        self.rough = rough
-        center = Z.mean(0)  # rounding errors grow with the norms, so make them small
-        self.X, self.Z = (X - center) / lengthscale, (Z - center) / lengthscale
-        self.lengthscale = lengthscale
+        self.rough, self.lengthscale = rough, lengthscale
+        (self.X, self.Z), self._norms, self.far = centered(X, Z, lengthscale)
 
     def squared_distances(self, out=None, least=0.0):
-        X, Z = self.X, self.Z
-        of_X, of_Z = X.square().sum(1), Z.square().sum(1)
-        self.far = _differ_too_little(of_X, of_Z)
-        return squared_distances(X, Z, of_X, of_Z, out, self.rough, least)
+        return squared_distances(self.X, self.Z, *self._norms, out, self.rough, least)
 
     def backward(self, G, needed, slope=1.0):
         """Gradients of X, Z and lengthscale, from that of the squared distances over `slope`."""
@@ -202,12 +214,16 @@ class RadialCovariances:
         self.kernel, self.lengthscale, self.variance = kernel, lengthscale, variance
         self.space = space = current_workspace()
         center = Z.mean(0)
-        self.Z, self.H = (
-            (rows - center.to(rows.dtype)).div_(lengthscale.to(rows.dtype)) for rows in (Z, H)
-        )
-        of_Z, self.norms = self.Z.square().sum(1), self.H.square().sum(1)
+        for _ in range(2):
+            self.Z, self.H = (
+                (rows - center.to(rows.dtype)).div_(lengthscale.to(rows.dtype)) for rows in (Z, H)
+            )
+            of_Z, self.norms = self.Z.square().sum(1), self.H.square().sum(1)
+            self.far = _differ_too_little(of_Z, self.norms.to(of_Z.dtype))
+            if not self.far:
+                break
+            center = Z.detach().median(0).values  # see :func:`centered`
         out = space.take((len(Z), len(Z)), Z)
-        self.far = _differ_too_little(of_Z, self.norms.to(of_Z.dtype))
         self.r2_uu = squared_distances(self.Z, self.Z, of_Z, of_Z, out, kernel.is_rough)
         self.K_uu = _profile(kernel, self.r2_uu, space).mul_(variance)
         out = space.take((len(Z), len(H)), H)

@@ -95,3 +95,10 @@ def test_members_without_leave_one_out_do_not_see_them(few_members, rows, data):
     n = len(np.unique(X, axis=0))
     assert rows == [n - round(0.2 * n)]
     assert sparse(model).record.n_iter == 100
+
+
+@pytest.mark.parametrize("inference", ["auto", "dsvi", "diwp"])
+def test_the_last_rows_of_all_classes_are_not_held_out(inference):
+    model = DeepGPClassifier(inference=inference, early_stopping=True, **FEW)
+    with pytest.raises(ValueError, match="these are the last ones of their classes"):
+        model.fit(np.arange(3.0)[:, None], ["a", "b", "c"])

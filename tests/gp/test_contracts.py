@@ -38,6 +38,19 @@ def test_covariances_are_those_of_a_process(name):
 
 
 @every_kernel
+def test_a_row_far_from_all_others_changes_none_of_their_covariances(name):
+    kernel, X = as_kernel(name).bind(3), rows(8)
+    expected = kernel(X, X)
+    for far in (1e8, 1e20):
+        Z = torch.cat([X, X[:1] + torch.tensor([0.0, 0.0, far])])
+        with torch.no_grad():
+            torch.testing.assert_close(kernel(Z, Z)[:8, :8], expected, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(kernel(X, Z)[:, :8], expected, rtol=1e-9, atol=1e-12)
+            both = stacked([Trainable(kernel).frozen()]).between(Z[None], Z[None])[0]
+            torch.testing.assert_close(both[:8, :8], expected, rtol=1e-9, atol=1e-12)
+
+
+@every_kernel
 def test_gradients_are_slopes(name):
     kernel, X = as_kernel(name).bind(2), rows(5, 2).requires_grad_()
     trained = Trainable(kernel)

@@ -12,6 +12,7 @@ from ..covariances import (
     GramRadial,
     Radial,
     SquaredDistance,
+    centered,
     squared_distances,
 )
 from ..draws import importance_sampled
@@ -56,7 +57,7 @@ class Stationary(Kernel):
     def __call__(self, X, Z):
         lengthscale, variance = tensor_like(self.lengthscale, X), tensor_like(self.variance, X)
         if is_exporting():
-            return self._of_rows(X, Z, lengthscale, Z.mean(0))
+            return self._of_rows(X, Z, lengthscale)
         if self.is_radial:
             return Radial.apply(X, Z, lengthscale, variance, self)
         r2 = SquaredDistance.apply(X, Z, lengthscale, self.is_rough)
@@ -67,12 +68,11 @@ class Stationary(Kernel):
     def between(self, X, Z):
         if X.ndim == Z.ndim == 2:
             return self(X, Z)
-        return self._of_rows(X, Z, tensor_like(self.lengthscale, X), Z.mean(-2, keepdim=True))
+        return self._of_rows(X, Z, tensor_like(self.lengthscale, X))
 
-    def _of_rows(self, X, Z, lengthscale, center):
-        X, Z = (X - center) / lengthscale, (Z - center) / lengthscale
-        norms = X.square().sum(-1), Z.square().sum(-1)
-        return self._covariances(squared_distances(X, Z, *norms, rough=self.is_rough))
+    def _of_rows(self, X, Z, lengthscale, center=None):
+        rows, norms, _ = centered(X, Z, lengthscale, center)
+        return self._covariances(squared_distances(*rows, *norms, rough=self.is_rough))
 
     def _covariances(self, r2):
         """The kernel at squared distances, in their place if there is no gradient."""
