@@ -38,11 +38,12 @@ from .arrays import check_inputs
 from .diagnostics import warn_if_light, warn_of_chains, warn_of_pathologies
 from .exposures import check_has_rate
 from .importances import Pending, compute_if_cheap, importances
+from .known_noise import with_known_noise
 from .later_rows import warn_if_later
 from .left_out import LeftOut
 from .parameters import CONSTRAINTS, check_all_used, with_objects
 from .persistence import with_version, without_version
-from .rows import held_out_rows, read_rows, read_targets
+from .rows import held_out_rows, raw_arguments, read_rows, read_targets
 from .summary import column_kinds, feature_names, html_summary, summary
 from .warm_start import all_or_nothing, check_lasting, init_source, lasting
 
@@ -87,6 +88,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _gives_state = True  #: may stand for `init` of another estimator
     _atoms = None  #: values with a probability of their own
     _stream = None  #: state of learning from chunks
+    _known_noise = None  #: mean of the variances that ``fit`` was given
     _held = None  #: training rows, if models can leave one out
     #: parameters that may name a column of X, see :mod:`.row_columns`
     _row_columns: ClassVar[tuple[str, ...]] = ("groups", "time")
@@ -142,6 +144,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         *,
         exposure: ArrayLike | None = None,
         groups: ArrayLike | None = None,
+        noise_variance: ArrayLike | None = None,
         time: ArrayLike | None = None,
         X_val: ArrayLike | None = None,
         y_val: ArrayLike | None = None,
@@ -172,6 +175,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             The time of each row, numbers or dates, if predictions are for later times. Weights, the dispersion
             and early stopping then go by blocks of the future, of the length `horizon`: each block is predicted
             from the rows before it alone. The parameter `time` names a column instead, which the models see.
+        noise_variance : array-like of shape (n_samples,), optional
+            Of regressors: known variances of the noise, in squared units of y. New rows have their mean.
         X_val, y_val : array-likes, optional
             Held-out rows. Training stops when their log-density no longer improves, and the best
             state is kept.
@@ -191,17 +196,14 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         started = clock.monotonic()
         reset = not (self.warm_start and self._is_fitted())
         with self._threads(), all_or_nothing(self) as new:
-            table, X, y = new._rows(
-                X, y, sample_weight, exposure, reset, left_out=LeftOut(groups, time)
-            )
+            own = {"left_out": LeftOut(groups, time), "noise_variance": noise_variance}
+            table, X, y = new._rows(X, y, sample_weight, exposure, reset, **own)
             if sample_weight is not None:
                 warn_if_light(table.weights)
             if not reset:
                 check_lasting(new)
             held_out = held_out_rows(new, X_val, y_val, sample_weight_val, exposure_val)
-            given = {"sample_weight": sample_weight, "exposure": exposure}
-            metadata = {name: value for name, value in given.items() if value is not None}
-            raw = {"X": X, "y": y, "metadata": metadata or None}
+            raw = raw_arguments(X, y, sample_weight, exposure, noise_variance)
             problem = Problem(
                 table.merged(),
                 new._plans,
@@ -292,7 +294,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         likelihood = self.likelihood
         if isinstance(likelihood, str) and likelihood == "auto":
             likelihood = self._auto_likelihood(scheme, data)
-        likelihood = as_likelihood(likelihood, self._likelihoods)
+        likelihood = with_known_noise(self, as_likelihood(likelihood, self._likelihoods))
         check_has_rate(likelihood, data.log_exposure)
         plan = Plan(scheme, likelihood, self.n_layers, self.width, self.kernel, self.n_inducing)
         plan.widths(1)  # an error of the user's, whichever members there is time for

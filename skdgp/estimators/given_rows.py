@@ -17,6 +17,7 @@ def condition_on(
     sample_weight: ArrayLike | None = None,
     *,
     exposure: ArrayLike | None = None,
+    noise_variance: ArrayLike | None = None,
 ) -> Any:
     """Return the model given further rows, with hyperparameters, scaling and mixture weights as they are.
 
@@ -33,6 +34,8 @@ def condition_on(
         How often each row counts, as in :meth:`fit`.
     exposure : array-like of shape (n_samples,), optional
         As in :meth:`fit`; models of counts cannot be conditioned.
+    noise_variance : array-like of shape (n_samples,), optional
+        As in :meth:`fit`; by default the mean of those that it was given.
 
     Returns
     -------
@@ -61,7 +64,7 @@ def condition_on(
     check_is_fitted(self)
     new = copy.copy(self)
     with self._threads():
-        table, _, _ = new._rows(X, y, sample_weight, exposure, False)
+        table, _, _ = new._rows(X, y, sample_weight, exposure, False, noise_variance=noise_variance)
         self._check_likelihood(self.members_[0].likelihood, table.y)
         table = table.merged().scale_as(self._x_scaler, self._y_scaler)
         held = self._held

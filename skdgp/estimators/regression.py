@@ -37,6 +37,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         return None
 
     def _auto_likelihood(self, scheme, data):
+        if self._known_noise is not None:
+            return "gaussian"
         name = scheme.auto_likelihood(None, self.n_layers)
         return "heteroscedastic" if name == _HEAVY and data.piles_up() else name
 

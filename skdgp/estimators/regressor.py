@@ -308,7 +308,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     def _finds_masses(self):
         given = self.likelihood, self.inference
         automatic = all(isinstance(part, str) and part == "auto" for part in given)
-        return automatic and isinstance(self.init, str) and self.noise == "auto"
+        noisy = self.noise == "auto" and self._known_noise is None
+        return automatic and isinstance(self.init, str) and noisy
 
     def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
@@ -316,6 +317,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             plan.n_layers = 1
             return [plan]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
+        free = free and self._known_noise is None
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:
             return recipe.regression(plan, *shape, free, seconds)

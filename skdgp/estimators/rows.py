@@ -8,6 +8,7 @@ from ..fitting.table import Table, some_rows
 from ._sklearn import check_sample_weight
 from .arrays import check_inputs
 from .exposures import fitted_exposure
+from .known_noise import precisions
 from .later_rows import latest, warn_if_in_order
 from .row_columns import positions
 from .summary import names_of_targets
@@ -15,7 +16,16 @@ from .targets import check_size
 
 
 def read_rows(
-    estimator, X, y, sample_weight, exposure, reset, extend=False, classes=None, left_out=None
+    estimator,
+    X,
+    y,
+    sample_weight,
+    exposure,
+    reset,
+    extend=False,
+    classes=None,
+    left_out=None,
+    noise_variance=None,
 ):
     """The rows of positive weight, with targets as likelihoods see them; and all, validated."""
     X = as_numpy(X)
@@ -40,7 +50,17 @@ def read_rows(
         estimator._latest = latest(estimator, kinds, some)
         if not left:
             warn_if_in_order(estimator, kinds, some, targets)
-    return Table(some, targets, weights[rows], kinds, offset, **left), X, y
+    precision = precisions(estimator, noise_variance, len(X), reset)
+    table = Table(some, targets, weights[rows], kinds, offset, **left)
+    table.precision = precision if precision is None else precision[rows]
+    return table, X, y
+
+
+def raw_arguments(X, y, sample_weight, exposure, noise_variance):
+    """Rows as ``fit`` was given them, for callbacks."""
+    given = {"sample_weight": sample_weight, "exposure": exposure, "noise_variance": noise_variance}
+    metadata = {name: value for name, value in given.items() if value is not None}
+    return {"X": X, "y": y, "metadata": metadata or None}
 
 
 def held_out_rows(estimator, X_val, y_val, sample_weight_val, exposure_val):

@@ -109,7 +109,7 @@ def lower_bound(model, member, table, device, rng, seconds_left=lambda: None):
     if known is not None:
         return known + total * table.mean_log_jacobian()
     divergence = model.divergence()
-    if divergence is None:
+    if divergence is None or table.precision is not None:  # whose likelihood has other constants
         return None
     has_limit = seconds_left() is not None
     if has_limit and seconds_left() <= 0.0 and member.record.loss_curve:

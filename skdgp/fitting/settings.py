@@ -93,7 +93,7 @@ class Settings:
         params = {name: value for name, value in self.params.items() if name not in _UNIMPORTANT}
         params["init"] = self.init if start.given is None else "estimator"
         of_tables = [t for t in tables if t is not None]
-        rows = [[t.X, t.targets(), t.weights] for t in of_tables]
+        rows = [[t.X, t.targets(), t.weights, t.precision] for t in of_tables]
         rows += [[t.groups, *["forward"] * t.forward] for t in of_tables if t.groups is not None]
         # without a seed of the user's, any fit of these data may go on
         seed = None if self.random_state is None else seed

@@ -37,9 +37,10 @@ class Table:
         self.log_exposure, self.groups = log_exposure, groups
         self.forward, self.time = forward, time
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
-        self.index = (
-            None  #: numbers of these rows for each row of the table that they are merged from
-        )
+        #: numbers of these rows for each row of the table that they are merged from
+        self.index = None
+        #: (n,), known precisions of the noise, relative to that of the likelihood
+        self.precision = None
 
     def __len__(self):
         return len(self.X)
@@ -60,7 +61,9 @@ class Table:
             None if part is None else part[rows] for part in (self.log_exposure, self.groups)
         )
         columns = some_rows(self.X, rows), self.y[rows], weights, self.kinds
-        return Table(*columns, exposure, groups, self.forward, self.time)
+        part = Table(*columns, exposure, groups, self.forward, self.time)
+        part.precision = None if self.precision is None else self.precision[rows]
+        return part
 
     def targets(self):
         """Targets in the user's units, (n_rows, k), with a column of log exposures if there are some."""
@@ -146,11 +149,17 @@ class Table:
             self.inputs = self.inputs[:]
 
     def take(self, rows):
-        """Scaled inputs, scaled targets (and log exposures, if there are some) and weights of rows."""
+        """Scaled inputs, scaled targets (and log exposures, if there are some) and weights of rows.
+
+        A row of twice the precision is two rows.
+        """
         y = self.y_scaler.transform(self.y[rows])
         if self.log_exposure is not None:
             y = np.hstack([y, self.log_exposure[rows]])
-        return self.x_scaler.scaled(self.inputs[rows]), y, self.weights[rows]
+        weights = self.weights[rows]
+        if self.precision is not None:
+            weights = weights * self.precision[rows]
+        return self.x_scaler.scaled(self.inputs[rows]), y, weights
 
     def sample(self, n, rng):
         """Return at most `n` random rows, see :meth:`take`."""
@@ -181,6 +190,9 @@ class Table:
         weights = np.bincount(inverse.ravel(), weights=self.weights)
         merged = self._with(first, weights)
         merged.index = inverse.ravel()
+        if self.precision is not None:
+            total = np.bincount(merged.index, weights=self.weights * self.precision)
+            merged.precision = total / weights
         return merged
 
     def piles_up(self):
