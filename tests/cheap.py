@@ -1,6 +1,5 @@
 """Few draws of hidden functions and few steps of searches, where it does not matter how well models search."""
 
-from skdgp.fitting import plan as recipe
 from skdgp.inference import collapsed
 from skdgp.inference.rows import marginal_likelihood
 
@@ -9,7 +8,6 @@ CHEAP = (
     (marginal_likelihood, "_STARTS", marginal_likelihood._STARTS[:1]),
     (marginal_likelihood, "_TRIAL_STEPS", 1),
     (marginal_likelihood, "_SEARCH_STEPS", 2),
-    (recipe, "_COLLAPSED_DRAWS", 2),
 )
 
 

@@ -62,6 +62,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     likelihood: str | Likelihood = "auto"
     inference: str | Scheme = "auto"
     init: str | BaseEstimator = "kmeans"
+    budget: str | float = "default"
     max_iter: int | None = None
     max_time: float | None = None
     batch_size: int | None = None
@@ -285,8 +286,13 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """Return the plans of the members to train."""
         plan, auto = self._first_plan(data), self.inference == "auto"
         if not auto or not isinstance(self.init, str) or self.init == "greedy":
+            if self.budget != BaseDeepGP.budget:
+                raise ValueError(
+                    "budget chooses among the members of inference='auto', and means nothing to a single "
+                    f"model; leave it at {BaseDeepGP.budget!r}, and set max_iter."
+                )
             return [plan]
-        return self._recipe(plan, data, recipe.budget(len(data), self.max_time))
+        return self._recipe(plan, data, recipe.seconds_of(self.budget, len(data)))
 
     def _plan(self, scheme, data):
         scheme.validate()

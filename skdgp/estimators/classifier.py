@@ -52,11 +52,13 @@ class DeepGPClassifier(ClassificationMixin, BaseDeepGP):
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; with hidden units that copy a sparse Gaussian process; or with the state of a fitted
         estimator, see the user guide.
+    budget : {"small", "default", "large"} or float, default="default"
+        Predicted seconds for the members of the mixture, see :class:`DeepGPRegressor`.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
-        the members that fit in, see :class:`DeepGPRegressor`.
+        Seconds on the clock after which training stops, with a warning; the step size is lowered in time. What
+        was trained by then depends on the machine; `budget` plans a shorter fit that can be repeated.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None

@@ -31,6 +31,10 @@ CONSTRAINTS = {
     "likelihood": [str, Likelihood],
     "inference": [str, Scheme],
     "init": [StrOptions(set(initialization.STARTS)), BaseEstimator],
+    "budget": [
+        StrOptions({"small", "default", "large"}),
+        Interval(Real, 0, None, closed="neither"),
+    ],
     "max_iter": [Interval(Integral, 1, None, closed="left"), None],
     "max_time": [Interval(Real, 0, None, closed="neither"), None],
     "batch_size": [Interval(Integral, 1, None, closed="left"), None],

@@ -95,14 +95,18 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         Where training starts: with inducing inputs at centers of the training rows or at random
         rows; with hidden units that copy a sparse Gaussian process; or with the state of a fitted
         estimator, see the user guide.
+    budget : {"small", "default", "large"} or float, default="default"
+        Seconds of one thread for the mixture, as predicted by counting operations: they decide which members it
+        has, and how many steps. The same budget gives the same model on any machine. "default" is 5 seconds
+        up to 500 rows, 11 for 2,500, 22 for 10,000 and at most 60; "small" is a quarter of it, and "large" four
+        times as many.
     max_iter : int or None, default=None
         Number of optimizer steps; None leaves the choice to the scheme.
     max_time : float or None, default=None
-        Seconds after which training stops, with a warning; the step size is lowered in time. The default has
-        the members that fit in. None is 5 seconds for the default up to 500 rows, 10 to 2,500, 20 to 10,000 and
-        60 beyond, as predicted for one thread; no limit for a single model. Where one step or what follows
-        the last one takes longer than there is time, a single model has fewer inducing points or rows, and a
-        warning says how many.
+        Seconds on the clock after which training stops, with a warning; the step size is lowered in time. What
+        was trained by then depends on the machine, so results cannot be repeated; `budget` plans a shorter
+        fit that can. Where one step or what follows the last one takes longer than there is time, a single
+        model has fewer inducing points or rows, and a warning says how many.
     batch_size : int or None, default=None
         Rows of a minibatch; None leaves the choice to the scheme.
     learning_rate : float or None, default=None

@@ -31,17 +31,10 @@ class Plan:
     n_inducing: int | None = None  #: before there are too few rows; None for the scheme's choice
     max_iter: int | None = None  #: steps; None for the scheme's choice
     learning_rate: float | None = None  #: likewise
-    #: steps after which training ends if the member would hardly count beside those before it; None for none
-    trial: int | None = None
     #: blocks of steps without a better log density of held-out rows after which training stops, with the best
     #: state; None makes all steps
     patience: int | None = None
     seconds: float = 1.0  #: predicted CPU time, by which members share a budget
-
-    @property
-    def turn(self) -> tuple:
-        """Sort key of members whose time is limited: gradients of minibatches last, else the cheapest first."""
-        return "batch_size" in self.scheme.uses, self.seconds
 
     def widths(self, n_features: int) -> tuple:
         """Outputs of the hidden layers; raises ValueError if the user's width does not fit."""

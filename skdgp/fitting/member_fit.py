@@ -197,12 +197,6 @@ def log_densities(members, table, device):
     return _over_rows(members, table, device, lambda mixture, y: mixture.log_prob(y))
 
 
-def errors_of_mean(member, table, device):
-    """Standardized targets less the means (n_rows, k) that a member predicts."""
-    _, y, _ = table.take(slice(None))
-    return y - _over_rows([member], table, device, lambda mixture, y: mixture.mean())
-
-
 @torch.no_grad()
 def log_densities_of_draws(member, table, device):
     """Log densities (n_draws, n_rows) of rows under each draw of a member, times the weight of the draw."""

@@ -79,7 +79,7 @@ def _train_all(run):
     """
     trained, errors, missing, interrupted = {}, [], [], False
     try:
-        for i, outcome in zip(run.turns, _outcomes(run)):
+        for i, outcome in enumerate(_outcomes(run)):
             if outcome is None:
                 missing.append(type(run.plans[i].scheme).__name__)
             elif isinstance(outcome, Trained):
@@ -96,7 +96,7 @@ def _train_all(run):
                 members = [trained[i].member] if i in trained else []
                 run.progress.block_ends(
                     lambda: run.fitted(members) if members else None,  # noqa: B023
-                    i == run.turns[-1],
+                    i == len(run.plans) - 1,
                 )
             if interrupted or from_first(lambda: run.progress.stopped):
                 break
@@ -112,20 +112,20 @@ def _train_all(run):
 def _outcomes(run):
     """Members in their turns: trained ones, errors, or None where no time was left."""
     if run.is_single or not (divides() or run.n_jobs > 1):
-        for place, i in enumerate(run.turns):
-            yield _attempt(run, i, needed=place == 0)
+        for i in range(len(run.plans)):
+            yield _attempt(run, i, needed=i == 0)
     elif divides():  # without callbacks
-        of_rank, costs = copy.copy(run), [run.plans[i].seconds for i in run.turns]
+        of_rank, costs = copy.copy(run), [plan.seconds for plan in run.plans]
         of_rank.progress = Progress()
-        yield from spread(lambda j: _attempt(of_rank, run.turns[j], needed=j == 0), costs)
+        yield from spread(lambda i: _attempt(of_rank, i, needed=i == 0), costs)
     else:
-        tasks = (delayed(_in_worker)(run, i) for i in run.turns)
+        tasks = (delayed(_in_worker)(run, i) for i in range(len(run.plans)))
         yield from Parallel(n_jobs=run.n_jobs, return_as="generator")(tasks)
 
 
 def _in_worker(run, i):
     with at_most(run.problem.settings.n_threads or 1), torch.enable_grad():
-        return _attempt(run, i, needed=i == run.turns[0])
+        return _attempt(run, i, needed=i == 0)
 
 
 def _attempt(run, i, needed):
@@ -214,10 +214,10 @@ def _report(run, trained, i):
     if trained.unsaved is not None:
         warn(trained.unsaved, ConvergenceWarning)
     if run.problem.settings.verbose:
-        record, turn = trained.member.record, run.turns.index(i) + 1
-        left = sum(run.plans[later].seconds for later in run.turns[turn:])
+        record = trained.member.record
+        left = sum(plan.seconds for plan in run.plans[i + 1 :])
         print(
-            f"member {turn} of {len(run.plans)}: {type(trained.member.scheme).__name__}, "
+            f"member {i + 1} of {len(run.plans)}: {type(trained.member.scheme).__name__}, "
             f"out-of-sample log density {record.log_density:.3f}, {record.seconds:.1f} CPU s; "
             f"about {left:.0f} CPU s left"
         )
@@ -234,7 +234,11 @@ def _warn_of_shortage(run, trained, interrupted, missing):
             reasons.insert(0, f"Training was interrupted; {members} predict.")
         if missing:
             listed = ", ".join(missing)
-            reasons.insert(0, f"{seconds} to train {listed}, without which the mixture predicts.")
+            reasons.insert(
+                0,
+                f"{seconds} to train {listed}, without which the mixture predicts; a smaller budget plans "
+                "fewer members.",
+            )
         if late:
             reasons.insert(0, f"{seconds} for all steps of {', '.join(late)}.")
     for reason in reasons:

@@ -41,7 +41,7 @@ class Problem:
     start: Start = field(default_factory=Start)
     find_masses: bool = False  #: whether values that many targets equal get a probability
     read: Callable | None = None  #: reads rows that this rank alone has
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
 
 
 @dataclass(eq=False)

@@ -41,7 +41,6 @@ class Run:
     plans: list[Plan]
     sources: list
     budget: Budget
-    turns: list[int]  #: numbers of the plans in the order of their training
     n_jobs: int
     scored: ScoredRows | None = None
     members: MemberFit | None = None
@@ -64,9 +63,8 @@ class Run:
         _scale(table, held_out, plans[0].likelihood, problem, rng)
         n_jobs = n_ranks() if divides() else effective_n_jobs(settings.n_jobs)
         n_jobs = 1 if len(plans) == 1 else n_jobs
-        turns = list(range(len(plans)))
         costs = [plan.seconds for plan in plans]
-        budget = Budget(settings.max_time, problem.started, costs, n_jobs, turns)
+        budget = Budget(settings.max_time, problem.started, costs, n_jobs)
         if len(plans) == 1:
             table = _affordable(table, plans[0], problem, device, seed)
         last = [] if start.last is None else start.last.members
@@ -84,7 +82,6 @@ class Run:
             plans,
             warm_start_sources(plans, last),
             budget,
-            turns,
             n_jobs,
         )
         run.scored = ScoredRows(table, plans, task.labels(table), device, seed)
@@ -137,7 +134,7 @@ class Run:
         return FittedMixture.of(members, self.table, self.device, n_columns, masses=self.masses)
 
     def block_ends(self, present, stop, i):
-        last = stop and i == self.turns[-1]
+        last = stop and i == len(self.plans) - 1
         return self.progress.block_ends(lambda: self.fitted([present()]), last)
 
 

@@ -5,17 +5,14 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
-from .member_fit import errors_of_mean, log_densities, log_densities_of_draws
+from .member_fit import log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
-from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
+from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights
 
 #: rows whose log densities decide on weights: a standard error of .03 nats and less
 _SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
-#: mixture weight below which a member ends after its trial. After 200 steps deep models have .00 to .05 on
-#: power, naval and protein, where more steps change nothing, and .5 on kin8nm
-_LEAST_WEIGHT = 0.1
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -29,11 +26,6 @@ class ScoredRows:
     def __init__(self, data, plans, labels, device, seed):
         self.data, self.device = data, device
         self.rows, self.held, self.rest = None, None, data
-        # steps that raise densities of left-out rows hardly notice means that are far off at a few of them; the
-        # errors of counts and classes are not of one size
-        several = sum(plan.scheme.trains_on_left_out for plan in plans) > 1
-        self._means_count = several and all(plan.likelihood.scales_target for plan in plans)
-        self._noted = []  #: log densities of held-out rows, of members with leave-one-out scores
         #: whether the mixture has a dispersion: not where the size of the noise is given, or outputs would
         #: share what one of them needs
         self.disperses = labels is None and data.y.shape[1] == 1
@@ -79,7 +71,7 @@ class ScoredRows:
             model.hold(batch)
             posterior = model.posterior(torch.tensor(member.draws, device=self.device))
             dispersions = np.exp(LOG_DISPERSIONS) if self.disperses else None
-            loo, one.mean_errors = posterior.left_out(self.rows, dispersions)
+            loo, _ = posterior.left_out(self.rows, dispersions)
             one.loo = None if loo is None else np.atleast_2d(loo)
         if one.loo is None and self.held is not None:
             rows = self.data.part(self.held)
@@ -89,26 +81,7 @@ class ScoredRows:
                 one.errors = errors_of_draws(of_draws)
             else:
                 one.held_out = log_densities([member], rows, self.device)
-            if self._means_count:
-                one.mean_errors = errors_of_mean(member, rows, self.device)
         member.record.log_density = self._mean(one)
-
-    def note(self, one):
-        """Add the scores of a member to those that later members are compared with."""
-        if one.loo is not None and self.held is not None:
-            self._noted.append(self._out_of_sample(one)[: len(self.held)])
-
-    def hardly_counts(self, member):
-        """Whether a member has little weight beside those before it."""
-        return self.weight_beside_others(member) < _LEAST_WEIGHT
-
-    def weight_beside_others(self, member):
-        """Weight of a member beside earlier ones with leave-one-out scores, by held-out rows; 1 without."""
-        if not self._noted:
-            return 1.0
-        rows = self.data.part(self.held)
-        own = log_densities([member], rows, self.device)
-        return float(stack(np.vstack([*self._noted, own]), rows.weights)[-1])
 
     def _out_of_sample(self, one):
         """Log densities of rows that a member has not seen, with a dispersion of one; None if unknown."""
@@ -155,10 +128,7 @@ class ScoredRows:
         n_held = 0 if self.held is None else len(self.held)
         loo = np.reshape([self._out_of_sample(one) for one in with_loo], (-1, len(self.rows)))
         held = np.reshape([one.held_out for one in others], (len(others), n_held))
-        errors = None, None
-        if self._means_count:
-            errors = tuple(mean_errors(members) for members in (with_loo, others))
-        weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held], errors)
+        weights = mixture_weights(loo, of_rows, held, loo[:, :n_held], of_rows[:n_held])
         dispersion = 1.0
         if with_loo and self.disperses:
             every = np.stack([one.loo for one in with_loo], 1)
@@ -172,13 +142,6 @@ class ScoredRows:
         for one in kept:
             one.member.mixture_weight /= total
         return [one.member.with_needed_draws(one.errors) for one in kept]
-
-
-def mean_errors(trained):
-    """Errors (n_members, n_rows, k) of means of rows that members have not seen, or None."""
-    errors = [one.mean_errors for one in trained]
-    known = all(error is not None and np.isfinite(error).all() for error in errors)
-    return np.stack(errors) if known and errors else None
 
 
 def errors_of_draws(log_p):

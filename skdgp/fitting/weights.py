@@ -1,8 +1,6 @@
 """Mixture weights, and a dispersion factor, from log densities of rows that members have not seen."""
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
 
 #: rows' worth of equal weights, a priori; with 10 the suite loses .01 nats, with 1 nothing
 _PRIOR_ROWS = 2.0
@@ -10,19 +8,13 @@ _PRIOR_DISPERSION = 0.05  #: standard deviation of the logarithm of the dispersi
 LOG_DISPERSIONS = 0.05 * np.arange(-14, 7)  #: a grid for it, from a half to 1.35
 _NEGLIGIBLE = 0.005  #: a logarithm of the dispersion that is taken for zero
 _N_ITER = 500  #: of expectation maximization, which has converged by then
-_LEAST_SQUARE = 1e-16  #: mean squared error, in units of the target's variance
-_LEAST_DENSITY = 1e-300  #: relative to that of the best model
 
 
-def stack(log_density: np.ndarray, weights: np.ndarray, errors=None) -> np.ndarray:
+def stack(log_density: np.ndarray, weights: np.ndarray) -> np.ndarray:
     r"""Weights (n_models,) with the highest log density of the mixture.
 
     Stacking of Yao, Vehtari, Simpson and Gelman (2018, Bayesian Analysis 13), by `log_density` (n_models,
     n_rows) of rows that the models have not seen, of which each counts `weights` (n_rows,) times.
-
-    A density with heavy tails hardly notices means that are far off at some rows. With `errors` (n_models,
-    n_rows, k) of the models' means, the mixture's mean counts as much as its density: by its log density under
-    Gaussian noise of one size, which is :math:`-\frac{1}{2} \log \overline{e^2}` for each row and output.
     """
     density = np.exp(log_density - log_density.max(0))
     result = np.full(len(density), 1.0 / len(density))
@@ -30,27 +22,7 @@ def stack(log_density: np.ndarray, weights: np.ndarray, errors=None) -> np.ndarr
         responsible = result[:, None] * density
         counts = (responsible / responsible.sum(0)) @ weights + _PRIOR_ROWS / len(density)
         result = counts / counts.sum()
-    return result if errors is None else _with_means(result, density, weights, errors)
-
-
-def _with_means(start, density, weights, errors):
-    """The maximum near `start`, by the logarithms of the weights."""
-    total, prior = weights.sum(), _PRIOR_ROWS / len(start)
-    products = np.einsum("knj,lnj,n->jkl", errors, errors, weights) / total
-
-    def loss(logits):
-        log_shares = log_softmax(logits)
-        shares = np.exp(log_shares)
-        mixture, moved = np.maximum(shares @ density, _LEAST_DENSITY), products @ shares
-        squares = moved @ shares + _LEAST_SQUARE
-        value = weights @ np.log(mixture) + prior * log_shares.sum()
-        value -= 0.5 * total * np.log(squares).sum()
-        slope = density @ (weights / mixture) - total * (moved / squares[:, None]).sum(0)
-        slope = shares * (slope - shares @ slope) + prior * (1.0 - len(shares) * shares)
-        return -value / total, -slope / total
-
-    found = softmax(minimize(loss, np.log(start), jac=True, method="BFGS").x)
-    return found if np.isfinite(found).all() else start
+    return result
 
 
 def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
@@ -58,24 +30,20 @@ def mixed(log_density: np.ndarray, mixture_weights: np.ndarray) -> np.ndarray:
     return np.logaddexp.reduce(log_density + np.log(mixture_weights)[:, None], axis=-2)
 
 
-def mixture_weights(loo, loo_weights, held_out, rows, weights, errors=(None, None)):
+def mixture_weights(loo, loo_weights, held_out, rows, weights):
     """Weights of two kinds of members: scored by leave-one-out, and on held-out rows.
 
     The former are stacked by `loo` (n_loo, n_rows) with `loo_weights` (n_rows,). Their mixture is then one
     model among the latter, by `rows` (n_loo, n_held_out), its leave-one-out log densities of held-out rows,
-    and `held_out` (n_others, n_held_out) with `weights` (n_held_out,). The `errors` of both kinds are as for
-    :func:`stack`. Held-out rows are the first of those that are left out.
+    and `held_out` (n_others, n_held_out) with `weights` (n_held_out,). Held-out rows are the first of those
+    that are left out.
     """
-    of_loo, of_others = errors
     if len(loo) == 0:
-        return stack(held_out, weights, of_others)
-    among, both = stack(loo, loo_weights, of_loo), None
+        return stack(held_out, weights)
+    among = stack(loo, loo_weights)
     if len(held_out) == 0:
         return among
-    if of_loo is not None and of_others is not None:
-        first = np.tensordot(among, of_loo[:, : len(weights)], 1)
-        both = np.concatenate([first[None], of_others])
-    first, *others = stack(np.vstack([mixed(rows, among), held_out]), weights, both)
+    first, *others = stack(np.vstack([mixed(rows, among), held_out]), weights)
     return np.concatenate([first * among, others])
 
 

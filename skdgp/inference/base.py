@@ -74,8 +74,6 @@ class Scheme(BaseEstimator):
         Whether posteriors have exact log densities of training rows given all others.
     leaves_groups_out : bool
         Whether they have such densities given the rows of all other groups.
-    trains_on_left_out : bool
-        Whether steps maximize these densities.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -84,7 +82,6 @@ class Scheme(BaseEstimator):
     fewer_draws = True
     leaves_one_out = False
     leaves_groups_out = False
-    trains_on_left_out = False
 
     #: names of the likelihoods that ``"auto"`` stands for in regression, of shallow and of deep models
     auto_noise = "gaussian", "gaussian"

@@ -21,13 +21,12 @@ class Budget:
 
     There is no limit if `max_time` is None. The fit began when the monotonic clock stood at
     `started`; `n_jobs` members train at the same time, and share by `costs`, their predicted
-    seconds. They take `turns`: numbers of members, in their own order unless it is given.
+    seconds.
     """
 
-    def __init__(self, max_time, started, costs=(1.0,), n_jobs=1, turns=None):
+    def __init__(self, max_time, started, costs=(1.0,), n_jobs=1):
         self.max_time, self.started = max_time, started
-        turns, ends = np.arange(len(costs)) if turns is None else turns, np.empty(len(costs))
-        ends[turns] = planned_ends(np.asarray(costs)[turns], n_jobs)
+        ends = planned_ends(costs, n_jobs)
         self._shares, self._now = ends / ends.max(), time.monotonic()
 
     def left(self, i=-1):

@@ -13,6 +13,7 @@ from scipy.stats import kstest, norm
 from skdgp import DeepGPRegressor
 from skdgp.fitting import stacking as scored
 from skdgp.gp.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
+from skdgp.inference import DSVI
 
 pytestmark = pytest.mark.usefixtures("no_global_randomness")
 
@@ -130,7 +131,7 @@ def only(model, i, dispersion):
 
 
 def test_all_members_share_one_spread(data):
-    settings = {"max_iter": 60, "n_inducing": 10, "n_predict_draws": 32}
+    settings = {"max_iter": 2, "n_inducing": 10, "n_predict_draws": 32}
     model = DeepGPRegressor(random_state=1, **settings).fit(*data)
     (dispersion,) = {member.dispersion for member in model.members_}
     assert 0.5 < dispersion < 1.36 and dispersion != 1.0
@@ -226,7 +227,7 @@ def two(data):
         )
 
 
-@pytest.mark.parametrize("i", [0, 2])
+@pytest.mark.parametrize("i", [0, 1])
 def test_several_outputs(i, two, data):
     X, n = data[0][:4] + 0.1, 1000
     half = only(two, i, 0.5)
@@ -259,8 +260,11 @@ def test_layers_are_shown_as_they_predict(model, data):
     pytest.importorskip("matplotlib").use("Agg")
     from skdgp.inspection import LayersDisplay
 
+    (deep,) = (i for i, member in enumerate(model.members_) if isinstance(member.scheme, DSVI))
     half, one = (
-        LayersDisplay.from_estimator(only(model, 2, dispersion), data[0], n_functions=2).layers[-1]
+        LayersDisplay.from_estimator(only(model, deep, dispersion), data[0], n_functions=2).layers[
+            -1
+        ]
         for dispersion in (0.5, 1.0)
     )
     assert_allclose(half.mean, one.mean)

@@ -1,21 +1,34 @@
 """Which members the default has."""
 
-import pytest
+import time
 
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.fitting import plan as recipe
 from skdgp.fitting.member import Plan
 from skdgp.gp.likelihoods import Bernoulli, HeteroscedasticStudentT, Ordinal, Poisson, Softmax
-from skdgp.inference import DSVI, Exact, Vecchia
+from skdgp.inference import DSVI, CollapsedVI, Exact, Vecchia
 
 ROWS = (10, 100, 400, 1000, 3000, 10_000, 50_000, 1_000_000, 10_000_000)
+BUDGETS = ("small", "default", "large")
 
 
 def plan(likelihood):
     return Plan(DSVI(), likelihood, 2)
 
 
-def regression(n_rows, n_columns, seconds):
-    return recipe.regression(plan(HeteroscedasticStudentT()), n_rows, n_columns, 1, True, seconds)
+def regression(n_rows, n_columns, seconds, n_outputs=1, **params):
+    given = Plan(DSVI(), HeteroscedasticStudentT(), **{"n_layers": 2, **params})
+    return recipe.regression(given, n_rows, n_columns, n_outputs, True, seconds)
+
+
+def kinds(plans):
+    """Scheme, and the kernel but for its linear part."""
+    names = ("Anova", "RationalQuadratic", "Matern")
+    return [(type(p.scheme), *(name for name in names if name in repr(p.kernel))) for p in plans]
 
 
 def schemes(plans):
@@ -24,77 +37,87 @@ def schemes(plans):
 
 @pytest.mark.parametrize("n_columns", [1, 8, 200])
 @pytest.mark.parametrize("n_rows", ROWS)
-def test_the_predicted_cost_fits_the_budget(n_rows, n_columns):
-    seconds = recipe.budget(n_rows, None)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_the_predicted_cost_fits_the_budget(budget, n_rows, n_columns):
+    seconds = recipe.seconds_of(budget, n_rows)
     numbers = regression(n_rows, n_columns, seconds)
     classes = recipe.classification(plan(Softmax()), n_rows, n_columns, 3, seconds)
     for plans in (numbers, classes):
-        first, *others = plans
-        assert len(plans) == 1 or first.seconds <= 1.1 * seconds
-        assert len(others) < 2 or sum(plan.seconds for plan in plans) <= 1.1 * seconds
-        assert sum(plan.seconds for plan in others) <= 1.1 * seconds
-    assert len(numbers) > 1
+        total = sum(plan.seconds for plan in plans)
+        assert plans and (len(plans) == 1 or total <= 1.1 * seconds)
 
 
-def test_more_time_buys_more_members():
-    found = [regression(400, 8, seconds) for seconds in (0.01, 3.0, 1000.0)]
-    assert len(found[0]) == 1 < len(found[1]) < len(found[2])
-    least = min(plan.seconds for plan in found[2])
-    assert found[0][0].seconds <= least  # nothing fits: the cheapest
+@pytest.mark.parametrize("n_rows", ROWS)
+def test_budgets_grow_with_rows_and_their_names(n_rows):
+    small, default, large = (recipe.seconds_of(budget, n_rows) for budget in BUDGETS)
+    assert default == 4.0 * small == large / 4.0
+    assert 5.0 <= recipe.seconds_of("default", n_rows // 2) <= default <= 60.0
+    assert recipe.seconds_of(7, n_rows) == recipe.seconds_of(7.0, n_rows) == 7.0
+
+
+@pytest.mark.parametrize("n_columns", [3, 15])
+def test_members_of_the_default_are_three_or_four(n_columns):
+    smooth, deep = (Exact, "RationalQuadratic"), (DSVI,)
+    near, anova = (Vecchia, "Matern"), (Exact, "Anova")
+    many = [near, deep, (Vecchia, "Anova"), (Vecchia, "RationalQuadratic")]
+    collapsed = (CollapsedVI, "RationalQuadratic")
+    few = [smooth, deep, anova]
+    expected = {200: [*few, collapsed], 900: few, 3500: [near, deep, anova, smooth], 9000: many}
+    for n_rows, members in expected.items():
+        found = regression(n_rows, n_columns, recipe.seconds_of("default", n_rows))
+        assert kinds(found) == members
+
+
+def test_full_scale_approximations_have_inducing_points_and_the_nearest_rows():
+    found = regression(9000, 5, 20.0)
+    assert [p.scheme.full_scale for p in found if isinstance(p.scheme, Vecchia)] == [0, 300, 300]
+
+
+@pytest.mark.parametrize("n_columns", [2, 40, 120])
+@pytest.mark.parametrize("n_rows", ROWS)
+def test_more_seconds_keep_the_first_members_and_give_more_steps(n_rows, n_columns):
+    for less, more in ((1.0, 2.0), (5.0, 40.0), (60.0, 240.0)):
+        few, many = (regression(n_rows, n_columns, seconds) for seconds in (less, more))
+        assert few[0].scheme.get_params() == many[0].scheme.get_params() or len(few) == 1
+        assert sum(p.seconds for p in many) >= sum(p.seconds for p in few) - 1e-9
+        assert len(many) >= len(few)
 
 
 def test_costs_that_grow_with_the_rows_are_left_to_few_rows():
-    assert {Exact, Vecchia, DSVI} <= schemes(regression(1000, 8, 60.0))
+    assert {Exact, DSVI, CollapsedVI} == schemes(regression(1000, 8, 60.0))
+    assert {Exact, DSVI} == schemes(regression(1000, 8, 7.0))
+    assert {Exact, Vecchia, DSVI} == schemes(regression(2000, 8, 60.0))
     assert Exact not in schemes(regression(10_000, 8, 60.0))
     assert schemes(regression(1_000_000, 8, 60.0)) == {DSVI}
 
 
-@pytest.mark.parametrize(("n_rows", "n_columns"), [(60, 60), (150, 40), (2000, 20), (2000, 200)])
-def test_anova_takes_part_by_its_cost_alone(n_rows, n_columns):
-    plans = regression(n_rows, n_columns, recipe.budget(n_rows, None))
-    has_anova = any("Anova" in repr(plan.kernel) for plan in plans)
-    assert has_anova == (n_columns < 100)
-
-
-@pytest.mark.parametrize("n_rows", [60, 400, 2400])
+@pytest.mark.parametrize("n_rows", [60, 400, 2400, 9000])
 def test_cost_of_anova_counts_the_factors(n_rows):
-    # a factor for each column, of the steps and of the choice of a start
-    few, more, many = (recipe._anova(n_rows, n_columns) for n_columns in (10, 40, 160))
-    assert 1.2 < more / few < 4.0 and 1.5 < many / more < 4.0
+    def cost(n_columns):
+        (anova,) = (
+            p.seconds for p in regression(n_rows, n_columns, 1e4) if "Anova" in repr(p.kernel)
+        )
+        return anova
+
+    few, more, many = (cost(n_columns) for n_columns in (10, 40, 160))
+    assert 1.1 < more / few < 4.0 and 1.1 < many / more < 4.0
 
 
-def test_few_rows_have_an_exact_process_rather_than_neighbors():
-    def kinds(n_rows):
-        plans = regression(n_rows, 36, 5.0)
-        return [(type(plan.scheme), "Anova" in repr(plan.kernel)) for plan in plans]
-
-    assert {(Exact, True), (DSVI, False), (Exact, False)} <= set(kinds(150))
-    assert (Vecchia, False) in kinds(2000)
+def test_a_kernel_of_the_user_is_that_of_all_members():
+    found = regression(2400, 5, 60.0, kernel="matern52")
+    assert schemes(found) == {Exact, Vecchia, DSVI}
+    assert {p.kernel for p in found} == {"matern52"}
 
 
-@pytest.mark.parametrize("n_columns", [5, 20, 60])
-def test_neighbors_have_a_rough_kernel_too_where_they_have_many_steps(n_columns):
-    def kernels(plans):
-        return {
-            repr(plan.kernel): plan.max_iter
-            for plan in plans
-            if plan.scheme.get_params() == Vecchia().get_params()
-        }
-
-    near = kernels(regression(2400, n_columns, 10.0))
-    assert len(near) == 2 and set(near.values()) == {400}
-    assert sum("Matern" in name for name in near) == 1
-    (few,) = kernels(regression(900, n_columns, 10.0)).values()
-    assert few <= 200
-    given = Plan(DSVI(), HeteroscedasticStudentT(), 2, kernel="matern52")
-    assert len(kernels(recipe.regression(given, 2400, n_columns, 1, True, 10.0))) <= 1
+def test_several_outputs_have_neighbors_and_a_deep_member():
+    assert schemes(regression(400, 5, 60.0, n_outputs=2)) == {Vecchia, DSVI}
 
 
 def test_a_list_of_kernels_is_for_gradient_members():
     for n_layers in (1, 2):
-        given = Plan(DSVI(), HeteroscedasticStudentT(), n_layers, kernel=["matern32"] * n_layers)
-        (only,) = recipe.regression(given, 400, 8, 1, True, 5.0)
-        assert only.n_layers == n_layers and only.kernel == given.kernel
+        kernels = ["matern32"] * n_layers
+        (only,) = regression(400, 8, 5.0, n_layers=n_layers, kernel=kernels)
+        assert only.n_layers == n_layers and only.kernel == kernels
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -133,42 +156,39 @@ def test_counts_have_gradient_members_alone():
     assert schemes(plans) == {DSVI}
 
 
-@pytest.mark.parametrize("n_rows", [300, 600, 2000])
-def test_little_time_is_for_exact_processes(n_rows):
-    """They are cheap and strong; the deep sparse model comes if there is time left."""
-    seconds = {300: 1.5, 600: 3.0, 2000: 6.0}[n_rows]
-    found = schemes(regression(n_rows, 6, seconds))
-    assert found & {Exact, Vecchia} and DSVI not in found
-
-
-@pytest.mark.parametrize("n_columns", [5, 20])
-@pytest.mark.parametrize("n_rows", [7000, 10_000, 50_000])
-def test_many_rows_give_more_steps_to_deep_models_and_keep_all_members(n_rows, n_columns):
-    seconds = recipe.budget(n_rows, None)
-    plans = regression(n_rows, n_columns, seconds)
-    assert len(plans) == 4
-    (deep,) = (plan for plan in plans if isinstance(plan.scheme, DSVI))
-    (more,) = (
-        plan
-        for plan in regression(n_rows, n_columns, 2 * seconds)
-        if isinstance(plan.scheme, DSVI) and plan.n_layers == 2
+def test_what_the_user_asks_of_the_deep_member_is_kept():
+    (deep,) = (
+        p
+        for p in regression(400, 8, 5.0, n_layers=3, width=7, n_inducing=21)
+        if isinstance(p.scheme, DSVI)
     )
-    assert deep.trial == 200 and 450 <= deep.max_iter
-    # or fewer steps of hidden units that have a kernel each
-    assert deep.max_iter < more.max_iter or (
-        more.max_iter >= 1000 and not more.scheme.shared_kernel
-    )
-    assert deep.seconds <= 0.5 * seconds
+    assert (deep.n_layers, deep.width, deep.n_inducing) == (3, 7, 21)
 
 
-@pytest.mark.parametrize("width", [2, 8])
-def test_hidden_units_have_a_kernel_each_where_a_thousand_steps_are_affordable(width):
-    wide = Plan(DSVI(), HeteroscedasticStudentT(), 2, width)
-    shared = []
-    for seconds in (15.0, 60.0, 120.0, 500.0):
-        plans = recipe.regression(wide, 7000, 8, 1, True, seconds)
-        (deep,) = (plan for plan in plans if plan.trial)
-        shared.append(deep.scheme.shared_kernel)
-        assert deep.scheme.shared_kernel or deep.max_iter >= 1000
-    assert shared == {2: [True, False, False, False], 8: [True, True, False, False]}[width]
-    assert wide.scheme.shared_kernel  # of the user, which stays as it is
+@pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
+@pytest.mark.parametrize("budget", ["small", 2.0])
+def test_the_clock_decides_nothing(estimator, budget, monkeypatch):
+    """Two fits, one of which takes years by all clocks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = X[:, 0] + 0.1 * rng.standard_normal(60)
+    y = y if estimator is DeepGPRegressor else y > 0.0
+    settings = {"budget": budget, "max_iter": 20, "random_state": 0, "n_predict_draws": 8}
+    first = estimator(**settings).fit(X, y)
+    for name in ("monotonic", "process_time", "perf_counter", "thread_time"):
+        hours = iter(np.arange(1e9, 1e12, 3600.0))
+        monkeypatch.setattr(time, name, lambda hours=hours: float(next(hours)))
+    second = estimator(**settings).fit(X, y)
+    monkeypatch.undo()
+    predict = "predict" if estimator is DeepGPRegressor else "predict_proba"
+    assert_array_equal(getattr(first, predict)(X), getattr(second, predict)(X))
+    assert [m.mixture_weight for m in first.members_] == [m.mixture_weight for m in second.members_]
+
+
+@pytest.mark.parametrize("estimator", [DeepGPRegressor, DeepGPClassifier])
+def test_a_budget_is_for_the_mixture(estimator):
+    X, y = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match="budget chooses among the members of inference='auto'"):
+        estimator(1, inference="vecchia", budget="large").fit(X, y)
+    with pytest.raises(ValueError, match="'budget' parameter of"):
+        estimator(budget="huge").fit(X, y)

@@ -96,7 +96,6 @@ class Vecchia(LocalScaleScheme):
 
     uses = frozenset({"learning_rate"})
     auto_kernel = "rational_quadratic"
-    trains_on_left_out = True
 
     n_neighbors: Annotated[int | None, COUNT, None] = 16
     start: Annotated[str, StrOptions({"given", "subset"})] = "given"
