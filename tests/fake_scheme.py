@@ -95,6 +95,7 @@ class ConstantModel(Model):
 def moments(sums):
     """Mean and variance (k,) of targets, at least .01, from the sums of a model."""
     n, total, squares = sums
+    n = n.clamp_min(1e-9)  # before the first step
     mean = total / n
     return mean, (squares / n - mean.square()).clamp_min(0.01)
 

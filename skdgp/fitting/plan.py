@@ -69,7 +69,7 @@ def affordable(plans: list[Plan], seconds: float) -> list[Plan]:
         if plan.seconds <= left:
             chosen.append(plan)
             left -= plan.seconds
-    return chosen or [min(plans, key=lambda plan: plan.seconds)]
+    return chosen or sorted(plans, key=lambda plan: plan.seconds)[:1]
 
 
 def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
@@ -89,8 +89,10 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     deep, shape = _deep(plan, n_columns), (n_rows, n_columns)
     given = None if plan.kernel == "auto" else plan.kernel
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))
-    if not real or (given is not None and not isinstance(given, (str, Kernel))):
+    if given is not None and not isinstance(given, (str, Kernel)):
         return [_with_steps(deep, shape, seconds)]
+    if not real:
+        return _sparse(plan, deep, shape, seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
     smooth, rough = RationalQuadratic() + linear, Matern() + linear
     plans = []
@@ -108,6 +110,17 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     chosen = affordable(plans, seconds)
     left = seconds - sum(plan.seconds for plan in chosen if plan is not plans[1])
     return [_with_steps(deep, shape, left) if plan is plans[1] else plan for plan in chosen]
+
+
+def _sparse(plan, deep, shape, seconds):
+    """The deep member and a shallow one, for noise that closed forms do not know."""
+    shallow = _deep(replace(plan, n_layers=1, width=None), shape[1])
+    shallow = _with_steps(shallow, shape, 0.0)
+    if plan.n_layers == 1:
+        return [_with_steps(shallow, shape, seconds)]
+    chosen = affordable([_with_steps(deep, shape, 0.0), shallow], seconds)
+    left = seconds - sum(plan.seconds for plan in chosen[1:])
+    return [_with_steps(chosen[0], shape, left), *chosen[1:]]
 
 
 def _of_all_rows(kernel, noise, shape, of_entry):

@@ -153,7 +153,9 @@ def test_classes_in_an_order_have_no_neighbors():
 
 def test_counts_have_gradient_members_alone():
     plans = recipe.regression(plan(Poisson()), 400, 8, 1, False, 60.0)
-    assert schemes(plans) == {DSVI}
+    assert schemes(plans) == {DSVI} and [p.n_layers for p in plans] == [2, 1]
+    (alone,) = recipe.regression(Plan(DSVI(), Poisson(), 1), 400, 8, 1, False, 60.0)
+    assert alone.n_layers == 1
 
 
 def test_what_the_user_asks_of_the_deep_member_is_kept():
