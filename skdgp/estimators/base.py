@@ -248,8 +248,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             complete = False
         if not complete:
             warn(
-                "fit was interrupted after training; the model is trained, but lower_bound_ and the diagnosis "
-                "may be missing.",
+                "fit was interrupted after training; lower_bound_ and the diagnosis may be missing.",
                 ConvergenceWarning,
             )
 
@@ -286,11 +285,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         """Return the plans of the members to train."""
         plan, auto = self._first_plan(data), self.inference == "auto"
         if not auto or not isinstance(self.init, str) or self.init == "greedy":
-            if self.budget != BaseDeepGP.budget:
-                raise ValueError(
-                    "budget chooses among the members of inference='auto', and means nothing to a single "
-                    f"model; leave it at {BaseDeepGP.budget!r}, and set max_iter."
-                )
             return [plan]
         return self._recipe(plan, data, recipe.seconds_of(self.budget, len(data)))
 

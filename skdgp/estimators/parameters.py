@@ -93,6 +93,12 @@ def settable(estimator, scheme):
 
 def check_all_used(estimator, scheme, defaults):
     """Raise ValueError if a parameter is set that means nothing to the scheme; `defaults` are attributes."""
+    single = estimator.inference != "auto" or estimator.init not in initialization.METHODS
+    if single and estimator.budget != defaults.budget:
+        raise ValueError(
+            "budget chooses among the members of inference='auto', and means nothing to a single model; leave "
+            f"it at {defaults.budget!r}, and set max_iter."
+        )
     for name in _MAY_MEAN_NOTHING:
         default = getattr(defaults, name)
         if name not in scheme.uses and getattr(estimator, name) != default:
