@@ -7,8 +7,8 @@ bars is too good for a new patient.
 """
 
 # %%
-# Thirty patients with six visits each. Age and dose say something of the response, and each patient has a level
-# that no column tells. Twenty more patients come later.
+# Thirty patients with six visits each. Age, height and dose are known, and each patient has a level that no
+# column tells. Fifty more patients come later.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -19,14 +19,17 @@ from skdgp import DeepGPRegressor
 from skdgp.model_selection import cross_val_distribution
 
 rng = np.random.default_rng(0)
-patient = np.repeat(np.arange(50), 6)
-level, age = rng.normal(size=50), rng.uniform(20, 80, 50)
-X = pd.DataFrame({"patient": patient, "age": age[patient], "dose": rng.uniform(0, 3, 300)})
-y = np.sin(2 * X["dose"]) + 0.02 * age[patient] + level[patient] + 0.2 * rng.normal(size=300)
+patient = np.repeat(np.arange(80), 6)
+level, age = rng.normal(size=80), rng.uniform(20, 80, 80)
+height, dose = rng.normal(170, 10, 80), rng.uniform(0, 3, 480)
+columns = {"patient": patient, "age": age[patient], "height": height[patient], "dose": dose}
+X = pd.DataFrame(columns)
+y = np.sin(2 * X["dose"]) + 0.02 * age[patient] + level[patient] + 0.2 * rng.normal(size=480)
 old = patient < 30
 
 # %%
-# The column of the patient is named, and is no input. Without it, the age tells the patients of training apart.
+# The column of the patient is named, and is no input. Without it, age and height tell the patients of training
+# apart.
 
 rows = X.drop(columns="patient")
 models = {
@@ -42,14 +45,15 @@ for ax, (name, model) in zip(axes, models.items()):
     new = (X if model.groups else rows)[~old]
     low, high = model.predict_interval(new, coverage=0.9).T
     order, inside = np.argsort(low + high), (low <= y[~old]) & (y[~old] <= high)
-    ax.fill_between(np.arange(120), low[order], high[order], alpha=0.3, linewidth=0)
-    ax.plot(np.arange(120), y[~old].to_numpy()[order], "k.", markersize=4)
+    ax.fill_between(np.arange(300), low[order], high[order], alpha=0.3, linewidth=0)
+    ax.plot(np.arange(300), y[~old].to_numpy()[order], "k.", markersize=3)
     ax.set(title=f"{name}: {inside.mean():.0%} inside of 90 %", xlabel="visits of new patients")
 axes[0].set_ylabel("response")
 plt.show()
 
 # %%
-# Before they come, folds of whole patients say what to expect. The name of the column is all that ``fit`` needs
+# The thirty happen to have levels that are more alike than those of the fifty, which nobody can know. Before
+# these come, folds of whole patients say what to expect. The name of the column is all that ``fit`` needs
 # within the folds.
 
 found = cross_val_distribution(
