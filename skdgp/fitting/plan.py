@@ -11,7 +11,7 @@ from ..gp.kernels import Anova, Kernel, Linear, Matern, RationalQuadratic, Squar
 from ..gp.likelihoods import ClassLikelihood, Gaussian, HeteroscedasticGaussian, Ordinal
 from ..inference import DSVI, CollapsedVI, Exact, Vecchia
 from ..inference.exact import kernel_of_classes
-from ..inference.exact_classes import MOST_ROWS
+from ..inference.exact_classes import MOST_ROWS, SUBSET_ROWS
 from ..inference.rows.marginal_likelihood import MARGINAL_FACTORS
 from .member import Plan
 
@@ -37,7 +37,8 @@ _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 # Members for classes
 
 _NEIGHBORS_OF_CLASSES = 24  #: classes need more neighbors than numbers: each tells one bit
-_STEPS_OF_CLASSES = 50  #: of processes on all rows, each on a random subset of 300
+#: Steps of processes on all rows, each on a random subset of 300, and the share of the seconds for them
+_STEPS_OF_CLASSES, _EXACT_SHARE = (50, 150), 1 / 3
 
 #: Steps of deep models of classes, and those from which on hidden units are worth a kernel each; they train
 #: with a larger step size. Training ends earlier where the log density of held-out rows no longer rises
@@ -191,20 +192,25 @@ def classification(plan, n_rows, n_columns, n_classes, seconds):
     concave = isinstance(plan.likelihood, ClassLikelihood) and plan.likelihood.log_concave
     shallow = []
     if concave and not isinstance(plan.kernel, (list, tuple)):
-        shallow = _shallow_classes(plan, n_rows, n_columns, n_latents)
+        shallow = _shallow_classes(plan, n_rows, n_columns, n_latents, seconds)
     left = _SLACK * seconds
     left -= sum(other.seconds for other in affordable(shallow, seconds) if other.seconds <= left)
     deep = _deep_classes(plan, n_rows, n_columns, n_latents, left)
     return affordable([*shallow, deep], seconds)
 
 
-def _shallow_classes(plan, n_rows, n_columns, n_latents):
+def _shallow_classes(plan, n_rows, n_columns, n_latents, seconds):
     """A process on all rows and neighbors; these have neither too many rows nor classes in an order."""
     auto, plans = plan.kernel == "auto", []
     if n_rows <= MOST_ROWS:
         kernel = kernel_of_classes() if auto else plan.kernel
-        exact = Plan(Exact(), plan.likelihood, kernel=kernel, max_iter=_STEPS_OF_CLASSES)
-        exact.seconds = _exact_classes(n_rows, n_columns, n_latents)
+        exact = Plan(Exact(), plan.likelihood, kernel=kernel)
+        step, rest = _exact_classes(n_rows, n_columns, n_latents)
+        least, most = _STEPS_OF_CLASSES
+        if n_rows <= SUBSET_ROWS:  # each step sees all of them, and few are enough
+            most = least
+        exact.max_iter = int(np.clip((_EXACT_SHARE * seconds - rest) / step, least, most))
+        exact.seconds = exact.max_iter * step + rest
         plans.append(exact)
     if not isinstance(plan.likelihood, Ordinal):
         near = Plan(Vecchia(_NEIGHBORS_OF_CLASSES), plan.likelihood, max_iter=100)
@@ -238,6 +244,6 @@ def _deep_classes(plan, n_rows, n_columns, n_latents, seconds):
 
 
 def _exact_classes(n_rows, n_columns, n_latents):
-    """Steps on 300 rows, and the posterior of all of them at up to 500."""
-    steps = (min(n_rows, 300) / 300) ** 2 * (1.5 + 0.035 * n_columns + 0.2 * n_latents)
-    return 0.3 + steps + n_rows * (8e-4 + 5e-5 * n_latents)
+    """One step on 300 rows, and the rest: the posterior of all of them at up to 500."""
+    step = (min(n_rows, 300) / 300) ** 2 * (0.03 + 7e-4 * n_columns + 4e-3 * n_latents)
+    return step, 0.3 + n_rows * (8e-4 + 5e-5 * n_latents)

@@ -133,6 +133,18 @@ def test_classes_have_a_process_on_all_rows_while_it_is_affordable(n_classes):
     assert Exact not in kinds(300_000, 3600.0)  # whatever the time: it takes no more rows
 
 
+@pytest.mark.parametrize("n_rows", [88, 2000])
+def test_time_buys_steps_of_processes_on_all_rows(n_rows):
+    """While steps see a part of the rows."""
+    steps = []
+    for seconds in (10.0, 20.0, 60.0):
+        plans = recipe.classification(plan(Softmax()), n_rows, 8, 3, seconds)
+        steps += [one.max_iter for one in plans if isinstance(one.scheme, Exact)]
+        assert sum(one.seconds for one in plans) <= 1.1 * seconds
+    assert len(steps) == 3 and sorted(steps) == steps
+    assert (steps[0], steps[-1]) == (50, 150 if n_rows > 300 else 50)
+
+
 @pytest.mark.parametrize("n_rows", [88, 2000, 1_000_000])
 def test_time_buys_steps_of_deep_models_of_classes(n_rows):
     """And, with more rows than inducing inputs of all hidden units, a kernel for each of these."""
