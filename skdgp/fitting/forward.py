@@ -15,8 +15,8 @@ def trend_plans(plan, n_rows, n_outputs, time, seconds):
 
     Functions of the first two are sums of a random walk in time and of what all other columns explain, the
     calendar among them; that holds at all times. A line in each column goes on, and how all this changes with
-    time is one more function of all inputs. The third has but the last two. None is trained on the rows that
-    it is judged by.
+    time is one more function of all inputs. The third has but the last two. Up to 4,000 rows none
+    is trained on the rows that it is judged by.
     """
     level = OnColumns(RandomWalk(), [time])
     others = Linear(bias=0.0) + RationalQuadratic()
