@@ -4,6 +4,7 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
+_DIGITS, _ROUNDED = 9, 1e6  #: decimals of squared distances, up to this size
 _NEIGHBORS = 8  #: donors for each cell: the error of their mean is a third of their deviation
 _FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
 _STEPS = 20  #: of expectation maximization
@@ -76,14 +77,18 @@ class Donors:
         return (self._rest + self._hidden(encoded)) / self._usual
 
     def distances(self, encoded):
-        """Distances from rows to donors in the columns that both have, scaled up to all columns."""
+        """Squared distances from rows to donors in the columns that both have, scaled up to all columns."""
         with np.errstate(over="ignore"):
             rows, donors = (
                 np.clip((one - self._center) / self._unit, -_FAR, _FAR)
                 for one in (encoded, self.rows)
             )
-        distances = nan_euclidean_distances(rows, donors)
-        return np.where(np.isnan(distances), np.inf, distances)
+        squares = nan_euclidean_distances(rows, donors, squared=True)
+        # rounding errors depend on the rows beside; where values are few, many donors are equally near
+        squares = np.where(
+            squares < _ROUNDED, np.round(squares.clip(max=_ROUNDED), _DIGITS), squares
+        )
+        return np.where(np.isnan(squares), np.inf, squares)
 
     def fill(self, encoded):
         """Rows with estimates in the place of gaps."""
@@ -98,8 +103,9 @@ class Donors:
                 filled[rows, j] = 0.0
                 continue
             n = min(_NEIGHBORS, len(donors))
-            near = np.argpartition(distances[np.ix_(rows, donors)], n - 1, axis=1)[:, :n]
-            means = (self.rows[donors[near], j] / n).sum(1)
+            own = distances[np.ix_(rows, donors)]
+            near = own <= np.partition(own, n - 1, axis=1)[:, n - 1 : n]  # with all that are tied
+            means = (near / near.sum(1, keepdims=True)) @ self.rows[donors, j]
             nothing = np.isinf(distances[rows]).all(1)  # no cell in common with any donor
             means[nothing] = self._center[j]
             filled[rows, j] = means

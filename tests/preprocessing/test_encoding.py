@@ -107,6 +107,23 @@ def test_gaps_are_filled_alike_wherever_columns_lie(offset):
     assert_allclose(found[1], found[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(("d", "seed"), [(4, 1), (6, 7)])
+def test_rows_with_gaps_are_filled_alone_as_beside_others(d, seed):
+    """Columns of few values, in which many donors are equally near."""
+    rng = np.random.default_rng(seed)
+    first = rng.standard_normal(70)
+    table = np.column_stack([first, rng.choice([0.1, 0.37, 1.9], (70, d - 1))])
+    table[::5, 0] = np.nan
+    y, kinds = rng.standard_normal((70, 1)), ["number"] * d
+    encoder = ColumnEncoder().fit(table, y, np.ones(70), kinds, np.random.RandomState(0))
+    new = table[::-1][:9].copy()
+    new[::3, 0] = np.nan
+    together, versions = encoder.transform(new), encoder.versions(new)[0]
+    for i in range(9):
+        assert_allclose(encoder.transform(new[i : i + 1])[0], together[i], rtol=1e-12)
+        assert_allclose(encoder.versions(new[i : i + 1])[0][0], versions[i], rtol=1e-12)
+
+
 def test_an_indicator_where_gaps_go_with_other_targets():
     rng = np.random.default_rng(0)
     y, x = rng.normal(size=(200, 1)), rng.normal(size=200)
