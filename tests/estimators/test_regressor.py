@@ -856,7 +856,8 @@ def test_warm_start_of_another_model(data, warm, change, message):
 
 def test_start_from_a_classifier_keeps_the_units_of_the_target(data):
     X, y = data
-    donor = DeepGPClassifier(n_inducing=10, max_iter=5, random_state=0).fit(X, y > y.mean())
+    settings = {"inference": "dsvi", "n_inducing": 10, "random_state": 0}
+    donor = DeepGPClassifier(max_iter=5, **settings).fit(X, y > y.mean())
     target = 1e3 + 100.0 * y
     settings = {"n_inducing": 10, "likelihood": "gaussian", "max_iter": 100}
     model = make(init=donor, **settings).fit(X, target)
