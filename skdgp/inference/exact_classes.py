@@ -70,7 +70,7 @@ def spread_rows(kernel, X, most):
     share = 1.0 / rest.clamp_min(torch.finfo(rest.dtype).tiny)
     for i in range(most):
         j = int(rest.argmax())
-        row = kernel.between(X[j : j + 1], X)[0] - found[:i, j] @ found[:i]
+        row = kernel.between(X[j : j + 1], X)[0] - found[:i].mT @ found[:i, j]
         found[i] = row / rest[j].sqrt()
         rest = (rest - found[i].square()).clamp_min_(0.0)
         rest[j] = 0.0

@@ -203,7 +203,8 @@ def _timed(rank, params):
     rows, model = slice(*((0, 20), (20, 61))[rank]), _estimator(**params, max_iter=300)
     with contextlib.ExitStack() as stack:
         for module in (trainer, pretraining, budget, fit_module, base):
-            stack.enter_context(mock.patch.object(module, "time", _Clock(rank)))
+            name = "clock" if module is base else "time"  # which names a parameter there
+            stack.enter_context(mock.patch.object(module, name, _Clock(rank)))
         fit(model.set_params(max_time=10.0), X[rows], y[rows], w[rows])
     return model.n_iter_, _numbers(model, X, "regressor"), getattr(model, "lower_bound_", 0.0)
 
