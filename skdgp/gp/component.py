@@ -128,7 +128,7 @@ class Trainable(nn.Module):
         for name in component._parts:
             self.add_module(name, Trainable(getattr(component, name)))
         for name in component._from_rows:
-            self.register_buffer(name, torch.as_tensor(getattr(component, name)))
+            self.register_buffer(name, torch.as_tensor(np.array(getattr(component, name))))
         self._floors, self.roles, trained = {}, {}, component.trained()
         for name in component._positive:
             floor = component.floor(name)

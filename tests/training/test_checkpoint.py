@@ -19,7 +19,6 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.gp.kernels import SquaredExponential
 from skdgp.inference import DSVI
 from skdgp.inference.dsvi import DeepSparseGP
-from skdgp.inference.vecchia.neighbors import NeighborGP
 from skdgp.training import Checkpoint
 from skdgp.training import checkpoint as module
 from skdgp.training.checkpoint import CheckpointFile, fingerprint
@@ -148,7 +147,6 @@ def test_no_step_is_repeated_after_an_interrupt(case, data, watch, tmp_path, req
     model, owner = make(checkpoint=tmp_path / "fit.npz"), DeepSparseGP
     if case == "mixture":
         model.set_params(inference="auto", max_iter=9, batch_size=None)
-        owner = NeighborGP
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     steps = watch(owner)
