@@ -140,7 +140,7 @@ def test_a_mistake_in_a_kernel_is_raised(rows, estimator):
     X, y = rows
     model = estimator(kernel=Mistaken(), max_iter=2, random_state=0)
     with pytest.raises(ValueError, match="unpack"):
-        model.fit(X, y if estimator is DeepGPRegressor else y > 3.0)
+        model.fit(X, np.column_stack([y, -y]) if estimator is DeepGPRegressor else y > 3.0)
 
 
 # Steps that diverge
