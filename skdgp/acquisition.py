@@ -1,4 +1,4 @@
-"""Where the next run is worth most: criteria over a list of candidates.
+"""Criteria for the next run, over a list of candidates.
 
 All are about the function without noise, and larger values are better. Batches, constraints and gradients are
 BoTorch's, see :mod:`skdgp.integrations.botorch`.

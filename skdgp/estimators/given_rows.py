@@ -40,8 +40,8 @@ def condition_on(
     Returns
     -------
     model : estimator
-        A fitted estimator of the same class. Local scales follow the new rows, too: with what they have learned
-        of their sizes, each is estimated anew from near rows.
+        A fitted estimator of the same class. Local scales follow the new rows, too: their prior
+        stays, and each is estimated anew from near rows.
 
     Raises
     ------

@@ -12,13 +12,13 @@ from .times import blocks, column_of, read
 
 
 class LeftOut(NamedTuple):
-    """What ``fit`` was given about rows that are left out together."""
+    """Arguments of ``fit`` about rows that are left out together."""
 
     groups: Any = None  #: the group of each row
     time: Any = None  #: the time of each row
 
     def numbers(self, estimator, X, rows):
-        """What a table takes of the `rows` of `X` that count: `groups`, and whether these go `forward`.
+        """Arguments of a table for the `rows` of `X` that count: `groups`, and whether these go `forward`.
 
         Raises
         ------

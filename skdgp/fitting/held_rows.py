@@ -130,7 +130,7 @@ def left_out(fitted: FittedMixture, held: HeldRows) -> LeftOutMixture:
 
 
 def _given_rows(member, held, device):
-    """The posterior of a member that knows its training rows."""
+    """The posterior of a member, with its training rows."""
     posterior = member.posterior(device)
     if getattr(posterior, "_loo", None) is None:
         with torch.inference_mode(False), torch.no_grad(), on_cpu():

@@ -147,6 +147,9 @@ def _train(run, i, left):
     if run.is_single:
         began, rng, left = run.problem.started, run.rng, run.budget.max_time
     table = run.table if run.scored.leaves_out(plan.scheme) else run.scored.rest
+    held_out = run.held_out
+    if held_out is None and plan.patience is not None and table is run.scored.rest:
+        held_out = run.scored.held_out()
     pretraining = PreTraining(left, began)
     pretraining.skipped = checkpoint is not None and checkpoint.exists()
 
@@ -160,9 +163,6 @@ def _train(run, i, left):
         if run.held_out is None and held_out is not None:
             trainer.patience = plan.patience
 
-    held_out = run.held_out
-    if held_out is None and plan.patience is not None and table is run.scored.rest:
-        held_out = run.scored.held_out()
     member, trainer = run.members.train(
         plan, table, held_out, run.seed_of(i), rng, pretraining, run.sources[i], prepare
     )

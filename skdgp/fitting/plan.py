@@ -25,8 +25,8 @@ _SLACK = 1.1  #: times the budget is what members may cost together, for predict
 # Members for numbers
 
 _FEW_ROWS = 1000  #: beyond which there is a nearest-neighbor model
-_EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
-_EXACT_STEPS, _EVALUATIONS = 30, 40  #: steps of exact processes, and evaluations that they take
+EXACT_ROWS = 4000  #: beyond which the covariance matrix of all rows takes too long
+EXACT_STEPS, _EVALUATIONS = 30, 40  #: steps of exact processes, and evaluations that they take
 _NEIGHBOR_STEPS = 400  #: fewer lose where rows repeat
 _SUBSET_STEPS = 20  #: of noise and local scale, when the kernel is that of an exact process
 _NEIGHBORS, _INDUCING = 16, 300  #: of full-scale approximations
@@ -108,20 +108,23 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         plans.insert(2, _of_all_rows(Anova() + linear, noise, shape, _ENTRY * n_columns))
     if n_outputs == 1 and n_rows <= _FEW_ROWS and plan.n_layers > 1:
         plans.append(_collapsed(plan, noise, given or RationalQuadratic(), n_rows))
-    chosen = affordable(plans, seconds)
-    left = seconds - sum(plan.seconds for plan in chosen if plan is not plans[1])
-    return [_with_steps(deep, shape, left) if plan is plans[1] else plan for plan in chosen]
+    return _with_rest(plans, plans[1], shape, seconds)
 
 
 def _sparse(plan, deep, shape, seconds):
-    """The deep member and a shallow one, for noise that closed forms do not know."""
-    shallow = _deep(replace(plan, n_layers=1, width=None), shape[1])
-    shallow = _with_steps(shallow, shape, 0.0)
-    if plan.n_layers == 1:
-        return [_with_steps(shallow, shape, seconds)]
-    chosen = affordable([_with_steps(deep, shape, 0.0), shallow], seconds)
-    left = seconds - sum(plan.seconds for plan in chosen[1:])
-    return [_with_steps(chosen[0], shape, left), *chosen[1:]]
+    """The deep member and a shallow one, for noise without closed forms."""
+    plans = [_with_steps(deep, shape, 0.0)]
+    if plan.n_layers > 1:
+        shallow = _deep(replace(plan, n_layers=1, width=None), shape[1])
+        plans.append(_with_steps(shallow, shape, 0.0))
+    return _with_rest(plans, plans[0], shape, seconds)
+
+
+def _with_rest(plans, deep, shape, seconds):
+    """Affordable plans, of which the deep one has the seconds that are left."""
+    chosen = affordable(plans, seconds)
+    left = seconds - sum(plan.seconds for plan in chosen if plan is not deep)
+    return [_with_steps(deep, shape, left) if plan is deep else plan for plan in chosen]
 
 
 def _of_all_rows(kernel, noise, shape, of_entry):
@@ -132,8 +135,8 @@ def _of_all_rows(kernel, noise, shape, of_entry):
     n_rows, _ = shape
     trained = min(n_rows, float(np.clip((MARGINAL_FACTORS * _ENTRY / of_entry) ** 0.5, 400, 1000)))
     training = _EVALUATIONS * (trained**3 + trained**2 * of_entry) / _SPEED
-    if n_rows <= _EXACT_ROWS:
-        exact = Plan(Exact(), noise, kernel=kernel, max_iter=_EXACT_STEPS)
+    if n_rows <= EXACT_ROWS:
+        exact = Plan(Exact(), noise, kernel=kernel, max_iter=EXACT_STEPS)
         exact.seconds = training + (n_rows**3 + n_rows**2 * of_entry) / _SPEED
         return exact
     scheme = Vecchia(_NEIGHBORS, start="subset", full_scale=_INDUCING)
@@ -221,9 +224,9 @@ def _shallow_classes(plan, n_rows, n_columns, n_latents, seconds):
 
 
 def _deep_classes(plan, n_rows, n_columns, n_latents, seconds):
-    """A deep model, with as many steps as there are seconds for, and until held-out rows say stop."""
+    """A deep model, with the steps that there are seconds for; it stops early by held-out rows."""
     # few rows: a start near the prior, or noisy labels are overfitted
-    scheme = DSVI(inner_scale=0.1 if n_rows <= _EXACT_ROWS else 1e-5, inner_variance=1.0)
+    scheme = DSVI(inner_scale=0.1 if n_rows <= EXACT_ROWS else 1e-5, inner_variance=1.0)
     deep = Plan(scheme, plan.likelihood, plan.n_layers, plan.width, plan.kernel)
     deep.n_inducing, deep.patience = plan.n_inducing or 100, _PATIENCE
     least, most = _DEEP_STEPS_OF_CLASSES

@@ -155,6 +155,19 @@ def plot_response(ax, x, mean, bands, labels, alphas, discrete, levels=None, **s
     return line, shades
 
 
+def plot_intervals(ax, x, mean, intervals, coverage, discrete=False, **style):
+    """A mean with central intervals (n_coverage, n_points, 2), the widest behind.
+
+    It returns the same as :func:`plot_response`.
+    """
+    wide_first = np.argsort(coverage)[::-1]
+    bands = [intervals[i] for i in wide_first]
+    labels = [f"{100 * coverage[i]:g}% interval" for i in wide_first]
+    alphas = np.linspace(0.18, 0.45, len(wide_first))
+    line, shades = plot_response(ax, x, mean, bands, labels, alphas, discrete, **style)
+    return line, [shades[i] for i in np.argsort(wide_first)]
+
+
 def _name_ticks(ax, x, names):
     """Ticks with names, upright and small where they are dense; the densest have none."""
     low, high = ax.get_xlim()

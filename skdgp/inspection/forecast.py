@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length
 from .._arrays import as_numpy
 from ..estimators.row_columns import column, position_of
 from ..estimators.times import axis, column_of
-from ._plotting import Display, check_can_plot, in_lines, line_style, plot_response
+from ._plotting import Display, check_can_plot, in_lines, line_style, plot_intervals
 from ._responses import central_intervals, select_output, target_name, unwrap_regressor
 
 
@@ -86,14 +86,9 @@ class ForecastDisplay(Display):
 
     def _plot(self, ax, name, kwargs):
         style = line_style(kwargs, label="mean" if name is None else name, zorder=3)
-        wide_first = np.argsort(self.coverage)[::-1]
-        bands = [self.intervals[i] for i in wide_first]
-        labels = [f"{100 * self.coverage[i]:g}% interval" for i in wide_first]
-        alphas = np.linspace(0.18, 0.45, len(wide_first))
-        self.line_, shades = plot_response(
-            ax, self.time, self.mean, bands, labels, alphas, False, **style
+        self.line_, self.bands_ = plot_intervals(
+            ax, self.time, self.mean, self.intervals, self.coverage, **style
         )
-        self.bands_ = [shades[i] for i in np.argsort(wide_first)]
         self.past_ = self.true_ = None
         if self.past_time is not None:
             past = {"color": "black", "linewidth": 1, "label": "before"}

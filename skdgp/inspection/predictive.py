@@ -11,7 +11,14 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length, check_random_state, check_scalar
 
 from .._scoring import is_own
-from ._plotting import Display, check_can_plot, in_lines, line_style, message_if_slow, plot_response
+from ._plotting import (
+    Display,
+    check_can_plot,
+    in_lines,
+    line_style,
+    message_if_slow,
+    plot_intervals,
+)
 from ._responses import central_intervals, select_output, target_name, unwrap_regressor
 from ._slices import slice_along
 
@@ -87,14 +94,9 @@ class PredictiveDisplay(Display):
 
     def _plot(self, ax, name, kwargs):
         style = line_style(kwargs, label="mean" if name is None else name, zorder=3)
-        wide_first = np.argsort(self.coverage)[::-1]
-        bands = [self.intervals[i] for i in wide_first]
-        labels = [f"{100 * self.coverage[i]:g}% interval" for i in wide_first]
-        alphas = np.linspace(0.18, 0.45, len(wide_first))
-        self.line_, shades = plot_response(
-            ax, self.x, self.mean, bands, labels, alphas, self.discrete, **style
+        self.line_, self.bands_ = plot_intervals(
+            ax, self.x, self.mean, self.intervals, self.coverage, self.discrete, **style
         )
-        self.bands_ = [shades[i] for i in np.argsort(wide_first)]
         color = self.line_.get_color()
         self.function_lines_ = []
         if self.functions is not None:
