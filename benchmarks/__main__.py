@@ -13,10 +13,9 @@ COMMANDS = {
     "forward": "rows of later times: twelve series, and models beside ours",
     "grouped": "rows of new groups: twelve panels, and models beside ours",
     "papers": "the published protocols: what papers report, and what ours reaches",
-    "speed": "training: steps, their growth, rows",
+    "speed": "training: steps, their growth, rows; a graphics processor",
     "predict": "times of predictions, and their error by the number of draws",
     "posterior": "small problems: how far approximations are from the sampled posterior",
-    "gpu": "one prepared script of at most five minutes for a graphics processor",
 }
 
 

@@ -19,14 +19,6 @@ BATCHES, INDUCING = (1000, 10_000), (100, 500)
 ROWS = (10_000, 50_000)
 
 
-def add_arguments(parser):
-    """How long, how large, and where."""
-    parser.add_argument("--seconds", type=float, default=270.0, help="default: %(default)s")
-    parser.add_argument("--rows", type=int, nargs="+", help="of the fits; default: 10000 50000")
-    parser.add_argument("--steps", type=int, default=10, help="timed ones; default: %(default)s")
-    parser.add_argument("--device", help="default: cuda if there is one")
-
-
 def run(options):
     """Print all tables."""
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")

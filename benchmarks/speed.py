@@ -4,6 +4,7 @@
                  features beside a plain torch network
        schemes   a step of every scheme: how it grows with inducing points, batch, layers and width
        rows      memory and time for each row with random features, up to ten million rows
+       gpu       one prepared script of at most five minutes for a graphics processor
 
 Contenders take turns, so that other work on the machine hits all alike. Two checkouts are compared by two
 runs with --checkout.
@@ -16,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import models, rst, runs, steps
+from benchmarks import gpu, models, rst, runs, steps
 from benchmarks.steps import DTYPES, Shape
 
 SHAPES = {
@@ -35,17 +36,20 @@ GROWTH = (
     Shape(),
 )
 N_FREQUENCIES = 100
+MANY_ROWS = 100_000, 10_000_000
 N_COLUMNS, ROWS_OF_STEP = 20, 1000  #: of data that do not fit into memory
 _UNTIMED = 20  #: first steps on these
 
 
 def add_arguments(parser):
     """The part, shapes, steps, peers."""
-    parts = {"step": step, "schemes": schemes, "rows": many_rows}
+    parts = {"step": step, "schemes": schemes, "rows": many_rows, "gpu": gpu.run}
     parser.add_argument("--part", choices=parts, default="step", help="default: %(default)s")
     parser.add_argument("--shapes", type=runs.numbers, help="numbers of shapes, from 0")
     parser.add_argument("--steps", type=int, default=30, help="timed ones; default: %(default)s")
-    parser.add_argument("--rows", type=runs.numbers, default="100000,10000000")
+    parser.add_argument("--rows", type=runs.numbers, help="of the parts rows and gpu")
+    parser.add_argument("--seconds", type=float, default=270.0, help="of gpu; default: %(default)s")
+    parser.add_argument("--device", help="of gpu; default: cuda if there is one")
     parser.set_defaults(parts=parts)
 
 
@@ -129,9 +133,10 @@ def schemes(options):
 def many_rows(options):
     """Print what a fit of random features needs, for each number of rows on disk."""
     with tempfile.TemporaryDirectory() as folder:
-        X, y = _memory_map(Path(folder), max(options.rows))
+        rows = options.rows or MANY_ROWS
+        X, y = _memory_map(Path(folder), max(rows))
         _fit_seconds(X[:5000], y[:5000], 10)  # the first fit of a process is slow
-        found = [_needs(X[:n], y[:n], options.steps) for n in options.rows]
+        found = [_needs(X[:n], y[:n], options.steps) for n in rows]
     lines = [
         [f"{n:,}", f"{start:.1f}", f"{step:.2f}", f"{step / found[0][2]:.2f}", f"{memory:.0f}"]
         for n, start, step, memory in found

@@ -215,7 +215,7 @@ def test_peers_run(name, root):
 def test_help():
     command = [sys.executable, "-m", "benchmarks"]
     text = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert len(command_line.COMMANDS) <= 10
+    assert len(command_line.COMMANDS) <= 9
     assert all(f"    {name}" in text for name in command_line.COMMANDS)
 
 
@@ -352,7 +352,7 @@ def test_gpu_without_one(run, monkeypatch):
     monkeypatch.setattr(gpu, "Shape", lambda **_: steps.Shape(batch=50, n_inducing=10))
     monkeypatch.setattr(skdgp, "DeepGPRegressor", partial(skdgp.DeepGPRegressor, max_iter=2))
     search_little(monkeypatch.setattr)
-    command = "gpu --device cpu --rows 30 --steps 1 --seconds"
+    command = "speed --part gpu --device cpu --rows 30 --steps 1 --seconds"
     found = run(f"{command} 60")
     assert "no GPU" in found and "within 1e-5" in found
     assert "No time was left" in run(f"{command} 0")  # however fast the machine is
