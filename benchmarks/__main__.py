@@ -13,6 +13,7 @@ COMMANDS = {
     "forward": "rows of later times: twelve series, and models beside ours",
     "grouped": "rows of new groups: twelve panels, and models beside ours",
     "papers": "the published protocols: what papers report, and what ours reaches",
+    "optimize": "which run next: Bayesian optimization and active learning, beside BoTorch",
     "speed": "training: steps, their growth, rows; a graphics processor",
     "predict": "times of predictions, and their error by the number of draws",
     "posterior": "small problems: how far approximations are from the sampled posterior",
