@@ -215,7 +215,7 @@ def test_peers_run(name, root):
 def test_help():
     command = [sys.executable, "-m", "benchmarks"]
     text = subprocess.run([*command, "--help"], cwd=ROOT, capture_output=True, text=True).stdout
-    assert len(command_line.COMMANDS) <= 9
+    assert len(command_line.COMMANDS) <= 10
     assert all(f"    {name}" in text for name in command_line.COMMANDS)
 
 
