@@ -41,6 +41,7 @@ from .importances import Pending, compute_if_cheap, importances
 from .known_noise import with_known_noise
 from .later_rows import warn_if_later
 from .left_out import LeftOut
+from .lengthscales import lengthscales
 from .parameters import CONSTRAINTS, check_all_used, with_objects
 from .persistence import with_version, without_version
 from .rows import held_out_rows, raw_arguments, read_rows, read_targets
@@ -329,19 +330,6 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             return diagram + html_summary(self)
 
     @property
-    def column_kinds_(self) -> dict:
-        """Kind of each column of X, as inferred by the fit.
-
-        Returns
-        -------
-        kinds : dict of str to str
-            By name: "number", "boolean", "category", "ordered", "date", "time", "duration"; of columns of long
-            texts that are left out, "text"; of columns that `exposure` or `groups` names, that name.
-        """
-        check_is_fitted(self)
-        return column_kinds(self)
-
-    @property
     def feature_importances_(self) -> np.ndarray:
         """Shares of the columns in the variation of predicted means, or of predicted probabilities.
 
@@ -361,8 +349,10 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
             self._importances = importances(self)
         return self._importances
 
+    column_kinds_, lengthscales_ = property(column_kinds), property(lengthscales)
+
     def _threads(self):
-        # one thread by default: matrices are small, and idle threads of OpenMP spin
+        # one thread: matrices are small, and idle threads of OpenMP spin
         return computing(self.n_threads or 1)
 
     def _check_X(self, X):

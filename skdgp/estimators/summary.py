@@ -4,6 +4,8 @@ from html import escape
 
 import numpy as np
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
 from ..fitting.sample import TrainingSample
 from .importances import total_effects
@@ -51,8 +53,16 @@ def feature_names(estimator) -> list:
     return [str(name) for name in getattr(estimator, "feature_names_in_", names)]
 
 
-def column_kinds(estimator) -> dict:
-    """Kind of each column by name, as in :attr:`BaseDeepGP.column_kinds_`."""
+def column_kinds(estimator: BaseEstimator) -> dict:
+    """Kind of each column of X, as inferred by the fit.
+
+    Returns
+    -------
+    kinds : dict of str to str
+        By name: "number", "boolean", "category", "ordered", "date", "time", "duration"; of columns of long
+        texts that are left out, "text"; of columns that `exposure` or `groups` names, that name.
+    """
+    check_is_fitted(estimator)
     reader = estimator._reader
     kinds = ["number"] * estimator.n_features_in_ if reader is None else list(reader.kinds)
     for name, position in estimator._row_positions.items():
