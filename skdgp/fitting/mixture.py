@@ -176,11 +176,11 @@ def _train(run, i, left):
         unsaved=trainer.unsaved,
         is_late=trainer.is_late,
     )
+    if model.is_full_batch and run.n_jobs == 1:  # what it is conditioned on takes long to find again
+        draws = torch.tensor(member.draws, device=run.device)
+        one.member = member.holding(model.posterior(draws), run.device)
     if run.is_single:
         one.trainer = trainer
-        if model.is_full_batch:  # what it is conditioned on takes long to find again
-            draws = torch.tensor(member.draws, device=run.device)
-            one.member = member.holding(model.posterior(draws), run.device)
         if n_ranks() == 1:
             _check_finite(one.member, table, run.device)
         return one
