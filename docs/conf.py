@@ -1,6 +1,8 @@
 """Configuration of Sphinx."""
 
 import os
+import sys
+from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -9,6 +11,7 @@ import matplotlib
 import skdgp
 
 matplotlib.use("Agg")
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "skdgp"
 author = copyright = "the skdgp developers"
@@ -20,6 +23,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "constants",
 ]
 templates_path = ["templates"]
 exclude_patterns = ["_build", "templates"]

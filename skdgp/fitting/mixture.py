@@ -176,7 +176,7 @@ def _train(run, i, left):
         unsaved=trainer.unsaved,
         is_late=trainer.is_late,
     )
-    if model.is_full_batch and run.n_jobs == 1:  # what it is conditioned on takes long to find again
+    if model.is_full_batch and run.n_jobs == 1:  # its posterior takes long to make again
         draws = torch.tensor(member.draws, device=run.device)
         one.member = member.holding(model.posterior(draws), run.device)
     if run.is_single:

@@ -13,9 +13,7 @@ from .table import Table
 
 _LEAST = 0.1  #: smallest fraction of the rows in a point mass, and outside of all
 _FEWEST = 20  #: smallest number of rows in a point mass, and outside of all
-_TIMES = (
-    2.0  #: frequency over that of any other target: values of a scale have about equal fractions
-)
+_TIMES = 2.0  #: frequency over that of any other target; values of a scale are about as frequent
 #: Width of a point mass in log densities, relative to the distance to the nearest other target. A convention: a
 #: tenth keeps the value apart from all other targets.
 _WIDTH = 0.1

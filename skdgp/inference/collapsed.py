@@ -19,15 +19,15 @@ from .rows.local_scale import LocalScaleScheme
 from .rows.marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
-_DRAWS_TIMES_ROWS = 4000  #: of training
-_FEWEST_DRAWS, _MOST_DRAWS = 4, 32
+_DRAWS_TIMES_ROWS = 4000  #: of a step
+_FEWEST_DRAWS, _MOST_DRAWS = 4, 32  #: of a step, whatever the rows
 _LEAST_ROWS = 250  #: that steps look at, if time is short
 _STATES = 16  #: draws that predictions are made from
 _NARROW = 0.1, 5.0  #: standard deviations to begin with: the most, and times the number of rows
 _KNOWN = 1e-6  #: standard deviation of what is not uncertain yet
 _AMPLITUDE = 0.1  #: variance of hidden functions around their linear means, a priori
 _SPREAD_OF_HIDDEN = 0.5  #: of the logarithms of other hyperparameters of hidden kernels, a priori
-_JITTER = 1e-6
+_JITTER = 1e-6  #: of the variance of hidden functions, beside it
 
 
 class CollapsedVI(LocalScaleScheme):

@@ -3,8 +3,8 @@
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-_ARMIJO = 1e-4
-_HALVINGS = 12
+_ARMIJO = 1e-4  #: share of the predicted decrease that a step must bring
+_HALVINGS = 12  #: of a step that does not, before the search ends
 
 
 class LBFGS:

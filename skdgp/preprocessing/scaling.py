@@ -14,7 +14,7 @@ from .target_scaling import TargetScaler
 
 _MAX = np.finfo(np.float64).max
 _LARGEST = 1e307  #: an eighteenth of the largest number: margins around a range do not overflow
-_SAMPLE = 100_000
+_SAMPLE = 100_000  #: rows whose quantiles scale all others
 _LINEAR = 5.0  #: standard deviations up to which inputs are scaled linearly
 _FEWEST = 20  #: rows that tell rounding errors from a tiny unit
 _CHANGE = 1e-6  #: of a constant, relative: less is rounding in single precision

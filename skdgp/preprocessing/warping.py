@@ -15,7 +15,7 @@ from ..optim.lbfgs import minimize, of_parameters
 
 _ROWS = 400  #: that the marginal likelihood knows
 _FEWEST = 20  #: rows below which nothing is warped
-_STEPS = 40
+_STEPS = 40  #: of L-BFGS
 _COST = 3.0  #: of one unit of curvature, in nats
 _ROUND = 0.1  #: curvature below which it costs next to nothing
 _LEAST = 1.0  #: curvature that is worth it

@@ -19,7 +19,7 @@ from .interrupts import InterruptGuard, note_interrupt
 BLOCK = 50  #: steps between two looks at the progress
 _DRAWS = 8  #: steps that making the draws of a posterior takes, about
 _MOST_OF_DRAWS = 0.1  #: share of the time that is kept for it at most
-_MAX_FAILURES = 10
+_MAX_FAILURES = 10  #: steps in a row that are not finite, after which training fails
 #: attributes that checkpoints hold beside arrays
 _NUMBERS = (
     "loss_curve",

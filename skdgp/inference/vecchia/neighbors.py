@@ -19,7 +19,7 @@ from ..rows.unique_inputs import NeighborSearch, Remembered
 from .posterior import NearLeaveOneOut, NeighborPosterior
 
 _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are worth more than 300
-_FEWEST_ROWS = 30
+_FEWEST_ROWS = 30  #: of a step, however large their matrices
 _IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
 _SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
