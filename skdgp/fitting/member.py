@@ -11,6 +11,7 @@ from sklearn.base import clone
 from .._threads import on_cpu
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.kernels.base import check_gradients
+from ..gp.kernels.indicator import with_levels
 from ..gp.likelihoods import Likelihood
 from ..inference.base import Architecture, Scheme
 
@@ -61,10 +62,11 @@ class Plan:
         kernels = self._given_kernels()
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
-    def kernels(self, architecture: Architecture, columns, n_columns: int) -> list:
+    def kernels(self, architecture: Architecture, columns, n_columns: int, codes=()) -> list:
         """Kernels of the layers, bound to the number of their inputs.
 
         `columns` are those of X that the model sees, of `n_columns` for which there may be hyperparameters.
+        Inputs `codes` hold those of levels, whose effects are added if models have some, and no distances.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -77,11 +79,14 @@ class Plan:
         made = [clone(as_kernel(kernel)) for kernel in kernels]
         for i, n in enumerate(layer_inputs):
             if n == len(columns):
-                made[i] = made[i].of_columns(columns, n_columns)
+                of_layer = columns if i or not len(codes) else np.delete(columns, codes)
+                made[i] = made[i].of_columns(of_layer, n_columns)
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
                     kernel.variance = self.scheme.inner_variance
+        if len(codes):
+            made[0] = with_levels(made[0], codes, len(columns), self.scheme.has_effects)
         made = [kernel.bind(n) for kernel, n in zip(made, layer_inputs)]
         for kernel, n in zip(made, layer_inputs):
             check_gradients(kernel, n)

@@ -51,7 +51,7 @@ class MemberFit:
             bool(settings.input_connected),
         )
         if source is None:
-            columns = table.x_scaler.sources, self.task.n_columns
+            columns = table.x_scaler.sources, self.task.n_columns, table.x_scaler.codes
             architecture.kernels = plan.kernels(architecture, *columns)
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):

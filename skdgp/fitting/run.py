@@ -60,7 +60,7 @@ class Run:
         plans = [_for_data(plan, table, settings, task) for plan in problem.make_plans(table)]
         if held_out is not None:
             task.check(plans[0].likelihood, held_out.y)
-        _scale(table, held_out, plans[0].likelihood, problem, rng)
+        _scale(table, held_out, plans, problem, rng)
         n_jobs = n_ranks() if divides() else effective_n_jobs(settings.n_jobs)
         n_jobs = 1 if len(plans) == 1 else n_jobs
         costs = [plan.seconds for plan in plans]
@@ -160,12 +160,14 @@ def _for_data(plan, table, settings, task):
     return plan
 
 
-def _scale(table, held_out, likelihood, problem, rng):
+def _scale(table, held_out, plans, problem, rng):
     """Learn the scaling of a table, or go on with that of the last fit."""
-    last, given = problem.start.last, problem.start.given
+    last, given, likelihood = problem.start.last, problem.start.given, plans[0].likelihood
     if last is None:
         others = [] if held_out is None else [held_out]
-        learn_scaling(table, likelihood, problem.settings, given, rng, others, problem.task.names)
+        has_effects = any(plan.scheme.has_effects for plan in plans)
+        more = others, problem.task.names, has_effects
+        learn_scaling(table, likelihood, problem.settings, given, rng, *more)
     else:
         table.scale_as(last.x_scaler, last.y_scaler.widened(table.y))
         warn_if_far(table)

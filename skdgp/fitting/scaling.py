@@ -19,11 +19,13 @@ def extrapolates(kernel):
     return any(as_kernel(one).extrapolates for one in kernels)
 
 
-def learn_scaling(table, likelihood, settings, given, rng, others=None, names=()):
+def learn_scaling(
+    table, likelihood, settings, given, rng, others=None, names=(), has_effects=False
+):
     """Learn the scaling of inputs and targets in place, or take that of a fitted mixture `given`.
 
     Targets of `others`, a list of tables, need the map, too; it is None if they are not known yet. Warnings
-    mention columns by `names`.
+    mention columns by `names`, and `has_effects` is whether some models have effects of levels.
     """
     known = table.y_scaler  # of the whole of which these rows are a part
 
@@ -37,7 +39,8 @@ def learn_scaling(table, likelihood, settings, given, rng, others=None, names=()
         scaling = Scaling(given.x_scaler, given.y_scaler)
     standardize = settings.standardize if scaling is None else scaling.x_scaler.standardize
     straight = table.time is not None or extrapolates(settings.kernel)
-    table.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood, straight)
+    of_inputs = straight, has_effects and not likelihood.is_class
+    table.scale(standardize, likelihood.scales_target, rng, target_maps, likelihood, *of_inputs)
     if known is None and scaling is None and names:
         _warn_of_bends(table.x_scaler, names)
     if scaling is not None:
@@ -96,6 +99,7 @@ def _target_maps(table, likelihood, settings, given, others):
         table.y,
         table.weights,
         positive,
+        table.x_scaler.codes,
     )
 
 

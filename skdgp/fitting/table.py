@@ -70,23 +70,31 @@ class Table:
         return self.y if self.log_exposure is None else np.hstack([self.y, self.log_exposure])
 
     def scale(
-        self, standardize, scale_target, rng, target_maps=None, likelihood=None, straight=False
+        self,
+        standardize,
+        scale_target,
+        rng,
+        target_maps=None,
+        likelihood=None,
+        straight=False,
+        has_effects=False,
     ):
         """Learn the scaling from these rows; `target_maps` is a function without arguments, or None.
 
         The likelihood and mapped targets decide on the positions of levels of categories. With `straight`,
-        inputs are scaled linearly beyond these rows.
+        inputs are scaled linearly beyond these rows. With `has_effects`, some models have effects of levels.
         """
+        of_inputs = likelihood, straight, has_effects
         known, state = self.y_scaler, rng.get_state()
-        self.x_scaler = self._input_scaler(standardize, rng, likelihood, straight)
+        self.x_scaler = self._input_scaler(standardize, rng, *of_inputs)
         maps = target_maps and target_maps()
         self.y_scaler = TargetScaler(standardize and scale_target, maps).fit(self.y, self.weights)
         if known is None and self.x_scaler.encoder is not None and any(self.y_scaler.names):
             rng.set_state(state)  # all again, by targets as models see them
-            self.x_scaler = self._input_scaler(standardize, rng, likelihood, straight)
+            self.x_scaler = self._input_scaler(standardize, rng, *of_inputs)
         return self
 
-    def _input_scaler(self, standardize, rng, likelihood, straight):
+    def _input_scaler(self, standardize, rng, likelihood, straight, has_effects):
         """Encode the rows, if they need that, and learn to scale what comes out."""
         encoder = None
         has_gaps = any(np.isnan(self.X[rows]).any() for rows in pieces(len(self)))
@@ -96,9 +104,8 @@ class Table:
             kinds = list(self.kinds or ["number"] * self.X.shape[1])
             if self.time is not None and kinds[self.time] == "date":
                 kinds[self.time] = "timeline"
-            encoder = ColumnEncoder().fit(
-                self.X, targets, self.weights, kinds, rng, likelihood.is_class
-            )
+            how = likelihood.is_class, has_effects
+            encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng, *how)
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
         scaler = InputScaler(standardize, encoder, straight)

@@ -10,6 +10,7 @@ from torch.nn.utils import parameters_to_vector
 
 from ..gp.component import Trainable
 from ..gp.kernels import Linear, SquaredExponential
+from ..gp.kernels.indicator import with_levels
 from ..gp.likelihoods.base import log_normal
 from ..gp.rows import leave_one_out, log_marginal_likelihood
 from ..linalg import LOG_2PI, cholesky, rounding
@@ -39,13 +40,15 @@ class _MarginalLikelihood(nn.Module):
     """Marginal likelihood of mapped targets under an exact GP, with the Jacobian of the map.
 
     `y` and `log_slope` (n,) are targets after the map, and the logarithm of its slope; or before a
-    map ``bent(y, bend)`` whose free number is learned, too. Rows `X` (n, D) are standardized.
+    map ``bent(y, bend)`` whose free number is learned, too. Rows `X` (n, D) are standardized, and have
+    effects of the levels in the columns `codes`.
     """
 
-    def __init__(self, X, y, log_slope, weights, bent=None):
+    def __init__(self, X, y, log_slope, weights, codes, bent=None):
         super().__init__()
         self.X, self.y, self.log_slope, self.weights = X, y, log_slope, weights
-        self.kernel = Trainable((SquaredExponential() + Linear(bias=0.0)).bind(X.shape[1]))
+        kernel = with_levels(SquaredExponential() + Linear(bias=0.0), codes, X.shape[1])
+        self.kernel = Trainable(kernel.bind(X.shape[1]))
         self.log_noise = nn.Parameter(X.new_tensor(math.log(_NOISE)))
         self.bent, self.bend = bent, None if bent is None else nn.Parameter(X.new_zeros(()))
         self._start = parameters_to_vector(self.parameters()).detach().clone()
@@ -113,7 +116,7 @@ class _Candidate:
     the noise, which is local here because it is in the models that are trained.
     """
 
-    def __init__(self, name, X, y, weights):
+    def __init__(self, name, X, y, weights, codes):
         of = {"exponential-normal": ExponentialNormal.of, "yeo-johnson": YeoJohnson.of}.get(name)
         found = Log() if name == "log" else None if of is None else of(y, weights)
         x, log_slope, bent = y, 0.0 * y, None
@@ -126,7 +129,7 @@ class _Candidate:
             scale = scale or 1.0
             x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
         parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
-        marginal = _MarginalLikelihood(*parts, bent)
+        marginal = _MarginalLikelihood(*parts, codes, bent)
         self.value, self.log_density, mean, variance, squares = marginal.maximize()
         if of is not None and mean is not None:
             found = found.learned(marginal.bend.item())
@@ -166,7 +169,7 @@ def is_smooth(y, weights):
     return len(values) >= _FEWEST and most <= _ATOM * weights.sum()
 
 
-def choose(X, y, weights, positive):
+def choose(X, y, weights, positive, codes=()):
     """Choose the map of one target by log marginal likelihood and means; None is the identity.
 
     The score of a map is the log marginal likelihood of all targets plus the log density of their
@@ -176,12 +179,12 @@ def choose(X, y, weights, positive):
     are clearly worse than without one. It is also refused if they add up to a tenth too much and are worse
     than those of "exponential-normal", where that wins, too: this map has the shortest upper tails. For
     drizzle, amounts of which many are thousandths of the others, a logarithm has the best densities, and
-    means several times too large. Rows `X` (n, D) are standardized; `positive` is whether all targets that
-    will be seen are.
+    means several times too large. Rows `X` (n, D) are standardized, but for `codes` of levels in some columns;
+    `positive` is whether all targets that will be seen are.
     """
     if not is_smooth(y, weights):
         return None
-    plain = _Candidate(None, X, y, weights)
+    plain = _Candidate(None, X, y, weights, codes)
     if plain.log_density is None:
         return None
     off = y - plain.mean
@@ -197,7 +200,7 @@ def choose(X, y, weights, positive):
 
     winners, safe = [], None
     for name in _CHOICES if positive else _CHOICES[-1:]:
-        one = _Candidate(name, X, y, weights)
+        one = _Candidate(name, X, y, weights, codes)
         if one.log_density is None or not score(one) > score(plain) + _MARGIN:
             continue
         gain = one.log_density - plain.log_density
@@ -216,11 +219,11 @@ def choose(X, y, weights, positive):
     return max(winners, key=lambda pair: pair[0])[1].map if winners else None
 
 
-def learn(name, X, y, weights, positive):
+def learn(name, X, y, weights, positive, codes=()):
     """A map for each output, the named one with its number learned or a chosen one; None for none.
 
-    ``X(rows)`` are standardized rows (n, D), in an order that depends on their values alone.
-    `positive` (k,) is whether all targets that will be seen are.
+    ``X(rows)`` are standardized rows (n, D), in an order that depends on their values alone, but for `codes`
+    of levels in some columns. `positive` (k,) is whether all targets that will be seen are.
     """
     k = y.shape[1]
     if name in POSITIVE and not positive.all():
@@ -235,7 +238,7 @@ def learn(name, X, y, weights, positive):
     X, weights, maps = X(rows), np.array(weights[rows], dtype=np.float64), []
     for column, above in zip(np.asarray(y[rows], dtype=np.float64).T, positive):
         if name == "auto":
-            maps.append(choose(X, column, weights, above))
+            maps.append(choose(X, column, weights, above, codes))
         else:
-            maps.append(_Candidate(name, X, column, weights).map)
+            maps.append(_Candidate(name, X, column, weights, codes).map)
     return maps if any(maps) else None

@@ -74,6 +74,8 @@ class Scheme(BaseEstimator):
         Whether posteriors have exact log densities of training rows given all others.
     leaves_groups_out : bool
         Whether they have such densities given the rows of all other groups.
+    has_effects : bool
+        Whether models have effects of levels: a variance between groups, and between levels with few rows.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset()
@@ -82,6 +84,7 @@ class Scheme(BaseEstimator):
     fewer_draws = True
     leaves_one_out = False
     leaves_groups_out = False
+    has_effects = False
 
     #: names of the likelihoods that ``"auto"`` stands for in regression, of shallow and of deep models
     auto_noise = "gaussian", "gaussian"

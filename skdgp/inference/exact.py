@@ -99,6 +99,8 @@ class Exact(LocalScaleScheme):
     def leaves_groups_out(self):
         return not self._of_classes
 
+    has_effects = leaves_groups_out
+
     def max_iter(self, n_rows):
         return 50
 

@@ -21,13 +21,14 @@ class Rows(NamedTuple):
     X: np.ndarray | torch.Tensor  #: (n, d), scaled
     columns: ConstantColumns | None = None  #: changes of columns that were constant in training
     versions: Versions | None = None  #: completions of rows with unknown cells
+    by_codes: Versions | None = None  #: likewise, for models with effects of levels
     offset: np.ndarray | None = None  #: (n, 1), logarithms of exposures, added to functions
     noise: np.ndarray | None = None  #: (n, k), ratio of noise variances to those of the members
 
     @property
     def plain(self):
         """Whether `X` describes the rows completely."""
-        others = self.versions, self.offset, self.noise
+        others = self.versions, self.by_codes, self.offset, self.noise
         return not self.columns and all(other is None for other in others)
 
     @classmethod
@@ -37,7 +38,14 @@ class Rows(NamedTuple):
         if isinstance(X, torch.Tensor):
             return cls(scaler.scaled(X), columns, offset=offset)
         noise = None if scaler.encoder is None else scaler.encoder.noise(X)
-        return cls(scaler.transform(X), columns, scaler.versions(X), offset, noise)
+        versions = by_codes = scaler.versions(X)
+        if len(scaler.codes):
+            by_codes = scaler.versions(X, by_codes=True)
+        return cls(scaler.transform(X), columns, versions, by_codes, offset, noise)
+
+    def versions_for(self, member):
+        """The versions that a member needs."""
+        return self.by_codes if member.scheme.has_effects else self.versions
 
 
 class Part(NamedTuple):
@@ -60,11 +68,11 @@ def components(member, rows, share, device, compact=False):
     If `compact`, components that differ in their scale alone are one, where rows allow it.
     """
     posterior = member.posterior(device)
-    X = torch.as_tensor(rows.X, device=device)
-    if compact and not rows.columns and rows.versions is None and rows.noise is None:
+    X, versions = torch.as_tensor(rows.X, device=device), rows.versions_for(member)
+    if compact and not rows.columns and versions is None and rows.noise is None:
         (log_weights, mean, var), likelihood = posterior.compact(X)
     else:
-        log_weights, mean, var = latent(posterior, X, rows.versions)
+        log_weights, mean, var = latent(posterior, X, versions)
         likelihood = posterior.likelihood_of()
     log_weights = log_weights + math.log(share)
     if rows.offset is not None:

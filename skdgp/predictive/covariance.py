@@ -48,8 +48,9 @@ def latent_moments(members, rows, shape, k, device, by_draws):
         if rows.columns:
             changes = _within_groups(torch.as_tensor(rows.columns.covariance()).to(cov), shape)
             cov = cov + posterior.mean_inflation() * changes[:, None]
-        if rows.versions is not None:  # of a single group
-            mean, cov = _with_unknown(posterior, X, rows.versions, mean, cov)
+        versions = rows.versions_for(member)
+        if versions is not None:  # of a single group
+            mean, cov = _with_unknown(posterior, X, versions, mean, cov)
         mean = posterior.likelihood_of().on_link_scale(mean)
         within = within + weight * member.dispersion**2 * cov
         weights.append(weight * shares), means.append(mean)

@@ -29,8 +29,9 @@ def draw(members, rows, n, seed, what, device, mean=None):
     for i in np.unique(chosen):
         member, mine = members[i], np.flatnonzero(chosen == i)
         posterior, unknown = member.posterior(device), None
-        if rows.versions is not None:
-            unknown = rows.versions.rows, *effects(posterior, X, rows.versions)
+        versions = rows.versions_for(member)
+        if versions is not None:
+            unknown = versions.rows, *effects(posterior, X, versions)
         for block in range(-(-len(mine) // _BLOCK)):
             places = mine[block * _BLOCK : (block + 1) * _BLOCK]
             own_seed = int(np.random.SeedSequence([seed, int(i), block]).generate_state(1)[0] >> 1)

@@ -10,6 +10,10 @@ from .levels import UNSEEN
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
 _FEW_LEVELS = 2  #: levels up to which each has a column of its own
+#: rows of a level that say too little of its position, and the levels with so few from which there are effects
+_RARE, _SEVERAL_RARE = 2, 3
+CODE = " (level)"  #: suffix of columns with the codes of levels
+_UNIT = 1e-9  #: of these codes, so small that they are nothing beside other inputs
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
 _COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
@@ -28,6 +32,9 @@ class Column:
 
     has_indicator = learned_gaps = False
     has_codes = False  #: of levels, of which UNSEEN is one
+    has_effects = (
+        False  #: whether codes of levels are encoded, too, for models with effects of levels
+    )
 
     def fit(self, values, targets, weights, folds, slopes=None):
         return self
@@ -64,12 +71,25 @@ class Column:
         return values[:, None]
 
     def uncertain(self, values):
-        """Standard deviations (n,) of encoded values."""
-        return np.zeros(len(values))
+        """Standard deviations (n,) of first encoded values and, if these are others, their centers."""
+        return np.zeros(len(values)), None
 
     def unknown(self, values):
         """Which values are unseen levels or new gaps."""
         return (values == UNSEEN) & self.has_codes | np.isnan(values) & (not self.learned_gaps)
+
+
+class Group(Column):
+    """Codes of groups, for models with effects of levels; others see nothing of them."""
+
+    def __init__(self, has_effects):
+        self.has_effects = has_effects
+
+    def _suffixes(self):
+        return [CODE] * self.has_effects
+
+    def _encode(self, values, folds):
+        return _UNIT * values[:, None][:, : int(self.has_effects)]
 
 
 class Ordered(Column):
@@ -130,6 +150,10 @@ class Time(_Cyclic):
 class Levels(Column):
     """Positions of the levels of a category; gaps in training are a level of their own.
 
+    With `has_effects`, where several levels are rare, these and new ones are in the middle, and their codes are
+    encoded, too: models with effects of levels learn from their rows what they are. Other models see several
+    positions of them.
+
     Positions of rare levels are cross-fitted, so that targets of training rows do not give themselves
     away. Those of common ones are not: rows that agree in their levels would differ in their positions,
     and those of a fold with larger targets would have smaller positions. The `slopes` (n, 1) are those
@@ -141,9 +165,14 @@ class Levels(Column):
     _slope_ratio = None  #: of the second position, see :func:`shrunk_means`
     #: standard deviations (n_levels,) of the positions of levels with one row, zero for others
     _uncertain = np.zeros(0)
+    _own = None  #: positions (n_levels + 1, n_encoded) by all rows, where those of some levels are the middle
+
+    def __init__(self, has_effects=False):
+        self.has_effects = has_effects
 
     def fit(self, values, targets, weights, folds, slopes=None):
         self._n_levels = int(np.nanmax(values, initial=-1.0)) + 1
+        wanted, self.has_effects = self.has_effects, False
         codes = np.where(np.isnan(values), self._n_levels, values).astype(np.int64)
         self.has_gaps = bool(np.isnan(values).any())
         n = self._n_levels + 1
@@ -171,13 +200,21 @@ class Levels(Column):
             if standard_errors(size, ratio[0]) > _SLOPE_ERRORS:
                 self._slope_ratio = ratio
                 self._positions = np.concatenate([self._positions, steeper], axis=2)
-        self._uncertain = self._of_one_row(codes, targets, weights)
+        counts = np.bincount(codes, minlength=n)
+        rare = counts <= _RARE
+        self.has_effects = wanted and bool(np.count_nonzero(counts[rare]) >= _SEVERAL_RARE)
+        most = _RARE if self.has_effects else 1
+        self._uncertain = self._of_few_rows(codes, targets, weights, most)
         is_common = size >= _COMMON
         self._positions[:, is_common] = self._positions[-1, is_common]
+        if self.has_effects:
+            self._own = self._positions[-1].copy()
+            self._positions[:, rare] = 0.0
+            self._codes = np.where(rare, np.arange(n) + 1.0, 0.0)
         return self
 
-    def _of_one_row(self, codes, targets, weights):
-        """Standard deviations (n_levels,) of first positions, of levels with one row; zero for others.
+    def _of_few_rows(self, codes, targets, weights, most):
+        """Standard deviations (n_levels,) of first positions, of levels with so few rows; zero for others.
 
         Models have not seen such a position: without its row, that is the mean of all levels.
         """
@@ -187,18 +224,20 @@ class Levels(Column):
         within = weights @ np.square(targets - means[codes])
         noise = within / max(size.sum() - np.count_nonzero(size), 1.0)
         of_position = noise / size[:, None].clip(1e-300) @ np.square(self._axes[:, 0])
-        is_single = np.bincount(codes, minlength=len(size)) == 1
-        return np.where(is_single, np.sqrt(of_position), 0.0)[: self._n_levels]
+        counts = np.bincount(codes, minlength=len(size))
+        return np.where((counts > 0) & (counts <= most), np.sqrt(of_position), 0.0)[
+            : self._n_levels
+        ]
 
     def uncertain(self, values):
-        """Standard deviations (n,) of the positions of values."""
         known = (values >= 0.0) & (values < len(self._uncertain))
-        found = np.zeros(len(values))
-        found[known] = self._uncertain[values[known].astype(np.int64)]
-        return found
+        index = np.where(known, values, 0.0).astype(np.int64)
+        deviations = np.where(known, self._uncertain[index], 0.0) if known.any() else known * 0.0
+        centers = None if self._own is None else self._own[index]
+        return deviations, centers
 
     def unknown(self, values):
-        return super().unknown(values) | (self.uncertain(values) > 0.0)
+        return super().unknown(values) | (self.uncertain(values)[0] > 0.0)
 
     def with_levels(self, values, targets, weights, slopes=None):
         last = int(np.nanmax(values, initial=-1.0))
@@ -214,6 +253,12 @@ class Levels(Column):
         known, gap = self._positions[:, : self._n_levels], self._positions[:, self._n_levels :]
         new._positions = np.concatenate([known, np.clip(added, -_REACH, _REACH), gap], axis=1)
         new._n_levels = last + 1
+        if self.has_effects:
+            new._own = new._positions[-1].copy()
+            new._own[: self._n_levels] = self._own[: self._n_levels]
+            new._positions[:, self._n_levels : last + 1] = 0.0
+            more = np.arange(self._n_levels, last + 1) + 2.0  # one beyond that of gaps
+            new._codes = np.concatenate([self._codes[:-1], more, self._codes[-1:]])
         return new
 
     def fit_gaps(self, missing, targets, weights):
@@ -222,7 +267,8 @@ class Levels(Column):
     def _suffixes(self):
         n = self._axes.shape[1]
         names = [""] if n == 1 else [f" ({i + 1})" for i in range(n)]
-        return [*names, *([] if self._slope_ratio is None else [" (slope)"])]
+        names += [] if self._slope_ratio is None else [" (slope)"]
+        return names + [CODE] * self.has_effects
 
     def _encode(self, values, folds):
         gaps = self._n_levels if self.has_gaps else np.nan
@@ -231,14 +277,20 @@ class Levels(Column):
         index = np.where(known, codes, 0.0).astype(np.int64)
         fold = N_FOLDS if folds is None else folds
         encoded = self._positions[fold, index]
-        middle = self._positions[-1, : max(self._n_levels, 1)].mean(0)
+        middle = 0.0 if self.has_effects else self._positions[-1, : max(self._n_levels, 1)].mean(0)
+        if self.has_effects:  # gaps that are new are an unseen level
+            codes = np.where(np.isnan(codes), UNSEEN, codes)
         encoded = np.where((codes == UNSEEN)[:, None], middle, encoded)
-        return np.where(np.isnan(codes)[:, None], np.nan, encoded)
+        encoded = np.where(np.isnan(codes)[:, None], np.nan, encoded)
+        if self.has_effects:
+            own = np.where(codes == UNSEEN, UNSEEN, self._codes[index])
+            encoded = np.column_stack([encoded, _UNIT * own])
+        return encoded
 
     def alternatives(self, n):
         """Positions (n, n_encoded) of known levels for an unseen one, and the factor of the variance."""
         L = max(self._n_levels, 1)
-        positions = self._positions[-1, :L]
+        positions = (self._positions[-1] if self._own is None else self._own)[:L]
         order = np.argsort(positions[:, 0], kind="stable")
         chosen = order[((np.arange(n) + 0.5) * L / n).astype(np.int64)]
         # the predictive variance of a new level from L levels, with a scaled inverse chi-square prior

@@ -1,21 +1,23 @@
 """Complete tables of numbers from tables with categories, dates and missing cells."""
 
 import copy
+from functools import partial
 
 import numpy as np
 from scipy.stats import norm
 
 from .adjustment import Adjustment
-from .columns import N_FOLDS, Column, Date, Levels, Ordered, Time, Timeline
+from .columns import CODE, N_FOLDS, Column, Date, Group, Levels, Ordered, Time, Timeline
 from .missing_values import Donors
 from .outliers import pieces
 
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
 
+_WITH_CODES = {"category": Levels, "group": Group}  #: kinds that may have codes
+
 #: others are numbers; timelines are dates in whose order rows are
 _KINDS = {
-    "category": Levels,
     "ordered": Ordered,
     "date": Date,
     "time": Time,
@@ -35,11 +37,15 @@ class ColumnEncoder:
     with other targets. Dates have circles for those cycles that they cover.
 
     The columns of the table that encoded ones come from are `sources`, and `suffixes` are what
-    these add to their names; `is_position` is which of them hold positions of levels.
+    these add to their names; `is_position` is which of them hold positions of levels, and `is_code`
+    which hold their codes, for models with effects of levels.
     """
 
-    def fit(self, table, targets, weights, kinds, rng, is_class=False):
-        """Learn the encoding of a table (n, n_columns), from standardized targets or indicators (n, k)."""
+    def fit(self, table, targets, weights, kinds, rng, is_class=False, has_effects=False):
+        """Learn the encoding of a table (n, n_columns), from standardized targets or indicators (n, k).
+
+        With `has_effects`, some models have effects of levels.
+        """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
         self._is_level = is_level = np.array([kind == "category" for kind in kinds], dtype=bool)
@@ -54,20 +60,30 @@ class ColumnEncoder:
             present = values[~np.isnan(values)]
             self._constants[j] = present[0] if len(present) else np.nan
             self._constant[j] = not (present != self._constants[j]).any()
-            column = _KINDS.get(kind, Column)().fit(values, adjusted, weights, self.folds, slopes)
+            make = (
+                partial(_WITH_CODES[kind], has_effects)
+                if kind in _WITH_CODES
+                else _KINDS.get(kind, Column)
+            )
+            column = make().fit(values, adjusted, weights, self.folds, slopes)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
         found = [(j, suffix) for j, one in enumerate(self._columns) for suffix in one.suffixes()]
         self.sources = np.array([j for j, _ in found], dtype=int)
         self.suffixes = [suffix for _, suffix in found]
-        self.is_position = is_level[self.sources]
+        self.is_code = np.array([suffix == CODE for suffix in self.suffixes], dtype=bool)
+        self.is_position = is_level[self.sources] & ~self.is_code
         # in random order, as the first ones of equally near donors are taken
         rows = rng.choice(len(table), min(len(table), _DONORS), replace=False)
         order = np.argsort(rows)
-        encoded = self._open(table[rows[order]])[np.argsort(order)]
+        encoded = self._without_codes(self._open(table[rows[order]])[np.argsort(order)])
         learned = np.array([column.learned_gaps for column in self._columns], dtype=bool)
         self._donors = Donors(encoded, targets[rows], learned[self.sources], is_class)
         return self
+
+    def _without_codes(self, encoded):
+        """Encoded rows without codes, which are no distances between rows."""
+        return np.where(self.is_code, 0.0, encoded) if self.is_code.any() else encoded
 
     def _without_numbers(self, table, targets):
         """Targets without effects of numbers and, of one target, how these depend on the former."""
@@ -104,7 +120,8 @@ class ColumnEncoder:
         incomplete = np.flatnonzero(np.isnan(encoded).any(1))
         for part in pieces(len(incomplete)):
             rows = incomplete[part]
-            encoded[rows] = self._donors.fill(encoded[rows])
+            filled = self._donors.fill(self._without_codes(encoded[rows]))
+            encoded[rows] = np.where(self.is_code, encoded[rows], filled)
         return encoded
 
     @property
@@ -130,15 +147,21 @@ class ColumnEncoder:
         """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k), or None."""
         if not self._donors.has_gaps:
             return None
-        return self._donors.noise(self._open(table))
+        return self._donors.noise(self._without_codes(self._open(table)))
 
-    def unknown(self, table):
-        """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool."""
+    def unknown(self, table, by_codes=False):
+        """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool.
+
+        `by_codes` is for models with effects of levels, which codes prepare for any level.
+        """
         table = np.asarray(table, dtype=np.float64)
-        each = zip(self._columns, table.T)
-        return np.any([column.unknown(values) for column, values in each], axis=0)
+        found = np.zeros(len(table), dtype=bool)
+        for column, values in zip(self._columns, table.T):
+            if not (by_codes and column.has_effects):
+                found |= column.unknown(values)
+        return found
 
-    def versions(self, table):
+    def versions(self, table, by_codes=False):
         """Encode rows with unknown cells in several ways, (n, n_versions, n_encoded).
 
         An unseen level may be like any of the known ones, one with a single row is near its position, and
@@ -150,12 +173,15 @@ class ColumnEncoder:
         encoded, factor = self._open(table), np.ones(len(table))
         versions = np.repeat(self.transform(table)[:, None], _VERSIONS, axis=1)
         for i, (column, values) in enumerate(zip(self._columns, table.T)):
-            own = np.flatnonzero(self.sources == i)
+            own = np.flatnonzero((self.sources == i) & ~self.is_code)
             rows = np.flatnonzero(column.unknown(values))
-            if not len(rows):
+            if not len(rows) or (by_codes and column.has_effects):
                 continue
-            deviations = column.uncertain(values[rows])
+            deviations, centers = column.uncertain(values[rows])
             if deviations.any():
+                if centers is not None:
+                    some = deviations > 0.0
+                    versions[np.ix_(rows[some], np.arange(_VERSIONS), own)] = centers[some][:, None]
                 order = np.random.default_rng(i).permutation(_VERSIONS)
                 z = norm.ppf((order + 0.5) / _VERSIONS)
                 versions[rows, :, own[0]] += deviations[:, None] * z / z.std()
@@ -173,7 +199,8 @@ class ColumnEncoder:
 
     def _fill_versions(self, versions, encoded, rows, own):
         """Put the values of the nearest donors in the place of a gap, one after the other."""
-        distances, cells = self._donors.distances(encoded[rows]), self._donors.rows[:, own]
+        rest = self._without_codes(encoded[rows])
+        distances, cells = self._donors.distances(rest), self._donors.rows[:, own]
         donors = np.flatnonzero(~np.isnan(cells).any(1))
         if not len(donors):
             return

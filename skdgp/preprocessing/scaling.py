@@ -86,7 +86,10 @@ class InputScaler:
         constant = std <= rounding * np.abs(mean)
         # around zero; of few rows, any column may be
         centered = (sample.min(0) < 0.0) & (sample.max(0) > 0.0) & (n >= _FEWEST)
-        constant |= left_over(np.where(constant, 0.0, std), centered, eps)
+        is_code = self._is_code(X.shape[1])
+        constant |= left_over(np.where(constant | is_code, 0.0, std), centered, eps)
+        constant &= ~is_code
+        mean, std = np.where(is_code, 0.0, mean), np.where(is_code, 1.0, std)
         self.blank = bool(constant.all())
         self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
         self.constants, self.center = mean, mean[self.columns]
@@ -108,6 +111,16 @@ class InputScaler:
         bent = np.flatnonzero(np.isfinite(self.linear))
         reach = self.linear[bent] * self.scale[bent]
         return bent, self.center[bent] + np.stack([-reach, reach])
+
+    def _is_code(self, n_encoded):
+        """Which columns of the complete table hold codes of levels."""
+        none = np.zeros(n_encoded, dtype=bool)
+        return none if self.encoder is None else self.encoder.is_code
+
+    @property
+    def codes(self):
+        """Scaled columns that hold codes of levels, for models with effects of these."""
+        return np.flatnonzero(self._is_code(len(self.constants))[self.columns])
 
     @property
     def sources(self):
@@ -168,13 +181,16 @@ class InputScaler:
         encoder = self._encoder_of(X)
         return self.scaled(X if encoder is None else encoder.transform(X))
 
-    def versions(self, X):
-        """Versions of rows with cells that no training row prepares for; None without them."""
+    def versions(self, X, by_codes=False):
+        """Versions of rows with cells that no training row prepares for; None without them.
+
+        `by_codes` is for models with effects of levels.
+        """
         encoder = self._encoder_of(X)
-        rows = [] if encoder is None else np.flatnonzero(encoder.unknown(X))
+        rows = [] if encoder is None else np.flatnonzero(encoder.unknown(X, by_codes))
         if not len(rows):
             return None
-        encoded, factor = encoder.versions(np.asarray(X[rows], dtype=np.float64))
+        encoded, factor = encoder.versions(np.asarray(X[rows], dtype=np.float64), by_codes)
         m, K, d = encoded.shape
         return Versions(rows, self.scaled(encoded.reshape(m * K, d)).reshape(m, K, -1), factor)
 

@@ -8,6 +8,7 @@ products estimate it. ``kernel.from_gram(G)`` is the matrix of covariances of ro
 from .anova import Anova
 from .base import BY_NAME, Kernel, Product, Sum, as_kernel
 from .columns import OnColumns
+from .indicator import Indicator
 from .inner import ArcCosine, Linear
 from .random_walk import RandomWalk
 from .stationary import Matern, RationalQuadratic, SquaredExponential, Stationary
@@ -28,6 +29,7 @@ BY_NAME.update(
 __all__ = [
     "Anova",
     "ArcCosine",
+    "Indicator",
     "Kernel",
     "Linear",
     "Matern",
