@@ -132,9 +132,6 @@ class Member:
     def __init__(self, scheme, architecture, likelihood):
         self.scheme, self.architecture, self.likelihood = scheme, architecture, likelihood
         self.mixture_weight = self.dispersion = 1.0
-        self.gaps = (
-            None  #: the power and the factor of :func:`~skdgp.fitting.gaps.learn_gaps`, or None
-        )
         self.arrays, self.draws, self.record = {}, np.zeros((1, 0)), Record()
         self._posteriors, self._solution, self._lock = {}, {}, threading.Lock()
 
@@ -170,15 +167,8 @@ class Member:
     def fitted(self, model, draws, record):
         """A member that holds the present state of `model`."""
         new = Member(self.scheme, self.architecture, self.likelihood)
-        new.arrays, new.draws, new.record, new.gaps = model.state(), draws, record, self.gaps
+        new.arrays, new.draws, new.record = model.state(), draws, record
         return new
-
-    def noise(self, ratio):
-        """Noise variances of rows, relative to those of this model, by what gaps hide (n, k), or None."""
-        if ratio is None or self.gaps is None:
-            return ratio
-        power, factor = self.gaps
-        return factor * ratio**power
 
     def release(self):
         """Forget the posteriors; the next one is made from `arrays`."""

@@ -10,6 +10,7 @@ import torch
 from ..inference import DSVI, RandomFeatures
 from ..inference.base import Architecture
 from ..parallel import bound_of_staleness, divides
+from ..predictive.components import Rows, components
 from ..predictive.mixture import Mixture, rows_at_once
 from ..training import init as initialization
 from ..training.interrupts import note_interrupt
@@ -185,11 +186,17 @@ def _go_on(model, source, plan):
 @torch.no_grad()
 def _over_rows(members, table, device, function):
     """Values of a function of the mixture of members, and of targets, for all rows."""
-    X, y, _ = table.take(slice(None))
-    size = rows_at_once(members, device)
-    pieces = (slice(i, i + size) for i in range(0, len(X), size))
-    found = [function(Mixture(members, X[rows], device), y[rows]) for rows in pieces]
+    pieces = _pieces(table, rows_at_once(members, device))
+    found = [function(Mixture(members, rows, device), y) for rows, y in pieces]
     return torch.cat(found).numpy(force=True)
+
+
+def _pieces(table, size):
+    """Pieces of the rows, as predictions see them, and their targets."""
+    (X, y, _), noise = table.take(slice(None)), table.noise()
+    for i in range(0, len(X), size):
+        part = slice(i, i + size)
+        yield Rows(X[part], noise=None if noise is None else noise[part]), y[part]
 
 
 def log_densities(members, table, device):
@@ -200,13 +207,11 @@ def log_densities(members, table, device):
 @torch.no_grad()
 def log_densities_of_draws(member, table, device):
     """Log densities (n_draws, n_rows) of rows under each draw of a member, times the weight of the draw."""
-    X, y, _ = table.take(slice(None))
-    posterior, size, parts = member.posterior(device), rows_at_once([member], device), []
-    for i in range(0, len(X), size):
-        rows, targets = (torch.as_tensor(part[i : i + size], device=device) for part in (X, y))
-        log_weights, mean, var = posterior.latent(rows)
-        likelihood = posterior.likelihood_of().for_prediction(len(mean))
-        parts.append(log_weights[:, None] + likelihood.log_partition(targets, mean, var))
+    parts = []
+    for rows, y in _pieces(table, rows_at_once([member], device)):
+        weights, likelihood, mean, var = components(member, rows, 1.0, device)
+        targets = torch.as_tensor(y, device=device)
+        parts.append(weights[:, :, 0].log() + likelihood.log_partition(targets, mean, var))
     return torch.cat(parts, 1).numpy(force=True)
 
 

@@ -29,6 +29,8 @@ class Minibatches:
         self._epoch = None
         self._tensors = self._all_to_torch() if table.X.size <= PRELOAD else None
         self._groups = None if table.groups is None else torch.as_tensor(table.groups)
+        precision = None if self._tensors is None else table.precisions(slice(None))
+        self._noise = None if precision is None else torch.as_tensor(1.0 / precision)
 
     def spread(self):
         """As many batches as it takes to leave out fewer rows than there are batches."""
@@ -69,8 +71,8 @@ class Minibatches:
         if self._tensors is not None and self.n_batches == 1 and self.batch_size == self.n_rows:
             whole = own.stop - own.start == self.n_rows
             parts = self._tensors if whole else [t[own] for t in self._tensors]
-            group = self._groups if whole else None
-            return Batch(*parts, *numbers, group=group, forward=self._table.forward)
+            left = (self._groups, self._noise) if whole else (None, None)
+            return Batch(*parts, *numbers, *left, self._table.forward)
         epoch, position = divmod(step, self.n_batches)
         if epoch != self._epoch:
             rows = np.arange(self.n_rows, dtype=np.int32 if self.n_rows < 2**31 else np.int64)

@@ -16,7 +16,6 @@ from ..parallel import divides, from_first, is_first, n_ranks, spread
 from ..training.interrupts import note_interrupt
 from ..training.pretraining import PreTraining
 from .fitted import lower_bound
-from .gaps import learn_gaps
 from .problem import Outcome, Problem, Progress, Trained
 from .run import AT_END, Run
 
@@ -49,8 +48,7 @@ def fit_mixture(problem: Problem, progress: Progress | None = None) -> Outcome:
         run.progress = progress
     run.progress.begin(run.n_tasks())
     trained, interrupted, missing = _train_all(run)
-    members = [learn_gaps(one, run.table, run.device) for one in run.scored.weigh(trained)]
-    fitted = run.fitted(members)
+    fitted = run.fitted(run.scored.weigh(trained))
     _warn_of_shortage(run, trained, interrupted, missing)
     settled, complete = False, True
     if len(run.plans) == 1:

@@ -104,7 +104,7 @@ class Table:
             kinds = list(self.kinds or ["number"] * self.X.shape[1])
             if self.time is not None and kinds[self.time] == "date":
                 kinds[self.time] = "timeline"
-            how = likelihood.is_class, has_effects
+            how = likelihood.is_class, has_effects, bool(likelihood._units)
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng, *how)
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
@@ -164,9 +164,27 @@ class Table:
         if self.log_exposure is not None:
             y = np.hstack([y, self.log_exposure[rows]])
         weights = self.weights[rows]
-        if self.precision is not None:
-            weights = weights * self.precision[rows]
+        precision = self.precisions(rows)
+        if precision is not None:
+            weights = weights * precision
         return self.x_scaler.scaled(self.inputs[rows]), y, weights
+
+    def precisions(self, rows):
+        """Precisions of the noise of rows relative to that of the likelihood, (n_rows,); None if all are one.
+
+        They are the known ones, less by what gaps hide of the target.
+        """
+        known = None if self.precision is None else self.precision[rows]
+        encoder = self.x_scaler.encoder
+        of_gaps = None if encoder is None else encoder.precision(self.X[rows])
+        if known is None or of_gaps is None:
+            return of_gaps if known is None else known
+        return known * of_gaps
+
+    def noise(self):
+        """Noise variances of all rows, as :meth:`~skdgp.preprocessing.encoding.ColumnEncoder.noise`."""
+        encoder = self.x_scaler.encoder
+        return None if encoder is None else encoder.noise(self.X)
 
     def sample(self, n, rng):
         """Return at most `n` random rows, see :meth:`take`."""

@@ -25,6 +25,8 @@ class Batch(NamedTuple):
     n_all: int = 0  #: rows of the batch of all ranks, where it is divided
     #: (B,), numbers of the groups that are left out together; of batches of all rows, or None
     group: torch.Tensor | None = None
+    #: (B,), variances of the noise relative to that of the likelihood; of batches of all rows, or None
+    noise: torch.Tensor | None = None
     forward: bool = False  #: whether later groups leave with each one
 
     def draw(self, make, shape, axis=-2):

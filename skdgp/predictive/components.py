@@ -84,7 +84,7 @@ def components(member, rows, share, device, compact=False):
         more = torch.as_tensor(rows.columns.variances()).to(var)[:, None] * of_means
         var = var + posterior.inflation.to(var)[:, None, None] * more
     if rows.noise is not None:
-        noise = torch.as_tensor(member.noise(rows.noise)).to(mean)
+        noise = torch.as_tensor(rows.noise).to(mean)
         likelihood, mean, var = likelihood.in_noise(noise, mean, var)
     if member.dispersion != 1.0:
         likelihood, mean, var = likelihood.dispersed(member.dispersion, mean, var)

@@ -69,7 +69,7 @@ def _block(posterior, member, rows, X, unknown, seed, what, conditional_mean):
         if rows.offset is not None:
             values = values + torch.as_tensor(rows.offset[piece]).to(values)
         if rows.noise is not None:
-            factor = torch.as_tensor(member.noise(rows.noise)[piece]).to(mean)
+            factor = torch.as_tensor(rows.noise[piece]).to(mean)
             likelihood, values, _ = learned.in_noise(factor, values, torch.zeros_like(values))
         if dispersion != 1.0:
             zeros = torch.zeros_like(values)

@@ -41,10 +41,13 @@ class ColumnEncoder:
     which hold their codes, for models with effects of levels.
     """
 
-    def fit(self, table, targets, weights, kinds, rng, is_class=False, has_effects=False):
+    def fit(
+        self, table, targets, weights, kinds, rng, is_class=False, has_effects=False, weighs=False
+    ):
         """Learn the encoding of a table (n, n_columns), from standardized targets or indicators (n, k).
 
-        With `has_effects`, some models have effects of levels.
+        With `has_effects`, some models have effects of levels. With `weighs`, training rows count by what
+        their gaps hide, see :class:`Donors`.
         """
         self.folds = np.arange(len(table)) % N_FOLDS
         rng.shuffle(self.folds)
@@ -78,7 +81,8 @@ class ColumnEncoder:
         order = np.argsort(rows)
         encoded = self._without_codes(self._open(table[rows[order]])[np.argsort(order)])
         learned = np.array([column.learned_gaps for column in self._columns], dtype=bool)
-        self._donors = Donors(encoded, targets[rows], learned[self.sources], is_class)
+        learned = learned[self.sources]
+        self._donors = Donors(encoded, targets[rows], learned, is_class, weighs)
         return self
 
     def _without_codes(self, encoded):
@@ -144,10 +148,16 @@ class ColumnEncoder:
         return self._donors.has_gaps
 
     def noise(self, table):
-        """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k), or None."""
+        """Variance of the noise of rows, relative to that of the model, (n_rows, k), or None."""
         if not self._donors.has_gaps:
             return None
         return self._donors.noise(self._without_codes(self._open(table)))
+
+    def precision(self, table):
+        """How much training rows count for what their gaps hide, (n_rows,), or None."""
+        if not self.has_gaps:
+            return None
+        return self._donors.precision(self._without_codes(self._open(table)))
 
     def unknown(self, table, by_codes=False):
         """Rows with cells that no training row prepares for: unseen levels and new gaps, (n_rows,) of bool.

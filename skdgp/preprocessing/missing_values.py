@@ -24,9 +24,10 @@ class Donors:
 
     Let a target be linear in the columns, with coefficients :math:`\beta` and noise of variance
     `r`. Where the cells `m` are missing, its conditional variance is :math:`r + h = r + \beta_m^T
-    V_m \beta_m`, with the covariance :math:`V_m` of these cells given the others. A model that is
-    trained on filled rows learns noise of the mean variance :math:`r + \bar h` of training, where
-    gaps are counted already. The noise of a row is thus :math:`(r + h) / (r + \bar h)` times that.
+    V_m \beta_m`, with the covariance :math:`V_m` of these cells given the others. If `weighs`,
+    training rows count in proportion to :math:`1 / (r + h)`, and a model learns the noise of a row
+    with the harmonic mean of :math:`r + h`; otherwise, that of one with the arithmetic mean. The
+    noise of any row is its :math:`r + h` over that mean.
 
     The `rows` (n, d) are NaN where cells are missing, `targets` (n, k) are standardized, and
     `learned` (d,) are columns in which training rows have gaps that count; `has_gaps` is whether
@@ -34,7 +35,7 @@ class Donors:
     threshold, whose correlations are larger (biserial correlations).
     """
 
-    def __init__(self, rows, targets, learned, is_class=False):
+    def __init__(self, rows, targets, learned, is_class=False, weighs=False):
         self.rows, self._learned = rows, learned
         self.has_gaps = bool((np.isnan(rows) & learned).any())
         d = rows.shape[1]
@@ -57,7 +58,12 @@ class Donors:
             self._effects = self._effects / np.sqrt(share)
             self._rest = 1.0 - (1.0 - self._rest) / share
         self._rest = self._rest.clip(least)
-        self._usual = self._rest + self._hidden(rows).mean(0)
+        noise = self._rest + self._hidden(rows)
+        self._usual, self._unit_weight = noise.mean(0), None
+        if weighs:
+            each = self._of_all(noise)
+            self._unit_weight = 1.0 / each.mean()
+            self._usual = each @ noise / each.sum()
 
     def _standardized(self, rows):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -72,9 +78,19 @@ class Donors:
             hidden[rows] = np.einsum("ik,ij,jk->k", effects, V, effects)
         return hidden
 
+    def _of_all(self, noise):
+        """Precisions (n_rows,) of all targets together from variances of their noise."""
+        return 1.0 / (noise / self._rest).mean(1)
+
     def noise(self, encoded):
-        """Variance of the noise of rows, relative to the mean over training rows, (n_rows, k)."""
+        """Variances of the noise of rows, relative to those that a model learns, (n_rows, k)."""
         return (self._rest + self._hidden(encoded)) / self._usual
+
+    def precision(self, encoded):
+        """How much training rows count, once in the mean, (n_rows,); None if all are alike."""
+        if self._unit_weight is None:
+            return None
+        return self._unit_weight * self._of_all(self._rest + self._hidden(encoded))
 
     def distances(self, encoded):
         """Squared distances from rows to donors in the columns that both have, scaled up to all columns."""

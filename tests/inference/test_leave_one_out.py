@@ -32,10 +32,10 @@ def built(scheme):
     return scheme.build(architecture(kernel=kernel), noisy())
 
 
-def model_of(scheme, X, y, weight):
+def model_of(scheme, X, y, weight, noise=None):
     """A model with these rows, without a step."""
     model = built(scheme)
-    batch = everything(X, y, weight)
+    batch = everything(X, y, weight)._replace(noise=None if noise is None else tensor(noise))
     model.hold(batch)
     if isinstance(scheme, Exact):
         model.unsolved = batch
@@ -98,21 +98,22 @@ def weights_of(kind):
     }[kind]
 
 
-def refit(k, X, y, record, weight):
+def refit(k, X, y, record, weight, noise=None):
     """Log densities of targets given the others, of which the copies of a row are none.
 
-    Where rows with its inputs have other targets, one count of a row is left out.
+    Where rows with its inputs have other targets, one count of a row is left out. Rows have `noise` times the
+    variance of the likelihood; those with half of it are two.
     """
-    found = np.empty(len(X))
+    noise, found = np.ones(len(X)) if noise is None else noise, np.empty(len(X))
     for i in range(len(X)):
         rest, same = weight.copy(), (X == X[i]).all(1)
         if (y[same] == y[i]).all():
             rest[same | (record == record[i])] = 0.0
         else:
-            rest[i] -= min(1.0, weight[i])
+            rest[i] -= min(1.0 / noise[i], weight[i])
         kept = rest > 0.0
         mean, var = condition(k, X[kept], y[kept], X[[i]], NOISE / rest[kept])
-        found[i] = norm.logpdf(y[i], mean[0], np.sqrt(var[0, 0] + NOISE))
+        found[i] = norm.logpdf(y[i], mean[0], np.sqrt(var[0, 0] + noise[i] * NOISE))
     return found
 
 
@@ -131,6 +132,17 @@ def test_they_are_those_of_a_refit(scheme, data, weights):
     again.load_state(model.state())
     again.hold(everything(X, y, weight))
     assert_allclose(posterior(again).loo_log_density(np.arange(N)), found, atol=1e-7)
+
+
+@pytest.mark.parametrize("data", [distinct, repeated, near_copies])
+@pytest.mark.parametrize("scheme", ["exact", "neighbors", "full scale"])
+def test_rows_with_noise_of_their_own(scheme, data):
+    (X, y, record), count = data(), weights_of("counts")
+    noise = np.exp(np.random.default_rng(4).uniform(-2.0, 2.0, N))[record]
+    model = model_of(SCHEMES[scheme], X, y, count / noise, noise)
+    found = posterior(model).loo_log_density(np.arange(N))
+    expected = refit(covariance_of(model, X), X, y, record, count / noise, noise)
+    assert_allclose(found, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("weights", ["ones", "mixed"])

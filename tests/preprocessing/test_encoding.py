@@ -9,12 +9,14 @@ from skdgp.preprocessing.levels import UNSEEN
 from skdgp.preprocessing.scaling import InputScaler
 
 
-def fitted(table, targets=None, kinds=None, weights=None, seed=0):
+def fitted(table, targets=None, kinds=None, weights=None, seed=0, weighs=False):
     table = np.asarray(table, dtype=float)
     targets = np.zeros((len(table), 1)) if targets is None else np.asarray(targets, dtype=float)
     weights = np.ones(len(table)) if weights is None else weights
     kinds = kinds or ["number"] * table.shape[1]
-    return ColumnEncoder().fit(table, targets, weights, kinds, np.random.RandomState(seed))
+    return ColumnEncoder().fit(
+        table, targets, weights, kinds, np.random.RandomState(seed), weighs=weighs
+    )
 
 
 def test_shrunk_means_are_those_of_a_balanced_mixed_model():
@@ -236,12 +238,28 @@ def test_the_mean_noise_of_training_rows_is_what_models_learn():
     x[rng.random(x.shape) < 0.2] = np.nan
     encoder = fitted(x, (y - y.mean(0)) / y.std(0))
     assert_allclose(encoder.noise(x).mean(0), 1.0)
+    assert encoder.precision(x) is None
     rows = np.array([[0.0, 0.0], [np.nan, 0.0], [0.0, np.nan]])
     noise = encoder.noise(rows)
     # of independent columns: 1/4 of noise, 1 that a gap hides, a fifth of it on average
     assert_allclose(noise[:, 0] * 0.45, [0.25, 1.25, 0.25], rtol=0.2)
     assert noise[2, 1] > 3.0 > 1.0 > noise[1, 1]
     assert fitted(np.nan_to_num(x), y).noise(rows) is None
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_rows_count_by_what_their_gaps_hide(k):
+    """Weighted squares of errors with these variances add up to the unit of the noise."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 2))
+    y = np.column_stack([x[:, 0] + 0.5 * rng.normal(size=300), x[:, 1]])[:, :k]
+    x[rng.random(x.shape) < 0.2] = np.nan
+    encoder = fitted(x, (y - y.mean(0)) / y.std(0), weighs=True)
+    noise, precision = encoder.noise(x), encoder.precision(x)
+    assert_allclose(precision.mean(), 1.0)
+    assert_allclose(precision @ noise / len(x), 1.0)
+    if k == 1:
+        assert_allclose(precision * noise[:, 0], 1.0)
 
 
 @pytest.mark.parametrize("d", [5, 120])

@@ -177,7 +177,7 @@ class ConditionedLeaveOneOut(LeaveOneOut):
         own = torch.as_tensor(nearest, device=index.device) == index[:, None]
         z_own = error / (var + self._noise / weight).sqrt()
         z = torch.where(own[:, None], z_own[..., None], near_errors(self.z, nearest))
-        sd = (var * (1.0 - gain) + self._noise).sqrt()
+        sd = (var * (1.0 - gain) + rest.noise * self._noise).sqrt()
         return self.rows.y[chosen], mean + gain * error, sd, z
 
     def density(self, local_scale, y, mean, sd, z):

@@ -232,7 +232,7 @@ class LocalScaleModel(Model):
     def hold(self, batch):
         if self._training_rows is None:
             rows = (part.to(self.rows.Z) for part in (batch.X, batch.y, batch.weight))
-            self._keep(*gather(*rows, batch.group, batch.forward))
+            self._keep(*gather(*rows, batch.group, batch.forward, batch.noise))
 
     def _keep(self, unique, training_rows):
         """Take unique inputs, and the rows that they are made of."""

@@ -102,7 +102,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
                 f"{what}, of at most {self._most_rows}; got {n}. inference='{other}' is for more."
             )
         super()._keep(unique, training_rows)
-        X, y, weight, index = training_rows[:4]
+        X, y, weight, _, index = training_rows[:5]
         squares = weight[:, None] * (y - self.rows.y[index]).square()
         self._scatter = torch.zeros_like(self.rows.y).index_add(0, index, squares)
         most = self._marginal_rows
@@ -332,7 +332,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
         """Maximize the leave-one-out density."""
         rows = self._training_rows
         chosen = np.random.default_rng(0).permutation(rows.predictable())[:_SCALE_ROWS]
-        (parts, order), weight = loo.parts(chosen), rows.weight[chosen]
+        (parts, order), weight = loo.parts(chosen), rows.count[chosen]
         parts = list(parts)
         self._count_near()
         self.local_scale.learn(

@@ -35,15 +35,15 @@ class NearRows(NamedTuple):
             sd = (sd.square() + self._far(loadings)).sqrt()
         return mean, sd, L, z
 
-    def _parts(self, X, nearest, held, inducing_mean=None):
+    def _parts(self, X, nearest, held, inducing_mean=None, noise_of_row=1.0):
         """As :meth:`say` without what inducing variables add to variances, and loadings on them, if any.
 
-        The neighbors `held` have other targets and weights than those at hand, and inducing variables
-        another mean (n, m).
+        The neighbors `held` have other targets and weights than those at hand, inducing variables another
+        mean (n, m), and rows `noise_of_row` (n, 1) times the noise of one that counts once.
         """
         points = torch.cat([self.Z[nearest], X[:, None]], 1)
         y, noise = self.observed.targets(*held)
-        own = self.observed.noise.expand(X.shape[0], -1)
+        own = noise_of_row * self.observed.noise.expand(X.shape[0], -1)
         K, F, far = self.kernel.within(points)[:, None], None, None
         if self.smooth is not None:
             mean = (
@@ -86,11 +86,11 @@ class NearRows(NamedTuple):
         weight = torch.where(own, rest.weight[:, None], self.weight[nearest])
         held = torch.where(own[..., None], rest.y[:, None], self.y[nearest]), weight
         if self.smooth is None:
-            mean, sd, _, z, _ = self._parts(X, nearest, held)
+            mean, sd, _, z, _ = self._parts(X, nearest, held, None, rest.noise)
             return y, mean, sd, z
         smooth, (shift, more) = self.smooth, self.smooth.observations.without(rest)
         mean, sd, _, z, loadings = self._parts(
-            X, nearest, held, smooth.mean + shift @ smooth.root.T
+            X, nearest, held, smooth.mean + shift @ smooth.root.T, rest.noise
         )
         far = (loadings @ smooth.root)[:, None]  # n, 1, m
         var = far.square().sum(-1) + (far @ more).square().sum(-1)

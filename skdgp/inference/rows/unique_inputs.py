@@ -33,12 +33,18 @@ class TrainingRows(NamedTuple):
     X: torch.Tensor  #: (n, n_features)
     y: torch.Tensor  #: (n, n_outputs)
     weight: torch.Tensor  #: (n,)
+    noise: torch.Tensor  #: (n,), variances of the noise relative to that of the likelihood
     unique: torch.Tensor  #: (n,), unique inputs of the rows
     alone: torch.Tensor  #: (n,), whether these hold no other target
     #: (n_unique,), numbers of records, of which copies have no independent information; with groups, of these
     records: np.ndarray
     #: whether records are in the order of time, the unique inputs in that of records, and later ones leave, too
     forward: bool = False
+
+    @property
+    def count(self):
+        """How often each row counts, (n,), whatever its noise."""
+        return self.weight * self.noise
 
     def predictable(self):
         """Training rows that may be left out: with an order of time, not those of the first record."""
@@ -72,20 +78,21 @@ class Rest(NamedTuple):
     alone: torch.Tensor  #: (n,), whether they hold no other target, and leave with their copies
     weight: torch.Tensor  #: (n,), of what stays of the others
     total: torch.Tensor  #: (n,), their weights with the row
+    noise: torch.Tensor  #: (n, 1), of the row, relative to that of the likelihood
     y: torch.Tensor  #: (n, n_outputs), their mean targets without the row
     moved: torch.Tensor  #: (n, n_outputs), these less the mean targets with the row
 
     @classmethod
     def of(cls, rows, chosen, y, weight):
         """Without the chosen training rows, each alone; unique inputs have mean targets and weights."""
-        _, target, count, index, alone = (part[chosen] for part in rows[:5])
-        total, own = weight[index], count.clamp_max(1.0)  # one count of a row
+        _, target, count, noise, index, alone = (part[chosen] for part in rows[:6])
+        total, own = weight[index], torch.minimum(count, 1.0 / noise)  # one count of a row
         rest = (total - own).clamp_min(_LEAST_REST * total)
         moved = (own / rest)[:, None] * (y[index] - target)
-        return cls(index, alone, rest, total, y[index] + moved, moved)
+        return cls(index, alone, rest, total, noise[:, None], y[index] + moved, moved)
 
 
-def gather(X, y, weight, group=None, forward=False):
+def gather(X, y, weight, group=None, forward=False, noise=None):
     """Unique inputs with mean targets and summed weights, as a dict, and the rows that they are made of.
 
     Inputs are the same up to rounding, and targets up to the least noise that matters.
@@ -110,7 +117,9 @@ def gather(X, y, weight, group=None, forward=False):
     else:
         records = np.unique(group[first].numpy(force=True), return_inverse=True)[1]
         one_target = torch.ones_like(one_target)  # all targets leave together
-    training_rows = TrainingRows(X, y, weight, index, one_target[index], records, forward)
+    noise = torch.ones_like(weight) if noise is None else noise.to(weight)
+    own = weight, noise, index, one_target[index]
+    training_rows = TrainingRows(X, y, *own, records, forward)
     return {"Z": Z, "y": mean, "weight": total}, training_rows
 
 

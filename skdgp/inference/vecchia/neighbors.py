@@ -137,7 +137,7 @@ class NeighborGP(LocalScaleModel):
         chosen = torch.randperm(len(among), generator=generator, device=generator.device)[:few]
         chosen, log_density = among[chosen.numpy(force=True)], self._log_density()
         ell = sum(
-            rows.weight[part]
+            rows.count[part]
             @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
             for part in (chosen[group] for group in rows.alike(chosen, self.n_neighbors))
         )
@@ -168,9 +168,13 @@ class NeighborGP(LocalScaleModel):
         chosen = np.random.default_rng(0).permutation(len(batch.X))[:_SUBSET_ROWS]
         chosen = torch.as_tensor(np.sort(chosen), device=batch.X.device)
         X, y, weight = (part[chosen] for part in (batch.X, batch.y, batch.weight))
-        group = None if batch.group is None else batch.group[chosen]
+        group, noise = (
+            None if one is None else one[chosen.to(one.device)]
+            for one in (batch.group, batch.noise)
+        )
         total = float(weight.sum())
-        part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=total, group=group)
+        part = batch._replace(X=X, y=y, weight=weight, scale=1.0, total=total)
+        part = part._replace(group=group, noise=noise)
         gp = self._subset().to(self.rows.Z.device)
         if self._limits is not None:
             gp.limit(*(_SUBSET_SHARE * limit for limit in self._limits))
@@ -219,7 +223,7 @@ class NeighborGP(LocalScaleModel):
 
         def score():
             found = self.posterior(self.draws(1, 0)).loo_log_density(chosen)
-            return float(np.average(found, weights=rows.weight[chosen].numpy(force=True)))
+            return float(np.average(found, weights=rows.count[chosen].numpy(force=True)))
 
         for k in _NEIGHBORS:
             self._take(k)
