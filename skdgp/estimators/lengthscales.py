@@ -41,6 +41,7 @@ def lengthscales(estimator: BaseEstimator) -> Any:
     found: dict[str, np.ndarray] = {}
     sources = np.arange(len(scaler.constants)) if scaler.encoder is None else scaler.encoder.sources
     suffixes = [""] * len(sources) if scaler.encoder is None else scaler.encoder.suffixes
+    levels = scaler.columns[np.asarray(scaler.codes, dtype=int)]  # which have no distances
     inputs, unit = 0 if scaler.blank else len(scaler.columns), _units(scaler)
     for member in estimator.members_:
         for name, values in _of_member(member, max(1, inputs)):
@@ -48,7 +49,7 @@ def lengthscales(estimator: BaseEstimator) -> Any:
             column[scaler.columns[:inputs]] = values[:inputs] * unit[:inputs]
             found[_unused(name, found)] = column
     index = [names[j] + suffix for j, suffix in zip(sources, suffixes)]
-    return pandas.DataFrame(found, index=index)
+    return pandas.DataFrame(found, index=index).drop([index[j] for j in levels])
 
 
 def _units(scaler):

@@ -11,6 +11,7 @@ from sklearn.base import clone
 from .._threads import on_cpu
 from ..gp.kernels import Kernel, as_kernel
 from ..gp.kernels.base import check_gradients
+from ..gp.kernels.columns import located
 from ..gp.kernels.indicator import with_levels
 from ..gp.likelihoods import Likelihood
 from ..inference.base import Architecture, Scheme
@@ -62,11 +63,12 @@ class Plan:
         kernels = self._given_kernels()
         return as_kernel(kernels if isinstance(kernels, (str, Kernel)) else kernels[-1])
 
-    def kernels(self, architecture: Architecture, columns, n_columns: int, codes=()) -> list:
+    def kernels(self, architecture: Architecture, columns, names: tuple, scale, codes=()) -> list:
         """Kernels of the layers, bound to the number of their inputs.
 
-        `columns` are those of X that the model sees, of `n_columns` for which there may be hyperparameters.
-        Inputs `codes` hold those of levels, whose effects are added if models have some, and no distances.
+        `columns` are those of X that the model sees, of all that have `names`, and for which there may be
+        hyperparameters; they are divided by `scale`. Inputs `codes` hold those of levels, whose effects are
+        added if models have some, and no distances.
         """
         kernels, layer_inputs = self._given_kernels(), architecture.layer_inputs()
         if isinstance(kernels, (str, Kernel)):
@@ -78,9 +80,11 @@ class Plan:
             )
         made = [clone(as_kernel(kernel)) for kernel in kernels]
         for i, n in enumerate(layer_inputs):
+            made[i] = located(made[i], None if i else names)
             if n == len(columns):
                 of_layer = columns if i or not len(codes) else np.delete(columns, codes)
-                made[i] = made[i].of_columns(of_layer, n_columns)
+                made[i] = made[i].of_columns(of_layer, len(names))
+        made[0] = made[0].in_units(np.delete(scale, codes) if len(codes) else scale)
         if architecture.linear_mean:  # without it, kernels are all that hidden layers have
             for given, kernel in zip(kernels[:-1], made):
                 if isinstance(given, str) and "variance" in kernel.get_params(deep=False):
@@ -221,6 +225,18 @@ class Member:
     def likelihood_(self) -> Likelihood:
         """The likelihood with fitted hyperparameters, in units of the standardized target."""
         return self._at_hand().likelihood
+
+    @property
+    def priors_(self) -> dict:
+        """Priors of hyperparameters by path, with medians in units of the standardized inputs and target.
+
+        Those of the user and those of the scheme are :class:`~skdgp.gp.priors.LogNormal` alike. Given to a
+        kernel or likelihood, they are the priors of another fit.
+        """
+        model = self.build()
+        names = {id(one.parameter): one.name for one in model.hyperparameters()}
+        found = {names[id(one.parameter)]: one.prior for one in model.with_priors()}
+        return {name.replace("log_", ""): prior for name, prior in found.items()}
 
     @property
     def inducing_inputs_(self) -> list:

@@ -52,7 +52,9 @@ class MemberFit:
             bool(settings.input_connected),
         )
         if source is None:
-            columns = table.x_scaler.sources, self.task.n_columns, table.x_scaler.codes
+            scaler = table.x_scaler
+            names = self.task.names or tuple(f"x{j}" for j in range(self.task.n_columns))
+            columns = scaler.sources, names, scaler.scale, scaler.codes
             architecture.kernels = plan.kernels(architecture, *columns)
             return Member(scheme, architecture, bound)
         for name in ("widths", "n_latents", "linear_mean", "input_connected"):

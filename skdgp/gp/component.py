@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 from .._parameters import check_settable
+from .priors import Fixed, LogNormal, Prior
 
 
 class Hyperparameter(NamedTuple):
@@ -20,14 +21,18 @@ class Hyperparameter(NamedTuple):
     name: str
     role: str
     parameter: nn.Parameter
+    prior: LogNormal | None = None  #: of the exponential of the parameter
 
 
 def hyperparameters(module, role="posterior", prefix="", buffers=False):
-    """Parameters of a module and its parts, with roles by the map `roles` of each class."""
-    roles = getattr(module, "roles", {})
+    """Parameters of a module and its parts, by the maps `roles` and `priors` of each module."""
+    roles, priors = getattr(module, "roles", {}), getattr(module, "priors", {})
     own = list(module.named_parameters(recurse=False))
     own += module.named_buffers(recurse=False) if buffers else ()
-    found = [Hyperparameter(prefix + name, roles.get(name, role), tensor) for name, tensor in own]
+    found = [
+        Hyperparameter(prefix + name, roles.get(name, role), tensor, priors.get(name))
+        for name, tensor in own
+    ]
     for name, part in module.named_children():
         found += hyperparameters(part, roles.get(name, role), f"{prefix}{name}.", buffers)
     return found
@@ -55,6 +60,9 @@ class Component(BaseEstimator):
     ] = ()  #: arrays among them, zero by default, that :meth:`from_rows` finds
     _roles: ClassVar[dict[str, str]] = {}  #: of trainable constructor arguments
     _role = "shape"  #: of those that are not among these
+    _priors: ClassVar[
+        dict[str, Prior]
+    ] = {}  #: of trainable constructor arguments that have become numbers, as they were given
 
     def __setattr__(self, name, value):
         check_settable(self, name)
@@ -92,16 +100,29 @@ class Component(BaseEstimator):
         if not self._positive:
             return ()
         given, names = self.trainable, tuple(self._positive)
+        free = [name for name in names if not isinstance(self._prior(name), Fixed)]
         if isinstance(given, bool | np.bool_):
-            return names if given else ()
+            return tuple(free) if given else ()
         if isinstance(given, list | tuple | set | frozenset) and all(
             isinstance(name, str) and name in names for name in given
         ):
-            return tuple(name for name in names if name in given)
+            return tuple(name for name in free if name in given)
         raise ValueError(
             f"trainable of {type(self).__name__} must be True, False or a list of names among "
             f"{list(names)}; got {given!r}."
         )
+
+    def _prior(self, name):
+        return self._priors.get(name, getattr(self, name))
+
+    def resolved(self):
+        """This component with numbers in the place of its priors, which it remembers."""
+        found = {name: getattr(self, name) for name in self._positive}
+        found = {name: value for name, value in found.items() if isinstance(value, Prior)}
+        if not found:
+            return self
+        starts = {name: prior.start for name, prior in found.items()}
+        return self.with_values(**starts, _priors={**self._priors, **found})
 
     def floor(self, name):
         """The value that a trainable constructor argument always exceeds."""
@@ -124,12 +145,13 @@ class Trainable(nn.Module):
 
     def __init__(self, component):
         super().__init__()
-        self.component = component
+        self.component = component = component.resolved()
         for name in component._parts:
             self.add_module(name, Trainable(getattr(component, name)))
         for name in component._from_rows:
             self.register_buffer(name, torch.as_tensor(np.array(getattr(component, name))))
-        self._floors, self.roles, trained = {}, {}, component.trained()
+        self._floors, self.roles, self.priors = {}, {}, {}
+        trained = component.trained()
         for name in component._positive:
             floor = component.floor(name)
             value = torch.as_tensor(np.array(getattr(component, name), dtype=np.float64))
@@ -146,6 +168,9 @@ class Trainable(nn.Module):
             self._floors[name] = floor
             self.roles[f"log_{name}"] = component._roles.get(name, component._role)
             self.register_parameter(f"log_{name}", nn.Parameter(torch.log(value - floor)))
+            prior = component._priors.get(name)
+            if prior is not None:  # around the start, which may be in other units
+                self.priors[f"log_{name}"] = prior.around(torch.log(value - floor))
 
     def forward(self):
         values = {name: getattr(self, name)() for name in self.component._parts}
@@ -179,7 +204,7 @@ class Trainable(nn.Module):
     def multiply(self, role, factor, parts=True):
         """Multiply hyperparameters of a role without a floor above zero; return if there are any."""
         found = self.hyperparameters() if parts or not self.component._parts else []
-        scaled = [p for _, given, p in found if given == role]
+        scaled = [one.parameter for one in found if one.role == role]
         for parameter in scaled:
             factors = torch.as_tensor(factor, dtype=parameter.dtype)
             factors = factors.max() if factors.ndim > parameter.ndim else factors
@@ -225,30 +250,3 @@ def _with_values(component, convert):
         elif name in component._parts:
             values[name] = _with_values(value, convert)
     return component.with_values(**values)
-
-
-#: roles of hyperparameters that a kernel may have for each column
-OF_COLUMNS = frozenset({"lengthscale", "variance", "strength", "shape"})
-
-
-def of_deviations(logarithms, scale):
-    """Minus the log-density of Cauchy deviations of logarithms from their mean."""
-    return torch.log1p(((logarithms - logarithms.mean()) / scale).square()).sum()
-
-
-def around(hyperparameters, centers, spread, deviation):
-    """Minus the log-density, up to a constant, of log-normal priors around given centers.
-
-    A kernel may have a hyperparameter for each column. The mean of its logarithms has such a prior
-    then, and the deviations from the mean have those of :func:`of_deviations`, or None leaves
-    normal priors to all. Many columns cannot overfit few rows, and yet some may matter much more
-    than all others.
-    """
-    off, total = [], 0.0
-    for (_, role, logarithms), center in zip(hyperparameters, centers):
-        differences = (logarithms - center.to(logarithms)).flatten()
-        if deviation and role in OF_COLUMNS:
-            total = total + of_deviations(differences, deviation)
-            differences = differences.mean(0, keepdim=True)
-        off.append(differences)
-    return total + 0.5 * (torch.cat(off) / spread).square().sum() if off else total

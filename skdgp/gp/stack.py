@@ -120,7 +120,7 @@ class Stack(_Walk, nn.ModuleList):
         """
         for layer, above in itertools.pairwise(self):
             found = hyperparameters(above, buffers=True)
-            logs = [p for _, role, p in found if role == "lengthscale"]
+            logs = [one.parameter for one in found if one.role == "lengthscale"]
             if layer.W is None or not logs:
                 return False
             n = layer.n_outputs

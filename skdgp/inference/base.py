@@ -14,6 +14,7 @@ from torch import nn
 
 from .._parameters import check_settable
 from ..gp.component import hyperparameters
+from ..gp.priors import negative_log_prior
 from ..gp.stack import Stack
 from ..random import sobol_normal
 
@@ -308,6 +309,18 @@ class Model(nn.Module):
         """All parameters with their roles: a list of :class:`~skdgp.gp.component.Hyperparameter`."""
         return hyperparameters(self)
 
+    def with_priors(self):
+        """The hyperparameters that have a prior, with it."""
+        return [one for one in self.hyperparameters() if one.prior is not None]
+
+    def given_priors(self):
+        """Those of :meth:`with_priors` that steps add to the objective."""
+        return self.with_priors()
+
+    def prior_log_density(self):
+        """Log density of :meth:`given_priors`, up to a constant."""
+        return -negative_log_prior(self.given_priors())
+
     def divergence(self):
         """Difference of the expected log-likelihood and the lower bound; None if there is none."""
         return None
@@ -329,7 +342,7 @@ class Model(nn.Module):
         """The inverse of :meth:`state`."""
         if self.steps is not None:
             self.steps.forget()
-        for name, role, buffer in hyperparameters(self, buffers=True):
+        for name, role, buffer, _ in hyperparameters(self, buffers=True):
             if role == "rows":  # of any number, and shared with frozen posteriors
                 part, _, own = name.rpartition(".")
                 setattr(self.get_submodule(part), own, buffer.new_empty(arrays[name].shape))

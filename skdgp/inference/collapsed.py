@@ -15,8 +15,8 @@ from ..linalg import cholesky
 from ..optim.lbfgs import LBFGS
 from ..random import sobol_normal
 from .base import COUNT, OF_LAYERS, Scheme
-from .rows.local_scale import LocalScaleScheme
-from .rows.marginal_likelihood import SPREAD, TOL, MarginalLikelihoodGP
+from .rows.local_scale import SPREAD, LocalScaleScheme
+from .rows.marginal_likelihood import TOL, MarginalLikelihoodGP
 
 _FIRST_STEPS = 30  #: with the hyperparameters of the last layer alone
 _DRAWS_TIMES_ROWS = 4000  #: of a step
@@ -198,11 +198,14 @@ class CollapsedGP(MarginalLikelihoodGP):
     def _hidden_priors(self):
         """Centers and deviations of the normal priors; of what is not hidden, infinite ones."""
         by_role = {"variance": SPREAD, "posterior": 1.0}
-        priors = [
-            (by_role.get(role, _SPREAD_OF_HIDDEN), p) for _, role, p in hyperparameters(self.hidden)
+        found = [one for one in hyperparameters(self.hidden) if one.parameter.requires_grad]
+        spreads = [
+            one.prior.of_each if one.prior else by_role.get(one.role, _SPREAD_OF_HIDDEN)
+            for one in found
         ]
-        priors += [(math.inf, p) for p in self.rows.parameters()]
-        priors = [(width, p.detach().flatten()) for width, p in priors if p.requires_grad]
+        last = [p for p in self.rows.parameters() if p.requires_grad]
+        priors = [*zip(spreads, (one.parameter for one in found)), *((math.inf, p) for p in last)]
+        priors = [(width, p.detach().flatten()) for width, p in priors]
         centers = [center for _, center in priors]
         widths = [torch.full_like(center, width) for width, center in priors]
         return torch.cat([*centers, torch.zeros(0)]), torch.cat([*widths, torch.ones(0)])

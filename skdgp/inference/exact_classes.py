@@ -5,22 +5,22 @@ import math
 import numpy as np
 import torch
 
-from ..gp.component import Trainable, around
+from ..gp.component import Trainable
 from ..gp.frozen import FormLayer
+from ..gp.priors import with_priors
 from ..gp.stack import Layer
 from ..linalg import at_once, cholesky, root_of_inverse
 from ..optim.gradient_steps import GradientSteps
 from .base import Model
 from .deep import DeepPosterior
 from .rows.best_gaussian import Rows, best_gaussian, own_variances
-from .rows.marginal_likelihood import SPREAD
+from .rows.local_scale import DEVIATION, SPREAD
 
 SUBSET_ROWS = 300  #: whose lower bound makes one step
 MOST_INDUCING = 500  #: rows at which functions are represented
 MOST_ROWS = 200_000  #: of which covariances with these are formed
 _EXPLAINED = 0.999  #: mean share of the prior variance of a row at which there are enough of them
 _CANDIDATES = 20_000  #: rows among which they are chosen
-_DEVIATION = 0.5  #: of logarithms of what a kernel has for each column from their mean, a priori
 _LEARNING_RATE = 0.016  #: of logarithms of hyperparameters, a tenth in a step
 _NUGGET = 1e-7  #: of the kernel's variance
 _ROUGHLY = 1e-3  #: gain of the lower bound per row that is none, in a step
@@ -94,11 +94,12 @@ class ExactClasses(Model):
         super().__init__(GradientSteps(averages=False))
         self.likelihood = Trainable(likelihood)
         self.layers = architecture.stack(InducingRows)
-        self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
+        own = self.layers[0].kernel.hyperparameters() + self.likelihood.hyperparameters()
+        self._priors = with_priors(own, SPREAD, DEVIATION)
         self._rows = self._lower_bound = None
 
-    def _with_priors(self):
-        return self.layers[0].kernel.hyperparameters() + self.likelihood.hyperparameters()
+    def with_priors(self):
+        return self._priors
 
     def prepare(self, learning_rate, dtype):
         super().prepare(_LEARNING_RATE, dtype)
@@ -124,7 +125,7 @@ class ExactClasses(Model):
         return loss
 
     def expected_log_likelihood(self, batch, generator):
-        """The lower bound of some rows, scaled up to all of them, and the log prior density."""
+        """The lower bound of some rows, scaled up to all of them."""
         self.hold(batch)
         X, y, weight = self._some_rows(generator)
         likelihood, k = self.likelihood(), self.layers[0].n_outputs
@@ -145,8 +146,7 @@ class ExactClasses(Model):
         if likelihood.learns:
             ell = weight @ likelihood.expected_log_prob(y, q.m, q.v.expand_as(q.m))
             value = value + ell - ell.detach()
-        prior = around(self._with_priors(), self._centers, SPREAD, _DEVIATION)
-        return batch.total / weight.sum() * value - prior
+        return batch.total / weight.sum() * value
 
     def _some_rows(self, generator):
         rows = self._rows

@@ -63,6 +63,8 @@ class GradientSteps:
         for parameter in self._in_graph:
             parameter.grad = None
         ell = model.expected_log_likelihood(batch, generator)
+        if self._given:
+            ell = ell + batch.share * model.prior_log_density()
         if ell.requires_grad:  # not if all hyperparameters are given
             (ell * (-1.0 / batch.total)).backward()
         return ell.detach().clone()
@@ -125,9 +127,10 @@ class GradientSteps:
     def _adam(self, model):
         if self._optimizer is None:
             trained = [p for p in model.parameters() if p.requires_grad]
+            self._given = bool(model.given_priors())
             in_blocks = {id(p) for block in model.blocks() for p in block.parameters()}
             self._in_graph = [p for p in trained if id(p) not in in_blocks]
-            slow = {id(p) for _, role, p in model.hyperparameters() if role in SLOW}
+            slow = {id(one.parameter) for one in model.hyperparameters() if one.role in SLOW}
             others = [p for p in trained if id(p) in slow]
             hyperparameters = [p for p in trained if id(p) not in slow]
             self._optimizer = Adam([(others, 1.0), (hyperparameters, _HYPERPARAMETER_RATE)])

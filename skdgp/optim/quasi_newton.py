@@ -35,7 +35,7 @@ class QuasiNewtonSteps:
     def step(self, model, batch, generator, rate):
         """As :meth:`Model.step <skdgp.inference.base.Model.step>`."""
         parameters, search = [p for p in model.parameters() if p.requires_grad], self.search
-        total = float(batch.weight.sum())
+        total, given = float(batch.weight.sum()), bool(model.given_priors())
 
         def evaluate(x):
             vector_to_parameters(x, parameters)
@@ -43,6 +43,10 @@ class QuasiNewtonSteps:
                 parameter.grad = torch.zeros_like(parameter)
             try:
                 value = model.objective(batch)
+                if given:
+                    log_prior = model.prior_log_density()
+                    backward((log_prior, torch.ones_like(log_prior)))
+                    value += float(log_prior.detach())
             except torch.linalg.LinAlgError:  # L-BFGS tries a smaller step
                 return math.inf, torch.zeros_like(x)
             return -value / total, torch.cat([p.grad.flatten() for p in parameters]) / -total

@@ -158,7 +158,7 @@ def amplitude(layer):
     """Scale of the copies in a layer: less than one only if they stand beside the inputs."""
     if layer.W is None or layer.kernel.component._parts:
         return 1.0
-    free = any(role == "variance" for _, role, _ in layer.kernel.hyperparameters())
+    free = any(one.role == "variance" for one in layer.kernel.hyperparameters())
     return _AMPLITUDE if free else 1.0
 
 

@@ -76,7 +76,7 @@ def _without_scales(arrays, model):
 
 def _roles(model):
     """Roles of all that the state of a model holds."""
-    return {name: role for name, role, _ in hyperparameters(model, buffers=True)}
+    return {one.name: one.role for one in hyperparameters(model, buffers=True)}
 
 
 def _leading_latents(given, own):

@@ -163,7 +163,7 @@ def test_every_number_has_a_role(component, values):
     """The same for the component and for its trainable counterpart; none is a name of the latter's methods."""
     roles = {name: role for name, role, _ in component.hyperparameters()}
     assert values.keys() <= roles.keys()
-    of_trainable = {name: role for name, role, _ in Trainable(component).hyperparameters()}
+    of_trainable = {one.name: one.role for one in Trainable(component).hyperparameters()}
     assert of_trainable == {f"log_{name}": role for name, role in roles.items()}
     assert set(roles.values()) <= {"lengthscale", "variance", "strength", "shape", "noise"}
     held = component.with_values(trainable=False)

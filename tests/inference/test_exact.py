@@ -801,7 +801,7 @@ def test_starts_take_no_more_than_their_share_of_the_time(monkeypatch):
     model.limit(2.0, 1e12)
     assert np.isfinite(model.step(batch, None))
     assert clock[0] < 3.0  # one step of a start, and one of the training, end after their share
-    assert model._deviation == marginal_likelihood._DEVIATION
+    assert model._by_columns
     model, _ = make_wide(X, X[:, 0])
     model.limit(0.25, 1e12)
     model.hold(batch)
@@ -818,9 +818,9 @@ def test_the_better_of_two_searches(better, monkeypatch):
 
     def searched(x, n_steps, batch):
         search, is_loose = LBFGS(), bool((x > given).all())
-        search.x = x + (1.0 if model._deviation is None else 0.1)
+        search.x = x + (0.1 if model._by_columns else 1.0)
         search.f = 0.0 if (x < given).any() else -0.5  # of the noisy start, and of others
-        if search.f and model._deviation is not None and is_loose == (better == "loose"):
+        if search.f and model._by_columns and is_loose == (better == "loose"):
             search.f = -1.0
         searches.append(search)
         return search
@@ -829,7 +829,7 @@ def test_the_better_of_two_searches(better, monkeypatch):
     model.choose_start(batch)
     expected = given + (1.1 if better == "loose" else 0.1)
     assert_allclose(parameters_to_vector(model.free()).detach(), expected)
-    assert model._deviation == marginal_likelihood._DEVIATION
+    assert model._by_columns
     assert model.steps.search.x is None and len(model._marginal_subset) == 20
 
 

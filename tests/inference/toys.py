@@ -169,7 +169,10 @@ def objective(model, batch, seed=0):
 
 def without_priors(model):
     """The same model, whose hyperparameters are where their priors expect them."""
-    model._centers = [number.detach().clone() for _, _, number in model._with_priors()]
+    model._priors = [
+        one._replace(prior=one.prior.around(one.parameter.detach().clone()))
+        for one in model._priors
+    ]
     return model
 
 

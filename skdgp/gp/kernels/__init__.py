@@ -10,6 +10,7 @@ from .base import BY_NAME, Kernel, Product, Sum, as_kernel
 from .columns import OnColumns
 from .indicator import Indicator
 from .inner import ArcCosine, Linear
+from .periodic import Periodic
 from .random_walk import RandomWalk
 from .stationary import Matern, RationalQuadratic, SquaredExponential, Stationary
 from .warped import Warped
@@ -34,6 +35,7 @@ __all__ = [
     "Linear",
     "Matern",
     "OnColumns",
+    "Periodic",
     "Product",
     "RandomWalk",
     "RationalQuadratic",

@@ -35,6 +35,8 @@ class Anova(Kernel):
     variance : float, default=1.0
     trainable : bool or list of str, default=True
         Whether training changes the hyperparameters, or the names of those that it changes.
+    on : sequence of str or int, or None, default=None
+        As for :class:`SquaredExponential`.
 
     References
     ----------
@@ -61,12 +63,15 @@ class Anova(Kernel):
     _of_inputs = {"lengthscale": lambda n: 1.0, "strength": lambda n: 1.0 / n}
     ard = True
 
-    def __init__(self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True):
+    def __init__(
+        self, nu=1.5, lengthscale=1.0, strength=None, variance=1.0, trainable=True, on=None
+    ):
         self.nu = nu
         self.lengthscale = lengthscale
         self.strength = strength
         self.variance = variance
         self.trainable = trainable
+        self.on = on
 
     def _hyperparameters(self, like):
         return (tensor_like(getattr(self, name), like) for name in self._positive)

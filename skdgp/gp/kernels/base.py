@@ -69,6 +69,7 @@ class Kernel(Component):
             If there is another number of them, or an argument has none of the values that it may have.
         """
         self.trained()  # which refuses settings that are none
+        self = self.resolved()
         if not isinstance(getattr(self, "ard", True), bool | np.bool_):
             raise ValueError(
                 f"ard of {type(self).__name__} must be True or False; got {self.ard!r}."
@@ -94,8 +95,13 @@ class Kernel(Component):
             values[name] = value
         return self.with_values(**values)
 
+    def in_units(self, scale):
+        """This kernel for inputs that are divided by `scale` (n_features,)."""
+        return self.with_values(**self._parts_by("in_units", scale))
+
     def of_columns(self, columns, n_features):
         """This kernel with the hyperparameters of some columns, where it was given one for each of all."""
+        self = self.resolved()
         values = self._parts_by("of_columns", columns, n_features)
         for name in self._of_inputs:
             value = getattr(self, name)

@@ -15,8 +15,9 @@ class OnColumns(Kernel):
     ----------
     kernel : Kernel
         The kernel of these columns.
-    columns : sequence of int
-        Positions of columns of X. Of a date that is encoded as several inputs, the first is meant, its trend.
+    columns : sequence of str or int
+        Names or positions of columns of X. Of a date that is encoded as several inputs, the first is meant, its
+        trend.
     exclude : bool, default=False
         Whether the kernel looks at all other inputs instead, circles of dates included; at all inputs if there
         are no others.
@@ -57,6 +58,9 @@ class OnColumns(Kernel):
             )
         return self.with_values(n_features=n_features, **self._parts_by("bind", len(columns)))
 
+    def in_units(self, scale):
+        return self.with_values(**self._parts_by("in_units", np.asarray(scale)[self.columns]))
+
     def of_columns(self, columns, n_features):
         """This kernel by positions among the inputs, whose `columns` of X are given."""
         sources = np.asarray(columns)
@@ -95,3 +99,31 @@ class OnColumns(Kernel):
         whole = slopes.new_zeros(*slopes.shape[:-1], self.n_features)
         whole[..., self.columns] = slopes
         return whole
+
+
+def located(kernel, names):
+    """A kernel with positions of columns in the place of names, and of `on`.
+
+    Columns of X have `names`; None if the inputs are those of a hidden layer.
+    """
+    made = {part: located(as_kernel(getattr(kernel, part)), names) for part in kernel._parts}
+    on = kernel.columns if isinstance(kernel, OnColumns) else getattr(kernel, "on", None)
+    if on is None:
+        return kernel.with_values(**made)
+    positions = [_position(column, names, kernel) for column in on]
+    if isinstance(kernel, OnColumns):
+        return kernel.with_values(**made, columns=positions)
+    return OnColumns(kernel.with_values(**made, on=None), positions)
+
+
+def _position(column, names, kernel):
+    if not isinstance(column, str):
+        return column
+    if names is None:
+        raise ValueError(
+            f"{kernel!r} names a column, which the inputs of hidden layers are not; give one kernel for each "
+            "layer."
+        )
+    if column not in names:
+        raise ValueError(f"X has no column {column!r}, which {kernel!r} looks at.")
+    return list(names).index(column)

@@ -28,7 +28,7 @@ class ArcCosine(Kernel):
 
     Parameters
     ----------
-    lengthscale, variance, ard, trainable
+    lengthscale, variance, ard, trainable, on
         As for :class:`SquaredExponential`.
     bias : float, default=1.0
         The constant input :math:`b`; 0 for none.
@@ -42,12 +42,15 @@ class ArcCosine(Kernel):
     _allowed = {"order": (0, 1, 2)}
     _of_inputs = {"lengthscale": math.sqrt}
 
-    def __init__(self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1):
+    def __init__(
+        self, lengthscale=None, variance=1.0, bias=1.0, ard=True, trainable=True, order=1, on=None
+    ):
         self.lengthscale = lengthscale
         self.variance = variance
         self.bias = bias
         self.ard = ard
         self.trainable = trainable
+        self.on = on
         self.order = order
 
     @property
@@ -105,7 +108,7 @@ class Linear(Kernel):
         None stands for one over the number of inputs.
     bias : float, default=1.0
         Standard deviation of the constant; 0 for none.
-    ard, trainable
+    ard, trainable, on
         As for :class:`SquaredExponential`.
     """
 
@@ -116,11 +119,12 @@ class Linear(Kernel):
     _of_length = {"variance": 1.0}
     extrapolates = True
 
-    def __init__(self, variance=None, bias=1.0, ard=True, trainable=True):
+    def __init__(self, variance=None, bias=1.0, ard=True, trainable=True, on=None):
         self.variance = variance
         self.bias = bias
         self.ard = ard
         self.trainable = trainable
+        self.on = on
 
     def __call__(self, X, Z):
         inner = (X * tensor_like(self.variance, X)) @ Z.mT

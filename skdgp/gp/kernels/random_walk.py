@@ -16,7 +16,7 @@ class RandomWalk(Kernel):
     ----------
     variance : float, array of shape (n_features,) or None, default=None
         Variance of the step of one unit. None stands for one over the number of inputs.
-    ard, trainable
+    ard, trainable, on
         As for :class:`SquaredExponential`.
 
     Examples
@@ -37,10 +37,11 @@ class RandomWalk(Kernel):
     _of_length = {"variance": 1.0}
     extrapolates = True
 
-    def __init__(self, variance=None, ard=True, trainable=True):
+    def __init__(self, variance=None, ard=True, trainable=True, on=None):
         self.variance = variance
         self.ard = ard
         self.trainable = trainable
+        self.on = on
 
     def __call__(self, X, Z):
         variance = tensor_like(self.variance, X).expand(X.shape[-1:])

@@ -48,11 +48,12 @@ class Stationary(Kernel):
         has_slope = cls.scale_by_slope is not Stationary.scale_by_slope
         cls.is_radial = has_slope and cls._positive.keys() == Stationary._positive.keys()
 
-    def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True):
+    def __init__(self, lengthscale=None, variance=1.0, ard=True, trainable=True, on=None):
         self.lengthscale = lengthscale
         self.variance = variance
         self.ard = ard
         self.trainable = trainable
+        self.on = on
 
     def __call__(self, X, Z):
         lengthscale, variance = tensor_like(self.lengthscale, X), tensor_like(self.variance, X)
@@ -159,13 +160,16 @@ class SquaredExponential(Stationary):
 
     Parameters
     ----------
-    lengthscale : float, array of shape (n_features,) or None, default=None
-        None stands for the square root of the number of inputs.
+    lengthscale : float, array of shape (n_features,), Prior or None, default=None
+        None stands for the square root of the number of inputs. Here, as for all hyperparameters, a prior or a
+        fixed number may stand, see :mod:`skdgp.gp.priors`.
     variance : float, default=1.0
     ard : bool, default=True
         One lengthscale for each input (automatic relevance determination) or a common one.
     trainable : bool or list of str, default=True
         Whether training changes the hyperparameters, or the names of those that it changes.
+    on : sequence of str or int, or None, default=None
+        Columns of X that the kernel looks at, by name or position; None for all. See :class:`OnColumns`.
 
     Examples
     --------
@@ -203,14 +207,14 @@ class Matern(Stationary):
     Parameters
     ----------
     nu : {0.5, 1.5, 2.5}, default=1.5
-    lengthscale, variance, ard, trainable
+    lengthscale, variance, ard, trainable, on
         As for :class:`SquaredExponential`.
     """
 
     _allowed = {"nu": (0.5, 1.5, 2.5)}
 
-    def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True):
-        super().__init__(lengthscale, variance, ard, trainable)
+    def __init__(self, nu=1.5, lengthscale=None, variance=1.0, ard=True, trainable=True, on=None):
+        super().__init__(lengthscale, variance, ard, trainable, on)
         self.nu = nu
 
     @property
@@ -252,14 +256,16 @@ class RationalQuadratic(Stationary):
     ----------
     alpha : float, default=1.0
         Small values mix many lengthscales; the limit of large ones is the squared exponential.
-    lengthscale, variance, ard, trainable
+    lengthscale, variance, ard, trainable, on
         As for :class:`SquaredExponential`.
     """
 
     _positive = {**Stationary._positive, "alpha": 0.0}
 
-    def __init__(self, alpha=1.0, lengthscale=None, variance=1.0, ard=True, trainable=True):
-        super().__init__(lengthscale, variance, ard, trainable)
+    def __init__(
+        self, alpha=1.0, lengthscale=None, variance=1.0, ard=True, trainable=True, on=None
+    ):
+        super().__init__(lengthscale, variance, ard, trainable, on)
         self.alpha = alpha
 
     def profile(self, r2):

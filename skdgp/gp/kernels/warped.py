@@ -63,6 +63,7 @@ class Warped(Kernel):
     def bind(self, n_features):
         if self.n_pieces < 2:
             raise ValueError(f"n_pieces of Warped must be at least 2; got {self.n_pieces!r}.")
+        self = self.resolved()
         values = self._parts_by("bind", n_features)
         for name, width, default in (("slope", 0, 1.0), ("knots", -1, 0.0)):
             shape, value = (n_features, self.n_pieces + width), getattr(self, name)

@@ -9,6 +9,7 @@ from ...linalg import LOG_2PI
 from ...quadrature import gauss_hermite
 from ..component import Component
 from ..kernels.base import tensor_like
+from ..priors import Fixed
 
 LARGEST = 300.0  #: bound on logarithms whose exponentials are added up
 
@@ -88,6 +89,7 @@ class Likelihood(Component):
             If there is another number of values than outputs, or if one is not positive and finite, or too
             small beside the target while it is not trained.
         """
+        self = self.resolved()
         k, hyperparameters = len(scale), {}
         self.trained()  # which refuses settings that are none
         for name in self._positive:
@@ -126,6 +128,9 @@ class Likelihood(Component):
         """The fitted hyperparameters in the user's units; the inverse of :meth:`bind`."""
         with np.errstate(over="ignore"):  # squares of the largest numbers are infinite
             values = {name: getattr(self, name) * scale**p for name, p in self._units.items()}
+        for name, value in values.items():
+            if isinstance(self._priors.get(name), Fixed):  # without rounding
+                values[name] = np.broadcast_to(self._priors[name].start, value.shape).copy()
         return self.with_values(**values)
 
     def in_noise(self, factor, m, v):

@@ -100,6 +100,7 @@ class Ordinal(ClassLikelihood):
             )
 
     def bind(self, y, weights, scale):
+        self = self.resolved()
         n_classes = len(self.ranks)
         counts = np.bincount(self.ranks[y[:, 0].astype(int)], weights, n_classes) + 1.0
         thresholds = _START * ndtri((counts.cumsum() / counts.sum())[:-1])

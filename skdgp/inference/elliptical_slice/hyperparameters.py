@@ -16,11 +16,14 @@ class Hyperparameters:
         for i, (name, module) in enumerate(self._modules.items()):
             if i == n_sampled_layers:
                 self.n_of_values = sum(map(len, centers))
-            for of_one, floor, raw in _logarithms(module, name, i < len(kernels) - 1, sampled):
+            for of_one, floor, raw, prior in _logarithms(
+                module, name, i < len(kernels) - 1, sampled
+            ):
                 start = sum(map(len, centers))
                 self._places[of_one] = floor, slice(start, start + raw.numel())
                 centers.append(raw.detach().flatten().clone())
-                spreads.append(torch.full_like(centers[-1], _SPREAD[module is likelihood]))
+                spread = prior.of_each if prior else _SPREAD[module is likelihood]
+                spreads.append(torch.full_like(centers[-1], spread))
         self.center, self.spread = torch.cat(centers), torch.cat(spreads)
         self.sampled = len(self.center) > 0
 
@@ -50,12 +53,16 @@ class Hyperparameters:
 
 
 def _logarithms(module, prefix, hidden, sampled):
-    """Name, floor and logarithm of each sampled hyperparameter; variances of hidden layers stay."""
+    """Name, floor, logarithm and given prior of each sampled hyperparameter.
+
+    Variances of hidden layers stay.
+    """
     for name in module.component._parts:
         yield from _logarithms(getattr(module, name), f"{prefix}_{name}", hidden, sampled)
     for name, floor in module._floors.items():
         if sampled and not (hidden and name == "variance"):
-            yield f"{prefix}_{name}", floor, getattr(module, f"log_{name}")
+            own = f"log_{name}"
+            yield f"{prefix}_{name}", floor, getattr(module, own), module.priors.get(own)
 
 
 def _filled(module, prefix, values, batched):

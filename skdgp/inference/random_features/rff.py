@@ -133,7 +133,7 @@ class DeepRandomFeatures(DeepSparseGP):
         super().__init__(architecture, likelihood, layers, scheme.n_draws, scheme.natural_step)
         self._step_size = scheme.natural_step
         frequencies = any(layer.q_omega is not None for layer in self.layers)
-        learned = any(role not in SLOW for _, role, _ in self.hyperparameters())
+        learned = any(one.role not in SLOW for one in self.hyperparameters())
         self._only_weights = not (frequencies or learned)
 
     def load_fewer_inputs(self, arrays, rng):

@@ -13,6 +13,7 @@ from ...gp.component import Trainable, hyperparameters
 from ...gp.kernels.base import tensor_like
 from ...gp.likelihoods import Gaussian, HeteroscedasticGaussian
 from ...gp.likelihoods.base import GaussianMixture, split
+from ...gp.priors import with_priors
 from ...gp.rows import RowsLayer
 from ...gp.stack import Stack
 from ...linalg import LOG_2PI, is_exporting
@@ -26,6 +27,8 @@ _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
+#: of logarithms of hyperparameters, and of those of one column from the level of all columns, a priori
+SPREAD, DEVIATION = 2.0, 0.5
 _SPREAD = 3.0  #: of the logarithms of what is learned, a priori
 _STEPS = 50  #: to learn it
 _TOL = 1e-6  #: likewise
@@ -201,6 +204,11 @@ class LocalScaleModel(Model):
     With `of_outputs`, each output has a local scale of its own, which steps do not change.
     """
 
+    _spreads = (
+        SPREAD,
+        DEVIATION,
+    )  #: of priors that are not given, see :class:`~skdgp.gp.priors.LogNormal`
+
     def __init__(self, steps, architecture, likelihood, hidden=(), of_outputs=False):
         super().__init__(steps)
         self.likelihood = Trainable(likelihood)
@@ -213,18 +221,24 @@ class LocalScaleModel(Model):
             self.local_scale = LocalScale(n_outputs if of_outputs else None)
             self.local_scale.requires_grad_(not of_outputs)
         self._training_rows = None
-        self._centers = [p.detach().clone() for _, _, p in LocalScaleModel._with_priors(self)]
+        self._priors = with_priors(LocalScaleModel._learned(self), *self._spreads)
 
     @property
     def rows(self):
         """The last layer, which holds the unique inputs."""
         return self.layers[-1]
 
-    def _with_priors(self):
+    def _learned(self):
         """The hyperparameters that have a prior."""
         scale = [] if self.local_scale is None else hyperparameters(self.local_scale, "noise")
         scale = [part for part in scale if part.parameter.requires_grad]
         return self.rows.kernel.hyperparameters() + self.likelihood.hyperparameters() + scale
+
+    def with_priors(self):
+        return self._priors
+
+    def given_priors(self):
+        return []  # the objective has all priors
 
     def draws(self, n, seed):
         return scale_grid(self.local_scale, n)

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from ...gp.component import around
 from ...gp.kernels import Anova
 from ...gp.kernels.base import stacked, tensor_like
+from ...gp.priors import negative_log_prior
 from ...gp.rows import log_marginal_likelihood
 from ...linalg import cholesky, rounding, unpacked
 from ...optim.lbfgs import LBFGS
@@ -37,8 +37,6 @@ _TRIAL_ROWS, _TRIAL_STEPS = 150, 3  #: for the choice among them; 300 change not
 #: rows, from where these lead and from the start: .3 nats on energy. Of a part of more rows, half will do
 _SEARCH_STEPS = 10
 _MANY_COLUMNS = 8  #: that need these
-SPREAD = 2.0  #: of the logarithms of the hyperparameters of kernel and noise, a priori
-_DEVIATION = 0.5  #: of those of one column from the level of all columns
 _OF_START = 0.5  #: share of the time, if that is limited, after which no start is tried
 _FEWEST_ROWS = 100  #: for steps, however short the time
 _SCALE_ROWS = 3000  #: that the local scale is learned from
@@ -51,7 +49,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
     Unique inputs have the covariance ``C = K + diag(noise / weight)``. Predictions are a mixture, with equal
     weights, of J processes, one for each state of the hyperparameters that :meth:`states` gives.
 
-    Hyperparameters have log-normal priors around their starts, see :func:`~skdgp.gp.component.around`.
+    Hyperparameters have log-normal priors around their starts, see :class:`~skdgp.gp.priors.LogNormal`.
     """
 
     roles = {"z": "rows", "metric": "rows"}
@@ -74,11 +72,11 @@ class MarginalLikelihoodGP(LocalScaleModel):
         self.register_buffer(
             "metric", torch.ones(1, dtype=torch.float64)
         )  # that near rows are near in
-        self._deviation = _DEVIATION  # None leaves normal priors to all
+        self._by_columns = True  # False leaves normal priors to all
         self._gps = self._together = self._loo = self.unsolved = None
 
     def _negative_log_prior(self):
-        return around(self._with_priors(), self._centers, SPREAD, self._deviation)
+        return negative_log_prior(self._priors, self._by_columns)
 
     def inputs(self, *states):
         """A function that maps rows to inputs of the last layer, (J, n, n_inputs) for J states."""
@@ -152,10 +150,10 @@ class MarginalLikelihoodGP(LocalScaleModel):
                 x, quiet = self._best_start(starts, batch)
                 plain = x
                 if many:
-                    self._deviation = None
+                    self._by_columns = False
                     loose, _ = self._best_start(starts, batch)
                     loose = self._searched(loose, _SEARCH_STEPS, batch).x
-                    self._deviation = _DEVIATION
+                    self._by_columns = True
                     searches = [self._searched(start, _SEARCH_STEPS, batch) for start in (x, loose)]
                     x = min(searches, key=_lowest).x
                     quiet = _lowest(self._searched(x, _TRIAL_STEPS, batch))
@@ -178,7 +176,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
         except TimeoutError:
             pass
         finally:
-            self._deviation, self.steps.search = _DEVIATION, search
+            self._by_columns, self.steps.search = True, search
             vector_to_parameters(x, self.free())
 
     def free(self):
@@ -187,7 +185,11 @@ class MarginalLikelihoodGP(LocalScaleModel):
 
     def _moved(self, move):
         """The vector of free hyperparameters, each moved by ``move(role, logarithms)``."""
-        free = [(role, p.detach()) for _, role, p in self.hyperparameters() if p.requires_grad]
+        free = [
+            (h.role, h.parameter.detach())
+            for h in self.hyperparameters()
+            if h.parameter.requires_grad
+        ]
         return parameters_to_vector([move(role, p) for role, p in free])
 
     def _starts(self):
@@ -205,7 +207,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
 
             return self._moved(move)
 
-        roles = [role for _, role, p in self.hyperparameters() if p.requires_grad]
+        roles = [h.role for h in self.hyperparameters() if h.parameter.requires_grad]
         return [start(*given) for given in _STARTS if not given[1] or "strength" in roles]
 
     def _noisy_start(self):

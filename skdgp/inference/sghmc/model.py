@@ -9,6 +9,7 @@ import torch
 from ...gp.component import Trainable
 from ...gp.layer import SparseLayer
 from ...gp.likelihoods import Gaussian
+from ...gp.priors import negative_log_prior
 from ...linalg import LOG_2PI, Gram, add_diagonal, cholesky, root_of_inverse
 from ...optim.adam import Adam
 from ...parallel import gathered, summed
@@ -266,6 +267,12 @@ class SampledDeepGP(ChainModel):
                 found = summed(*found)
             for p, g in zip(parameters, found):
                 p.grad = None if g is None else g.contiguous()
+        given = [one for one in self.given_priors() if one.parameter.grad is not None]
+        if given:
+            own = [one.parameter for one in given]
+            slopes = torch.autograd.grad(negative_log_prior(given) / batch.total, own)
+            for p, slope in zip(own, slopes):
+                p.grad = p.grad + slope
         progress = self.n_steps / scheme.n_learn
         decay = 1.0
         if not self._as_published:

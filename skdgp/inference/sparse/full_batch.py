@@ -2,9 +2,10 @@
 
 import torch
 
-from ...gp.component import Trainable, of_deviations
+from ...gp.component import Trainable
 from ...gp.frozen import FrozenLayer
 from ...gp.layer import SparseLayer
+from ...gp.priors import of_deviations
 from ...linalg import (
     add_diagonal,
     cholesky,
@@ -49,8 +50,10 @@ class FullBatchGP(Model):
         value = self.lower_bound(batch)
         if self._deviation is None:
             return value
-        for hyperparameters in self.layers[0].kernel.parameters():
-            negative_log_prior = of_deviations(hyperparameters, self._deviation)
+        for one in self.layers[0].kernel.hyperparameters():
+            if one.prior is not None:
+                continue
+            negative_log_prior = of_deviations(one.parameter, self._deviation)
             backward((negative_log_prior, -torch.ones_like(negative_log_prior)))
             value -= float(negative_log_prior.detach())
         return value

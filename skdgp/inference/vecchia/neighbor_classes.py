@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ...gp.component import Hyperparameter
+from ...gp.priors import with_priors
 from .neighbors import NeighborGP
 
 _START_CONCENTRATION = 0.1
@@ -40,12 +41,8 @@ class NeighborClasses(NeighborGP):
         self.log_concentration = nn.Parameter(zero + math.log(_START_CONCENTRATION))
         self.log_slope, self.log_factor = nn.Parameter(zero.clone()), nn.Parameter(zero.clone())
         self.log_prior = nn.Parameter(zero.expand(n_classes).clone())
-        self._centers = [p.detach().clone() for _, _, p in self._with_priors()]
-
-    def _with_priors(self):
-        """The hyperparameters that have a prior; the constants come last."""
         own = [Hyperparameter(name, "noise", getattr(self, name)) for name in self._own]
-        return self.rows.kernel.hyperparameters() + own
+        self._priors = with_priors(self.rows.kernel.hyperparameters() + own, *self._spreads)
 
     def hold(self, batch):
         if self._training_rows is not None:
@@ -54,10 +51,11 @@ class NeighborClasses(NeighborGP):
         y = nn.functional.one_hot(batch.y[:, 0].long(), n_classes)
         super().hold(batch._replace(y=y))
         counts = (batch.weight[:, None] * y).sum(0) + 1.0
-        self._centers[-1] = torch.log(counts / counts.sum())
+        center, last = torch.log(counts / counts.sum()), self._priors[-1]  # of the constants
+        self._priors[-1] = last._replace(prior=last.prior.around(center))
         if is_new:
             with torch.no_grad():
-                self.log_prior.copy_(self._centers[-1])
+                self.log_prior.copy_(center)
 
     def _observed(self):
         own = self.log_concentration, self.log_slope, self.log_factor

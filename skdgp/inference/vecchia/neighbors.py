@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from ...exceptions import TrainingFailed
-from ...gp.component import around
 from ...gp.kernels.base import tensor_like
+from ...gp.priors import negative_log_prior
 from ...optim.gradient_steps import GradientSteps
 from ..exact import ExactGP
 from ..rows.full_scale import FullScale, inducing_inputs
@@ -22,7 +22,6 @@ _ROWS = 100  #: whose leave-one-out densities make one step: twice the steps are
 _FEWEST_ROWS = 30  #: of a step, however large their matrices
 _IN_A_STEP = 500_000  #: elements of the covariance matrices of these
 _SEARCHES = (0, 10, 25, 50, 100, 200, 400, 800)  #: steps before which the metric follows the kernel
-_SPREAD = 1.0  #: of the logarithms of hyperparameters, a priori
 _NEIGHBORS = 16, 32, 64  #: to choose from
 _WORTH = 0.03  #: nats a row that twice the neighbors, three times the seconds of a prediction, are to be worth
 _CHOICE_ROWS = 300  #: that decide
@@ -35,12 +34,12 @@ _ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given t
 _MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
 _SHARE = 0.25  #: of the time for them, if that is limited
 _CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
-_DEVIATION = 0.3  #: of those of one column from the level of all columns
 
 
 class NeighborGP(LocalScaleModel):
-    """The model of :class:`Vecchia`, with priors as of :func:`~skdgp.gp.component.around`."""
+    """The model of :class:`Vecchia`, with priors as of :class:`~skdgp.gp.priors.LogNormal`."""
 
+    _spreads = 1.0, 0.3
     roles = {
         "local_scale": "noise",
         **dict.fromkeys(("metric", "inducing", "mean", "root"), "rows"),
@@ -55,8 +54,8 @@ class NeighborGP(LocalScaleModel):
         self._subset = None
         if scheme.start == "subset":
             self._subset = partial(ExactGP, architecture, likelihood, scheme)
-            for _, role, parameter in self.rows.kernel.hyperparameters():
-                parameter.requires_grad_(role == "variance")
+            for one in self.rows.kernel.hyperparameters():
+                one.parameter.requires_grad_(one.role == "variance")
         self._search = None  # the last one
         self.register_buffer("metric", torch.empty(0, dtype=torch.float64))  # its lengthscales
         # inducing inputs, posterior mean of the inducing variables, and root of their covariance
@@ -125,13 +124,13 @@ class NeighborGP(LocalScaleModel):
         if self.steps.n_made in _SEARCHES and self._subset is None:
             self._look_in(self.rows.metric(self.rows.Z.shape[1:]))
         n, rows, smooth = len(batch.X), self._training_rows, self._inducing_variables()
-        priors, centers = self._with_priors(), self._centers
+        priors = self._priors
         size = size_of_row(self.rows.y.shape[1], self.n_neighbors)
         near = self.near(None if smooth is None else smooth.kernel)._replace(smooth=smooth)
         if smooth is not None:  # the kernel stays
             size += (self.n_neighbors + 1) * len(self.inducing)
             n_kernel = len(self.rows.kernel.hyperparameters())
-            priors, centers = priors[n_kernel:], centers[n_kernel:]
+            priors = priors[n_kernel:]
         few = max(_FEWEST_ROWS, min(_ROWS, _IN_A_STEP // size))
         among = rows.predictable()
         chosen = torch.randperm(len(among), generator=generator, device=generator.device)[:few]
@@ -141,8 +140,7 @@ class NeighborGP(LocalScaleModel):
             @ log_density(self.local_scale, *near.without(rows, part, self._of_rows))
             for part in (chosen[group] for group in rows.alike(chosen, self.n_neighbors))
         )
-        prior = around(priors, centers, _SPREAD, _DEVIATION)
-        return n / len(chosen) * ell - prior
+        return n / len(chosen) * ell - negative_log_prior(priors)
 
     def limit(self, seconds, cubes):
         super().limit(seconds, cubes)

@@ -132,7 +132,7 @@ def test_many_features_are_the_exact_gp():
 
 def learned(model):
     """All parameters but those that change slowly."""
-    return [p for _, role, p in model.hyperparameters() if role not in SLOW]
+    return [one.parameter for one in model.hyperparameters() if one.role not in SLOW]
 
 
 def test_a_full_covariance_is_never_worse():

@@ -364,5 +364,5 @@ def test_constants_are_expected_at_the_shares_of_the_classes():
     X, y = rows()
     weight = 1.0 + np.arange(len(X)) % 3 + 2.0 * y
     counts = np.bincount(y, weight) + 1.0
-    median = make(X, y, Softmax(), weight=weight)._centers[-1]
+    median = make(X, y, Softmax(), weight=weight)._priors[-1].prior.center()
     assert_allclose(median, np.log(counts / counts.sum()), rtol=1e-12)

@@ -207,11 +207,13 @@ def test_objective_of_some_rows_is_an_estimate_for_all():
     """100 of 600 rows at a time; what numbers have as a prior counts once."""
     X, y = rows(600)
     model = make(X, y)
-    model._centers = [number.detach() - 5.0 for _, _, number in model._with_priors()]
+    model._priors = [
+        one._replace(prior=one.prior.around(one.parameter.detach() - 5.0)) for one in model._priors
+    ]
     weight = np.random.default_rng(5).uniform(0.5, 2.0, 600)
     batch = everything(X, y, weight)
     looks = [objective(model, batch, seed) for seed in range(100)]
-    negative_log_prior = 12.5 * len(model._with_priors())  # lengthscales have one level
+    negative_log_prior = 12.5 * len(model._priors)  # lengthscales have one level
     expected = weight @ left_out(model, batch, np.arange(600)) - negative_log_prior
     error = np.std(looks, ddof=1) / np.sqrt(100)
     assert error < 0.1 * negative_log_prior
