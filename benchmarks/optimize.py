@@ -227,9 +227,9 @@ def run(options):
     if not options.print:
         todo = [
             {"set": name, "split": 0, "seed": seed, "model": model}
-            for model in options.models
             for seed in options.seeds
             for name in sets
+            for model in options.models
         ]
         cells.fill(path, todo, learned if options.active else optimized)
     found = [cell for cell in cells.read(path).values() if cell["set"] in sets]
