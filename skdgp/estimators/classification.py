@@ -28,6 +28,8 @@ class ClassificationMixin(ClassifierMixin):
     _y_checks: ClassVar[dict[str, bool]] = {}
     _label_order = None  #: of the labels of an ordered categorical target
 
+    _takes_missing = False  #: targets
+
     def _n_classes(self):
         return len(self.classes_)
 

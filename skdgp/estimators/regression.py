@@ -28,6 +28,8 @@ class RegressionMixin(MultiOutputMixin, RegressorMixin):
         "multi_output": True
     }  # whether they are numbers is seen later
 
+    _takes_missing = False  #: whether some outputs of a row may be missing in training
+
     condition_on = given_rows.condition_on
     loo_predict = given_rows.loo_predict
     loo_log_density = given_rows.loo_log_density

@@ -81,6 +81,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         distributions that end with the range of the training targets, or two standard deviations from their
         own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end, and
         nothing ends under the logit.
+    multi_output : {"independent", "coregionalized"}, default="independent"
+        How several outputs belong together. ``"independent"`` ones share kernels and hidden layers.
+        ``"coregionalized"`` is for ``inference="exact"``, which ``"auto"`` stands for then: outputs have
+        covariances, of the functions and of the noise of a row, so that each tells about the others. Draws are
+        joint over rows and outputs. Targets that were not observed are NaN; each row has one at least.
     exposure : str, int or None, default=None
         Name or position of the column of X that holds the exposure of counts: the time, area or number of
         people in which each row was counted. Rates are per unit of it. The column is no input of the models,
@@ -260,6 +265,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     _: KW_ONLY
     noise: str = "auto"
     target_transform: str | None = "auto"
+    multi_output: str = "independent"
     exposure: str | int | None = None
 
     _likelihoods = REGRESSION
@@ -268,6 +274,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         **BaseDeepGP._parameter_constraints,
         **TARGET_TRANSFORM,
         "noise": [StrOptions({"auto", "none"})],
+        "multi_output": [StrOptions({"independent", "coregionalized"})],
         "exposure": [str, Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -294,10 +301,28 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
                     "noise='none' needs inference='exact' or 'vecchia', and likelihood='auto'; elsewhere set "
                     "the likelihood."
                 )
+        if self._takes_missing:
+            if self.inference == "auto":
+                scheme = Exact()
+            if not isinstance(scheme, Exact) or self.noise == "none":
+                raise ValueError(
+                    "multi_output='coregionalized' needs inference='exact' and noise='auto'; elsewhere leave "
+                    "it at 'independent'."
+                )
+            if self.early_stopping and np.isnan(data.y).any():
+                raise ValueError(
+                    "early_stopping=True scores rows with all their targets, and some are missing; leave it at "
+                    "False."
+                )
+            scheme.coregionalized = True
         return super()._plan(scheme, data)
 
+    @property
+    def _takes_missing(self):
+        return self.multi_output == "coregionalized"
+
     def _warps(self):
-        if self.noise == "none":
+        if self.noise == "none" or self._takes_missing:
             return False
         deep = self.inference == "auto" or isinstance(
             as_scheme(self.inference), (DSVI, StructuredVI)
@@ -313,11 +338,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         given = self.likelihood, self.inference
         automatic = all(isinstance(part, str) and part == "auto" for part in given)
         noisy = self.noise == "auto" and self._known_noise is None
-        return automatic and isinstance(self.init, str) and noisy
+        return automatic and isinstance(self.init, str) and noisy and not self._takes_missing
 
     def _recipe(self, plan, data, seconds):
         """The plans that ``inference="auto"`` stands for."""
-        if self.noise == "none":
+        if self.noise == "none" or self._takes_missing:
             plan.n_layers = 1
             return [plan]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.utils import check_array, check_consistent_length
 
-from .._arrays import as_numpy
+from .._arrays import as_numbers, as_numpy
 from ..fitting.table import Table, some_rows
 from ._sklearn import check_sample_weight
 from .arrays import check_inputs
@@ -12,7 +12,7 @@ from .known_noise import precisions
 from .later_rows import latest, warn_if_in_order
 from .row_columns import positions
 from .summary import names_of_targets
-from .targets import check_size
+from .targets import check_size, without_missing
 
 
 def read_rows(
@@ -33,8 +33,13 @@ def read_rows(
         estimator._target_names = names_of_targets(y)
         estimator._row_positions = positions(estimator, X)
     offset = fitted_exposure(estimator, X, exposure, reset)
-    given = X
-    X, y = check_inputs(estimator, X, as_numpy(y), reset, extend, **estimator._y_checks)
+    given, y = X, as_numpy(y)
+    missing = None
+    if estimator._takes_missing:
+        y, missing = without_missing(y, 2 if reset else 0)
+    X, y = check_inputs(estimator, X, y, reset, extend, **estimator._y_checks)
+    if missing is not None:
+        y = np.where(missing, np.nan, as_numbers(y))
     weights, rows = np.broadcast_to(1.0, len(X)), slice(None)  # which take no memory
     if sample_weight is not None:
         weights = check_sample_weight(as_numpy(sample_weight), X)
@@ -72,7 +77,10 @@ def held_out_rows(estimator, X_val, y_val, sample_weight_val, exposure_val):
         others = "sample_weight_val and exposure_val only with both"
         raise ValueError(f"X_val and y_val must be given together, and {others}.")
     try:
-        return estimator._rows(*given, reset=False)[0]
+        table = estimator._rows(*given, reset=False)[0]
+        if np.isnan(table.y).any():
+            raise ValueError("Input y contains NaN: leave out rows without all their targets.")
+        return table
     except ValueError as error:
         names = "(X_val, y_val, sample_weight_val, exposure_val)"
         raise ValueError(f"Held-out rows {names}: {error}") from error

@@ -93,8 +93,8 @@ def _no_conditioning(fitted, member):
 
 def _of_state(model):
     """The unique inputs that a model holds."""
-    rows = (part.numpy(force=True) for part in (model.rows.Z, model.rows.y, model.rows.weight))
-    return HeldRows(*rows, np.arange(len(model.rows.Z)))
+    X, y, weights = (part.numpy(force=True) for part in model.training_table())
+    return HeldRows(X, y, weights, np.arange(len(X)))
 
 
 class LeftOutMixture(GaussianMixture):

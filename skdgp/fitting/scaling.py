@@ -5,6 +5,7 @@ import numpy as np
 from .._warnings import warn
 from ..gp.kernels import Kernel, as_kernel
 from ..preprocessing.scaling import Scaling
+from ..preprocessing.target_scaling import moments
 from .target_maps import learn
 
 _FAR = 100.0  #: standard deviations of the last fit that a warm start may not reach
@@ -92,7 +93,7 @@ def _target_maps(table, likelihood, settings, given, others):
                 "target_transform='logit' needs targets above 0 and below 1, but y has the value "
                 f"{outside[0]:g}; move 0 and 1 inside, as by (y * (n - 1) + 0.5) / n, or set another transform."
             )
-    positive = np.all([(t.y > 0.0).all(0) for t in tables], axis=0)
+    positive = np.all([~(t.y <= 0.0).any(0) for t in tables], axis=0)
     return learn(
         name,
         lambda rows: table.x_scaler.scaled(table.inputs[rows]),
@@ -130,7 +131,7 @@ def warn_if_far(table):
     scaler = table.y_scaler
     if not scaler.standardize:
         return
-    mean = np.average(scaler.transform(table.y), axis=0, weights=table.weights)
+    mean, _ = moments(scaler.transform(table.y), table.weights)
     if (np.abs(mean) > _FAR).any():
         warn(
             "The targets lie far from those of the last fit, in whose units a warm start goes on, and may "

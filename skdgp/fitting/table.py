@@ -6,7 +6,7 @@ from ..gp.likelihoods.counts import at_one_exposure
 from ..preprocessing.encoding import ColumnEncoder
 from ..preprocessing.outliers import pieces, weighted_moments
 from ..preprocessing.scaling import InputScaler
-from ..preprocessing.target_scaling import TargetScaler
+from ..preprocessing.target_scaling import TargetScaler, moments
 from ..preprocessing.warping import Warp
 from ..training.greedy import as_numbers, stand_in
 from .left_out import held_groups, last_groups
@@ -148,7 +148,10 @@ class Table:
     def _mapped(self, log_exposure):
         """Mapped targets (n_rows, k) if a map is known; counts as if all rows had this exposure."""
         y = at_one_exposure(self.targets(), self.y.shape[1], log_exposure)
-        return y if self.y_scaler is None else self.y_scaler.mapped(y)
+        y = y if self.y_scaler is None else self.y_scaler.mapped(y)
+        if y.dtype.kind == "f" and np.isnan(y).any():  # of outputs that are missing
+            y = np.where(np.isnan(y), moments(y, self.weights)[0], y)
+        return y
 
     def _encode(self, encoder, folds):
         self.inputs = EncodedRows(self.X, encoder, folds)

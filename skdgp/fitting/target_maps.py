@@ -237,8 +237,10 @@ def learn(name, X, y, weights, positive, codes=()):
     rows = np.sort(np.random.default_rng(0).permutation(len(y))[:most])
     X, weights, maps = X(rows), np.array(weights[rows], dtype=np.float64), []
     for column, above in zip(np.asarray(y[rows], dtype=np.float64).T, positive):
+        own = ~np.isnan(column)
+        parts = X[own], column[own], weights[own]
         if name == "auto":
-            maps.append(choose(X, column, weights, above, codes))
+            maps.append(choose(*parts, above, codes))
         else:
-            maps.append(_Candidate(name, X, column, weights, codes).map)
+            maps.append(_Candidate(name, *parts, codes).map)
     return maps if any(maps) else None

@@ -5,9 +5,10 @@ from typing import Annotated
 from sklearn.base import clone
 
 from ..gp.kernels import Anova, Linear, Warped
-from ..gp.likelihoods import ClassLikelihood
+from ..gp.likelihoods import ClassLikelihood, Gaussian
 from .base import COUNT
 from .exact_classes import MOST_INDUCING, SUBSET_ROWS, ExactClasses
+from .exact_outputs import CoregionalizedGP
 from .rows.local_scale import LocalScaleScheme
 from .rows.marginal_likelihood import MarginalLikelihoodGP
 
@@ -58,9 +59,17 @@ class Exact(LocalScaleScheme):
     ----------
     n_neighbors : int, default=8
         Number `k` of rows from which the local scale is estimated; classes have none.
+    coregionalized : bool, default=False
+        Whether outputs have covariances, as with ``multi_output="coregionalized"`` of the estimator: of the
+        functions, :math:`B_{ij} k(x, x')`, and of the noise of a row (intrinsic coregionalization; Alvarez et
+        al., 2012). Both are learned. The covariance matrix has a row for each target that was observed. The
+        noise has the same size everywhere.
 
     References
     ----------
+    M. Alvarez, L. Rosasco and N. Lawrence (2012). Kernels for vector-valued functions: a review. Foundations
+    and Trends in Machine Learning 4.
+
     D. Burt, C. Rasmussen and M. van der Wilk (2020). Convergence of sparse variational inference in Gaussian
     processes regression. Journal of Machine Learning Research 21.
 
@@ -90,6 +99,19 @@ class Exact(LocalScaleScheme):
     _of_classes = False
 
     n_neighbors: Annotated[int, COUNT] = 8
+    coregionalized: Annotated[bool, "boolean"] = False
+
+    def auto_likelihood(self, n_classes=None, n_layers=2):
+        if self.coregionalized and n_classes is None:
+            return "gaussian"
+        return super().auto_likelihood(n_classes, n_layers)
+
+    @property
+    def leaves_one_out(self):
+        return not self.coregionalized
+
+    def beyond_hyperparameters(self, architecture, likelihood):
+        return "covariances between outputs" if self.coregionalized else None
 
     @property
     def auto_kernel(self):
@@ -97,12 +119,14 @@ class Exact(LocalScaleScheme):
 
     @property
     def leaves_groups_out(self):
-        return not self._of_classes
+        return not (self._of_classes or self.coregionalized)
 
     has_effects = leaves_groups_out
 
     def max_iter(self, n_rows):
-        return 50
+        return (
+            200 if self.coregionalized else 50
+        )  # of outputs that hang together, ridges are narrow
 
     def for_data(self, n_rows, n_classes=None, max_iter=None, likelihood=None):
         if n_classes is None:
@@ -119,7 +143,9 @@ class Exact(LocalScaleScheme):
 
     def _model_for(self, likelihood):
         if isinstance(likelihood, ClassLikelihood) and likelihood.log_concave:
-            return ExactClasses
+            return None if self.coregionalized else ExactClasses
+        if self.coregionalized:
+            return CoregionalizedGP if isinstance(likelihood, Gaussian) else None
         return ExactGP if self._is_gaussian(likelihood) else None
 
 

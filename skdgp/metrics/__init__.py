@@ -9,6 +9,7 @@ makes of one cannot say so, and does not weight them then.
 """
 
 from .crps import crps_gaussian, crps_gaussian_mixture
+from .joint import energy_score, variogram_score
 from .scorers import (
     calibration_scorer,
     coverage_scorer,
@@ -33,10 +34,12 @@ __all__ = [
     "crps_gaussian",
     "crps_gaussian_mixture",
     "crps_scorer",
+    "energy_score",
     "interval_score",
     "interval_score_scorer",
     "log_predictive_density_scorer",
     "negative_log_predictive_density",
     "pinball_loss",
     "pinball_scorer",
+    "variogram_score",
 ]

@@ -19,6 +19,15 @@ _BEYOND = 1.0
 _LEAST_RANGE = 2.0  #: standard deviations, if targets are nearly constant
 
 
+def moments(y, weights):
+    """Weighted means and standard deviations (k,) of the targets (n, k) that are not missing."""
+    missing = np.isnan(y)
+    if not missing.any():
+        return weighted_moments(y, weights)
+    found = [weighted_moments(c[~m, None], weights[~m]) for c, m in zip(y.T, missing.T)]
+    return tuple(np.concatenate(part) for part in zip(*found))
+
+
 class TargetScaler:
     """Maps, centers and scales each target, or does nothing.
 
@@ -41,7 +50,7 @@ class TargetScaler:
         y, k = self.mapped(y), y.shape[1]
         self.center, self.scale = np.zeros(k), np.ones(k)
         if self.standardize:
-            mean, std = weighted_moments(y, weights)
+            mean, std = moments(y, weights)
             constant = (y == y[0]).all(0)  # whose mean may be rounded by more than its unit
             self.center = np.where(constant, y[0], mean)
             rounding = 1e-14 * np.abs(mean)
@@ -50,7 +59,7 @@ class TargetScaler:
         if self.maps is not None:
             z = (y - self.center) / self.scale
             margin = np.where([g is None for g in self.maps], _REACH, 0.0)
-            self.low, self.high = z.min(0) - margin, z.max(0) + margin
+            self.low, self.high = np.nanmin(z, 0) - margin, np.nanmax(z, 0) + margin
             for j in np.flatnonzero([name == "logit" for name in self.names]):  # which need no ends
                 ends = (np.array([-1.0, 1.0]) * self.maps[j].ends - self.center[j]) / self.scale[j]
                 self.low[j], self.high[j] = min(self.low[j], ends[0]), max(self.high[j], ends[1])
@@ -61,7 +70,7 @@ class TargetScaler:
         if self.maps is None:
             return self
         z, new = self.transform(y), copy.copy(self)
-        new.low, new.high = np.minimum(self.low, z.min(0)), np.maximum(self.high, z.max(0))
+        new.low, new.high = np.fmin(self.low, np.nanmin(z, 0)), np.fmax(self.high, np.nanmax(z, 0))
         return new
 
     @property
@@ -89,7 +98,7 @@ class TargetScaler:
         """Raise ValueError if some targets have no logarithm or other map, and need one."""
         for name, column in zip(self.names, y.T):
             low, high = SUPPORTS.get(name, (-np.inf, np.inf))
-            if not ((column > low) & (column < high)).all():
+            if ((column <= low) | (column >= high)).any():
                 which = "zero or negative" if high == np.inf else "not between 0 and 1"
                 raise ValueError(
                     f"Some targets are {which}, and have no logarithm or {name!r} map, which "

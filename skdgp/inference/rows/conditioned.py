@@ -20,7 +20,7 @@ from .unique_inputs import Rest
 
 _LEAST_VARIANCE = 1e-12
 _AT_ONCE = 1_500_000  #: elements of a matrix with rows that are worked on together
-_JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
+JOINT_ROWS = 500  #: up to which a joint draw takes less than one of functions for all rows
 _DEAR_ROWS = 500  #: rows from which on their covariance and its factor take 50 ms and more
 _MOST_STORED = 10_000_000  #: elements of factors that go into files, 40 MB
 _JITTER = 1e-13  #: of the prior variance, which rounding takes from a covariance given many rows
@@ -89,10 +89,14 @@ class ConditionedGP(NamedTuple):
         return mean, var.clamp_min_(_LEAST_VARIANCE)[None]
 
     def paths(self, n, generator, noise, n_features):
-        """Rows to means (n_rows, k) and deviations (n, n_rows, k), by Wilson et al. (2020)."""
+        """Rows to means (n_rows, k) and deviations (n, n_rows, k), by Wilson et al. (2020).
+
+        `noise` are variances (k, P) of targets, or a factor (P, P) of the covariances of those of one output.
+        """
         prior = prior_functions(self.kernel, n, len(self.a), generator, self.H, n_features)
-        errors = normal((n, *self.a.T.shape), generator, self.H) * noise.T.sqrt()
-        seen = prior(self.H) + errors
+        errors = normal((n, *self.a.T.shape), generator, self.H)
+        correlated = len(noise) == len(self.H) > len(self.a)
+        seen = prior(self.H) + (noise @ errors if correlated else errors * noise.T.sqrt())
         correction = torch.cholesky_solve(seen.permute(2, 1, 0), self.root).permute(2, 0, 1)
 
         def path(X):
@@ -257,7 +261,7 @@ class ConditionedPosterior(ScaledPosterior):
         if len(self._gps) > 1:
             states = torch.randint(len(self._gps), (n,), generator=generator)
         given = None
-        if X is not None and len(X) <= _JOINT_ROWS:
+        if X is not None and len(X) <= JOINT_ROWS:
             given = torch.unique(X, dim=0)
         draws = []
         for j in states.unique().tolist():

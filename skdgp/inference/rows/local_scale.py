@@ -253,6 +253,10 @@ class LocalScaleModel(Model):
         self.rows.hold(**unique)
         self._training_rows = training_rows
 
+    def training_table(self):
+        """Rows, targets and weights that it holds, of distinct rows."""
+        return self.rows.Z, self.rows.y, self.rows.weight
+
     def condition(self, batch):
         """Take these training rows in the place of others; hyperparameters stay."""
         self._training_rows = None
