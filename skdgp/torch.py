@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from .estimators.base import BaseDeepGP
-from .estimators.row_columns import no_inputs
+from .estimators.row_columns import replaced
 from .linalg import is_exporting
 from .predictive.gradients import check_gaussian, check_numeric
 
@@ -26,7 +26,7 @@ class PredictiveModule(nn.Module):
         self.latent = latent
         self.n_features = estimator.n_features_in_
         self._flat = getattr(estimator, "_y_ndim", 2) == 1
-        self._no_inputs = sorted(no_inputs(estimator))
+        self._replaced = replaced(estimator)
 
     def extra_repr(self) -> str:
         return f"n_features={self.n_features}, latent={self.latent}"
@@ -54,8 +54,8 @@ class PredictiveModule(nn.Module):
         rows, shape = X.reshape(-1, self.n_features).double(), X.shape[:-1]
         if not is_exporting() and not rows.isfinite().all():
             raise ValueError("X has values that are not finite, for which there is no gradient.")
-        if self._no_inputs:
-            rows = rows.index_fill(1, torch.tensor(self._no_inputs, device=rows.device), 0.0)
+        for column, number in self._replaced.items():
+            rows = rows.index_fill(1, torch.tensor([column], device=rows.device), number)
         predictor = self._predictor
         if predictor.is_class:
             return predictor.at(rows).log_probabilities().unflatten(0, shape)

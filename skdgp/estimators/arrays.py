@@ -11,7 +11,7 @@ from ..preprocessing.frame_columns import Table, as_frame, is_missing
 from ..preprocessing.frames import FrameReader
 from ..preprocessing.levels import UNSEEN
 from ..preprocessing.scaling import Scaling
-from .row_columns import blanked, no_inputs
+from .row_columns import with_codes
 
 _CHECKS = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
 _MANY = 0.1  #: share of the cells of a column with levels that fit has not seen, from which a warning says so
@@ -23,7 +23,7 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     Frames with other columns than numbers, and arrays with categories or dates, are read by the FrameReader
     that the call with `reset` makes; missing cells become NaN. With `extend`, new levels get own codes.
     """
-    X = blanked(as_numpy(X), no_inputs(estimator))
+    X = with_codes(estimator, as_numpy(X), reset, extend)
     y_given = not (isinstance(y, str) and y == "no_validation")
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
     if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):

@@ -96,6 +96,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _row_columns: ClassVar[tuple[str, ...]] = ("groups", "time")
     #: times that predictions are meant for, by position of the column
     _latest: ClassVar[dict[int, float]] = {}
+    _groups: ClassVar[list] = []  #: groups of the column of groups, in the order of their codes
     _row_positions: ClassVar[dict[str, int]] = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
 

@@ -64,7 +64,8 @@ def condition_on(
     check_is_fitted(self)
     new = copy.copy(self)
     with self._threads():
-        table, _, _ = new._rows(X, y, sample_weight, exposure, False, noise_variance=noise_variance)
+        given = {"noise_variance": noise_variance, "extend": True}
+        table, _, _ = new._rows(X, y, sample_weight, exposure, False, **given)
         self._check_likelihood(self.members_[0].likelihood, table.y)
         table = table.merged().scale_as(self._x_scaler, self._y_scaler)
         held = self._held

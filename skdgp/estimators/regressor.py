@@ -149,8 +149,9 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         None takes categories of numbers for numbers.
     groups : str, int or None, default=None
         Name or position of the column of X that holds the group of each row, such as a patient or a shop, if
-        predictions are for new groups: as ``fit(X, y, groups=...)``, in pipelines and searches without routing.
-        The column is no input of the models, and what it holds in predictions does not matter.
+        predictions are for new groups, too: as ``fit(X, y, groups=...)``, in pipelines and searches without
+        routing. Models on all rows have an effect of each group. Rows of known groups are predicted with it;
+        error bars of new ones, and of rows without a group, are as wide as groups differ.
     time : str, int or None, default=None
         Name or position of the column of X that holds the time of each row, numbers or dates, if predictions
         are for later times. What is left out to weigh members, to size error bars and to stop early are then
@@ -349,7 +350,10 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         free = free and self._known_noise is None
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:
-            return recipe.regression(plan, *shape, free, seconds)
+            plans = recipe.regression(plan, *shape, free, seconds)
+            if data.group is None:
+                return plans
+            return [one for one in plans if one.scheme.has_effects] or plans
         if free and plan.kernel == "auto" and data.time is not None:
             plan = replace(plan, likelihood=HeteroscedasticGaussian())
             return trend_plans(plan, len(data), shape[2], data.time, seconds)

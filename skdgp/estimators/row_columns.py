@@ -1,9 +1,11 @@
-"""Columns of X that parameters of an estimator name; all but that of time are no inputs of the models."""
+"""Columns of X that parameters of an estimator name: models see codes of groups, the time, and no others."""
 
 import narwhals as nw
 import numpy as np
 
-from ..preprocessing.frame_columns import Column, Table, as_frame
+from ..preprocessing.frame_columns import Column, Table, as_frame, is_missing
+from ..preprocessing.levels import UNIT, UNSEEN, in_order, level_of
+from ..preprocessing.levels import positions as code_of
 
 
 def positions(estimator, X):
@@ -65,27 +67,48 @@ def column(X, position):
     return Column.of_array(position, _as_array(X)[:, position])
 
 
-def no_inputs(estimator):
-    """Positions of the columns that are no inputs of the models: all but that of time."""
-    return [j for name, j in estimator._row_positions.items() if name != "time"]
+def replaced(estimator):
+    """Numbers in the place of columns that are no inputs, by position; of groups, the code of a new one."""
+    positions = estimator._row_positions.items()
+    return {j: UNIT * UNSEEN * (name == "groups") for name, j in positions if name != "time"}
 
 
-def blanked(X, which):
-    """`X` with zeros in some columns; without any, `X` itself."""
-    which = list(which)
-    if not which:
+def with_codes(estimator, X, reset=False, extend=False):
+    """`X` with codes in the column of groups, and zeros in others that are no inputs; without any, `X` itself.
+
+    On `reset` groups get their codes, and more of them with `extend`.
+    """
+    others = replaced(estimator)
+    if not others:
         return X
+    position = estimator._row_positions.get("groups")
+    if position is not None:
+        given = [None if is_missing(one) else level_of(one) for one in values(X, position)]
+        known = [] if reset else estimator._groups
+        if reset or extend:
+            new = in_order(set(given) - {None} - set(known))
+            estimator._groups = known = [*known, *new]
+        codes = dict.fromkeys(given, UNSEEN)
+        find = code_of(known)
+        codes.update((one, find(one)) for one in codes if one is not None)
+        others[position] = UNIT * np.array([codes[one] for one in given])
+    columns = {j: np.broadcast_to(cells, len(X)) for j, cells in others.items()}
     if isinstance(X, Table):
-        columns = list(X.columns)
-        for j in which:
-            columns[j] = Column(columns[j].name, np.zeros(len(X)), "number")
-        return Table(columns, X.header)
+        cells = list(X.columns)
+        for j, numbers in columns.items():
+            cells[j] = Column(cells[j].name, np.array(numbers), "number")
+        return Table(cells, X.header)
     frame = as_frame(X)
     if isinstance(frame, nw.DataFrame):
-        zeros = (nw.lit(0.0).alias(frame.columns[j]) for j in which)
-        return frame.with_columns(*zeros).to_native()
-    X = _as_array(X).copy()
-    X[:, which] = 0
+        made = (
+            nw.new_series(frame.columns[j], np.array(numbers), backend=frame.implementation)
+            for j, numbers in columns.items()
+        )
+        return frame.with_columns(*made).to_native()
+    X = _as_array(X)
+    X = X.astype(object if X.dtype.kind in "OUSmM" else np.result_type(X.dtype, np.float32))
+    for j, numbers in columns.items():
+        X[:, j] = numbers
     return X
 
 

@@ -57,6 +57,7 @@ def read_rows(
             warn_if_in_order(estimator, kinds, some, targets)
     precision = precisions(estimator, noise_variance, len(X), reset)
     table = Table(some, targets, weights[rows], kinds, offset, **left)
+    table.group = estimator._row_positions.get("groups")
     table.precision = precision if precision is None else precision[rows]
     return table, X, y
 

@@ -26,8 +26,8 @@ class Table:
     `kinds` of the columns are those of :class:`~skdgp.preprocessing.frames.FrameReader`, and `log_exposure`
     (n, 1) is for counts. Rows of one of the `groups` (n,), of int, are left out together; None if each row is
     one. With `forward`, groups are blocks of time, and later ones leave, too; the first is never left out.
-    The `time` is the position of its column of X, or None. `inputs` (n, n_encoded) are complete rows of
-    numbers, before they are scaled.
+    The `time` is the position of its column of X, or None, and `group` that of the codes of groups.
+    `inputs` (n, n_encoded) are complete rows of numbers, before they are scaled.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Table:
     ):
         self.X, self.y, self.weights, self.kinds = X, y, weights, kinds
         self.log_exposure, self.groups = log_exposure, groups
-        self.forward, self.time = forward, time
+        self.forward, self.time, self.group = forward, time, None
         self.inputs, self.x_scaler, self.y_scaler = X, None, None
         #: numbers of these rows for each row of the table that they are merged from
         self.index = None
@@ -62,6 +62,7 @@ class Table:
         )
         columns = some_rows(self.X, rows), self.y[rows], weights, self.kinds
         part = Table(*columns, exposure, groups, self.forward, self.time)
+        part.group = self.group
         part.precision = None if self.precision is None else self.precision[rows]
         return part
 
@@ -104,11 +105,13 @@ class Table:
             kinds = list(self.kinds or ["number"] * self.X.shape[1])
             if self.time is not None and kinds[self.time] == "date":
                 kinds[self.time] = "timeline"
+            if self.group is not None:
+                kinds[self.group] = "group"
             how = likelihood.is_class, has_effects, bool(likelihood._units)
             encoder = ColumnEncoder().fit(self.X, targets, self.weights, kinds, rng, *how)
             self._remember_targets(encoder, likelihood)
             self._encode(encoder, encoder.folds)
-        scaler = InputScaler(standardize, encoder, straight)
+        scaler = InputScaler(standardize, encoder, straight, self.group, has_effects)
         return scaler.fit(self.inputs, self.weights, rng)
 
     def warp(self, likelihood):

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from .levels import UNSEEN
+from .levels import UNIT, UNSEEN
 
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
@@ -13,7 +13,6 @@ _FEW_LEVELS = 2  #: levels up to which each has a column of its own
 #: rows of a level that say too little of its position, and the levels with so few from which there are effects
 _RARE, _SEVERAL_RARE = 2, 3
 CODE = " (level)"  #: suffix of columns with the codes of levels
-_UNIT = 1e-9  #: of these codes, so small that they are nothing beside other inputs
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most
 _COMMON = 30.0
 _GAPS = 0.01  #: share of training rows with a gap from which models have learned how gaps predict
@@ -80,16 +79,10 @@ class Column:
 
 
 class Group(Column):
-    """Codes of groups, for models with effects of levels; others see nothing of them."""
-
-    def __init__(self, has_effects):
-        self.has_effects = has_effects
+    """Codes of groups, in their unit."""
 
     def _suffixes(self):
-        return [CODE] * self.has_effects
-
-    def _encode(self, values, folds):
-        return _UNIT * values[:, None][:, : int(self.has_effects)]
+        return [CODE]
 
 
 class Ordered(Column):
@@ -237,7 +230,8 @@ class Levels(Column):
         return deviations, centers
 
     def unknown(self, values):
-        return super().unknown(values) | (self.uncertain(values)[0] > 0.0)
+        found = super().unknown(values) | (values >= self._n_levels)
+        return found | (self.uncertain(values)[0] > 0.0)
 
     def with_levels(self, values, targets, weights, slopes=None):
         last = int(np.nanmax(values, initial=-1.0))
@@ -284,7 +278,8 @@ class Levels(Column):
         encoded = np.where(np.isnan(codes)[:, None], np.nan, encoded)
         if self.has_effects:
             own = np.where(codes == UNSEEN, UNSEEN, self._codes[index])
-            encoded = np.column_stack([encoded, _UNIT * own])
+            own = np.where(values >= self._n_levels, values + 2.0, own)  # of rows to condition on
+            encoded = np.column_stack([encoded, UNIT * own])
         return encoded
 
     def alternatives(self, n):

@@ -1,7 +1,6 @@
 """Complete tables of numbers from tables with categories, dates and missing cells."""
 
 import copy
-from functools import partial
 
 import numpy as np
 from scipy.stats import norm
@@ -14,10 +13,9 @@ from .outliers import pieces
 _DONORS = 500  #: training rows from which missing cells are filled, for the sake of memory
 _VERSIONS = 16  #: of a row with an unknown cell, from which the variance between them is taken
 
-_WITH_CODES = {"category": Levels, "group": Group}  #: kinds that may have codes
-
 #: others are numbers; timelines are dates in whose order rows are
 _KINDS = {
+    "group": Group,
     "ordered": Ordered,
     "date": Date,
     "time": Time,
@@ -62,13 +60,9 @@ class ColumnEncoder:
             values = np.asarray(table[:, j], dtype=np.float64)
             present = values[~np.isnan(values)]
             self._constants[j] = present[0] if len(present) else np.nan
-            self._constant[j] = not (present != self._constants[j]).any()
-            make = (
-                partial(_WITH_CODES[kind], has_effects)
-                if kind in _WITH_CODES
-                else _KINDS.get(kind, Column)
-            )
-            column = make().fit(values, adjusted, weights, self.folds, slopes)
+            self._constant[j] = kind != "group" and not (present != self._constants[j]).any()
+            column = Levels(has_effects) if kind == "category" else _KINDS.get(kind, Column)()
+            column = column.fit(values, adjusted, weights, self.folds, slopes)
             column.fit_gaps(np.isnan(values), targets, weights)
             self._columns.append(column)
         found = [(j, suffix) for j, one in enumerate(self._columns) for suffix in one.suffixes()]

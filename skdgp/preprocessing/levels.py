@@ -8,6 +8,8 @@ import numpy as np
 from .notations import number
 
 UNSEEN = -1.0  #: code of a level that was not in training
+#: of codes among inputs: so small that they are nothing beside others, and exact in single precision, too
+UNIT = 2.0**-30
 
 
 def level_of(value):

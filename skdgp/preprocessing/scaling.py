@@ -36,7 +36,8 @@ class InputScaler:
     five standard deviations from the mean grow only logarithmically; if scaling is `straight`, for kernels
     whose functions go on beyond all rows, only outliers do, in columns that have some in training. Constant
     columns are dropped, and those that hold nothing but rounding errors. What is scaled may then be warped.
-    Without `standardize`, columns pass as they are. A fitted `encoder` makes complete tables of rows with
+    Without `standardize`, columns pass as they are. So do codes of levels and of the column `group`, if models
+    `have_effects` of these; else the latter is dropped. A fitted `encoder` makes complete tables of rows with
     categories, dates and missing cells.
 
     Attributes
@@ -59,16 +60,19 @@ class InputScaler:
     linear = _LINEAR  #: deviations up to which scaling is linear; a number, or one for each column
     blank = False  #: whether no column varies: models see a column of zeros, because they need one
 
-    def __init__(self, standardize=True, encoder=None, straight=False):
+    def __init__(
+        self, standardize=True, encoder=None, straight=False, group=None, has_effects=False
+    ):
         self.standardize, self.encoder, self._straight = standardize, encoder, straight
+        self._group, self._has_effects = group, has_effects
 
     def fit(self, X, weights, rng):
         """Learn center and scale from rows of a complete table and their weights, in pieces."""
-        n = len(X)
+        n, is_code = len(X), self._is_code(X.shape[1])
         if not self.standardize:
-            self.columns = np.arange(X.shape[1])
-            self.center = self.constants = np.zeros(X.shape[1])
-            self.scale = np.ones(X.shape[1])
+            self.columns = np.flatnonzero(~is_code | self._has_effects)
+            self.constants = np.zeros(X.shape[1])
+            self.center, self.scale = np.zeros(len(self.columns)), np.ones(len(self.columns))
             return self
         rows = np.arange(n) if n <= _SAMPLE else np.sort(rng.choice(n, _SAMPLE, replace=False))
         sample = np.asarray(X[rows], dtype=np.float64)
@@ -86,9 +90,8 @@ class InputScaler:
         constant = std <= rounding * np.abs(mean)
         # around zero; of few rows, any column may be
         centered = (sample.min(0) < 0.0) & (sample.max(0) > 0.0) & (n >= _FEWEST)
-        is_code = self._is_code(X.shape[1])
         constant |= left_over(np.where(constant | is_code, 0.0, std), centered, eps)
-        constant &= ~is_code
+        constant = np.where(is_code, not self._has_effects, constant)
         mean, std = np.where(is_code, 0.0, mean), np.where(is_code, 1.0, std)
         self.blank = bool(constant.all())
         self.columns = np.arange(1) if self.blank else np.flatnonzero(~constant)
@@ -114,8 +117,7 @@ class InputScaler:
 
     def _is_code(self, n_encoded):
         """Which columns of the complete table hold codes of levels."""
-        none = np.zeros(n_encoded, dtype=bool)
-        return none if self.encoder is None else self.encoder.is_code
+        return np.arange(n_encoded) == self._group if self.encoder is None else self.encoder.is_code
 
     @property
     def codes(self):
@@ -146,7 +148,7 @@ class InputScaler:
 
     def _dropped(self):
         """Columns of the complete table that were constant in training."""
-        dropped = np.ones(len(self.constants), dtype=bool)
+        dropped = ~self._is_code(len(self.constants))
         dropped[[] if self.blank else self.columns] = False
         return np.flatnonzero(dropped)
 
@@ -172,7 +174,7 @@ class InputScaler:
         """The encoder, or one for rows with gaps where training rows have none; None if there are none."""
         if self.encoder is not None or not np.isnan(X[:, self.columns]).any():
             return self.encoder
-        kinds = ["number"] * self.rows.shape[1]
+        kinds = ["group" if j == self._group else "number" for j in range(self.rows.shape[1])]
         nothing, ones = np.zeros((len(self.rows), 1)), np.ones(len(self.rows))
         return ColumnEncoder().fit(self.rows, nothing, ones, kinds, np.random.RandomState(0))
 

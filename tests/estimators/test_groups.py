@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
@@ -13,6 +14,7 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.fitting.left_out import held_groups
 from skdgp.fitting.table import Table
 from skdgp.model_selection import cross_val_distribution
+from skdgp.torch import as_module
 
 N_GROUPS, SIZE = 30, 6
 GROUPS = np.repeat(np.arange(N_GROUPS), SIZE)
@@ -169,27 +171,28 @@ def framed():
 
 
 @pytest.fixture(scope="module")
-def blank():
-    """A model with groups by an array, and a column that says nothing in the place of theirs."""
-    X, y = panel()
-    return regressor().fit(np.insert(X, 1, 0.0, axis=1), y, groups=GROUPS)
+def named():
+    X, y = framed()
+    return regressor(groups="shop").fit(X, y)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "polars", "array", "category"])
-def test_a_column_is_as_good_as_an_array(kind, blank):
+@pytest.mark.parametrize("kind", ["shuffled", "polars", "array", "category"])
+def test_kinds_of_columns_change_nothing(kind, named):
     X, y = framed()
     column = "shop"
-    expected = blank.predict(np.insert(panel()[0], 1, 0.0, axis=1), return_std=True)
-    if kind == "polars":
+    expected = named.predict(X, return_std=True)
+    if kind == "shuffled":  # with other names of rows
+        X = X.set_index(np.random.default_rng(0).permutation(len(X)))
+    elif kind == "polars":
         X = pytest.importorskip("polars").DataFrame({name: X[name].tolist() for name in X})
     elif kind == "category":
         X["shop"] = X["shop"].astype("category")
     elif kind == "array":
         X, column = np.insert(panel()[0], 1, GROUPS + 5.0, axis=1), 1
     model = regressor(groups=column).fit(X, y)
-    assert_allclose(model.predict(X, return_std=True), expected, rtol=1e-9)
+    assert_allclose(model.predict(X, return_std=True), expected, rtol=1e-6)
     assert [m.record.log_density for m in model.members_] == pytest.approx(
-        [m.record.log_density for m in blank.members_]
+        [m.record.log_density for m in named.members_]
     )
     assert list(model.column_kinds_.values())[1] == "groups"
 
@@ -197,9 +200,10 @@ def test_a_column_is_as_good_as_an_array(kind, blank):
 def test_new_groups_are_predicted_without_a_word(recwarn):
     X, y = framed()
     model = DeepGPRegressor(1, inference="exact", max_iter=3, groups="shop").fit(X, y)
-    expected = model.predict(X)
+    expected = model.predict(X.assign(shop="newer"))
     for shop in ("new", None, 7):
         assert_array_equal(model.predict(X.assign(shop=shop)), expected)
+    assert np.abs(model.predict(X) - expected).mean() > 0.1
     assert not [w for w in recwarn if "level" in str(w.message)]
 
 
@@ -249,3 +253,47 @@ def test_groups_are_given_once():
     X, y = framed()
     with pytest.raises(ValueError, match="groups is given twice"):
         regressor(groups="shop").fit(X, y, groups=GROUPS)
+
+
+def intercepts(rng, groups, effects):
+    """Rows of groups with two columns of the group, and the functions in which the target is linear."""
+    of_groups = np.random.default_rng(7).normal(size=(len(effects), 2))[groups]
+    x = rng.uniform(-2.0, 2.0, len(groups))
+    y = np.sin(2.0 * x) + 0.7 * of_groups[:, 0] + effects[groups] + 0.5 * rng.normal(size=len(x))
+    X = pd.DataFrame({"group": groups, "a": of_groups[:, 0], "b": of_groups[:, 1], "x": x})
+    return X, y, np.column_stack([np.ones(len(x)), of_groups, np.sin(2.0 * x)])
+
+
+def test_known_groups_have_the_effects_of_a_mixed_model_and_new_ones_their_variance():
+    """By generalized least squares with the right functions and variances, 45 groups of 10 rows."""
+    rng = np.random.default_rng(0)
+    effects = rng.normal(size=345)
+    effects[:45] /= effects[:45].std()
+    known, new = np.arange(45), np.arange(45, 345)
+    X, y, F = intercepts(rng, known.repeat(10), effects)
+    model = regressor(groups="group").fit(X, y)
+    X_new, y_new, F_new = intercepts(rng, known.repeat(20), effects)
+    same = np.equal.outer(X["group"].to_numpy(), X["group"].to_numpy())
+    V = 1.0 * same + 0.25 * np.eye(len(y))
+    beta = np.linalg.solve(F.T @ np.linalg.solve(V, F), F.T @ np.linalg.solve(V, y))
+    to_new = np.equal.outer(X_new["group"].to_numpy(), X["group"].to_numpy())
+    best = F_new @ beta + to_new @ np.linalg.solve(V, y - F @ beta)
+    error, least = (np.sqrt(np.mean((m - y_new) ** 2)) for m in (model.predict(X_new), best))
+    assert error < 1.05 * least
+    low, high = model.predict_interval(X_new, 0.9).T
+    assert 0.84 < ((low < y_new) & (y_new < high)).mean() < 0.96  # three standard errors
+    X_new, y_new, _ = intercepts(rng, new.repeat(3), effects)
+    low, high = model.predict_interval(X_new, 0.9).T
+    assert 0.84 < ((low < y_new) & (y_new < high)).mean() < 0.96  # three standard errors
+    assert model.feature_importances_[0] > 0.1
+    assert as_module(model)(torch.tensor(X_new.to_numpy()[:2])) is not None
+
+
+def test_new_rows_of_known_and_of_new_groups_are_learned_from():
+    X, y = framed()
+    model = DeepGPRegressor(1, inference="exact", groups="shop", random_state=0).fit(X, y)
+    given = model.condition_on(X[:2].assign(shop=["new", "newer"]), y[:2] + [3.0, -3.0])
+    row = X[50:51]
+    up, down, level = (given.predict(row.assign(shop=one))[0] for one in ("new", "newer", "newest"))
+    assert up > level + 0.5
+    assert down < level - 0.5

@@ -94,3 +94,19 @@ def test_the_deviation_is_that_of_one_row():
     found, _ = column.uncertain(np.array([0.0, 55.0, 60.0, np.nan]))
     assert_allclose(found, [0.0, 0.5, 0.0, 0.0], rtol=0.05)
     assert column.unknown(np.array([0.0, 55.0])).tolist() == [False, True]
+
+
+def test_rows_of_new_levels_are_learned_from():
+    """Each new level by its own rows, and others not by these."""
+    rng = np.random.default_rng(2)
+    effects = np.r_[rng.standard_normal(len(SIZES)), 3.0, -3.0]
+    X, y = rows(rng, effects, np.repeat(np.arange(len(SIZES)), SIZES))
+    model = DeepGPRegressor(1, inference="exact", max_iter=15, random_state=0).fit(X, y)
+    given = model.condition_on(*rows(rng, effects, np.repeat(len(SIZES) + np.arange(2), 3)))
+    X, y = rows(rng, effects, len(SIZES) + np.arange(2))
+    assert_allclose(given.predict(X), y, atol=0.5)
+    other = X.assign(shop="another")
+    with pytest.warns(UserWarning, match="has not seen"):
+        before = model.predict(other)
+    with pytest.warns(UserWarning, match="has not seen"):
+        assert_allclose(given.predict(other), before, atol=0.5)
