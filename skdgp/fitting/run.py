@@ -155,7 +155,7 @@ def _for_data(plan, table, settings, task):
     scheme = plan.scheme.for_data(len(table), task.n_classes, settings.max_iter, plan.likelihood)
     plan = replace(plan, scheme=scheme)
     if len(table) == 1 and table.weights[0] <= 1.0:
-        size = max(1.0, float(np.nanmax(np.abs(table.y))))
+        size = float(np.nanmax(np.abs(table.y))) or 1.0
         plan = replace(plan, likelihood=of_size(plan.likelihood, size))
     return plan
 

@@ -16,6 +16,7 @@ _MAX = np.finfo(np.float64).max
 _REACH = 1000.0
 #: ranges of mapped training targets by which predictions may leave it: an exponential would make 1e16 of them
 _BEYOND = 1.0
+_OF_CONSTANT = 0.1  #: scale of a constant target, relative to its size: 1 would have no unit
 _LEAST_RANGE = 2.0  #: standard deviations, if targets are nearly constant
 
 
@@ -55,7 +56,8 @@ class TargetScaler:
             self.center = np.where(constant, y[0], mean)
             rounding = 1e-14 * np.abs(mean)
             varies = ~constant & (std > rounding)
-            self.scale = np.where(varies, std, np.maximum(1.0, rounding))
+            size = _OF_CONSTANT * np.abs(self.center)
+            self.scale = np.where(varies, std, np.where(size > 0.0, size, 1.0))
         if self.maps is not None:
             z = (y - self.center) / self.scale
             margin = np.where([g is None for g in self.maps], _REACH, 0.0)

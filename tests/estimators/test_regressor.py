@@ -228,6 +228,18 @@ def test_constant_outputs_are_named(data):
         make(max_iter=1).fit(X, np.full((80, 2), 3.0))  # nothing is spoiled
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("inference", ["exact", "pep", "dsvi"])
+def test_constant_targets_have_a_unit(inference, n, data):
+    X, model = data[0], DeepGPRegressor(1, inference=inference, max_iter=3, random_state=0)
+    first, second = (
+        model.fit(X[:n], np.full(n, size)).predict(X, return_std=True)
+        for size in (3.7, 0.001 * 3.7)
+    )
+    for one, other in zip(first, second):
+        assert_allclose(1000.0 * other, one, rtol=1e-6)
+
+
 def test_outputs_of_an_exact_gp_are_as_wide_as_each_needs(data):
     """A second one that is known exactly does not make intervals of the first narrow."""
     X, y = data
