@@ -1,6 +1,7 @@
 """Configuration of Sphinx."""
 
 import os
+from importlib.util import find_spec
 import sys
 from pathlib import Path
 
@@ -56,7 +57,8 @@ html_show_sourcelink = False
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "auto_examples",
-    "filename_pattern": "plot_",
+    # pages that need an extra which is not installed are shown, and do not run
+    "filename_pattern": "plot_" if find_spec("botorch") else "plot_(?!botorch)",
     "doc_module": ("skdgp",),
     "backreferences_dir": "generated/backreferences",
     "reference_url": {"skdgp": None},
