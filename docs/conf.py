@@ -1,8 +1,8 @@
 """Configuration of Sphinx."""
 
 import os
-from importlib.util import find_spec
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
