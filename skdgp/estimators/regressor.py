@@ -150,8 +150,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     groups : str, int or None, default=None
         Name or position of the column of X that holds the group of each row, such as a patient or a shop, if
         predictions are for new groups, too: as ``fit(X, y, groups=...)``, in pipelines and searches without
-        routing. Models on all rows have an effect of each group. Rows of known groups are predicted with it;
-        error bars of new ones, and of rows without a group, are as wide as groups differ.
+        routing. Models on all rows and on neighbors have an effect of each group. Rows of known groups are
+        predicted with it; error bars of new ones, and of rows without a group, are as wide as groups differ.
     time : str, int or None, default=None
         Name or position of the column of X that holds the time of each row, numbers or dates, if predictions
         are for later times. What is left out to weigh members, to size error bars and to stop early are then

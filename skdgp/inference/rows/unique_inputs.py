@@ -266,7 +266,8 @@ class NeighborSearch:
         """Indices (n, k) of the nearest unique inputs, the nearest last, as many for each row."""
         fewer = 0
         if left_out is not None and (left_out >= 0).any():
-            fewer = int(np.bincount(records)[left_out[left_out >= 0]].max())
+            counts = np.bincount(records, minlength=int(left_out.max()) + 1)
+            fewer = int(counts[left_out[left_out >= 0]].max())
         n_unique, k = self.n_unique, min(self.n_neighbors, self.n_unique - fewer)
         if is_exporting() and k > 0:
             return self._by_distances(X, k)

@@ -8,11 +8,13 @@ import torch
 
 from ...exceptions import TrainingFailed
 from ...gp.kernels.base import tensor_like
+from ...gp.kernels.indicator import columns_of_levels
 from ...gp.priors import negative_log_prior
 from ...optim.gradient_steps import GradientSteps
 from ..exact import ExactGP
 from ..rows.full_scale import FullScale, inducing_inputs
 from ..rows.leave_one_out import log_density
+from ..rows.level_neighbors import LevelNeighbors
 from ..rows.local_scale import LocalScaleModel
 from ..rows.near_rows import GaussianTargets, NearRows, size_of_row
 from ..rows.unique_inputs import NeighborSearch, Remembered
@@ -83,7 +85,13 @@ class NeighborGP(LocalScaleModel):
     def _look_in(self, metric):
         """Look for neighbors among the rows at hand, in units of `metric`."""
         self.metric = torch.tensor(metric).to(self.rows.Z)
-        self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
+        levels, forward = columns_of_levels(self.rows.kernel.component), False
+        if self._training_rows is not None:
+            forward = self._training_rows.forward
+        if levels and not forward:
+            self._search = LevelNeighbors(self.rows.Z, metric, self.n_neighbors, levels)
+        else:
+            self._search = NeighborSearch(self.rows.Z, metric, self.n_neighbors)
         if self._training_rows is not None:
             self._of_rows = Remembered(self._search, len(self._training_rows.X))
 

@@ -96,6 +96,7 @@ class Vecchia(LocalScaleScheme):
 
     uses = frozenset({"learning_rate"})
     auto_kernel = "rational_quadratic"
+    has_effects = True
 
     n_neighbors: Annotated[int | None, COUNT, None] = 16
     start: Annotated[str, StrOptions({"given", "subset"})] = "given"
