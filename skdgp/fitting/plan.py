@@ -30,7 +30,8 @@ EXACT_STEPS, _EVALUATIONS = 30, 40  #: steps of exact processes, and evaluations
 _NEIGHBOR_STEPS = 400  #: fewer lose where rows repeat
 _SUBSET_STEPS = 20  #: of noise and local scale, when the kernel is that of an exact process
 _NEIGHBORS, _INDUCING = 16, 300  #: of full-scale approximations
-_DEEP_STEPS = 250  #: of the deep member at least, and at most so many passes over the rows
+_DEEP_STEPS = 150  #: of the deep member; at most so many for each `EXACT_ROWS` rows
+_STEPS_ALONE = 250  #: where no exact process takes part, at most for each `_MINIBATCH`
 _DEEP_INDUCING, _DEEP_WIDTH = 50, 5  #: its inducing points, and the most units of a hidden layer
 _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 
@@ -91,7 +92,7 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
     given = None if plan.kernel == "auto" else plan.kernel
     real = isinstance(noise, (Gaussian, HeteroscedasticGaussian))
     if given is not None and not isinstance(given, (str, Kernel)):
-        return [_with_steps(deep, shape, seconds)]
+        return [_with_steps(deep, shape, seconds, alone=True)]
     if not real:
         return _sparse(plan, deep, shape, seconds)
     linear = Linear(bias=0.0)  # others would take many wiggles for a plane
@@ -103,28 +104,30 @@ def regression(plan, n_rows, n_columns, n_outputs, free, seconds):
         plans.append(near)
     if n_outputs == 1:
         plans.append(_of_all_rows(given or smooth, noise, shape, _ENTRY + _DISTANCE * n_columns))
-    plans.insert(1, _with_steps(deep, shape, 0.0))
+    alone = n_outputs > 1
+    plans.insert(1, _with_steps(deep, shape, 0.0, alone))
     if n_outputs == 1 and given is None:
         plans.insert(2, _of_all_rows(Anova() + linear, noise, shape, _ENTRY * n_columns))
     if n_outputs == 1 and n_rows <= _FEW_ROWS and plan.n_layers > 1:
         plans.append(_collapsed(plan, noise, given or RationalQuadratic(), n_rows))
-    return _with_rest(plans, plans[1], shape, seconds)
+    return _with_rest(plans, plans[1], shape, seconds, alone)
 
 
 def _sparse(plan, deep, shape, seconds):
     """The deep member and a shallow one, for noise without closed forms."""
-    plans = [_with_steps(deep, shape, 0.0)]
+    plans = [_with_steps(deep, shape, 0.0, alone=True)]
     if plan.n_layers > 1:
         shallow = _deep(replace(plan, n_layers=1, width=None), shape[1])
-        plans.append(_with_steps(shallow, shape, 0.0))
-    return _with_rest(plans, plans[0], shape, seconds)
+        plans.append(_with_steps(shallow, shape, 0.0, alone=True))
+    return _with_rest(plans, plans[0], shape, seconds, alone=True)
 
 
-def _with_rest(plans, deep, shape, seconds):
+def _with_rest(plans, deep, shape, seconds, alone):
     """Affordable plans, of which the deep one has the seconds that are left."""
     chosen = affordable(plans, seconds)
     left = seconds - sum(plan.seconds for plan in chosen if plan is not deep)
-    return [_with_steps(deep, shape, left) if plan is deep else plan for plan in chosen]
+    trained = _with_steps(deep, shape, left, alone)
+    return [trained if plan is deep else plan for plan in chosen]
 
 
 def _of_all_rows(kernel, noise, shape, of_entry):
@@ -174,12 +177,12 @@ def _collapsed(plan, noise, kernel, n_rows):
     return made
 
 
-def _with_steps(deep, shape, seconds):
+def _with_steps(deep, shape, seconds, alone):
     """The deep member, with as many steps as there are seconds for, within its limits."""
     n_rows, n_columns = shape
     step = _deep_step(n_rows, deep.n_inducing, 8.0 + 0.6 * sum(deep.widths(n_columns)))
-    most = _DEEP_STEPS * max(1.0, n_rows / _MINIBATCH)
-    steps = int(np.clip(seconds / step, _DEEP_STEPS, most))
+    least, rows = (_STEPS_ALONE, _MINIBATCH) if alone else (_DEEP_STEPS, EXACT_ROWS)
+    steps = int(np.clip(seconds / step, least, least * max(1.0, n_rows / rows)))
     return replace(deep, scheme=clone(deep.scheme), max_iter=steps, seconds=steps * step)
 
 
