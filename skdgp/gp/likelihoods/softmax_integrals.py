@@ -18,6 +18,7 @@ _RARE, _RARE_DEVIATION = 1e-4, 3.7  #: probability of levels that are left out o
 _LARGE = 300.0  #: logarithm whose square is finite
 _SAFE = 80.0  #: standard deviation from which on differences of latents may have no exponential
 _CACHED = 25_000  #: numbers that predictions handle at once; more leave the cache
+_N_PARTS = 16  #: of the nodes where there are gradients, each an operation of exported programs
 _OF_LEVELS = 100_000  #: likewise, at all nodes given some levels
 
 
@@ -129,7 +130,8 @@ def _plain_nodes(m, v):
     most = _N_NODES[0] if n_classes <= 10 else _N_NODES[1]
     nodes = sobol_nodes(n_classes, n_components, max(1, most // n_components), m)
     m, sd = m.gather(1, order), v.gather(1, order).sqrt()
-    p = sum(torch.softmax(m + sd * z[..., None], 1) for z in nodes) / len(nodes)
+    parts = nodes.split(-(-len(nodes) // _N_PARTS))
+    p = sum(torch.softmax(m + sd * z[..., None], 2).sum(0) for z in parts) / len(nodes)
     return torch.zeros_like(p).scatter(1, order, p)
 
 
