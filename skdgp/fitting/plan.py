@@ -30,8 +30,8 @@ EXACT_STEPS, _EVALUATIONS = 30, 40  #: steps of exact processes, and evaluations
 _NEIGHBOR_STEPS = 400  #: fewer lose where rows repeat
 _SUBSET_STEPS = 20  #: of noise and local scale, when the kernel is that of an exact process
 _NEIGHBORS, _INDUCING = 16, 300  #: of full-scale approximations
-_DEEP_STEPS = 150  #: of the deep member; at most so many for each `EXACT_ROWS` rows
-_STEPS_ALONE = 250  #: where no exact process takes part, at most for each `_MINIBATCH`
+_DEEP_STEPS = 150  #: of the deep member at least, and at most so many for each `_MINIBATCH` of rows
+_STEPS_ALONE = 250  #: likewise where no exact process takes part
 _DEEP_INDUCING, _DEEP_WIDTH = 50, 5  #: its inducing points, and the most units of a hidden layer
 _COLLAPSED_STEPS, _COLLAPSED_DRAWS = 60, 8  #: of the collapsed member
 
@@ -181,8 +181,8 @@ def _with_steps(deep, shape, seconds, alone):
     """The deep member, with as many steps as there are seconds for, within its limits."""
     n_rows, n_columns = shape
     step = _deep_step(n_rows, deep.n_inducing, 8.0 + 0.6 * sum(deep.widths(n_columns)))
-    least, rows = (_STEPS_ALONE, _MINIBATCH) if alone else (_DEEP_STEPS, EXACT_ROWS)
-    steps = int(np.clip(seconds / step, least, least * max(1.0, n_rows / rows)))
+    least = _STEPS_ALONE if alone else _DEEP_STEPS
+    steps = int(np.clip(seconds / step, least, least * max(1.0, n_rows / _MINIBATCH)))
     return replace(deep, scheme=clone(deep.scheme), max_iter=steps, seconds=steps * step)
 
 
