@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..fitting import plan as recipe
 from ..fitting.forward import of_the_future, trend_plans
 from ..fitting.scaling import extrapolates
+from ..gp.kernels import Anova, RationalQuadratic
 from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
 from ..gp.likelihoods.gaussian import noiseless
 from ..inference import DSVI, Exact, StructuredVI, Vecchia, as_scheme
@@ -67,7 +68,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     noise : {"auto", "none"}, default="auto"
         ``"none"`` is for deterministic simulators: the model interpolates the runs, and their error bars
         vanish. It is for ``inference="exact"`` and ``"vecchia"``, which keep their local scale; ``"auto"``
-        stands for ``"exact"`` then. ``"auto"`` leaves the noise to `likelihood`.
+        stands for three exact models then, with a smooth, a rough and a rational quadratic kernel, weighted by
+        how well they predict runs that they have not seen. ``"auto"`` leaves the noise to `likelihood`.
     target_transform : {"auto", "log", "exponential-normal", "yeo-johnson", "logit"} or None, default="auto"
         Monotone map of the target, before it is standardized. ``"log"`` is for positive targets, whose
         predictions are positive, too. So is ``"exponential-normal"``, which suits gamma, Weibull and
@@ -345,7 +347,13 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         """The plans that ``inference="auto"`` stands for."""
         if self.noise == "none" or self._takes_missing:
             plan.n_layers = 1
-            return [plan]
+            kernels = [
+                Anova(nu=2.5),
+                Anova(),
+                RationalQuadratic(),
+            ]  # smooth, rough, and not of sums
+            kernels = kernels if plan.kernel == "auto" else [plan.kernel]
+            return [replace(plan, kernel=kernel) for kernel in kernels]
         free = isinstance(self.likelihood, str) and self.likelihood == "auto"
         free = free and self._known_noise is None
         shape = *data.X.shape, data.y.shape[1]

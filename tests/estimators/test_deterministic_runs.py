@@ -98,3 +98,19 @@ def test_fixed_variances_may_be_small():
     model = DeepGPRegressor(1, inference="exact", likelihood=frozen, random_state=0).fit(X, y)
     assert_allclose(model.likelihood_.variance, variance)
     assert np.abs(model.predict(X) - y).max() < 1e-3 * y.std()
+
+
+def test_smooth_and_rough_models_are_weighted():
+    """By runs that are left out: a smooth function is predicted better than by the kernel of exact models."""
+    X, y = runs("smooth", 30)
+    new = np.random.default_rng(1).random((200, 2))
+    truth = FUNCTIONS["smooth"](new)
+    both = [
+        DeepGPRegressor(noise="none", random_state=0, **settings).fit(X, y)
+        for settings in ({}, {"inference": "exact", "n_layers": 1})
+    ]
+    assert [len(model.members_) for model in both] == [3, 1]
+    errors = [np.sqrt(np.mean((model.predict(new) - truth) ** 2)) for model in both]
+    assert errors[0] < 0.5 * errors[1]
+    densities = [model.log_predictive_density(new, truth).mean() for model in both]
+    assert densities[0] > densities[1] + 0.5
