@@ -1,7 +1,14 @@
 """The scikit-learn face of skdgp."""
 
 from .classifier import DeepGPClassifier
+from .multi_fidelity import MultiFidelityRegressor
 from .regressor import DeepGPRegressor
 from .sparse import SparseGPClassifier, SparseGPRegressor
 
-__all__ = ["DeepGPClassifier", "DeepGPRegressor", "SparseGPClassifier", "SparseGPRegressor"]
+__all__ = [
+    "DeepGPClassifier",
+    "DeepGPRegressor",
+    "MultiFidelityRegressor",
+    "SparseGPClassifier",
+    "SparseGPRegressor",
+]
