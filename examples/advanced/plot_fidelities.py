@@ -3,13 +3,13 @@
 Cheap and dear simulators
 =========================
 
-A dear simulator allows fourteen runs, too few for its wiggles. A cheap one, which is wrong but related, allows fifty.
-A model of both sees the wiggles (Perdikaris et al., 2017).
+A dear simulator allows fourteen runs, too few for its wiggles. A cheap one, which is wrong but related, allows
+fifty. A model of both sees the wiggles (Perdikaris et al., 2017).
 """
 
 # %%
-# One column of X says which simulator a run is of: 0 is the cheap one. The dear output is a nonlinear function of
-# the cheap one, and of the input.
+# One column of X says which simulator a run is of: 0 is the cheap one. The dear output is a nonlinear function
+# of the cheap one, and of the input.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -42,7 +42,8 @@ for name, mean in {"both": both, "dear runs alone": alone.predict(grid[:, None])
     )
 
 # %%
-# On the left the input and outputs, on the right the dear output over the cheap one: what the second model learns.
+# On the left the input and outputs, on the right the dear output over the cheap one, which the second model
+# learns.
 
 fig, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 low, high = model.predict_interval(np.column_stack([grid, np.ones(300)]), 0.9).T
