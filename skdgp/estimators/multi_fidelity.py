@@ -22,7 +22,7 @@ from .regressor import DeepGPRegressor
 
 _NOISE = 1e-4  #: of the target's variance: prior median of what a level does not explain
 #: medians and spreads of priors, which few dear runs need: lengthscales of the product, for one column
-_SLOW, _OF_CHEAPER = (5.0, 0.5), (3.0, 0.5)
+_SLOW, _OF_CHEAPER = (8.0, 0.5), (4.0, 0.5)
 _REST = (
     (1.0, 0.5),
     (0.01, 1.0),
