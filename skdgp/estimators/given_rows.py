@@ -21,7 +21,8 @@ def condition_on(
 ) -> Any:
     """Return the model given further rows, with hyperparameters, scaling and mixture weights as they are.
 
-    It is what a fit with frozen hyperparameters to all rows would find: one factorization. This estimator
+    It is what a fit with frozen hyperparameters to all rows would find. Where no row repeats another one, exact
+    models extend the factors that they have, and the cost grows with the square of the rows. This estimator
     stays as it is.
 
     Parameters

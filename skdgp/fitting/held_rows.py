@@ -72,7 +72,7 @@ def conditioned(fitted: FittedMixture, held: HeldRows | None, table: Table) -> F
             if not isinstance(model, LocalScaleModel) or fitted.masses is not None:
                 raise ValueError(_no_conditioning(fitted, member))
             batch = (held or _of_state(model)).with_rows(table).batch(device)
-            model.condition(batch)
+            model.condition(batch, member.known_posterior(device))
             new = member.fitted(model, member.draws, member.record)
             new.mixture_weight, new.dispersion = member.mixture_weight, member.dispersion
             draws = torch.tensor(member.draws, device=device)

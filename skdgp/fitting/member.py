@@ -212,6 +212,10 @@ class Member:
                 posterior = self._posteriors[device]
         return posterior
 
+    def known_posterior(self, device="cpu"):
+        """The frozen posterior on a device if it is made already, else None."""
+        return self._posteriors.get(torch.empty(0, device=device).device)
+
     def _at_hand(self):
         """The posterior on any device, or a new one."""
         return next(iter(self._posteriors.values()), None) or self.posterior()

@@ -216,7 +216,7 @@ class CoregionalizedPosterior(Posterior):
     """The posterior of a :class:`CoregionalizedGP`, of all outputs at each row."""
 
     def __init__(self, model, gp, noise_root):
-        self._gp, self._noise_root = gp, noise_root
+        self.gps, self._noise_root = [gp], noise_root
         self.n_outputs = len(model.likelihood.raw_root)
         inputs = model.training_table()[0].numpy(force=True)
         super().__init__(
@@ -228,7 +228,7 @@ class CoregionalizedPosterior(Posterior):
 
     def differentiable(self):
         new = copy.copy(self)
-        new._gp = self._gp._replace(inverse=inverse_triangular(self._gp.root))
+        new.gps = [self.gps[0]._replace(inverse=inverse_triangular(self.gps[0].root))]
         return new
 
     def _pairs(self, X):
@@ -241,11 +241,11 @@ class CoregionalizedPosterior(Posterior):
         return torch.cat([rows, more], -1).flatten(-3, -2)
 
     def _pieces(self, X):
-        size = max(1, at_once(_AT_ONCE, X.device) // (self.n_outputs * self._gp.root.shape[-1]))
+        size = max(1, at_once(_AT_ONCE, X.device) // (self.n_outputs * self.gps[0].root.shape[-1]))
         return [X] if is_exporting() or len(X) <= size else X.split(size)
 
     def latent(self, X):
-        found = (self._gp.moments(self._pairs(rows)) for rows in self._pieces(X))
+        found = (self.gps[0].moments(self._pairs(rows)) for rows in self._pieces(X))
         k = self.n_outputs
         return Latent.of_pieces(
             self._log_weights, ((mean.view(1, -1, k), var.view(1, -1, k)) for mean, var in found)
@@ -253,7 +253,7 @@ class CoregionalizedPosterior(Posterior):
 
     def joint_of_outputs(self, X):
         """Mean (B, q, k) and covariances (B, q, k, q, k) of groups of rows (B, q, n_features)."""
-        mean, cov = self._gp.joint(self._pairs(X))
+        mean, cov = self.gps[0].joint(self._pairs(X))
         shape = X.shape[1], self.n_outputs
         return mean[0].unflatten(-1, shape), cov[0].unflatten(-1, shape).unflatten(1, shape)
 
@@ -271,9 +271,9 @@ class CoregionalizedPosterior(Posterior):
         k, given = self.n_outputs, None
         if X is not None and len(X) * k <= JOINT_ROWS:
             given = torch.unique(X, dim=0)
-            draw = self._gp.draws(n, generator, self._pairs(given))
+            draw = self.gps[0].draws(n, generator, self._pairs(given))
         else:
-            draw = self._gp.paths(n, generator, self._noise_root, self.n_features)
+            draw = self.gps[0].paths(n, generator, self._noise_root, self.n_features)
 
         def evaluate(Y, noise=None):
             parts = []

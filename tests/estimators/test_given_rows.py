@@ -84,6 +84,39 @@ def test_rows_may_come_in_turn(scheme, likelihood):
     assert_allclose(np.stack(in_turn.loo_predict(return_std=True)), expected, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.parametrize("scheme", ["exact", "collapsed", "coregionalized"])
+def test_new_rows_extend_the_factors(scheme, monkeypatch):
+    """One row and several cost no factorization of all rows, and leave what one would find."""
+    outputs = None
+    if scheme == "coregionalized":
+        scheme, outputs = "exact", 2
+    X, y = table(outputs)
+    settings = {} if outputs is None else {"multi_output": "coregionalized"}
+    model = fitted(scheme, "gaussian", X[:N], y[:N], **settings)
+    model.predict(X[:1])  # makes the posterior
+    again = pickle.loads(pickle.dumps(model))  # which has none, and solves for all rows
+    parts, expected = [slice(N, N + 1), slice(N + 1, N + 6)], again
+    for part in parts:
+        expected.members_[0].release()
+        expected = expected.condition_on(X[part], y[part])
+    with monkeypatch.context() as patch:
+        patch.delattr(MarginalLikelihoodGP, "_conditioned")
+        found = model
+        for part in parts:
+            found = found.condition_on(X[part], y[part])
+        near = {"rtol": 1e-8, "atol": 1e-8}
+        assert_allclose(moments(found, X), moments(expected, X), **near)
+        if outputs is None:
+            assert_allclose(found.loo_log_density(), expected.loo_log_density(), **near)
+            loo = (np.stack(m.loo_predict(return_std=True)) for m in (found, expected))
+            assert_allclose(*loo, **near)
+    # a repeated row changes the weight of an input: all are solved for
+    twice = found.condition_on(X[:1], y[:1] + 0.1)
+    assert len(twice.members_[0].posterior().gps[0].H) == len(
+        found.members_[0].posterior().gps[0].H
+    ) + (outputs or 0)
+
+
 def test_weights_count_rows():
     X, y = table()
     model = fitted("exact", "gaussian", X[:N], y[:N])

@@ -11,7 +11,7 @@ import torch
 from ...gp.draws import prior_functions
 from ...gp.kernels import Kernel
 from ...gp.rows import leave_one_out
-from ...linalg import at_once, cholesky, inverse_triangular, is_exporting, packed
+from ...linalg import at_once, cholesky, inverse_triangular, is_exporting, packed, rounding
 from ...random import normal
 from ..posterior import Functions
 from .leave_one_out import LeaveOneOut, log_density
@@ -35,6 +35,7 @@ class ConditionedGP(NamedTuple):
     root: torch.Tensor  #: (k, P, P), Cholesky factors of their covariances, for each output
     a: torch.Tensor  #: (k, P), ``C^{-1} y``
     inverse: torch.Tensor | None = None  #: (k, P, P), of the factors, if products replace solves
+    precision: torch.Tensor | None = None  #: (k, P), diagonals of ``C^{-1}``, where they are known
 
     def _solved(self, K):
         """Solve the factors for covariances (..., P, n)."""
@@ -115,10 +116,39 @@ class ConditionedGP(NamedTuple):
         mean, deviation = mean.T, (root @ errors)[..., 0].mT
         return lambda where: (mean[where], deviation[:, where])
 
+    def with_precision(self):
+        """This process with the diagonals of the inverse covariances."""
+        if self.precision is not None:
+            return self
+        return self._replace(precision=inverse_triangular(self.root).square().sum(-2))
+
+    def extended(self, H, y, covariance):
+        """The process given further unique inputs H (m, n_inputs), with targets `y` (k, m), too.
+
+        Their covariances (k, m, m) have the noise. The cost is a square of the number of inputs, not a cube.
+        """
+        B, n, m = self.kernel(self.H, H), len(self.H), len(H)
+        A = torch.linalg.solve_triangular(self.root, B.expand(len(self.root), n, m), upper=False)
+        rest = covariance - A.mT @ A
+        own = cholesky(rest, rounding(covariance))
+        root = self.root.new_zeros(len(own), n + m, n + m)
+        root[:, :n, :n], root[:, n:, :n], root[:, n:, n:] = self.root, A.mT, own
+        A = torch.linalg.solve_triangular(self.root.mT, A, upper=True)  # C^{-1} B
+        a = torch.cholesky_solve((y - self.a @ B)[..., None], own)
+        a = torch.cat([self.a - (A @ a)[..., 0], a[..., 0]], 1)
+        precision = None
+        if self.precision is not None:
+            own = inverse_triangular(own)
+            more = (A @ own.mT).square().sum(-1), own.square().sum(-2)
+            precision = torch.cat([self.precision + more[0], more[1]], 1)
+        return ConditionedGP(
+            self.kernel, self.inputs, torch.cat([self.H, H]), root, a, None, precision
+        )
+
     def loo_moments(self, y, records):
         """Mean and variance of each target `y` (k, P) given other records; copies leave together."""
-        roots = inverse_triangular(self.root)
-        mean, var = leave_one_out(y, self.a, roots.square().sum(-2))
+        mean, var = leave_one_out(y, self.a, self.with_precision().precision)
+        roots = inverse_triangular(self.root) if records else None
         for copies in records:
             block = torch.linalg.inv(roots[..., copies].mT @ roots[..., copies])
             mean[:, copies] = y[:, copies] - (block @ self.a[:, copies, None])[..., 0]
@@ -158,10 +188,8 @@ class ConditionedLeaveOneOut(LeaveOneOut):
         if rows.forward:
             found = [gp.forward_moments(y, rows.records) for gp in gps]
         else:
-            groups = {}
-            for i, record in enumerate(rows.records.tolist()):
-                groups.setdefault(record, []).append(i)
-            copies = [group for group in groups.values() if len(group) > 1]
+            several = np.flatnonzero(np.bincount(rows.records) > 1)
+            copies = [np.flatnonzero(rows.records == record) for record in several]
             found = [gp.loo_moments(y, copies) for gp in gps]
         mean, var = map(torch.stack, zip(*found))
         self.mean, self.var, self.z = mean, var - white, (y - mean) / var.sqrt()
@@ -206,7 +234,7 @@ class ConditionedPosterior(ScaledPosterior):
     """A mixture, with equal weights, of J processes given all rows, with a local scale of each."""
 
     def __init__(self, model, draws, gps, together, noise, nearest, loo):
-        self._gps, self._together, self._noise = gps, together, noise
+        self.gps, self._together, self._noise = gps, together, noise
         self._z, self._nearest = model.z, nearest
         super().__init__(model, draws, loo, len(gps))
 
@@ -214,13 +242,13 @@ class ConditionedPosterior(ScaledPosterior):
         new, inverse = copy.copy(self), inverse_triangular(self._together.root)
         new._together = self._together._replace(inverse=inverse)
         each = inverse if inverse.ndim > 3 else inverse[None]  # one for each state
-        new._gps = [gp._replace(inverse=part) for gp, part in zip(self._gps, each)]
+        new.gps = [gp._replace(inverse=part) for gp, part in zip(self.gps, each)]
         return new
 
     def _pieces(self, X):
         if is_exporting():
             return [X]
-        size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self._gps)))
+        size = max(1, at_once(_AT_ONCE, X.device) // (len(self._noise.T) * len(self.gps)))
         return [X] if len(X) <= size else X.chunk(-(-len(X) // size))  # all alike
 
     def _of_states(self, X):
@@ -242,13 +270,13 @@ class ConditionedPosterior(ScaledPosterior):
         return self.joint(X[None])[2][:, 0]
 
     def joint(self, X):
-        roots, means, total, n = [1.0] * len(self._gps), [], 0.0, len(self._gps)
+        roots, means, total, n = [1.0] * len(self.gps), [], 0.0, len(self.gps)
         if self._scale is not None:
             pieces = self._pieces(X.flatten(0, 1))
             scales = torch.cat([self._squared(piece) for piece in pieces], 1)
             roots = self._scale.roots(scales).mT.unflatten(-1, X.shape[:2])
             roots = roots[..., None]  # J, k, B, q, 1
-        for gp, root in zip(self._gps, roots):
+        for gp, root in zip(self.gps, roots):
             mean, cov = gp.joint(X)
             means.append(mean.movedim(0, -1))
             total = total + (root * cov).mT * root
@@ -258,14 +286,14 @@ class ConditionedPosterior(ScaledPosterior):
     def functions(self, n, generator, X=None):
         """By pathwise conditioning or, for few given rows, by a joint draw."""
         states = torch.zeros(n, dtype=torch.long)
-        if len(self._gps) > 1:
-            states = torch.randint(len(self._gps), (n,), generator=generator)
+        if len(self.gps) > 1:
+            states = torch.randint(len(self.gps), (n,), generator=generator)
         given = None
         if X is not None and len(X) <= JOINT_ROWS:
             given = torch.unique(X, dim=0)
         draws = []
         for j in states.unique().tolist():
-            mine, gp = torch.nonzero(states == j)[:, 0], self._gps[j]
+            mine, gp = torch.nonzero(states == j)[:, 0], self.gps[j]
             if given is None:
                 draws.append((mine, gp.paths(len(mine), generator, self._noise, self.n_features)))
             else:

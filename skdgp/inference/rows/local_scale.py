@@ -257,8 +257,11 @@ class LocalScaleModel(Model):
         """Rows, targets and weights that it holds, of distinct rows."""
         return self.rows.Z, self.rows.y, self.rows.weight
 
-    def condition(self, batch):
-        """Take these training rows in the place of others; hyperparameters stay."""
+    def condition(self, batch, posterior=None):
+        """Take these training rows in the place of others; hyperparameters stay.
+
+        The `posterior` of these others may save work if they are among the rows.
+        """
         self._training_rows = None
         self.hold(batch)
         self._count_near()

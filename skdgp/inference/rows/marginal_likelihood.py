@@ -59,6 +59,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
     _most_rows = 20_000  #: whose covariance matrix may be formed
     _of_too_many = "Exact forms the covariance matrix of all distinct rows", "vecchia"
 
+    _before = None  #: processes of the first rows, which are given the others, too
     _n_first = None  #: steps, on a part of what there is, that are left; below zero they are over
     is_full_batch = True
 
@@ -83,8 +84,8 @@ class MarginalLikelihoodGP(LocalScaleModel):
         return lambda X: X
 
     def states(self):
-        """Copies of the layers, one for each state of the hyperparameters that predictions mix."""
-        return [copy.deepcopy(self.layers)]
+        """The layers for each state of the hyperparameters that predictions mix."""
+        return [self.layers]
 
     def limit(self, seconds, cubes):
         """Steps on so few rows that there is time for some dozens of them."""
@@ -271,15 +272,23 @@ class MarginalLikelihoodGP(LocalScaleModel):
         self.unsolved = None  # only now: an interrupt leaves it for the next call
 
     @torch.no_grad()
-    def condition(self, batch):
+    def condition(self, batch, posterior=None):
+        old = self.rows.Z, self.rows.y, self.rows.weight
         super().condition(batch)
-        self.solution = {}
+        self.solution, n = {}, len(old[0])
+        new = self.rows.Z[:n], self.rows.y[:n], self.rows.weight[:n]
+        more = len(self.rows.Z) - n
+        same = 0 < more < n and all(torch.equal(*pair) for pair in zip(old, new))
+        self._before = posterior.gps if same and posterior is not None else None
         self._given_rows()
+        self._before = None
 
     def _given_rows(self, learn_scale=lambda loo: None):
         """Condition on the rows at hand, and look how each is predicted by the others."""
         self._gps = self._together = self._loo = None
         gps, together = self._condition()
+        if not self._training_rows.forward:
+            gps = [gp.with_precision() for gp in gps]
         self.metric = torch.as_tensor(self._metric()).to(self.z)
         loo = self._leave_one_out(gps)
         self.z = loo.z
@@ -295,7 +304,10 @@ class MarginalLikelihoodGP(LocalScaleModel):
             root, a = unpacked(self.solution["root"]), np.array(self.solution["a"])
             root, a = (torch.as_tensor(part).to(self.rows.Z) for part in (root, a))
         for j, layers in enumerate(states):
-            gp = self._conditioned(layers, (root[j], a[j]) if self.solution else None)
+            if self._before is None:
+                gp = self._conditioned(layers, (root[j], a[j]) if self.solution else None)
+            else:
+                gp = self._extended(self._before[j])
             if not self.solution and len(states) > 1:  # in one tensor
                 root = gp.root.new_empty(len(states), *gp.root.shape) if root is None else root
                 gp = gp._replace(root=root[j].copy_(gp.root))
@@ -306,9 +318,16 @@ class MarginalLikelihoodGP(LocalScaleModel):
         kernel = stacked([gp.kernel for gp in gps])
         return gps, ConditionedGP(kernel, self.inputs(*states), H, root, a)
 
+    def _extended(self, gp):
+        """A process of fewer rows, the first ones, given all of them."""
+        rows, n = self.rows, len(gp.H)
+        H = gp.inputs(rows.Z[n:])
+        covariance = self._covariance(gp.kernel, H, rows.weight[n:])
+        return gp.extended(H, rows.y[n:].mT, covariance)
+
     def _conditioned(self, layers, solution=None):
         """The process for some layers; root and ``C^{-1} y`` are computed unless they are known."""
-        rows, kernel, inputs = self.rows, layers[-1].kernel(), self.inputs(layers)
+        rows, kernel, inputs = self.rows, layers[-1].kernel.frozen(), self.inputs(layers)
         H = inputs(rows.Z)
         if solution is None:
             K = self._covariance(kernel, H, rows.weight)
@@ -322,7 +341,7 @@ class MarginalLikelihoodGP(LocalScaleModel):
         return ConditionedLeaveOneOut(gps, self._training_rows, rows, noise, self._nearest(), white)
 
     def _nearest(self):
-        layers = copy.deepcopy(self.layers)
+        layers = copy.deepcopy(self.layers) if len(self.layers) > 1 else self.layers
         return NeighborSearch(
             self.rows.Z, self.metric.numpy(force=True), self.n_neighbors, self.inputs(layers)
         )
