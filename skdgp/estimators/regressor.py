@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting import plan as recipe
-from ..fitting.forward import of_the_future, trend_plans
+from ..fitting.forward import that_leave_out, trend_plans
 from ..fitting.scaling import extrapolates
 from ..gp.kernels import Anova, RationalQuadratic
 from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
@@ -359,13 +359,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:
             plans = recipe.regression(plan, *shape, free, seconds)
-            if data.group is None:
-                return plans
-            return [one for one in plans if one.scheme.has_effects] or plans
+            return plans if data.group is None else that_leave_out(plans)
         if free and plan.kernel == "auto" and data.time is not None:
             plan = replace(plan, likelihood=HeteroscedasticGaussian())
             return trend_plans(plan, len(data), shape[2], data.time, seconds)
-        return of_the_future(recipe.regression(plan, *shape, free, seconds))
+        return that_leave_out(recipe.regression(plan, *shape, free, seconds))
 
     @available_if(takes_chunks)
     def partial_fit(

@@ -181,7 +181,8 @@ def _train(run, i, left):
         one.trainer = trainer
         if n_ranks() == 1:
             _check_finite(one.member, table, run.device)
-        return one
+        if not run.scored.scores:
+            return one
     try:
         run.scored.score(one, model, trainer.rows.batch(0))
     except KeyboardInterrupt:

@@ -5,14 +5,16 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
+from ..preprocessing.columns import variance_of_new
 from .member_fit import log_densities, log_densities_of_draws
 from .table import stratified, without_last_of_class
-from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights
+from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, stack
 
 #: rows whose log densities decide on weights: a standard error of .03 nats and less
 _SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
+_CLEARLY = 2.0  #: standard errors by which members without effects of groups are to be better
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -31,7 +33,11 @@ class ScoredRows:
         self.disperses = labels is None and data.y.shape[1] == 1
         self.disperses = self.disperses and all(plan.likelihood.learns for plan in plans)
         n, rng = len(data), np.random.default_rng(seed)
-        if len(plans) == 1:
+        #: whether members are scored: several for their weights, and one whose rows leave together
+        self.scores = len(plans) > 1 or (
+            data.groups is not None and self.leaves_out(plans[0].scheme)
+        )
+        if not self.scores:
             return
         self.rows = self._left_out_rows(labels, rng)
         if n < 2 or all(self.leaves_out(plan.scheme) for plan in plans):
@@ -103,6 +109,24 @@ class ScoredRows:
         score = self._out_of_sample(one)
         return score is None or bool(np.isfinite(score).all())
 
+    def _of_groups(self, trained):
+        """Members with effects of groups alone, unless others clearly tell more of new groups.
+
+        Of known groups, others tell less.
+        """
+        some = [one for one in trained if one.member.scheme.has_effects]
+        known = all(one.loo is not None for one in trained)
+        if self.data.group is None or len(some) in (0, len(trained)) or not known:
+            return trained
+        weights, numbers = self.data.weights[self.rows], self.data.groups[self.rows]
+
+        def totals(members):
+            loo = np.stack([self._out_of_sample(one) for one in members])
+            return np.bincount(numbers, weights * mixed(loo, stack(loo, weights)))
+
+        gain = totals(trained) - totals(some)
+        return trained if gain.sum() > _CLEARLY * len(gain) ** 0.5 * gain.std() else some
+
     def weigh(self, trained):
         """The members with their mixture weights and their dispersion, without those that hardly count."""
         finite = [one for one in trained if self._is_finite(one)]
@@ -113,9 +137,9 @@ class ScoredRows:
                     "it has not seen is not finite.",
                     ConvergenceWarning,
                 )
-        trained = finite or trained
+        trained = self._of_groups(finite or trained)
         members = [one.member for one in trained]
-        if len(members) == 1:
+        if len(members) == 1 and not self.scores:
             return members
         unknown = any(one.loo is None and one.held_out is None for one in trained)
         if unknown or not finite:  # interrupted, or one row; or no member has a density
@@ -135,6 +159,9 @@ class ScoredRows:
             among = weights[: len(with_loo)]
             dispersion = best_dispersion(mixed(every, among / among.sum()), of_rows)
             dispersion = dispersion ** float(among.sum())  # they cannot tell for the others
+        if self.disperses and self.data.groups is not None:
+            n_groups = len(np.unique(self.data.groups[self.rows]))
+            dispersion *= variance_of_new(n_groups) ** 0.5
         for one, weight in zip(with_loo + others, weights):
             one.member.mixture_weight, one.member.dispersion = float(weight), dispersion
         kept = [one for one in trained if one.member.mixture_weight >= _NEGLIGIBLE]

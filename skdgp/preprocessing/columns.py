@@ -288,10 +288,7 @@ class Levels(Column):
         positions = (self._positions[-1] if self._own is None else self._own)[:L]
         order = np.argsort(positions[:, 0], kind="stable")
         chosen = order[((np.arange(n) + 0.5) * L / n).astype(np.int64)]
-        # the predictive variance of a new level from L levels, with a scaled inverse chi-square prior
-        unbiased, new = L / max(L - 1.0, 1.0), 1.0 + 1.0 / L
-        dof = L - 1.0 + _PRIOR_DOF
-        return positions[chosen], unbiased * new * dof / (dof - 2.0)
+        return positions[chosen], variance_of_new(L, L / max(L - 1.0, 1.0))
 
     def share(self):
         """Variance that a new level adds where known ones are alike, relative to that of a level.
@@ -302,6 +299,12 @@ class Levels(Column):
         """
         L = max(self._n_levels, 1)
         return (1.0 + 1.0 / L) * (_PRIOR_DOF - 2.0) / (L + _PRIOR_DOF - 3.0)
+
+
+def variance_of_new(n, variance=1.0):
+    """Predictive variance of a new level from the variance of `n`, with a scaled inverse chi-square prior."""
+    new, dof = 1.0 + 1.0 / n, n - 1.0 + _PRIOR_DOF
+    return variance * new * dof / (dof - 2.0)
 
 
 def _shrunk(codes, targets, weights, n_levels, ratio):

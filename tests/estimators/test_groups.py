@@ -1,18 +1,24 @@
 """Groups that are left out as a whole."""
 
+import pickle
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn import config_context
+from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.fitting.left_out import held_groups
+from skdgp.fitting.stacking import ScoredRows
 from skdgp.fitting.table import Table
+from skdgp.inference import CollapsedVI, Exact
 from skdgp.model_selection import cross_val_distribution
 from skdgp.torch import as_module
 
@@ -297,3 +303,74 @@ def test_new_rows_of_known_and_of_new_groups_are_learned_from():
     up, down, level = (given.predict(row.assign(shop=one))[0] for one in ("new", "newer", "newest"))
     assert up > level + 0.5
     assert down < level - 0.5
+
+
+def test_deviations_count_that_groups_are_few():
+    """By the predictive variance of one more group, (1 + 1/L)(L + 2)/L of that of L groups."""
+    X, y = panel()
+    exact = regressor(n_layers=1, inference="exact")
+    (alone,) = exact.fit(X, y).members_
+    assert alone.dispersion == 1.0
+    for n, groups in ((30, GROUPS), (2, GROUPS % 2), (180, np.arange(180))):
+        (member,) = exact.fit(X, y, groups=groups).members_
+        more = np.sqrt((1.0 + 1.0 / n) * (n + 2.0) / n)
+        assert 0.9 * more < member.dispersion < 1.1 * more
+        assert np.isfinite(member.record.log_density)
+    (member,) = exact.fit(X, y, time=np.arange(180)).members_
+    assert member.dispersion > 1.05  # five blocks
+
+
+def test_members_without_effects_of_groups_are_to_be_clearly_better():
+    def trained(scheme, loo):
+        return SimpleNamespace(member=SimpleNamespace(scheme=scheme), loo=loo[None])
+
+    rng = np.random.default_rng(0)
+    loo, noise = rng.normal(size=(2, 180))
+    scored = object.__new__(ScoredRows)
+    scored.data = SimpleNamespace(group=0, weights=np.ones(180), groups=GROUPS)
+    scored.rows, scored.disperses = np.arange(180), False
+    own, equal = trained(Exact(), loo), trained(CollapsedVI(), loo + 0.3 * noise)
+    better = trained(CollapsedVI(), loo + 0.5)
+    assert scored._of_groups([own, equal]) == [own]
+    assert scored._of_groups([own, better]) == [own, better]
+    assert scored._of_groups([better]) == [better]
+    scored.data.group = None
+    assert scored._of_groups([own, equal]) == [own, equal]
+
+
+@pytest.mark.parametrize("inference", ["auto", "vecchia"])
+def test_without_groups_and_time_nothing_of_theirs_is_used(monkeypatch, inference):
+    """The fit is the same, to the last bit, where all that is for groups, blocks and effects fails."""
+    X, y = panel()
+    X = pd.DataFrame(X, columns=["a", "b"]).assign(c=np.array(["u", "v", "w"])[GROUPS % 3])
+    model = DeepGPRegressor(inference=inference, n_layers=1, max_iter=5, random_state=0)
+    expected = model.fit(X, y).predict(X, return_std=True)
+
+    def used(*args, **kwargs):
+        raise AssertionError
+
+    for where in (
+        "fitting.stacking.variance_of_new",
+        "fitting.table.held_groups",
+        "fitting.table.last_groups",
+        "estimators.left_out.group_numbers",
+        "estimators.left_out.blocks",
+        "estimators.regressor.trend_plans",
+        "estimators.regressor.that_leave_out",
+        "gp.kernels.indicator.Indicator.__init__",
+        "gp.kernels.indicator.OnColumns.__init__",
+        "inference.vecchia.neighbors.LevelNeighbors.__init__",
+    ):
+        monkeypatch.setattr(f"skdgp.{where}", used)
+    assert_array_equal(model.fit(X, y).predict(X, return_std=True), expected)
+
+
+def test_checkpoints_and_pickles_keep_effects(tmp_path):
+    X, y = framed()
+    model = DeepGPRegressor(1, inference="exact", max_iter=3, random_state=0, groups="shop")
+    expected = model.fit(X, y).predict(X, return_std=True)
+    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X, return_std=True), expected)
+    model.set_params(checkpoint=tmp_path / "state")
+    for _ in range(2):  # the second one goes on from the end of the first
+        found = clone(model).fit(X, y).predict(X, return_std=True)
+        assert_allclose(found, expected, rtol=1e-9)
