@@ -240,7 +240,7 @@ class Member:
         model = self.build()
         names = {id(one.parameter): one.name for one in model.hyperparameters()}
         found = {names[id(one.parameter)]: one.prior for one in model.with_priors()}
-        return {name.replace("log_", ""): prior for name, prior in found.items()}
+        return {name.replace("log_", ""): prior for name, prior in found.items() if "log_" in name}
 
     @property
     def inducing_inputs_(self) -> list:

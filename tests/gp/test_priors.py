@@ -62,7 +62,7 @@ def test_mode_of_the_posterior_in_closed_form(inference):
     X, y, spread, median = rng.normal(size=(50, 1)), rng.normal(size=50), 0.2, 0.3
     kernel = SquaredExponential(Fixed(1.0), Fixed(1e-9))
     noise = Gaussian(LogNormal(median, spread))
-    n_iter = 400 if inference in ("dsvi", "vecchia") else 30
+    n_iter = {"dsvi": 300, "vecchia": 150}.get(inference, 30)
     model = fitted((X, y), inference, n_iter, 1, kernel=kernel, likelihood=noise)
     a, S = len(y) / 2 - np.log(median) / spread**2, y @ y
     log_v = lambertw(0.5 * S * spread**2 * np.exp(spread**2 * a)).real - spread**2 * a
@@ -92,7 +92,7 @@ def test_fixed_ones_stay_and_tight_priors_hold(rows, inference):
     """By all schemes, in all layers."""
     kernel = SquaredExponential(LogNormal(0.7, 1e-3), Fixed(1.3))
     likelihood = Gaussian(Fixed(0.07))
-    n_iter = 60 if inference == "sghmc" else 15
+    n_iter = {"sghmc": 60, "collapsed": 12, "ess": 8}.get(inference, 15)
     settings = {"kernel": kernel, "likelihood": likelihood, "standardize": "auto"}
     model = fitted(rows, inference, n_iter, **settings)
     assert_array_equal(model.likelihood_.variance, 0.07)
@@ -119,7 +119,7 @@ def test_priors_of_user_and_recipe_are_read_and_given(rows):
     assert abs(np.log(other.kernels_[0].lengthscale / 0.3).mean()) < 0.1
     other.set_params(kernel__lengthscale__median=1.0)
     assert clone(other).kernel.lengthscale.median == 1.0
-    default = DeepGPRegressor(budget="small", max_iter=2, random_state=0).fit(*rows)
+    default = DeepGPRegressor(budget=0.2, max_iter=2, random_state=0).fit(*rows)
     assert all(member.priors_ for member in default.members_ if "Exact" in repr(member))
 
 
@@ -173,8 +173,8 @@ def test_periodic_kernel():
     both = stacked([Trainable(kernel)(), Trainable(kernel)()])
     assert_allclose(both.between(X[None], X[None]).detach()[1], expected)
     generator = torch.Generator().manual_seed(0)
-    draws = prior_functions(kernel, 4000, 1, generator, X, 512)(X[:5])[..., 0]
-    assert_allclose(draws.T @ draws / 4000, expected[:5, :5], atol=0.11)  # 4 standard errors
+    draws = prior_functions(kernel, 1000, 1, generator, X, 256)(X[:5])[..., 0]
+    assert_allclose(draws.T @ draws / 1000, expected[:5, :5], atol=0.22)  # 4 standard errors
     step = torch.tensor([[1e-4, 0.0]], dtype=torch.float64)
     curvature = 2.0 * (1.2 - kernel(step, 0.0 * step).item()) / 1e-8
     assert_allclose(kernel.slopes[0], curvature, rtol=1e-4)
@@ -187,7 +187,7 @@ def test_periods_are_in_units_of_x_and_go_on(inference):
     kernel = Periodic(Fixed(12.0), on=["month"])
     frame = pd.DataFrame({"month": t, "other": np.random.default_rng(0).normal(size=60)})
     settings = {"kernel": kernel, "standardize": "auto", "likelihood": "gaussian"}
-    model = fitted((frame, y), inference, 200 if inference == "dsvi" else 15, 1, **settings)
+    model = fitted((frame, y), inference, 150 if inference == "dsvi" else 15, 1, **settings)
     later = frame.assign(month=t + 600.0)
     assert np.abs(model.predict(later) - y).max() < 0.1
     assert_array_equal(model.kernels_[0].kernel.period, 12.0)

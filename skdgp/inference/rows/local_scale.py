@@ -27,7 +27,7 @@ _START_COUNT = 10.0  #: the neighbors that the prior of the local scale is worth
 _REACH = 20.0  #: of the grid of local scales, in logarithms, on both sides
 _LEAST_DOF = 2.1  #: from neighbors; below 2 there is no variance
 _FEWEST_SCALES = 64  #: points of this grid
-#: of logarithms of hyperparameters, and of those of one column from the level of all columns, a priori
+#: standard deviation of logarithms of hyperparameters, and scale of those of one column around the mean of all
 SPREAD, DEVIATION = 2.0, 0.5
 _SPREAD = 3.0  #: of the logarithms of what is learned, a priori
 _STEPS = 50  #: to learn it
@@ -204,10 +204,8 @@ class LocalScaleModel(Model):
     With `of_outputs`, each output has a local scale of its own, which steps do not change.
     """
 
-    _spreads = (
-        SPREAD,
-        DEVIATION,
-    )  #: of priors that are not given, see :class:`~skdgp.gp.priors.LogNormal`
+    #: of priors that are not given, see :class:`~skdgp.gp.priors.LogNormal`
+    _spreads = SPREAD, DEVIATION
 
     def __init__(self, steps, architecture, likelihood, hidden=(), of_outputs=False):
         super().__init__(steps)

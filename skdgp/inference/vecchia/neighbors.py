@@ -35,13 +35,15 @@ _FEWEST_INDUCING = 50  #: that are worth their time
 _ROWS_OF_EACH = 10  #: for each of them: fewer unique inputs are as soon given to an exact process
 _MOST_FEATURES = 15_000_000  #: of all unique inputs, 120 MB
 _SHARE = 0.25  #: of the time for them, if that is limited
+#: standard deviation of logarithms of hyperparameters, and scale of those of one column around the mean of all
+SPREAD, DEVIATION = 1.0, 0.3
 _CUBES = 40.0  #: their cost over P m^2, measured for 7,000 and 30,000 rows: 34 and 41
 
 
 class NeighborGP(LocalScaleModel):
     """The model of :class:`Vecchia`, with priors as of :class:`~skdgp.gp.priors.LogNormal`."""
 
-    _spreads = 1.0, 0.3
+    _spreads = SPREAD, DEVIATION
     roles = {
         "local_scale": "noise",
         **dict.fromkeys(("metric", "inducing", "mean", "root"), "rows"),
