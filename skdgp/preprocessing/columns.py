@@ -10,7 +10,7 @@ from .levels import UNIT, UNSEEN
 N_FOLDS = 5  #: of the cross-fitted positions of levels, as of scikit-learn's TargetEncoder
 _DIMENSIONS = 2  #: of the positions of levels at most, where there are several targets
 _FEW_LEVELS = 2  #: levels up to which each has a column of its own
-#: rows of a level that say too little of its position, and the levels with so few from which there are effects
+#: rows of a level that say too little of its position, and the levels with so few that effects need
 _RARE, _SEVERAL_RARE = 2, 3
 CODE = " (level)"  #: suffix of columns with the codes of levels
 #: rows of a level from which its position is that of all its rows: each of them is 3 % of it at most

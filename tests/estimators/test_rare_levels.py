@@ -1,4 +1,4 @@
-"""Levels with one or two training rows: what these say of them, and how little that is."""
+"""Levels with few training rows: what these say of them, and how little that is."""
 
 import numpy as np
 import pandas as pd
@@ -24,7 +24,7 @@ def rows(rng, effects, levels):
 
 
 def test_rows_of_rare_levels_are_those_of_a_mixed_model():
-    """Given one or two rows of a level, its effect is known to .0995 and .0705: errors are .141 and .123."""
+    """Given one or two rows of a level, its effect is known to .0995 and .0705."""
     sizes = np.r_[np.full(25, 1), np.full(25, 2), np.full(8, 60)]
     rng = np.random.default_rng(1)
     effects = rng.standard_normal(len(sizes) + 20)

@@ -46,27 +46,39 @@ class LevelNeighbors:
     def __call__(self, X, left_out=None, records=None):
         """As of :class:`NeighborSearch`."""
         found = self._near(X, left_out, records)
-        n, k = found.shape
-        each = [X[:, columns].numpy(force=True).tolist() for columns in self._levels]
-        for i in range(n if k else 0):
-            gone = -1 if left_out is None else left_out[i]
-            own = [of.get(tuple(level[i]), _NONE) for of, level in zip(self._own, each)]
-            own = np.unique(np.concatenate(own))
-            if gone >= 0:
-                own = own[records[own] != gone]
-            if not len(own):
-                continue
-            off = (self._Z[own] - X[i]).numpy(force=True) / self.metric
-            own = own[np.argsort(np.square(off).sum(1), kind="stable")[: k // 2]]
-            beside = None if gone < 0 else np.full(len(own), gone)
-            around = self._near(self._Z[own], beside, records)[:, ::-1].T.ravel()
-            others = around[~np.isin(around, own)]
-            _, first = np.unique(others, return_index=True)
-            others = others[np.sort(first)][: k // 2 - len(own)]
-            told = np.concatenate([own, others])
-            rest = found[i][~np.isin(found[i], told)]
-            found[i] = _joined(told, rest, k)
+        told = self._of_levels(X, left_out, records, found.shape[1] // 2)
+        for i, own in told.items():
+            rest = found[i][~np.isin(found[i], own)]
+            found[i] = _joined(own, rest, found.shape[1])
         return found
+
+    def _of_levels(self, X, left_out, records, most):
+        """For rows whose levels have others, at most so many of these and of what is near them."""
+        each, own = [X[:, columns].numpy(force=True).tolist() for columns in self._levels], {}
+        points, Z = (part.numpy(force=True) / self.metric for part in (X, self._Z))
+        for i in range(len(X) if most else 0):
+            known = [of.get(tuple(level[i]), _NONE) for of, level in zip(self._own, each)]
+            known = known[0] if len(known) == 1 else np.unique(np.concatenate(known))
+            if left_out is not None:
+                known = known[records[known] != left_out[i]]
+            if len(known):
+                off = np.square(Z[known] - points[i]).sum(1)
+                own[i] = known[np.argsort(off, kind="stable")[:most]]
+        if not own:
+            return own
+        counts = [len(known) for known in own.values()]
+        beside = None if left_out is None else left_out[np.repeat(list(own), counts)]
+        around = self._near(self._Z[np.concatenate(list(own.values()))], beside, records)[:, ::-1]
+        parts = np.split(around, np.cumsum(counts)[:-1])
+        return {
+            i: _first([known, part.T.ravel()], most) for (i, known), part in zip(own.items(), parts)
+        }
+
+
+def _first(parts, n):
+    """The first `n` different numbers."""
+    numbers = np.concatenate(parts)
+    return numbers[np.sort(np.unique(numbers, return_index=True)[1])[:n]]
 
 
 def _joined(told, rest, k):
