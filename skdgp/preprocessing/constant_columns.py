@@ -29,6 +29,10 @@ class ConstantColumns:
         columns, constants = scaler.constant_columns()
         categories, shares = scaler.shares_of_levels()
         self.columns = np.r_[columns, categories].astype(np.intp)
+        if not len(self.columns):
+            self.values, self.differs = np.empty((len(X), 0)), np.empty((len(X), 0), dtype=bool)
+            self.variance = np.empty(0)
+            return
         parts = constants, scaler.tolerance(constants), ~np.isnan(constants)
         variance = np.r_[np.full(len(columns), 2.0), shares] / X.shape[1]
         if isinstance(X, torch.Tensor):  # of numbers alone

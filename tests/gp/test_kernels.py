@@ -795,3 +795,19 @@ def test_kernels_combine_with_kernels_only(combine, other):
     for pair in [(SquaredExponential(), other), (other, SquaredExponential())]:
         with pytest.raises(TypeError, match="multiplied by kernels only; got"):
             combine(*pair)
+
+
+@every_kernel
+def test_covariances_of_groups_with_one_row(name):
+    kernel = Trainable(KERNELS[name].bind(3))()
+    X = rows(5)[:, None].requires_grad_()
+    found, expected = kernel.of_groups(X), kernel.within(X)
+    assert found.shape == (5, 1, 1)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=0.0)  # rough ones round at 0
+    gradients = (
+        torch.autograd.grad(K.sum(), X, allow_unused=True, materialize_grads=True)[0]
+        if K.requires_grad
+        else torch.zeros_like(X)
+        for K in (found, expected)
+    )
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-10)

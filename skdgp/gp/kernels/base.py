@@ -135,6 +135,8 @@ class Kernel(Component):
 
     def of_groups(self, X):
         """Covariances within groups of rows (B, q, n_features), shape (B, q, q): few large ones, or many."""
+        if X.shape[1] == 1:
+            return self.diag(X)[..., None]
         return self(X[0], X[0])[None] if len(X) == 1 else self.within(X)
 
     def from_gram(self, G, left=None, right=None):
