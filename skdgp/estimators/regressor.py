@@ -10,7 +10,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..fitting import plan as recipe
-from ..fitting.forward import that_leave_out, trend_plans
+from ..fitting.forward import of_the_future, trend_plans
 from ..fitting.scaling import extrapolates
 from ..gp.kernels import Anova, RationalQuadratic
 from ..gp.likelihoods import REGRESSION, HeteroscedasticGaussian
@@ -358,12 +358,11 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         free = free and self._known_noise is None
         shape = *data.X.shape, data.y.shape[1]
         if not data.forward:
-            plans = recipe.regression(plan, *shape, free, seconds)
-            return plans if data.group is None else that_leave_out(plans)
+            return recipe.regression(plan, *shape, free, seconds)
         if free and plan.kernel == "auto" and data.time is not None:
             plan = replace(plan, likelihood=HeteroscedasticGaussian())
             return trend_plans(plan, len(data), shape[2], data.time, seconds)
-        return that_leave_out(recipe.regression(plan, *shape, free, seconds))
+        return of_the_future(recipe.regression(plan, *shape, free, seconds))
 
     @available_if(takes_chunks)
     def partial_fit(

@@ -36,10 +36,10 @@ def trend_plans(plan, n_rows, n_outputs, time, seconds):
     return found
 
 
-def that_leave_out(plans):
-    """Members that have seen all rows, and are judged by blocks of the future or groups that they leave out.
+def of_the_future(plans):
+    """Members that have seen all rows, and are judged by blocks of the future.
 
-    Minibatch members do not see the blocks that they are judged by, which are the nearest to predictions, nor
-    the effects of groups. They stay where there are no others.
+    Minibatch members do not see the blocks that they are judged by, which are the nearest to predictions. They
+    stay where there are no others.
     """
     return [plan for plan in plans if plan.scheme.leaves_groups_out] or plans

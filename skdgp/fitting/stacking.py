@@ -14,7 +14,8 @@ from .weights import LOG_DISPERSIONS, best_dispersion, mixed, mixture_weights, s
 _SCORED_ROWS = 2000
 _HELD_OUT = 0.2  #: share of the rows that members without leave-one-out do not see
 _MOST_HELD_OUT = 1000  #: such rows: as many as tell weights to a hundredth
-_CLEARLY = 2.0  #: standard errors by which members without effects of groups are to be better
+#: nats by which members without effects of groups are to be better: strong evidence (Kass and Raftery, 1995)
+_EVIDENCE = 5.0
 _NEGLIGIBLE = 0.02  #: a weight below which a member is dropped: the suite loses .001 nats
 
 
@@ -115,17 +116,17 @@ class ScoredRows:
         Of known groups, others tell less.
         """
         some = [one for one in trained if one.member.scheme.has_effects]
-        known = all(one.loo is not None for one in trained)
+        known = all(self._out_of_sample(one) is not None for one in trained)
         if self.data.group is None or len(some) in (0, len(trained)) or not known:
             return trained
-        weights, numbers = self.data.weights[self.rows], self.data.groups[self.rows]
+        n = len(self.rows if self.held is None else self.held)  # rows that all are scored by
+        weights = self.data.weights[self.rows[:n]]
 
-        def totals(members):
-            loo = np.stack([self._out_of_sample(one) for one in members])
-            return np.bincount(numbers, weights * mixed(loo, stack(loo, weights)))
+        def total(members):
+            scores = np.stack([self._out_of_sample(one)[:n] for one in members])
+            return weights @ mixed(scores, stack(scores, weights))
 
-        gain = totals(trained) - totals(some)
-        return trained if gain.sum() > _CLEARLY * len(gain) ** 0.5 * gain.std() else some
+        return trained if total(trained) > total(some) + _EVIDENCE else some
 
     def weigh(self, trained):
         """The members with their mixture weights and their dispersion, without those that hardly count."""

@@ -322,13 +322,13 @@ def test_deviations_count_that_groups_are_few():
 
 def test_members_without_effects_of_groups_are_to_be_clearly_better():
     def trained(scheme, loo):
-        return SimpleNamespace(member=SimpleNamespace(scheme=scheme), loo=loo[None])
+        return SimpleNamespace(member=SimpleNamespace(scheme=scheme), loo=loo[None], held_out=None)
 
     rng = np.random.default_rng(0)
     loo, noise = rng.normal(size=(2, 180))
     scored = object.__new__(ScoredRows)
     scored.data = SimpleNamespace(group=0, weights=np.ones(180), groups=GROUPS)
-    scored.rows, scored.disperses = np.arange(180), False
+    scored.rows, scored.held, scored.disperses = np.arange(180), None, False
     own, equal = trained(Exact(), loo), trained(CollapsedVI(), loo + 0.3 * noise)
     better = trained(CollapsedVI(), loo + 0.5)
     assert scored._of_groups([own, equal]) == [own]
@@ -356,7 +356,7 @@ def test_without_groups_and_time_nothing_of_theirs_is_used(monkeypatch, inferenc
         "estimators.left_out.group_numbers",
         "estimators.left_out.blocks",
         "estimators.regressor.trend_plans",
-        "estimators.regressor.that_leave_out",
+        "estimators.regressor.of_the_future",
         "gp.kernels.indicator.Indicator.__init__",
         "gp.kernels.indicator.OnColumns.__init__",
         "inference.vecchia.neighbors.LevelNeighbors.__init__",
