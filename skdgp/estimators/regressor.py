@@ -83,8 +83,8 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         distributions that end with the range of the training targets, or two standard deviations from their
         own centers: heavy tails have no mean under an exponential. Quantiles and densities have no end, and
         nothing ends under the logit.
-    multi_output : {"independent", "coregionalized"}, default="independent"
-        How several outputs belong together. ``"independent"`` ones share kernels and hidden layers.
+    multi_output : {"coregionalized"} or None, default=None
+        How several outputs belong together. With None they share kernels and hidden layers.
         ``"coregionalized"`` is for ``inference="exact"``, which ``"auto"`` stands for then: outputs have
         covariances, of the functions and of the noise of a row, so that each tells about the others. Draws are
         joint over rows and outputs. Targets that were not observed are NaN; each row has one at least.
@@ -268,7 +268,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     _: KW_ONLY
     noise: str = "auto"
     target_transform: str | None = "auto"
-    multi_output: str = "independent"
+    multi_output: str | None = None
     exposure: str | int | None = None
 
     _likelihoods = REGRESSION
@@ -277,7 +277,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
         **BaseDeepGP._parameter_constraints,
         **TARGET_TRANSFORM,
         "noise": [StrOptions({"auto", "none"})],
-        "multi_output": [StrOptions({"independent", "coregionalized"})],
+        "multi_output": [StrOptions({"coregionalized"}), None],
         "exposure": [str, Interval(Integral, 0, None, closed="left"), None],
     }
 
@@ -310,7 +310,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
             if not isinstance(scheme, Exact) or self.noise == "none":
                 raise ValueError(
                     "multi_output='coregionalized' needs inference='exact' and noise='auto'; elsewhere leave "
-                    "it at 'independent'."
+                    "it at None."
                 )
             if self.early_stopping and np.isnan(data.y).any():
                 raise ValueError(

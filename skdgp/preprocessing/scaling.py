@@ -104,7 +104,7 @@ class InputScaler:
             )
             self.linear = np.where(outside, np.maximum(ends, _LINEAR), np.inf)
         size = np.abs(mean).max() if self.blank else np.median(self.scale)
-        self.rounding = LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0)
+        self.rounding = float(LEFT_OVER[1] * eps * (size if size > 0.0 else 1.0))
         return self
 
     def bends(self):
