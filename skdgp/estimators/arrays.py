@@ -23,8 +23,8 @@ def check_inputs(estimator, X, y="no_validation", reset=False, extend=False, **y
     Frames with other columns than numbers, and arrays with categories or dates, are read by the FrameReader
     that the call with `reset` makes; missing cells become NaN. With `extend`, new levels get own codes.
     """
-    X = with_codes(estimator, as_numpy(X), reset, extend)
     y_given = not (isinstance(y, str) and y == "no_validation")
+    X = with_codes(estimator, as_numpy(X), reset, extend or y_given)
     objects = np.ravel(y) if getattr(y, "dtype", None) == np.dtype(object) else y
     if (objects is not y or isinstance(y, list | tuple)) and any(map(is_missing, objects)):
         raise ValueError("Input y contains NaN: leave out rows without a target.")

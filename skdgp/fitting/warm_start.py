@@ -2,6 +2,7 @@
 
 from ..gp.kernels import as_kernel
 from ..gp.kernels.base import Pair
+from ..gp.kernels.indicator import without_levels
 
 
 def _parts(kernel):
@@ -18,9 +19,9 @@ def warm_start_sources(plans, members):
     """
 
     def alike(plan, member, of_scheme=repr):
-        kernels = plan.last_kernel(), member.architecture.kernels[-1]
-        schemes = plan.scheme, member.scheme
-        return len({*map(of_scheme, schemes)}) == 1 and len({*map(_parts, kernels)}) == 1
+        planned, kernel = _parts(plan.last_kernel()), member.architecture.kernels[-1]
+        same = planned in (_parts(kernel), _parts(without_levels(kernel)))
+        return of_scheme(plan.scheme) == of_scheme(member.scheme) and same
 
     left, sources = list(members), []
     for plan in plans:

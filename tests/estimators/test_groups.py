@@ -374,3 +374,15 @@ def test_checkpoints_and_pickles_keep_effects(tmp_path):
     for _ in range(2):  # the second one goes on from the end of the first
         found = clone(model).fit(X, y).predict(X, return_std=True)
         assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_warm_starts_go_on_with_effects_and_learn_more_groups():
+    X, y = framed()
+    model = DeepGPRegressor(1, inference="exact", max_iter=9, groups="shop", random_state=0)
+    model.set_params(warm_start=True).fit(X, y)
+    rows, more = X[-12:].assign(shop=["new"] * 6 + ["newer"] * 6), y[-12:] + np.repeat([3, -3], 6)
+    model.fit(pd.concat([X, rows]), np.append(y, more))
+    row = X[50:51]
+    up, down, level = (model.predict(row.assign(shop=one))[0] for one in ("new", "newer", "newest"))
+    assert up > level + 0.5
+    assert down < level - 0.5

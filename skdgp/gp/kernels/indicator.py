@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...random import normal
-from .base import Kernel, as_kernel, over_rows, tensor_like
+from .base import Kernel, Sum, as_kernel, over_rows, tensor_like
 from .columns import OnColumns
 from .stationary import cos_sin
 
@@ -69,6 +69,13 @@ def with_levels(kernel, codes, n_inputs, has_effects=True):
     for j in codes if has_effects else ():
         whole = whole + OnColumns(Indicator(), [int(j)])
     return whole
+
+
+def without_levels(kernel):
+    """The kernel that :func:`with_levels` was given; others as they are."""
+    while isinstance(kernel, Sum) and columns_of_levels(kernel.right):
+        kernel = kernel.left
+    return kernel.kernel if isinstance(kernel, OnColumns) else kernel
 
 
 def columns_of_levels(kernel):
