@@ -9,11 +9,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from .._warnings import warn
 from ..gp.likelihoods import Gaussian
-from ..gp.reference import Reference
 from ..inference.chains import LARGEST_RHAT, LEAST_SIZE, rank_rhat, sample_sizes
 from ..predictive.mixture import Mixture
 from ..training.init import accepts
 from ..training.pathologies import PathologyWarning, findings, noise_finding, too_few_finding
+from ..training.reference import Reference
 from .parameters import settable
 
 ROWS = 1000  #: rows that are looked at

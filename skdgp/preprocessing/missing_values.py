@@ -4,17 +4,12 @@ import numpy as np
 from scipy.stats import norm
 from sklearn.metrics.pairwise import nan_euclidean_distances
 
-from ..gp.reference import noise_and_means
-
 _DIGITS, _ROUNDED = 9, 1e6  #: decimals of squared distances, up to this size
 _NEIGHBORS = 8  #: donors for each cell: the error of their mean is a third of their deviation
 _FAR = 1e150  #: standard deviations beyond which distances do not grow, so that squares are numbers
 _STEPS = 20  #: of expectation maximization
 _CHANGE = 1e-3  #: of covariances, below which it ends
 _LEAST = 1e-3  #: variance of the noise, relative to that of the target
-_NOISELESS = 1e-6  #: the same of a Gaussian process
-_FEWEST, _KNOWN = 30, 200  #: complete rows of the Gaussian process
-_STANDARD_ERRORS = 2.0  #: by which gaps hide more or less than a line says before it counts
 _RARE = 0.1  #: share of a class below which correlations with it are too uncertain to correct
 _LEAST_OF_CLASSES = 0.1  #: the same between classes, which is uncertain by as much
 _MOST = 100  #: columns up to which the covariance of some hundred rows says something
@@ -37,9 +32,7 @@ class Donors:
     The `rows` (n, d) are NaN where cells are missing, `targets` (n, k) are standardized, and
     `learned` (d,) are columns in which training rows have gaps that count; `has_gaps` is whether
     there are some. Indicators of classes (`is_class`) stand for Gaussian variables beyond a
-    threshold, whose correlations are larger (biserial correlations). Where rows weigh, targets need not
-    be linear: a Gaussian process of complete rows tells what is left of them, and how much more or
-    less than a line says gaps hide on average.
+    threshold, whose correlations are larger (biserial correlations).
     """
 
     def __init__(self, rows, targets, learned, is_class=False, weighs=False):
@@ -64,36 +57,13 @@ class Donors:
             share, least = _of_indicators(targets), _LEAST_OF_CLASSES
             self._effects = self._effects / np.sqrt(share)
             self._rest = 1.0 - (1.0 - self._rest) / share
-        self._rest, self._of_gap = self._rest.clip(least), np.zeros(targets.shape[1])
-        if weighs and self.has_gaps and np.isfinite(targets).all():
-            self._look_beyond_lines(rows, targets)
+        self._rest = self._rest.clip(least)
         noise = self._rest + self._hidden(rows)
         self._usual, self._unit_weight = noise.mean(0), None
         if weighs:
             each = self._of_all(noise)
             self._unit_weight = 1.0 / each.mean()
             self._usual = each @ noise / each.sum()
-
-    def _look_beyond_lines(self, rows, targets):
-        """Correct noise and what gaps hide by a Gaussian process, if enough rows are complete."""
-        gaps = np.isnan(rows) & self._learned
-        complete, incomplete = np.flatnonzero(~gaps.any(1)), np.flatnonzero(gaps.any(1))
-        if len(complete) < max(_FEWEST, 2 * rows.shape[1]):
-            return
-        complete, incomplete = complete[:_KNOWN], incomplete[:_KNOWN]
-        Z = self._standardized(self.fill(rows[np.append(complete, incomplete)]))
-        noise, means = noise_and_means(Z, targets[complete], len(complete))
-        self._rest = np.minimum(self._rest, noise).clip(_NOISELESS)
-        hidden, squares = (
-            self._hidden(rows[incomplete]).mean(0),
-            np.square(targets[incomplete] - means).mean(0),
-        )
-        excess = (squares - self._rest).clip(0.0) - hidden
-        unsure = _STANDARD_ERRORS * np.sqrt(2.0 / len(incomplete)) * squares
-        excess = np.sign(excess) * (np.abs(excess) - unsure).clip(0.0)
-        self._of_gap = excess.clip(0.0) / gaps[incomplete].sum(1).mean()
-        known = np.where(hidden > 0.0, hidden, 1.0)
-        self._effects = self._effects * np.sqrt(1.0 + np.minimum(excess, 0.0) / known)
 
     def _standardized(self, rows):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +75,7 @@ class Donors:
         hidden = np.zeros((len(encoded), len(self._rest)))
         for rows, gaps in _patterns(np.isnan(encoded) & self._learned):
             V, effects = np.linalg.inv(self._precision[np.ix_(gaps, gaps)]), self._effects[gaps]
-            hidden[rows] = np.einsum("ik,ij,jk->k", effects, V, effects) + len(gaps) * self._of_gap
+            hidden[rows] = np.einsum("ik,ij,jk->k", effects, V, effects)
         return hidden
 
     def _of_all(self, noise):

@@ -5,8 +5,8 @@ import copy
 import numpy as np
 import torch
 
-from ..gp.reference import MOST_GAIN, LeaveOneOut, constant_log_density
 from .greedy import stand_in
+from .reference import MOST_GAIN, LeaveOneOut, constant_log_density
 
 _ROWS = 250  #: rows on which starts are compared: 10 ms for each
 _FACTORS = (0.3, 0.1, 0.03, 0.01)  #: of all lengthscales, or of one column's

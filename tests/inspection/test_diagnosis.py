@@ -17,9 +17,9 @@ from skdgp import DeepGPClassifier, DeepGPRegressor
 from skdgp.estimators import diagnostics
 from skdgp.estimators.diagnostics import Report
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.gp.reference import Reference
 from skdgp.inspection import Diagnosis, PathologyWarning, diagnose
 from skdgp.training.pathologies import Finding
+from skdgp.training.reference import Reference
 
 
 def waves(n=120):

@@ -9,12 +9,12 @@ from sklearn.gaussian_process.kernels import Matern
 
 from skdgp.gp.kernels import as_kernel
 from skdgp.gp.likelihoods import Gaussian
-from skdgp.gp.reference import Reference
 from skdgp.inference import DSVI
 from skdgp.inference.base import Architecture
 from skdgp.inference.posterior import Posterior
 from skdgp.training import init
 from skdgp.training.pathologies import findings, noise_finding, too_few_finding
+from skdgp.training.reference import Reference
 
 
 @pytest.fixture(scope="module")

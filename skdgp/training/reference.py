@@ -7,7 +7,6 @@ from scipy.linalg import eigh
 from scipy.spatial.distance import cdist
 
 _LENGTHSCALES = (0.03, 0.1, 0.3, 1.0, 3.0)  #: relative to the square root of the number of inputs
-_LONG, _CLEARLY = (3.0, 1.0, 0.3), 2.0  #: likewise, and nats by which a shorter one is better
 _NOISES = 10.0 ** np.arange(-4.0, 1.1, 0.5)  #: relative to the variance of the function
 _LEAST = 0.05  #: predictive variance, relative to the target's, below which nobody has to go
 MOST_GAIN = -0.5 * np.log(_LEAST)  #: of log density per row and output over a constant
@@ -81,31 +80,6 @@ class Reference:
         self.mean = y - best.error * scale
         self.mse = float(np.mean(np.square(best.error)))
         self.n_effective = float(np.sum(best.values / (best.values + max(best.noise, 0.01))))
-
-
-def noise_and_means(X, y, n):
-    """Variances (k,) of the noise of the first `n` rows of `X`, and means (m, k) of targets of the others.
-
-    By a line and, for what it leaves, the process of :class:`Reference`, without lengthscales that
-    explain noise.
-    """
-    A = np.column_stack([np.ones(len(X)), X])
-    line = A @ np.linalg.lstsq(A[:n], y, rcond=None)[0]
-    rest = y - line[:n]
-    scale = np.maximum(rest.std(0), 1e-12)
-    distance = cdist(X, X[:n]) / np.sqrt(X.shape[1])
-    best = None
-    for lengthscale in _LONG:
-        r = np.sqrt(3.0) / lengthscale * distance
-        K = (1.0 + r) * np.exp(-r)
-        loo = LeaveOneOut.best(K[:n], rest / scale)
-        if best is None or loo.log_density.sum() > best[0].log_density.sum() + _CLEARLY:
-            best = loo, K
-    loo, K = best
-    inverse = np.linalg.inv(K[:n] + loo.noise * np.eye(n))
-    of_noise = loo.noise * np.diag(inverse)[:, None]  # share in the variance of an error
-    noise = np.mean(of_noise * np.square(loo.error * scale), 0)
-    return noise, line[n:] + K[n:] @ (inverse @ rest)
 
 
 def constant_log_density(t):
