@@ -62,7 +62,7 @@ def difference(ours, theirs, column):
     if len(splits) == 1 and column == "log_density" and "blocks" in ours[splits[0]]:
         a, b = (of_model[splits[0]].get("blocks", ()) for of_model in (ours, theirs))
         if len(a) == len(b) > 1:
-            return float(paired[0]), float(np.std(a - b, ddof=1) / math.sqrt(len(a)))
+            return float(paired[0]), float(np.std(np.subtract(a, b), ddof=1) / math.sqrt(len(a)))
     n_train, n_test = (np.mean([ours[s][name] for s in splits]) for name in ("n_train", "n_test"))
     return float(np.mean(paired)), nadeau_bengio(paired, n_train, n_test)
 

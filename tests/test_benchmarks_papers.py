@@ -124,6 +124,15 @@ def test_gains_of_depth_are_paired():
     assert f"+2.500 ± {2.0 * error:.3f}" in tables.depth_gains(found)
 
 
+def test_gains_of_depth_on_one_split_are_over_blocks():
+    sizes = {"set": "a", "split": 0, "n_train": 90, "n_test": 30}
+    found = {
+        "flat": {**sizes, "model": "sgp-100", "log_density": 1.0, "blocks": [1.0, 1.0, 1.0]},
+        "deep": {**sizes, "model": "dsvi-2", "log_density": 2.0, "blocks": [1.0, 2.0, 3.0]},
+    }
+    assert f"+1.000 ± {math.sqrt(1 / 3):.3f}" in tables.depth_gains(found)
+
+
 def test_time_falls_with_workers_until_the_server_is_busy():
     seconds = [tables.step_seconds(n, 0.1, 0.01, 0.02) for n in (1, 2, 5, 100)]
     assert seconds == pytest.approx([0.11, 0.065, 0.026, 0.01])
