@@ -99,6 +99,7 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
     _groups: ClassVar[list] = []  #: groups of the column of groups, in the order of their codes
     _row_positions: ClassVar[dict[str, int]] = {}  #: positions of these columns, by parameter
     _exposed = False  #: whether counts were fitted with exposures
+    _lengthscales = None  #: what a notebook shows of them
 
     _parameter_constraints = CONSTRAINTS
 
@@ -321,6 +322,8 @@ class BaseDeepGP(CallbackSupportMixin, BaseEstimator):
         shown = copy.copy(self)  # the table reads all attributes, which is not to compute any
         if self._importances is None:
             shown._importances = Pending()
+        if not all(member.has_posterior for member in self.members_):
+            shown._lengthscales = Pending()
         return super(BaseDeepGP, shown)._get_fitted_attr_html(doc_link)
 
     def _html_repr(self):

@@ -29,14 +29,16 @@ def lengthscales(estimator: BaseEstimator) -> Any:
 
     Raises
     ------
-    ImportError
+    AttributeError
         If pandas is not installed.
     """
     check_is_fitted(estimator)
+    if estimator._lengthscales is not None:
+        return estimator._lengthscales
     try:
         import pandas
-    except ImportError as error:
-        raise ImportError("lengthscales_ is a data frame; install pandas.") from error
+    except ImportError as error:  # not of another kind: `dir` asks whether there is the attribute
+        raise AttributeError("lengthscales_ is a data frame; install pandas.") from error
     scaler, names = estimator._x_scaler, feature_names(estimator)
     found: dict[str, np.ndarray] = {}
     sources = np.arange(len(scaler.constants)) if scaler.encoder is None else scaler.encoder.sources

@@ -216,6 +216,11 @@ class Member:
         """The frozen posterior on a device if it is made already, else None."""
         return self._posteriors.get(torch.empty(0, device=device).device)
 
+    @property
+    def has_posterior(self):
+        """Whether a posterior was made, which takes time."""
+        return bool(self._posteriors)
+
     def _at_hand(self):
         """The posterior on any device, or a new one."""
         return next(iter(self._posteriors.values()), None) or self.posterior()

@@ -44,7 +44,7 @@ class _MarginalLikelihood(nn.Module):
     effects of the levels in the columns `codes`.
     """
 
-    def __init__(self, X, y, log_slope, weights, codes, bent=None):
+    def __init__(self, X, y, log_slope, weights, bent=None, codes=()):
         super().__init__()
         self.X, self.y, self.log_slope, self.weights = X, y, log_slope, weights
         kernel = with_levels(SquaredExponential() + Linear(bias=0.0), codes, X.shape[1])
@@ -116,7 +116,7 @@ class _Candidate:
     the noise, which is local here because it is in the models that are trained.
     """
 
-    def __init__(self, name, X, y, weights, codes):
+    def __init__(self, name, X, y, weights, codes=()):
         of = {"exponential-normal": ExponentialNormal.of, "yeo-johnson": YeoJohnson.of}.get(name)
         found = Log() if name == "log" else None if of is None else of(y, weights)
         x, log_slope, bent = y, 0.0 * y, None
@@ -129,7 +129,7 @@ class _Candidate:
             scale = scale or 1.0
             x, log_slope = x / scale - center / scale, log_slope - math.log(scale)
         parts = (torch.tensor(part, dtype=torch.float64) for part in (X, x, log_slope, weights))
-        marginal = _MarginalLikelihood(*parts, codes, bent)
+        marginal = _MarginalLikelihood(*parts, bent, codes)
         self.value, self.log_density, mean, variance, squares = marginal.maximize()
         if of is not None and mean is not None:
             found = found.learned(marginal.bend.item())

@@ -29,7 +29,7 @@ class ConstantColumns:
         columns, constants = scaler.constant_columns()
         categories, shares = scaler.shares_of_levels()
         self.columns = np.r_[columns, categories].astype(np.intp)
-        if not len(self.columns):
+        if not len(self.columns) and not is_exporting():
             self.values, self.differs = np.empty((len(X), 0)), np.empty((len(X), 0), dtype=bool)
             self.variance = np.empty(0)
             return

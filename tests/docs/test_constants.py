@@ -13,6 +13,7 @@ MODULES = re.findall(r"constants:: (.*)", (DOCS / "guide" / "numbers.rst").read_
 @pytest.fixture
 def constants(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
+    pytest.importorskip("docutils")
     yield __import__("constants").constants
     sys.modules.pop("constants")
 

@@ -354,6 +354,7 @@ def test_the_other_arguments_are_tested_elsewhere():
         "device",
         "target_transform",  # test_target_transform.py
         "noise",  # test_deterministic_runs.py
+        "multi_output",  # test_coregionalized.py
         "budget",  # test_recipe.py
         "categorical_features",  # test_frames.py
         "exposure",  # test_exposure_columns.py

@@ -166,6 +166,7 @@ def test_both_estimators_have_the_same_parameters():
     assert first.pop("target_transform").default == "auto"  # classes have none
     assert first.pop("exposure").default is None
     assert first.pop("noise").default == "auto"
+    assert first.pop("multi_output").default is None
     assert first == second and list(first) == list(second)
 
 

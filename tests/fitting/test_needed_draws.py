@@ -76,6 +76,6 @@ def test_more_weight_needs_more_draws_and_unknown_errors_all(single, errors):
 
 def test_held_out_densities_are_those_of_the_member(single):
     member, X, y = single
-    rows = SimpleNamespace(take=lambda _: (X, y, None))
+    rows = SimpleNamespace(take=lambda _: (X, y, None), noise=lambda: None)
     of_draws = log_densities_of_draws(member, rows, "cpu")
     np.testing.assert_allclose(np.logaddexp.reduce(of_draws), density(member, X, y), rtol=1e-10)

@@ -15,6 +15,7 @@ BAD = {
         ["n_warmup", "n_restart", "n_burn_in", "n_learn", "full_scale"], (-1, 1.5, "a")
     ),
     "n_inflation_splits": (-1, 1.5, "a"),
+    "coregionalized": ("yes", 2, None),
     **dict.fromkeys(["alpha", "learning_alpha", "natural_step"], (0.0, 1.5, None, *NUMBER)),
     **dict.fromkeys(["least_power", "step_size", "friction"], (0.0, 1.0, *NUMBER)),
     **dict.fromkeys(["inner_noise", "tol"], (-1.0, *NUMBER)),
