@@ -86,7 +86,7 @@ class DeepGPRegressor(RegressionMixin, BaseDeepGP):
     multi_output : {"coregionalized"} or None, default=None
         How several outputs belong together. With None they share kernels and hidden layers.
         ``"coregionalized"`` is for ``inference="exact"``, which ``"auto"`` stands for then: outputs have
-        covariances, of the functions and of the noise of a row, so that each tells about the others. Draws are
+        covariances, of the functions and of the noise of a row, and one is predicted from the others. Draws are
         joint over rows and outputs. Targets that were not observed are NaN; each row has one at least.
     exposure : str, int or None, default=None
         Name or position of the column of X that holds the exposure of counts: the time, area or number of

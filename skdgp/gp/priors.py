@@ -25,7 +25,7 @@ class Prior(BaseEstimator):
 
     @property
     def start(self):
-        """Where training starts."""
+        """Value at which training starts."""
         raise NotImplementedError
 
 

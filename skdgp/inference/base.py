@@ -314,7 +314,7 @@ class Model(nn.Module):
         return [one for one in self.hyperparameters() if one.prior is not None]
 
     def given_priors(self):
-        """Those of :meth:`with_priors` that steps add to the objective."""
+        """Hyperparameters of :meth:`with_priors` whose priors the steps add to the objective."""
         return self.with_priors()
 
     def prior_log_density(self):

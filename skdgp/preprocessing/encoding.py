@@ -148,7 +148,7 @@ class ColumnEncoder:
         return self._donors.noise(self._without_codes(self._open(table)))
 
     def precision(self, table):
-        """How much training rows count for what their gaps hide, (n_rows,), or None."""
+        """Weights of training rows with gaps, (n_rows,); None without gaps."""
         if not self.has_gaps:
             return None
         return self._donors.precision(self._without_codes(self._open(table)))

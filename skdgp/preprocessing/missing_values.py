@@ -87,7 +87,7 @@ class Donors:
         return (self._rest + self._hidden(encoded)) / self._usual
 
     def precision(self, encoded):
-        """How much training rows count, once in the mean, (n_rows,); None if all are alike."""
+        """Weights of training rows, (n_rows,), with a mean of one; None if all are alike."""
         if self._unit_weight is None:
             return None
         return self._unit_weight * self._of_all(self._rest + self._hidden(encoded))

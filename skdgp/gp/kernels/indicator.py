@@ -13,8 +13,8 @@ _FREQUENCY = 1e12  #: of random features: differences of inputs down to 1e-11 ar
 class Indicator(Kernel):
     r"""Indicator of the same level, :math:`\sigma^2` where all inputs are equal, and zero elsewhere.
 
-    Functions have an independent value at each level, as random intercepts of mixed models have: rows of one
-    level tell of it, and at a level without rows it is as unsure as before.
+    Functions have an independent value at each level, as random intercepts of mixed models have. Rows of a
+    level determine its value; at a level without rows, the value has its prior variance.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Indicator(Kernel):
 
     @property
     def slopes(self):
-        """Zero: which rows are near is not for levels to say."""
+        """Zero: levels do not change which rows are near."""
         return 0.0
 
     def features(self, n, n_features, generator, like, importance=0.0):

@@ -8,10 +8,10 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class LevelNeighbors:
-    """Looks for unique inputs that tell of a row, among which are those of its levels.
+    """Search for the neighbors of a row, some of which share its levels.
 
     Half of the neighbors are near. As many others, as far as there are some, are of the levels of the row, in
-    the columns `levels`, and near those: they tell the effects of levels apart from all else. Where most unique
+    the columns `levels`, and near those: they separate the effects of levels from the rest. Where most unique
     inputs share a level, those of other levels are no neighbors but of their own: their effects are noise.
     """
 
@@ -82,5 +82,5 @@ def _first(parts, n):
 
 
 def _joined(told, rest, k):
-    """Those that tell of levels, and the nearest others, `k` in all and the nearest last."""
+    """Neighbors of the levels, then the nearest others, `k` in all and the nearest last."""
     return np.concatenate([told, rest[len(rest) + len(told) - k :]])

@@ -43,7 +43,7 @@ class TrainingRows(NamedTuple):
 
     @property
     def count(self):
-        """How often each row counts, (n,), whatever its noise."""
+        """Counts of the rows, (n,), without their noise."""
         return self.weight * self.noise
 
     def predictable(self):
